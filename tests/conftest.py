@@ -1,0 +1,20 @@
+"""Options of the test run."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="also run what takes more than a moment")
+    parser.addoption("--crash-points", type=int, default=20_000, help="how many simulated crashes to try")
+    parser.addoption("--seed", type=int, default=None, help="run the simulations with this seed only")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--long"):
+        return
+    deselected = [item for item in items if "long" in item.keywords]
+    if deselected:
+        config.hook.pytest_deselected(deselected)
+        items[:] = [item for item in items if "long" not in item.keywords]
