@@ -1,0 +1,125 @@
+"""Every error that Tidelog raises on purpose, as one tree.
+
+    TidelogError
+    ├── ClientError          the caller's fault: refused, nothing changed, the caller may go on
+    │   ├── LimitExceeded        something was larger than a limit allows
+    │   ├── TooOld               the place asked for was erased from the journal
+    │   ├── HolderLapsed         this reader stalled for too long and its hold was let go
+    │   └── ClockAhead           a remote ts lies too far in the future
+    ├── EnvironmentFault     the machine's fault: the disk, the folder, another process
+    │   ├── DataDirectoryError   the folder cannot be used as asked
+    │   │   └── DirectoryInUse   another process has it open
+    │   ├── JournalFull          no space: writes are refused until there is
+    │   ├── JournalFailed        a write or fsync failed: writes end until a restart
+    │   └── Corruption           bytes on disk are not what was written (names file, frame and position)
+    │       └── FormatError      the bytes break the format itself
+    └── InternalError        our fault: an invariant does not hold
+        └── TransactionTorn      a transaction below a complete cycle is not whole
+
+An error says what was tried, where, and what to do. Errors of the operating system (`OSError`) are turned into
+one of these by the part that knows what was being done.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__: Final = [
+    "ClientError",
+    "ClockAhead",
+    "Corruption",
+    "DataDirectoryError",
+    "DirectoryInUse",
+    "EnvironmentFault",
+    "FormatError",
+    "HolderLapsed",
+    "InternalError",
+    "JournalFailed",
+    "JournalFull",
+    "LimitExceeded",
+    "TidelogError",
+    "TooOld",
+    "TransactionTorn",
+]
+
+
+class TidelogError(Exception):
+    """The root: catching it catches everything that Tidelog raises on purpose."""
+
+
+class ClientError(TidelogError):
+    """The caller asked for something that cannot be had; nothing changed."""
+
+
+class LimitExceeded(ClientError):
+    """Something was larger than a limit in `limits.py` allows."""
+
+
+class TooOld(ClientError):
+    """The place asked for is no longer in the journal."""
+
+    def __init__(self, message: str, *, oldest: int) -> None:
+        super().__init__(message)
+        self.oldest = oldest
+        """The oldest place (lsn or ts, as was asked for) from which can still be read."""
+
+
+class HolderLapsed(ClientError):
+    """A holder stalled past the limit, so the journal no longer waits for it."""
+
+
+class ClockAhead(ClientError):
+    """A remote `ts` lies further in the future than clocks may differ."""
+
+
+class EnvironmentFault(TidelogError):
+    """The machine did not do what was asked of it."""
+
+
+class DataDirectoryError(EnvironmentFault):
+    """The data directory cannot be used as asked."""
+
+
+class DirectoryInUse(DataDirectoryError):
+    """Another process has the data directory open."""
+
+
+class JournalFull(EnvironmentFault):
+    """There is no space left; writes are refused and resume when there is."""
+
+
+class JournalFailed(EnvironmentFault):
+    """A write or fsync failed for good; the journal takes no more writes until a restart."""
+
+
+class Corruption(EnvironmentFault):
+    """Bytes on disk are not what was written."""
+
+    def __init__(self, problem: str, *, path: str = "", frame: int | None = None, position: int | None = None) -> None:
+        self.problem = problem
+        self.path = path
+        self.frame = frame
+        """Index of the frame in its file."""
+        self.position = position
+        """Position in the file, in bytes."""
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        where = [self.path] if self.path else []
+        if self.frame is not None:
+            where.append(f"frame {self.frame}")
+        if self.position is not None:
+            where.append(f"position {self.position}")
+        return f"{', '.join(where)}: {self.problem}" if where else self.problem
+
+
+class FormatError(Corruption):
+    """The bytes break the format: a reserved bit, a length past the end, a wrong magic."""
+
+
+class InternalError(TidelogError):
+    """An invariant of ours does not hold: a bug, never the caller's fault."""
+
+
+class TransactionTorn(InternalError):
+    """A transaction below a complete cycle is not whole: `start` and FINISH do not agree."""

@@ -1,0 +1,203 @@
+"""The hybrid clock: where every `ts` comes from.
+
+A `ts` is `max(last + 1, wall clock in µs)`: close to the time of day, unique, and increasing even when the wall
+clock steps back. It must also never be given out twice across restarts, whatever the wall clock did in between and
+whatever the journal lost in a crash. So an upper bound lies in a file of its own:
+
+    bound    no ts above it has been given out; durable before the first one beyond it is
+    restart  the clock begins above the bound that it finds
+    stop     a clean stop stores the last ts itself, and says that it was clean
+
+The bound is renewed while there is still room below it (`begin_renewal`, the fsync on any thread, `finish_renewal`),
+so that `next` itself waits for the disk only if that was late.
+
+All methods are for one thread, except `TsFile.sync`, which any thread may call.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Final, NamedTuple
+
+from tidelog import limits
+from tidelog.errors import ClockAhead, Corruption, JournalFailed
+from tidelog.ids import U64_MAX, Ts
+from tidelog.ports import Clock, Disk, File
+
+# | magic "TLTS" 4 | clean 1 | zero 3 | serial 8 | ts 8 | crc32 4 |
+_SLOT: Final = struct.Struct("<4sB3xQQ")
+_CRC: Final = struct.Struct("<I")
+_SLOT_BYTES: Final = _SLOT.size + _CRC.size
+_SLOT_POSITIONS: Final = (0, 512)
+_MAGIC: Final = b"TLTS"
+
+
+class StoredTs(NamedTuple):
+    """What a `TsFile` holds."""
+
+    ts: Ts
+    clean: bool
+    """Stored by an orderly stop, not while running."""
+
+
+class TsFile:
+    """One ts that survives any crash: two slots in sectors of their own, of which the newer valid one counts.
+
+    `write` only ever touches the slot that is not the durable one, so a torn write leaves the old value.
+    """
+
+    def __init__(self, file: File, stored: StoredTs | None, serial: int, durable_slot: int) -> None:
+        self._file = file
+        self.stored = stored
+        """The newest value that is durable."""
+        self._serial = serial
+        self._durable_slot = durable_slot
+        self._written: StoredTs | None = None
+
+    @classmethod
+    def open(cls, disk: Disk, folder: str, name: str) -> TsFile:
+        """Open the file, or make it; a file whose first write did not finish counts as new."""
+        path = f"{folder}/{name}"
+        if not disk.exists(path):
+            disk.open(path, "create").close()
+            disk.sync_folder(folder)
+        file = disk.open(path, "write")
+        slots = [_decode_slot(file.read(position, _SLOT_BYTES)) for position in _SLOT_POSITIONS]
+        valid = [(slot[0], index, slot[1]) for index, slot in enumerate(slots) if slot is not None]
+        if valid:
+            serial, index, stored = max(valid)
+            return cls(file, stored, serial, index)
+        # The first write goes to slot 0 alone: only bytes in slot 1 prove that there once was a value.
+        if file.read(_SLOT_POSITIONS[1], _SLOT_BYTES).strip(b"\0"):
+            raise Corruption("both copies of the stored ts are damaged; restore the file from a backup", path=path)
+        return cls(file, None, 0, 1)
+
+    def write(self, ts: Ts, *, clean: bool = False) -> None:
+        """Write a new value; it counts after `sync` and `confirm`."""
+        self._serial += 1
+        body = _SLOT.pack(_MAGIC, clean, self._serial, ts)
+        slot = body + _CRC.pack(zlib.crc32(body))
+        position = _SLOT_POSITIONS[1 - self._durable_slot]
+        written = self._file.write(position, [slot])
+        while written < len(slot):
+            written += self._file.write(position + written, [slot[written:]])
+        self._written = StoredTs(ts, clean)
+
+    def sync(self) -> None:
+        """Make what was written durable; from any thread."""
+        self._file.sync()
+
+    def confirm(self) -> None:
+        """What was written has been synced since."""
+        assert self._written is not None
+        self.stored = self._written
+        self._written = None
+        self._durable_slot = 1 - self._durable_slot
+
+    def store(self, ts: Ts, *, clean: bool = False) -> None:
+        """Write, sync and confirm."""
+        self.write(ts, clean=clean)
+        self.sync()
+        self.confirm()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _decode_slot(data: bytes) -> tuple[int, StoredTs] | None:
+    if len(data) < _SLOT_BYTES:
+        return None
+    magic, clean, serial, ts = _SLOT.unpack_from(data)
+    (crc,) = _CRC.unpack_from(data, _SLOT.size)
+    if magic != _MAGIC or crc != zlib.crc32(data[: _SLOT.size]):
+        return None
+    return serial, StoredTs(Ts(ts), bool(clean))
+
+
+class HybridClock:
+    """Gives out every `ts` of a process. See the module for what it promises."""
+
+    def __init__(self, clock: Clock, bound_file: TsFile) -> None:
+        self._clock = clock
+        self._file = bound_file
+        stored = bound_file.stored
+        self.was_clean = stored is not None and stored.clean
+        """The process before us stopped in order (false for a new file)."""
+        self.last: Ts = stored.ts if stored is not None else Ts(0)
+        """The newest ts given out or seen; after an unclean stop the bound that was found."""
+        self._bound = self.last
+        self._renewing: Ts | None = None
+
+    def next(self) -> Ts:
+        """A ts that is larger than every one before it, here or seen from elsewhere. Hot."""
+        wall = self._clock.wall_us()
+        ts = wall if wall > self.last else self.last + 1
+        if ts > self._bound:
+            self._extend(Ts(ts))
+        self.last = Ts(ts)
+        return self.last
+
+    def observe(self, remote: Ts) -> None:
+        """Jump past a ts that came from another process, unless it lies too far ahead to be believed."""
+        ahead_us = remote - self._clock.wall_us()
+        if remote > self.last and ahead_us > limits.CLOCK_REMOTE_AHEAD_MAX_US:
+            raise ClockAhead(
+                f"remote ts {remote} is {ahead_us / 1e6:.1f} s ahead of the clock here, more than the "
+                f"{limits.CLOCK_REMOTE_AHEAD_MAX_US / 1e6:.0f} s that are tolerated: set the clocks of both machines"
+            )
+        self.restore(remote)
+
+    def restore(self, own: Ts) -> None:
+        """Jump past a ts of our own history, however far ahead it lies."""
+        if own > U64_MAX - limits.CLOCK_BOUND_AHEAD_LAST_US:
+            raise ClockAhead(f"ts {own} leaves no room for another")
+        if own > self.last:
+            self.last = own
+
+    def _bound_after(self, ts: int) -> Ts:
+        return Ts(
+            max(
+                self._clock.wall_us() + limits.CLOCK_BOUND_AHEAD_WALL_US,
+                ts + limits.CLOCK_BOUND_AHEAD_LAST_US,
+            )
+        )
+
+    def _extend(self, ts: Ts) -> None:
+        bound = self._bound_after(ts)
+        try:
+            self._file.store(bound)
+        except OSError as error:
+            raise JournalFailed(f"the bound of the clock could not be stored: {error}") from error
+        self._bound = bound
+        self._renewing = None  # an older one that is under way no longer matters
+
+    def begin_renewal(self) -> bool:
+        """Write a higher bound if little room is left; true if it now waits for `sync`."""
+        now = max(self.last, Ts(self._clock.wall_us()))
+        if self._renewing is not None or self._bound - now > limits.CLOCK_BOUND_RENEW_US:
+            return False
+        bound = self._bound_after(now)
+        try:
+            self._file.write(bound)
+        except OSError as error:
+            raise JournalFailed(f"the bound of the clock could not be written: {error}") from error
+        self._renewing = bound
+        return True
+
+    def sync(self) -> None:
+        """The fsync of a renewal; from any thread."""
+        self._file.sync()
+
+    def finish_renewal(self) -> None:
+        """The fsync of the renewal is done."""
+        if self._renewing is not None:
+            self._file.confirm()
+            self._bound = self._renewing
+            self._renewing = None
+
+    def close(self, *, clean: bool) -> None:
+        """Stop. A clean stop stores the last ts itself, so that the next start may begin right after it."""
+        if clean:
+            self._file.store(self.last, clean=True)
+        self._file.close()

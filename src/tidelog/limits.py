@@ -1,0 +1,89 @@
+"""Every bound in Tidelog, in one place, and the relations between them.
+
+A queue, buffer or loop that can grow names its bound here. Values that an operator may set are the defaults of
+the configuration; the rest are constants of the format.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+
+SECOND_US: Final = 1_000_000
+HOUR_US: Final = 3600 * SECOND_US
+
+# --- hybrid clock -----------------------------------------------------------------------------------------------
+
+CLOCK_BOUND_AHEAD_WALL_US: Final = 10 * SECOND_US
+"""The durable upper bound lies this far above the wall clock ..."""
+CLOCK_BOUND_AHEAD_LAST_US: Final = 1 * SECOND_US
+"""... and at least this far above the last ts."""
+CLOCK_BOUND_RENEW_US: Final = 5 * SECOND_US
+"""With less than this left, the bound is renewed in the background, before a ts has to wait for it."""
+CLOCK_REMOTE_AHEAD_MAX_US: Final = 60 * SECOND_US
+"""A remote ts further ahead of the wall clock than this is refused: it would drag our clock into the future."""
+
+# --- the journal's format ---------------------------------------------------------------------------------------
+
+FRAME_BYTES_CHOICES: Final = (1 * MIB, 2 * MIB, 4 * MIB)
+FRAME_BYTES_DEFAULT: Final = 2 * MIB
+FRAMES_PER_SEGMENT_MAX: Final = 64
+FRAME_TS_SPAN_US_MAX: Final = 2**32 - 1
+"""A ts is stored relative to its frame's in 4 bytes; a later one starts a new frame."""
+BLOB_FRAME_FRACTION: Final = 4
+"""A payload larger than a frame divided by this goes to the blob file, so a record spans two frames at most."""
+SPLIT_ROOM_BYTES_MIN: Final = 64
+"""A record is split over two frames only if at least this much of it fits into the first."""
+RECORD_MEMBERS_MAX: Final = 512
+"""An operation with more members than this is split into several records ..."""
+RECORD_SPLIT_BYTES: Final = 256 * KIB
+"""... and so is one whose members take more than this."""
+PAYLOAD_BYTES_MAX: Final = 1 * GIB
+"""No payload is larger: what a length in a damaged file can make a reader allocate."""
+SHARDS_MAX: Final = 256
+
+# --- the writer -------------------------------------------------------------------------------------------------
+
+BATCH_BYTES_FULL: Final = 8 * MIB
+"""With this much gathered, the caller is told to write before it takes more (`JournalWriter.batch_is_full`)."""
+BATCH_BYTES_MAX: Final = 64 * MIB
+"""What a batch may gather; a larger transaction is taken only by an empty batch, up to the next bound."""
+TRANSACTION_BYTES_MAX: Final = 2 * GIB
+UNSYNCED_BYTES_MAX: Final = 256 * MIB
+"""Written and not yet fsynced (`always`, `everysec`): past it the caller is told to wait (`has_backlog`)."""
+SYNC_EVERY_US: Final = 1 * SECOND_US
+"""How often `everysec` fsyncs."""
+RING_BYTES_MAX: Final = 64 * MIB
+
+# --- the reader -------------------------------------------------------------------------------------------------
+
+SIDECAR_KEY_BYTES_MAX: Final = 128
+"""Smallest and largest key of a frame are kept up to this length."""
+SIDECAR_BLOOM_BITS_PER_KEY: Final = 10
+SIDECAR_BLOOM_HASHES: Final = 7
+SIDECAR_BLOOM_BYTES_MAX: Final = 512 * KIB
+
+# --- snapshots and retention ------------------------------------------------------------------------------------
+
+SNAPSHOT_AFTER_BYTES_MIN: Final = 256 * MIB
+SNAPSHOTS_KEPT: Final = 2
+SNAPSHOT_BATCH_BYTES: Final = 1 * MIB
+RETAIN_BYTES: Final = 4 * GIB
+RETAIN_AGE_US: Final = 24 * HOUR_US
+HOLDER_LAPSE_US: Final = 24 * HOUR_US
+"""A holder that has not moved for this long is let go."""
+HOLDER_BYTES_MAX: Final = 64 * GIB
+"""Journal kept for the sake of holders alone; past it the furthest behind is let go."""
+HOLDERS_MAX: Final = 10_000
+HOLDER_NAME_BYTES_MAX: Final = 256
+EPOCHS_KEPT_MAX: Final = 1024
+"""Newest epochs that snapshots carry; who resumes from an older one starts over."""
+
+assert FRAME_BYTES_DEFAULT in FRAME_BYTES_CHOICES
+assert min(FRAME_BYTES_CHOICES) // BLOB_FRAME_FRACTION >= RECORD_SPLIT_BYTES
+assert BATCH_BYTES_FULL < BATCH_BYTES_MAX <= UNSYNCED_BYTES_MAX < TRANSACTION_BYTES_MAX
+assert CLOCK_BOUND_RENEW_US < CLOCK_BOUND_AHEAD_WALL_US
+assert PAYLOAD_BYTES_MAX < TRANSACTION_BYTES_MAX
