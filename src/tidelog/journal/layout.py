@@ -1,0 +1,186 @@
+"""The data directory: what lies where, and who may open it.
+
+    DIR/
+      meta.json                  shards, slot ranges, frame size; written last when the directory is made
+      lock                       held by the process that writes
+      clock                      the upper bound of the hybrid clock (`hlc.TsFile`)
+      erased                     the erased-through ts (`hlc.TsFile`)
+      holders.json               named holders (`retention`)
+      shard-<n>/                 the segments of a shard (`segment`)
+      snapshots/snapshot-<ts>/   each a journal of its own, with its own meta.json (`snapshot`)
+      set-aside-<n>/             what a repair cut out
+
+JSON files carry the CRC32C of their other members, so a damaged one is refused instead of believed.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from dataclasses import dataclass
+from typing import Any, Final
+
+from crc32c import crc32c
+
+from tidelog import limits
+from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse, LimitExceeded
+from tidelog.ids import Lsn, ShardId, Ts, slot_ranges
+from tidelog.journal.frame import Geometry
+from tidelog.ports import Disk, File, Lock
+
+FORMAT: Final = 1
+
+META: Final = "meta.json"
+LOCK: Final = "lock"
+CLOCK: Final = "clock"
+ERASED: Final = "erased"
+HOLDERS: Final = "holders.json"
+SNAPSHOTS: Final = "snapshots"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPoint:
+    """The moment that a snapshot shows."""
+
+    ts: Ts
+    """Everything up to and including this transaction is in it."""
+    lsns: tuple[Lsn, ...]
+    """Per shard, the first lsn of the journal that is not in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What `meta.json` says."""
+
+    geometry: Geometry
+    slots: tuple[tuple[int, int], ...]
+    """Per shard, its first and last slot."""
+    point: SnapshotPoint | None = None
+    """Only in a snapshot."""
+
+    @property
+    def shard_count(self) -> int:
+        return len(self.slots)
+
+
+def shard_folder(folder: str, shard: ShardId | int) -> str:
+    return f"{folder}/shard-{shard}"
+
+
+def write_all(file: File, position: int, chunks: list[bytes]) -> None:
+    """Write everything, however short the single writes turn out."""
+    total = sum(map(len, chunks))
+    written = file.write(position, chunks)
+    while written < total:
+        rest = b"".join(chunks)[written:]
+        position, total, chunks = position + written, len(rest), [rest]
+        written = file.write(position, chunks)
+
+
+def write_file(disk: Disk, path: str, data: bytes) -> None:
+    """Put a whole file in place durably: afterwards it has the old content or the new, never a mixture."""
+    folder, temporary = posixpath.dirname(path), f"{path}.new"
+    if disk.exists(temporary):
+        disk.remove(temporary)
+    file = disk.open(temporary, "create")
+    try:
+        write_all(file, 0, [data])
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    disk.sync_folder(folder)
+
+
+def read_file(disk: Disk, path: str) -> bytes:
+    file = disk.open(path, "read")
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()
+
+
+def write_json(disk: Disk, path: str, members: dict[str, Any]) -> None:
+    """A JSON file with a checksum over its members, put in place durably."""
+    crc = crc32c(json.dumps(members, sort_keys=True).encode())
+    write_file(disk, path, json.dumps({**members, "crc32c": f"{crc:08x}"}, indent=1).encode() + b"\n")
+
+
+def read_json(disk: Disk, path: str) -> dict[str, Any]:
+    """The members of a JSON file, checked."""
+    try:
+        members = json.loads(read_file(disk, path))
+        crc = members.pop("crc32c")
+    except (ValueError, KeyError, AttributeError) as error:
+        raise Corruption(f"not a file that Tidelog wrote ({error})", path=path) from None
+    if crc != f"{crc32c(json.dumps(members, sort_keys=True).encode()):08x}":
+        raise Corruption("its checksum is wrong", path=path)
+    assert isinstance(members, dict)
+    return members
+
+
+def write_meta(disk: Disk, folder: str, meta: Meta) -> None:
+    members: dict[str, Any] = {
+        "format": FORMAT,
+        "shards": meta.shard_count,
+        "slots": [list(slots) for slots in meta.slots],
+        "frame_bytes": meta.geometry.frame_bytes,
+        "frames_per_segment": meta.geometry.frames_per_segment,
+    }
+    if meta.point is not None:
+        members["point"] = {"ts": meta.point.ts, "lsns": list(meta.point.lsns)}
+    write_json(disk, f"{folder}/{META}", members)
+
+
+def read_meta(disk: Disk, folder: str) -> Meta:
+    path = f"{folder}/{META}"
+    if not disk.exists(path):
+        raise DataDirectoryError(f"{folder} is not a data directory of Tidelog: it has no {META}")
+    members = read_json(disk, path)
+    if members.get("format") != FORMAT:
+        raise DataDirectoryError(f"{path}: format {members.get('format')}, but this version reads only {FORMAT}")
+    try:
+        slots = tuple((int(first), int(last)) for first, last in members["slots"])
+        geometry = Geometry(members["frame_bytes"], members["frames_per_segment"])
+        point = members.get("point")
+        meta = Meta(
+            geometry, slots, SnapshotPoint(Ts(point["ts"]), tuple(Lsn(lsn) for lsn in point["lsns"])) if point else None
+        )
+    except (KeyError, TypeError, ValueError, LimitExceeded) as error:
+        raise Corruption(f"it does not describe a journal ({error})", path=path) from None
+    if not 1 <= meta.shard_count <= limits.SHARDS_MAX or members["shards"] != meta.shard_count:
+        raise Corruption(f"it names {members['shards']} shards and {meta.shard_count} slot ranges", path=path)
+    return meta
+
+
+def lock_directory(disk: Disk, folder: str) -> Lock:
+    """Take the directory for this process alone."""
+    try:
+        return disk.lock(f"{folder}/{LOCK}")
+    except BlockingIOError as error:
+        raise DirectoryInUse(
+            f"{folder} is in use by another process ({error.strerror or error}): stop it first, "
+            f"or give each server a directory of its own"
+        ) from None
+
+
+def create_directory(disk: Disk, folder: str, geometry: Geometry, shard_count: int) -> Meta:
+    """Make the folders of a new data directory. `meta.json` comes last, so a crash here leaves no directory at all."""
+    if not 1 <= shard_count <= limits.SHARDS_MAX:
+        raise LimitExceeded(f"{shard_count} shards: it must be 1 to {limits.SHARDS_MAX}")
+    make_shard_folders(disk, folder, shard_count)
+    disk.make_folder(f"{folder}/{SNAPSHOTS}")
+    disk.sync_folder(folder)
+    meta = Meta(geometry, tuple(slot_ranges(shard_count)))
+    write_meta(disk, folder, meta)
+    return meta
+
+
+def make_shard_folders(disk: Disk, folder: str, shard_count: int) -> None:
+    """Make a folder with one folder a shard in it; the names in `folder` are durable with its next sync."""
+    disk.make_folder(folder)
+    parent = posixpath.dirname(folder)
+    if parent and disk.exists(parent):
+        disk.sync_folder(parent)
+    for shard in range(shard_count):
+        disk.make_folder(shard_folder(folder, shard))

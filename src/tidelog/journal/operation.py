@@ -1,0 +1,218 @@
+"""What records mean: the table of operations, and the four that the journal itself knows.
+
+An operation is a deterministic effect: it carries results, never conditions. Packages further down register theirs
+in an `OperationTable`: how it is encoded and decoded, and which keys a payload names, so that feeds and sidecars can
+match records without knowing the type. The table is passed to whoever decodes; there is no global one.
+
+Opcodes by family (a number is never given a second meaning):
+
+    0x01 val      0x02 del      0x03 flushdb  0x04 start     0x05-0x0F  keys
+    0x10-0x1F  hashes           0x20-0x2F  sets              0x30-0x3F  sorted sets
+    0x40-0x4F  lists (reserved) 0x50-0x6F  streams           0x70-0xEF  free
+    0xF0 and above: the journal itself (`control`)
+
+Payloads:
+
+    val      | pairs flit | key_len flit, value_len flit ... | key, value ... |      string values; expire in the header
+    del      | keys flit  | key_len flit ... | key ... |
+    flushdb  | |
+    start    | ts 8 | shards flit | shard flit ... |     opens a transaction over several shards, in the first of them
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from tidelog.errors import FormatError, InternalError
+from tidelog.ids import ShardId, Ts
+from tidelog.journal import flit
+from tidelog.journal.record import CONTROL
+
+VAL: Final = 0x01
+DEL: Final = 0x02
+FLUSHDB: Final = 0x03
+START: Final = 0x04
+
+_U64: Final = struct.Struct("<Q")
+
+
+class Val(NamedTuple):
+    """Set each key to a string value; the former value and its expiry are gone."""
+
+    pairs: Sequence[tuple[bytes, bytes]]
+    expire_ms: int | None = None
+
+
+class Del(NamedTuple):
+    """Delete keys, whatever their type."""
+
+    keys: Sequence[bytes]
+
+
+class FlushDb(NamedTuple):
+    """Delete every key of the database."""
+
+
+class Start(NamedTuple):
+    """A transaction over several shards begins; each of them ends its part with FINISH."""
+
+    ts: Ts
+    shards: Sequence[ShardId]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationKind:
+    """One row of the table."""
+
+    opcode: int
+    name: str
+    encode: Callable[[Any], bytes]
+    """The payload of an operation."""
+    decode: Callable[[bytes, int | None], Any]
+    """The operation of a payload and an expiry (absolute ms); `FormatError` if the payload is malformed."""
+    keys: Callable[[bytes], Sequence[bytes] | None]
+    """The keys that a payload names; None: every key of the database."""
+
+
+class OperationTable:
+    """Opcode -> what it means."""
+
+    def __init__(self, kinds: Iterable[OperationKind] = ()) -> None:
+        self._by_opcode: dict[int, OperationKind] = {}
+        self._by_name: dict[str, OperationKind] = {}
+        for kind in kinds:
+            self.register(kind)
+
+    def register(self, kind: OperationKind) -> None:
+        if not 0 < kind.opcode < CONTROL:
+            raise InternalError(f"opcode 0x{kind.opcode:02x} of {kind.name!r} is not one of an operation")
+        if kind.opcode in self._by_opcode or kind.name in self._by_name:
+            raise InternalError(f"operation {kind.name!r} (0x{kind.opcode:02x}) is registered already")
+        self._by_opcode[kind.opcode] = kind
+        self._by_name[kind.name] = kind
+
+    def get(self, opcode: int) -> OperationKind | None:
+        return self._by_opcode.get(opcode)
+
+    def named(self, name: str) -> OperationKind | None:
+        return self._by_name.get(name)
+
+    def names(self) -> list[str]:
+        return sorted(self._by_name)
+
+    def decode(self, opcode: int, payload: bytes, expire_ms: int | None) -> Any:
+        """The operation of a record. Hot."""
+        kind = self._by_opcode.get(opcode)
+        if kind is None:
+            raise FormatError(f"opcode 0x{opcode:02x} is unknown: a newer version wrote it")
+        return kind.decode(payload, expire_ms)
+
+    def keys(self, opcode: int, payload: bytes) -> Sequence[bytes] | None:
+        """The keys that a record names; None: all of them (an unknown opcode may name any). Hot."""
+        kind = self._by_opcode.get(opcode)
+        return None if kind is None else kind.keys(payload)
+
+
+def core_table() -> OperationTable:
+    """A new table with the operations that the journal itself knows."""
+    return OperationTable(
+        (
+            OperationKind(VAL, "val", lambda op: encode_pairs(op.pairs), _decode_val, _val_keys),
+            OperationKind(DEL, "del", lambda op: encode_items(op.keys), _decode_del, decode_items),
+            OperationKind(FLUSHDB, "flushdb", lambda _: b"", _decode_flushdb, lambda _: None),
+            OperationKind(START, "start", encode_start, decode_start, lambda _: ()),
+        )
+    )
+
+
+def encode_items(items: Sequence[bytes]) -> bytes:
+    """`| count flit | length flit ... | item ... |`"""
+    encode = flit.encode
+    return b"".join([encode(len(items)), *[encode(len(item)) for item in items], *items])
+
+
+def encode_pairs(pairs: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """`| pairs flit | key_len flit, value_len flit ... | key, value ... |`"""
+    encode = flit.encode
+    flat = [item for pair in pairs for item in pair]
+    return b"".join([encode(len(pairs)), *[encode(len(item)) for item in flat], *flat])
+
+
+def _decode_blocks(payload: bytes, per_item: int) -> list[bytes]:
+    try:
+        count, at = flit.decode(payload, 0)
+        count *= per_item
+        if count > len(payload):
+            raise FormatError(f"a payload of {len(payload)} bytes claims {count} items")
+        sizes = []
+        for _ in range(count):
+            size, at = flit.decode(payload, at)
+            sizes.append(size)
+    except IndexError:
+        raise FormatError("a payload ends inside its lengths") from None
+    if at + sum(sizes) != len(payload):
+        raise FormatError(f"a payload of {len(payload)} bytes has items for {at + sum(sizes)}")
+    items = []
+    for size in sizes:
+        items.append(payload[at : at + size])
+        at += size
+    return items
+
+
+def decode_items(payload: bytes) -> list[bytes]:
+    """What `encode_items` was given."""
+    return _decode_blocks(payload, 1)
+
+
+def decode_pairs(payload: bytes) -> list[tuple[bytes, bytes]]:
+    """What `encode_pairs` was given."""
+    if len(payload) > 2 and payload[0] == 3:  # one pair with short lengths: nearly every record there is
+        key_size, value_size = payload[1], payload[2]
+        if key_size & 1:
+            key_end = 3 + (key_size >> 1)
+            if value_size & 1 and key_end + (value_size >> 1) == len(payload):
+                return [(payload[3:key_end], payload[key_end:])]
+    flat = _decode_blocks(payload, 2)
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _decode_val(payload: bytes, expire_ms: int | None) -> Val:
+    return Val(decode_pairs(payload), expire_ms)
+
+
+def _val_keys(payload: bytes) -> list[bytes]:
+    return [key for key, _ in decode_pairs(payload)]
+
+
+def _decode_del(payload: bytes, _expire_ms: int | None) -> Del:
+    return Del(decode_items(payload))
+
+
+def _decode_flushdb(payload: bytes, _expire_ms: int | None) -> FlushDb:
+    if payload:
+        raise FormatError(f"flushdb has a payload of {len(payload)} bytes")
+    return FlushDb()
+
+
+def encode_start(op: Start) -> bytes:
+    """`| ts 8 | shards flit | shard flit ... |`"""
+    return b"".join([_U64.pack(op.ts), flit.encode(len(op.shards)), *[flit.encode(shard) for shard in op.shards]])
+
+
+def decode_start(payload: bytes, _expire_ms: int | None = None) -> Start:
+    """What `encode_start` was given."""
+    try:
+        (ts,) = _U64.unpack_from(payload)
+        count, at = flit.decode(payload, _U64.size)
+        shards = []
+        for _ in range(min(count, len(payload))):
+            shard, at = flit.decode(payload, at)
+            shards.append(ShardId(shard))
+    except (IndexError, struct.error):
+        raise FormatError("a start record is cut short") from None
+    if len(shards) != count or at != len(payload):
+        raise FormatError(f"a start record has {len(payload)} bytes for {count} shards")
+    return Start(Ts(ts), shards)
