@@ -1,0 +1,225 @@
+"""A data directory that is open: the one place where the parts of the journal are put together.
+
+Journal.open      lock, recover, replay, begin an epoch unless the last stop was clean
+writer            transactions in
+reader            transactions out, from a ts or from lsns
+begin_snapshot    the state of now, to be filled in by whoever keeps it
+erase             what retention no longer wants
+close             a clean stop
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tidelog import limits
+from tidelog.errors import DataDirectoryError, TooOld
+from tidelog.hlc import HybridClock, TsFile
+from tidelog.ids import Lsn, ShardId, Ts
+from tidelog.journal import layout
+from tidelog.journal.control import Epoch
+from tidelog.journal.frame import Geometry
+from tidelog.journal.layout import Meta, SnapshotPoint
+from tidelog.journal.loader import Apply, Plan, cut_tails, plan_recovery, replay
+from tidelog.journal.merge import JournalReader
+from tidelog.journal.operation import OperationTable
+from tidelog.journal.retention import Holders, RetentionLimits, Segment, list_erasable, plan_erasure
+from tidelog.journal.ring import Ring
+from tidelog.journal.segment import remove_segment
+from tidelog.journal.sidecar import Sidecars
+from tidelog.journal.snapshot import (
+    Snapshot,
+    SnapshotWriter,
+    list_snapshots,
+    remove_partial_snapshots,
+    remove_snapshot,
+)
+from tidelog.journal.source import ShardSource
+from tidelog.journal.writer import FsyncPolicy, JournalWriter
+from tidelog.ports import Clock, Disk, Lock
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a data directory is opened. The first two only count when it is made."""
+
+    geometry: Geometry = field(default_factory=Geometry)
+    shard_count: int = 1
+    policy: FsyncPolicy = FsyncPolicy.EVERYSEC
+    ring_bytes_max: int = limits.RING_BYTES_MAX
+    retention: RetentionLimits = field(default_factory=RetentionLimits)
+
+
+class Journal:
+    """An open data directory."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        clock: Clock,
+        settings: Settings,
+        lock: Lock,
+        meta: Meta,
+        hlc: HybridClock,
+        writer: JournalWriter,
+        ring: Ring,
+        plan: Plan,
+        epochs: list[Epoch],
+    ) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._clock = clock
+        self._settings = settings
+        self._lock = lock
+        self._ring = ring
+        self._erased = TsFile.open(disk, folder, layout.ERASED)
+        self.meta = meta
+        self.hlc = hlc
+        self.writer = writer
+        self.recovered = plan
+        """What was found when it was opened."""
+        self.epochs = epochs
+        """Oldest first; the last is ours."""
+        self.holders = Holders(disk, folder)
+
+    @classmethod
+    def open(
+        cls, disk: Disk, folder: str, clock: Clock, settings: Settings, *, apply: Apply, new_epoch_id: Callable[[], int]
+    ) -> Journal:
+        """Open a data directory, making it if it is missing or empty, and replay what it holds into `apply`."""
+        disk.make_folder(folder)
+        lock = layout.lock_directory(disk, folder)
+        try:
+            meta = _read_or_create(disk, folder, settings)
+            hlc = HybridClock(clock, TsFile.open(disk, folder, layout.CLOCK))
+            plan = plan_recovery(disk, folder, meta)
+            resume = cut_tails(disk, folder, meta, plan)
+            remove_partial_snapshots(disk, folder)
+            epochs = replay(disk, folder, meta, plan, apply)
+            hlc.restore(resume.last_ts)
+            ring = Ring(meta.shard_count, settings.ring_bytes_max)
+            writer = JournalWriter(disk, folder, meta, resume, hlc, settings.policy, ring)
+            if not (hlc.was_clean and epochs and not plan.tail_bytes):
+                epochs.append(Epoch(new_epoch_id(), plan.lsns, resume.last_ts))
+                writer.append_epoch(epochs[-1], hlc.next())
+                writer.write()
+                writer.sync()
+            return cls(disk, folder, clock, settings, lock, meta, hlc, writer, ring, plan, epochs)
+        except BaseException:
+            lock.release()
+            raise
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    @property
+    def erased_ts(self) -> Ts:
+        """Transactions up to this one may be gone from the journal."""
+        stored = self._erased.stored
+        return stored.ts if stored is not None else Ts(0)
+
+    def reader_since(self, ts: Ts) -> JournalReader:
+        """Reads every transaction after `ts`, up to what is visible; `TooOld` if some of them are gone."""
+        if ts < self.erased_ts:
+            raise TooOld(f"the journal no longer has what followed ts {ts}", oldest=self.erased_ts)
+        reader = self._reader()
+        reader.seek_ts(ts)
+        return reader
+
+    def reader_from(self, lsns: Sequence[Lsn]) -> JournalReader:
+        """Reads the transactions that begin at these lsns, and all after them."""
+        reader = self._reader()
+        reader.seek_lsns(lsns)
+        return reader
+
+    def _reader(self) -> JournalReader:
+        return JournalReader(
+            self._disk,
+            self._folder,
+            self.meta.geometry,
+            self.meta.shard_count,
+            lambda: self.writer.visible.ends,
+            ring=self._ring,
+        )
+
+    def _sources(self) -> list[ShardSource]:
+        return [
+            ShardSource(
+                self._disk, layout.shard_folder(self._folder, shard), self.meta.geometry, ShardId(shard), self._ring
+            )
+            for shard in range(self.meta.shard_count)
+        ]
+
+    def make_sidecars(self, table: OperationTable, frames_max: int = 1) -> int:
+        """Summarise frames that were sealed since; returns how many are left to do."""
+        sources = self._sources()
+        for _ in range(min(frames_max, len(self.writer.sealed))):
+            shard, position = self.writer.sealed.pop(0)
+            frame = position.at // self.meta.geometry.frame_bytes
+            Sidecars(self._disk, sources[shard], table).summaries(position.segment, frame + 1)
+        for source in sources:
+            source.close()
+        return len(self.writer.sealed)
+
+    # --- snapshots and retention --------------------------------------------------------------------------------
+
+    def begin_snapshot(self) -> SnapshotWriter | None:
+        """A snapshot of this moment, between two transactions; None if the newest one already shows it."""
+        self.writer.write()
+        written = self.writer.written
+        if any(snapshot.point.ts == written.ts for snapshot in list_snapshots(self._disk, self._folder)):
+            return None
+        point = SnapshotPoint(written.ts, written.lsns)
+        return SnapshotWriter(self._disk, self._folder, self.meta.geometry, self.meta.slots, point, self.epochs)
+
+    def finish_snapshot(self, snapshot: SnapshotWriter) -> Snapshot:
+        """Make it count, after the journal is durable up to its point, and drop those that are too many."""
+        if self.writer.durable_ts < snapshot.point.ts:
+            self.writer.sync()
+        finished = snapshot.finish()
+        for old in list_snapshots(self._disk, self._folder)[: -self._settings.retention.snapshots_kept]:
+            remove_snapshot(self._disk, old)
+        return finished
+
+    def erase(self) -> list[Segment]:
+        """Erase what retention no longer wants; returns what is gone."""
+        snapshots = list_snapshots(self._disk, self._folder)
+        if not snapshots:
+            return []
+        sources = self._sources()
+        erasable = list_erasable(self._disk, sources, snapshots[0].point.lsns)
+        going = plan_erasure(erasable, self.holders, self._settings.retention, self._clock.wall_us())
+        if going:
+            self._erased.store(max(self.erased_ts, going[-1].last_ts))
+            for segment in going:
+                remove_segment(self._disk, sources[segment.shard].folder, segment.first)
+            for folder in {sources[segment.shard].folder for segment in going}:
+                self._disk.sync_folder(folder)
+        for source in sources:
+            source.close()
+        return going
+
+    # --- stopping -----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop in order."""
+        try:
+            self.writer.close()
+            self.hlc.close(clean=True)
+        finally:
+            self._erased.close()
+            self._lock.release()
+
+
+def _read_or_create(disk: Disk, folder: str, settings: Settings) -> Meta:
+    if disk.exists(f"{folder}/{layout.META}"):
+        return layout.read_meta(disk, folder)
+    # A crash while making the directory leaves some of these; anything else is somebody else's.
+    ours = {layout.LOCK, layout.SNAPSHOTS, f"{layout.META}.new"}
+    strange = [name for name in disk.list(folder) if name not in ours and not name.startswith("shard-")]
+    if strange:
+        raise DataDirectoryError(
+            f"{folder} is not a data directory of Tidelog and not empty (it has {strange[0]!r}): name another one"
+        )
+    return layout.create_directory(disk, folder, settings.geometry, settings.shard_count)

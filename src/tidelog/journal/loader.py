@@ -1,0 +1,276 @@
+"""Recovery, second half: decide what counts, cut the rest durably, and replay it.
+
+    plan     read only: the newest complete snapshot, the newest complete cycle after it, or a refusal
+    cut      truncate each shard after its newest mark at or below that cycle, remove what follows, fsync it all
+    replay   the snapshot's records, then the journal's transactions, to whoever keeps the state
+
+A crash at any moment leads back to the same plan: nothing that is cut could have counted, and nothing new is written
+before the cut is durable. What is kept is fsynced too: it may have survived in the page cache alone, and from now on it
+is history that readers see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from tidelog.errors import Corruption
+from tidelog.ids import Lsn, ShardId, Ts
+from tidelog.journal import control
+from tidelog.journal.frame import decode_header
+from tidelog.journal.layout import Meta, shard_folder
+from tidelog.journal.merge import JournalReader, Transaction
+from tidelog.journal.reader import Part, Record
+from tidelog.journal.record import walk
+from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
+from tidelog.journal.segment import (
+    Position,
+    blob_name,
+    journal_name,
+    list_segments,
+    owner_of,
+    remove_segment,
+    sidecar_name,
+)
+from tidelog.journal.shard_writer import ShardState
+from tidelog.journal.snapshot import Snapshot, newest_snapshot
+from tidelog.journal.source import ShardSource
+from tidelog.journal.writer import Resume
+from tidelog.ports import Disk
+
+PayloadOf = Callable[[Part, Record], bytes]
+Apply = Callable[[Transaction, PayloadOf], None]
+"""Takes one transaction after the other; the second argument gives a record's payload, wherever it lies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a recovery will do."""
+
+    snapshot: Snapshot | None
+    complete: CompleteCycle
+    cuts: tuple[Position | None, ...]
+    """Per shard, where its journal ends; None: it has none."""
+    lsns: tuple[Lsn, ...]
+    """Per shard, the next lsn."""
+    tail_bytes: int
+    """How much is cut: written, but never complete."""
+
+    @property
+    def last_ts(self) -> Ts:
+        return max(self.complete.last_ts, self.snapshot.point.ts if self.snapshot else Ts(0))
+
+
+def plan_recovery(disk: Disk, folder: str, meta: Meta) -> Plan:
+    """Decide what counts. Raises `Corruption` for rot: damage at or below what was known to be synced."""
+    snapshot = newest_snapshot(disk, folder)
+    if snapshot is not None and snapshot.meta.shard_count != meta.shard_count:
+        raise Corruption(
+            f"it has {snapshot.meta.shard_count} shards, the journal {meta.shard_count}", path=snapshot.path
+        )
+    needed = snapshot.point.lsns if snapshot else (Lsn(0),) * meta.shard_count
+    scans = start_scans(disk, folder, meta, needed)
+    try:
+        complete = find_complete_cycle(scans)
+        refuse_rot(scans, complete)
+        if snapshot is not None:
+            _refuse_gap(snapshot, scans, complete)
+        return plan_cuts(disk, folder, snapshot, scans, complete)
+    finally:
+        for scan in scans:
+            scan.close()
+
+
+def start_scans(disk: Disk, folder: str, meta: Meta, needed: tuple[Lsn, ...]) -> list[ShardScan]:
+    """One scan a shard, each from the frame before the lsn that is needed."""
+    scans = []
+    for shard in range(meta.shard_count):
+        source = ShardSource(disk, shard_folder(folder, shard), meta.geometry, ShardId(shard))
+        scans.append(ShardScan(source, meta.shard_count, _start_position(source, needed[shard])))
+    return scans
+
+
+def _start_position(source: ShardSource, lsn: Lsn) -> Position | None:
+    """The newest frame that begins before `lsn`, so that the mark under which `lsn` ends lies in or after it."""
+    segments = source.segments()
+    if not segments:
+        return None
+    if segments[0] > lsn:
+        raise Corruption(
+            f"the journal begins at lsn {segments[0]}, but no snapshot reaches further than {lsn}",
+            path=source.path(segments[0]),
+        )
+    segment = max([first for first in segments if first < lsn], default=segments[0])
+    at = 0
+    while after := at + source.geometry.frame_bytes:
+        if after >= source.geometry.segment_bytes:
+            break
+        try:
+            if source.frame_header(segment, after).lsn >= lsn:
+                break
+        except Corruption:
+            break
+        at = after
+    return Position(segment, at)
+
+
+def refuse_rot(scans: list[ShardScan], complete: CompleteCycle) -> None:
+    """Damage at or below the highest synced cycle is not a torn tail."""
+    if complete.cycle >= complete.synced_cycle:
+        return
+    for scan in scans:
+        if scan.damage is not None:
+            damage = scan.damage
+            raise Corruption(
+                f"{damage.problem}; cycle {complete.synced_cycle} was fsynced, but only {complete.cycle} is whole. "
+                f"`tidelog journal repair` cuts here and sets aside what it cuts",
+                path=damage.path,
+                frame=damage.frame,
+                position=damage.position,
+            )
+    raise Corruption(
+        f"cycle {complete.synced_cycle} was fsynced, but only cycle {complete.cycle} is whole: files are missing or "
+        f"were cut. `tidelog journal repair` goes back to that cycle",
+        path=scans[0].folder,
+    )
+
+
+def _refuse_gap(snapshot: Snapshot, scans: list[ShardScan], complete: CompleteCycle) -> None:
+    if all(scan.is_empty for scan in scans):
+        return  # a snapshot that was put in place without a journal: the journal begins behind it
+    for scan, end, needed in zip(scans, complete.ends, snapshot.point.lsns, strict=True):
+        if end < needed:
+            damage = scan.damage
+            raise Corruption(
+                f"the journal of shard {scan.shard} ends at lsn {end}, before the snapshot at lsn {needed}: "
+                f"`tidelog journal repair` sets it aside",
+                path=damage.path if damage else scan.folder,
+                frame=damage.frame if damage else None,
+                position=damage.position if damage else None,
+            )
+
+
+def plan_cuts(
+    disk: Disk, folder: str, snapshot: Snapshot | None, scans: list[ShardScan], complete: CompleteCycle
+) -> Plan:
+    """Where each shard ends if the complete cycle is the last."""
+    cuts: list[Position | None] = []
+    lsns: list[Lsn] = []
+    tail_bytes = 0
+    for scan, mark, end in zip(scans, complete.marks, complete.ends, strict=True):
+        if mark is None and scan.start is not None and scan.start.at:
+            raise Corruption(
+                f"no mark of shard {scan.shard} at or below cycle {complete.cycle}",
+                path=scan.folder,
+                position=scan.start.at,
+            )
+        cut = mark.end if mark is not None else None
+        cuts.append(cut)
+        lsns.append(max(end, snapshot.point.lsns[scan.shard]) if snapshot else end)
+        tail_bytes += _bytes_after(disk, shard_folder(folder, scan.shard), scan.start, cut)
+    return Plan(snapshot, complete, tuple(cuts), tuple(lsns), tail_bytes)
+
+
+def _bytes_after(disk: Disk, folder: str, start: Position | None, cut: Position | None) -> int:
+    if start is None:
+        return 0
+    total = 0
+    for segment in list_segments(disk, folder):
+        if segment < start.segment or (cut is not None and segment < cut.segment):
+            continue
+        file = disk.open(f"{folder}/{journal_name(segment)}", "read")
+        kept = cut.at if cut is not None and cut.segment == segment else 0
+        total += max(0, file.size() - kept)
+        file.close()
+    return total
+
+
+def cut_tails(disk: Disk, folder: str, meta: Meta, plan: Plan) -> Resume:
+    """Cut what does not count and make the rest durable; afterwards a writer may go on."""
+    states = []
+    for shard in range(meta.shard_count):
+        path = shard_folder(folder, shard)
+        cut = plan.cuts[shard]
+        _remove_after(disk, path, cut)
+        if cut is None:
+            states.append(ShardState(None, plan.lsns[shard], Ts(0), 0, 0, 0))
+            continue
+        _truncate(disk, path, cut)
+        states.append(_state_at(disk, path, meta, cut, plan.lsns[shard]))
+    return Resume(tuple(states), plan.complete.cycle, plan.complete.cycle, plan.last_ts)
+
+
+def _remove_after(disk: Disk, folder: str, cut: Position | None) -> None:
+    """Remove the segments behind the cut, newest first, and files that no segment owns."""
+    segments = list_segments(disk, folder)
+    for segment in reversed(segments):
+        if cut is None or segment > cut.segment:
+            remove_segment(disk, folder, segment)
+    kept = {segment for segment in segments if cut is not None and segment <= cut.segment}
+    for name in disk.list(folder):
+        owner = owner_of(name)
+        if owner is not None and owner not in kept:
+            disk.remove(f"{folder}/{name}")
+    disk.sync_folder(folder)
+
+
+def _truncate(disk: Disk, folder: str, cut: Position) -> None:
+    file = disk.open(f"{folder}/{journal_name(cut.segment)}", "write")
+    try:
+        if file.size() > cut.at:
+            file.truncate(cut.at)
+            sidecar = f"{folder}/{sidecar_name(cut.segment)}"
+            if disk.exists(sidecar):  # it may speak of frames that are open again
+                disk.remove(sidecar)
+    finally:
+        file.close()
+    for segment in list_segments(disk, folder):
+        for name in (blob_name(segment), journal_name(segment)):
+            if disk.exists(f"{folder}/{name}"):
+                file = disk.open(f"{folder}/{name}", "write")
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+    disk.sync_folder(folder)
+
+
+def _state_at(disk: Disk, folder: str, meta: Meta, end: Position, next_lsn: Lsn) -> ShardState:
+    """What a writer must know of the frame that is open at `end`."""
+    frame_start = end.at - end.at % meta.geometry.frame_bytes
+    file = disk.open(f"{folder}/{journal_name(end.segment)}", "read")
+    try:
+        data = file.read(frame_start, end.at - frame_start)
+    finally:
+        file.close()
+    header = decode_header(data)
+    database = 0
+    for found in walk(data, header.size, len(data)):
+        if found.opcode == control.SELECT:
+            database = control.decode_select(data[found.payload : found.payload_end])
+    blob_path = f"{folder}/{blob_name(end.segment)}"
+    blob_end = 0
+    if disk.exists(blob_path):
+        file = disk.open(blob_path, "read")
+        blob_end = file.size()
+        file.close()
+    return ShardState(end, next_lsn, header.ts, crc32c(data), database, blob_end)
+
+
+def replay(disk: Disk, folder: str, meta: Meta, plan: Plan, apply: Apply) -> list[control.Epoch]:
+    """Hand out everything that counts, in order; returns the epochs, oldest first."""
+    epochs: list[control.Epoch] = []
+    start: tuple[Lsn, ...] = (Lsn(0),) * meta.shard_count
+    if plan.snapshot is not None:
+        plan.snapshot.read(disk, apply, epochs.append)
+        start = plan.snapshot.point.lsns
+    reader = JournalReader(disk, folder, meta.geometry, meta.shard_count, lambda: plan.cuts, on_epoch=epochs.append)
+    try:
+        reader.seek_lsns(start)
+        for transaction in reader.read():
+            apply(transaction, reader.payload_of)
+    finally:
+        reader.close()
+    return list({epoch.id: epoch for epoch in epochs}.values())  # the snapshot and the journal overlap

@@ -1,0 +1,277 @@
+"""Reading one shard: from any lsn or ts, while it is written, never past `visible`, whole transactions only.
+
+A read takes the bytes up to the end of the frame or of what is visible, whichever comes first. Nothing of them is
+handed out before they are proved: a full frame by its checksum, the visible part of the open frame by its marks (what
+is visible ends with one). The checksum runs on over the reads of a frame, so no byte is read twice.
+
+    seek_lsn, seek_ts   bisect over segments and frames; only heads are read
+    read                the next parts of transactions, or None at the end of what is visible
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from tidelog.errors import ClientError, Corruption, TooOld
+from tidelog.ids import Lsn, ShardId, Ts
+from tidelog.journal import control
+from tidelog.journal.blob import decode_reference
+from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, FrameHeader, decode_header
+from tidelog.journal.record import BLOB, CONTROL, FINISH, NEXT_CONT, walk
+from tidelog.journal.segment import Position, segment_holding
+from tidelog.journal.source import ShardSource
+
+
+class Record(NamedTuple):
+    """One record of an operation, joined if it was split. Hot: one is made for each that is read."""
+
+    lsn: Lsn
+    ts: Ts
+    opcode: int
+    flags: int
+    database: int
+    expire_ms: int
+    """Absolute; -1: none."""
+    payload: bytes
+    """As it lies in the journal: with the flag BLOB a reference, which `ShardReader.payload_of` follows."""
+
+
+class Part(NamedTuple):
+    """What one shard has of a transaction."""
+
+    ts: Ts
+    shard: ShardId
+    records: list[Record]
+
+
+class ShardReader:
+    """A place in one shard's journal, and how to go on from it."""
+
+    def __init__(
+        self,
+        source: ShardSource,
+        end: Callable[[], Position | None],
+        on_epoch: Callable[[control.Epoch], None] | None = None,
+    ) -> None:
+        self._source = source
+        self._frame_bytes = source.geometry.frame_bytes
+        self._end = end
+        """How far may be read: always after a mark. None: there is nothing."""
+        self._on_epoch = on_epoch
+        self._segment: Lsn | None = None
+        self._at = 0
+        self._after_ts = -1
+        """Transactions up to this one are passed over."""
+        self._from_lsn = 0
+        """Records before this one are passed over."""
+        self._frame_crc = 0
+        """Of the open frame, up to `_at`."""
+        self._frame_ts = 0
+        self._ts = 0
+        self._lsn: int | None = None
+        """Of the next record; None: taken from the next frame."""
+        self._database = 0
+        self._head: Record | None = None
+        """A record whose continuation is still to come."""
+        self._open: list[Record] | None = None
+        """The transaction that has begun; None: passing over one whose beginning was not seen."""
+
+    @property
+    def shard(self) -> ShardId:
+        return self._source.shard
+
+    # --- where to begin -----------------------------------------------------------------------------------------
+
+    def seek_start(self) -> None:
+        """Go to the first record that the journal still has."""
+        segments = self._source.segments()
+        self._go_to(segments[0] if segments else None, 0)
+
+    def seek_lsn(self, lsn: Lsn) -> None:
+        """Go to the record with this lsn, the first of a transaction (or the next one to come)."""
+        segments = self._source.segments()
+        index = segment_holding(segments, lsn)
+        if segments and index < 0:
+            raise TooOld(f"lsn {lsn} of shard {self.shard} is no longer in the journal", oldest=segments[0])
+        if not segments:
+            self._go_to(None, 0)
+        else:
+            segment = segments[index]
+            frames = range(self._frame_count(segment))
+            found = bisect_right(frames, lsn, key=lambda i: self._header(segment, i).lsn) - 1
+            self._go_to(segment, max(found, 0) * self._frame_bytes)
+        self._from_lsn = lsn
+
+    def seek_ts(self, ts: Ts) -> None:
+        """Go to the first transaction after `ts`; the caller knows whether the journal reaches back that far."""
+        segments = [segment for segment in self._source.segments() if self._frame_count(segment)]
+        if segments:
+            index = max(bisect_right(segments, ts, key=lambda first: self._header(first, 0).ts) - 1, 0)
+            segment = segments[index]
+            frames = range(self._frame_count(segment))
+            found = bisect_right(frames, ts, key=lambda i: self._header(segment, i).ts) - 1
+            self._go_to(segment, max(found, 0) * self._frame_bytes)
+        else:
+            self._go_to(None, 0)
+        self._after_ts = ts
+
+    def _frame_count(self, segment: Lsn) -> int:
+        """Frames of a segment that have begun, as far as may be read."""
+        end = self._end()
+        if end is None or end.segment < segment:
+            return 0
+        if end.segment > segment:
+            return self._source.geometry.frames_per_segment
+        return -(-end.at // self._frame_bytes)
+
+    def _header(self, segment: Lsn, index: int) -> FrameHeader:
+        return self._source.frame_header(segment, index * self._frame_bytes)
+
+    def _go_to(self, segment: Lsn | None, at: int) -> None:
+        self._segment, self._at = segment, at
+        self._frame_crc, self._lsn, self._head, self._open = 0, None, None, None
+        self._after_ts, self._from_lsn = -1, 0
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def read(self) -> list[Part] | None:
+        """The parts of transactions that end in the next stretch of bytes; None: nothing more is visible."""
+        end = self._end()
+        if end is None:
+            return None
+        if self._segment is None:
+            self._enter_first_segment()
+        if (self._segment, self._at) >= end:
+            return None
+        segment = self._segment
+        assert segment is not None
+        start = self._at
+        frame_end = start - start % self._frame_bytes + self._frame_bytes
+        is_sealed = end.segment > segment or end.at >= frame_end
+        stop = frame_end if is_sealed else end.at
+        data = self._source.read(segment, start, stop)
+        try:
+            if len(data) < stop - start:
+                raise Corruption("the file ends before what was written", position=len(data))
+            parts = self._decode(data, is_sealed)
+        except Corruption as error:
+            if error.path:
+                raise
+            raise self._source.located(error, segment, start) from None
+        self._at = stop
+        if is_sealed:
+            self._frame_crc = 0
+            if stop >= self._source.geometry.segment_bytes:
+                assert self._lsn is not None
+                self._segment, self._at = Lsn(self._lsn), 0
+        return parts
+
+    def _enter_first_segment(self) -> None:
+        """The journal was empty when we came; now it has begun."""
+        segments = self._source.segments()
+        self._segment = segments[0] if segments else None
+
+    def _decode(self, data: bytes, is_sealed: bool) -> list[Part]:
+        at = 0
+        end = len(data)
+        if self._at % self._frame_bytes == 0:
+            at = self._begin_frame(data)
+        if is_sealed:
+            end -= CRC_BYTES
+            crc = crc32c(memoryview(data)[:end], self._frame_crc)
+            if crc != int.from_bytes(data[end:], "little"):
+                raise Corruption("the checksum of the frame is wrong")
+        else:
+            self._frame_crc = crc32c(data, self._frame_crc)
+        return self._decode_records(data, at, end, is_sealed)
+
+    def _begin_frame(self, data: bytes) -> int:
+        """Take over what the head of a frame says; returns where its records begin."""
+        header = decode_header(data)
+        if self._lsn is not None and header.lsn != self._lsn:
+            raise Corruption(f"the frame begins at lsn {header.lsn} where {self._lsn} was expected")
+        if not header.flags & CHECKSUM:
+            raise Corruption("the frame has no checksum")
+        at = header.size
+        if bool(header.flags & CONTINUES) != (self._head is not None):
+            if self._lsn is not None:
+                raise Corruption("the frame and the one before disagree about a continued record")
+            # We start here: the record that goes on began before us.
+            first = next(walk(data, at, len(data)), None)
+            at = first.end if first is not None else at
+        self._lsn = header.lsn
+        self._frame_ts = self._ts = header.ts
+        self._database = 0
+        return at
+
+    def _decode_records(self, data: bytes, at: int, end: int, is_sealed: bool) -> list[Part]:
+        """Hot: this loop runs once for each record that anyone reads."""
+        parts: list[Part] = []
+        lsn, ts, head, open_part, database = self._lsn, self._ts, self._head, self._open, self._database
+        frame_ts, from_lsn, after_ts, shard = self._frame_ts, self._from_lsn, self._after_ts, self.shard
+        make_record, make_part = Record._make, Part._make
+        assert lsn is not None
+        mark_base = 0
+        for opcode, flags, ts_relative, expire_ms, start, payload_at, payload_end, record_end in walk(data, at, end):
+            if opcode >= CONTROL:
+                if opcode == control.MARK:
+                    if not is_sealed:
+                        _check_mark(data, mark_base, payload_end)
+                        mark_base = record_end
+                elif opcode == control.SELECT:
+                    database = control.decode_select(data[payload_at:payload_end])
+                elif opcode == control.EPOCH and self._on_epoch is not None:
+                    self._on_epoch(control.decode_epoch(data[payload_at:payload_end]))
+                continue
+            if head is not None:
+                if opcode != head.opcode:
+                    raise Corruption("a continued record goes on with another opcode", position=start)
+                record = head._replace(
+                    flags=head.flags & ~NEXT_CONT | flags & FINISH, payload=head.payload + data[payload_at:payload_end]
+                )
+                head = None
+            else:
+                if ts_relative >= 0:
+                    if open_part:
+                        raise Corruption(f"a transaction begins inside that of ts {ts}", position=start)
+                    ts = frame_ts + ts_relative
+                    open_part = []
+                record = make_record((lsn, ts, opcode, flags, database, expire_ms, data[payload_at:payload_end]))
+                lsn += 1
+                if flags & NEXT_CONT:
+                    head = record
+                    continue
+            if open_part is None:
+                if record.lsn >= from_lsn > 0:
+                    raise ClientError(f"lsn {from_lsn} of shard {shard} lies inside the transaction of ts {ts}")
+                continue
+            open_part.append(record)
+            if record.flags & FINISH:
+                if ts > after_ts and open_part[0].lsn >= from_lsn:
+                    parts.append(make_part((ts, shard, open_part)))
+                elif record.lsn >= from_lsn > open_part[0].lsn:
+                    raise ClientError(f"lsn {from_lsn} of shard {shard} lies inside the transaction of ts {ts}")
+                open_part = []
+        if not is_sealed and mark_base != len(data):
+            raise Corruption("the end of what was written is not under a mark", position=mark_base)
+        self._lsn, self._ts, self._head, self._open, self._database = lsn, ts, head, open_part, database
+        return parts
+
+    def payload_of(self, record: Record) -> bytes:
+        """The payload of a record, from the blob file if it lies there."""
+        if record.flags & BLOB:
+            return self._source.read_blob(decode_reference(record.payload))
+        return record.payload
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def _check_mark(data: bytes, base: int, payload_end: int) -> None:
+    crc_at = payload_end - control.MARK_CRC_BYTES
+    if crc32c(memoryview(data)[base:crc_at]) != int.from_bytes(data[crc_at:payload_end], "little"):
+        raise Corruption("the checksum of a mark is wrong", position=base)

@@ -1,0 +1,190 @@
+"""Retention: which segments may go, and who can prevent it.
+
+A segment is erased when all of this holds:
+- every snapshot that is kept covers it, strictly: the segment after it also has a record that they cover, and so holds
+  a mark that is synced;
+- no holder needs it;
+- it is too old, or the journal behind the snapshots is too large.
+
+A *holder* is anything that still wants to read: a follower, a feed, a reader. It holds everything after its `ts`. One
+that does not move for too long, or for whose sake alone too much is kept, is let go, and told so at its next step.
+Named holders are durable: they outlive their connection and a restart.
+
+The erased-through ts is durable before the first segment is unlinked, so nobody is ever given a beginning that is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from tidelog import limits
+from tidelog.errors import ClientError, HolderLapsed, LimitExceeded
+from tidelog.ids import Lsn, ShardId, Ts
+from tidelog.journal.layout import HOLDERS, read_json, write_json
+from tidelog.journal.segment import blob_name, journal_name
+from tidelog.journal.source import ShardSource
+from tidelog.ports import Disk
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionLimits:
+    """What an operator may set."""
+
+    bytes_max: int = limits.RETAIN_BYTES
+    """Journal that is kept although the snapshots cover it."""
+    age_max_us: int = limits.RETAIN_AGE_US
+    holder_lapse_us: int = limits.HOLDER_LAPSE_US
+    holder_bytes_max: int = limits.HOLDER_BYTES_MAX
+    snapshots_kept: int = limits.SNAPSHOTS_KEPT
+
+
+class Segment(NamedTuple):
+    """A segment that is followed by another."""
+
+    shard: ShardId
+    first: Lsn
+    end: Lsn
+    """The first lsn of the segment after it."""
+    last_ts: Ts
+    """No transaction that begins in it is younger."""
+    size: int
+    """With its blobs."""
+
+
+@dataclass(slots=True)
+class Holder:
+    """Someone who still wants to read."""
+
+    name: str
+    ts: Ts
+    """It needs every transaction after this one."""
+    moved_us: int
+    """When it last moved (wall clock)."""
+    is_durable: bool
+    lapsed: str | None = None
+    """Why it was let go."""
+
+
+class Holders:
+    """All holders of a data directory."""
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self._path = f"{folder}/{HOLDERS}"
+        self._holders: dict[str, Holder] = {}
+        if disk.exists(self._path):
+            for stored in read_json(disk, self._path)["holders"]:
+                holder = Holder(stored["name"], Ts(stored["ts"]), stored["moved_us"], True, stored["lapsed"])
+                self._holders[holder.name] = holder
+
+    def hold(self, name: str, ts: Ts, now_us: int, *, durable: bool = False) -> Holder:
+        """Hold everything after `ts`; a holder of that name moves there, forwards or back, and is fresh again."""
+        if not name or len(name.encode()) > limits.HOLDER_NAME_BYTES_MAX:
+            raise LimitExceeded(f"a holder's name has 1 to {limits.HOLDER_NAME_BYTES_MAX} bytes")
+        if name not in self._holders and len(self._holders) >= limits.HOLDERS_MAX:
+            raise LimitExceeded(f"there are {limits.HOLDERS_MAX} holders already")
+        holder = self._holders[name] = Holder(name, ts, now_us, durable)
+        if durable:
+            self._store()
+        return holder
+
+    def move(self, name: str, ts: Ts, now_us: int) -> None:
+        """The holder has read up to `ts`."""
+        holder = self.get(name)
+        holder.ts, holder.moved_us = max(holder.ts, ts), now_us
+        if holder.is_durable:
+            self._store()
+
+    def get(self, name: str) -> Holder:
+        """The holder, or the reason why it no longer is one."""
+        holder = self._holders.get(name)
+        if holder is None:
+            raise ClientError(f"there is no holder {name!r}")
+        if holder.lapsed is not None:
+            raise HolderLapsed(f"holder {name!r} was let go: {holder.lapsed}")
+        return holder
+
+    def release(self, name: str) -> None:
+        """It needs nothing any more; fine if it never was."""
+        holder = self._holders.pop(name, None)
+        if holder is not None and holder.is_durable:
+            self._store()
+
+    def all(self) -> list[Holder]:
+        return sorted(self._holders.values(), key=lambda holder: holder.ts)
+
+    def holding(self) -> list[Holder]:
+        """Those that count, furthest behind first."""
+        return [holder for holder in self.all() if holder.lapsed is None]
+
+    def lapse(self, holders: Iterable[Holder], reason: str) -> None:
+        for holder in holders:
+            holder.lapsed = reason
+            if holder.is_durable:
+                self._store()
+
+    def _store(self) -> None:
+        durable = [holder for holder in self.all() if holder.is_durable]
+        write_json(
+            self._disk,
+            self._path,
+            {
+                "holders": [
+                    {"name": holder.name, "ts": holder.ts, "moved_us": holder.moved_us, "lapsed": holder.lapsed}
+                    for holder in durable
+                ]
+            },
+        )
+
+
+def list_erasable(disk: Disk, sources: Sequence[ShardSource], covered: Sequence[Lsn]) -> list[Segment]:
+    """The segments that snapshots cover (`covered`: the lsns up to which the oldest kept one does), oldest first."""
+    found = []
+    for source in sources:
+        segments = source.segments()
+        for first, after in pairwise(segments):
+            if after >= covered[source.shard]:
+                break
+            size = 0
+            for name in (journal_name(first), blob_name(first)):
+                if disk.exists(f"{source.folder}/{name}"):
+                    file = disk.open(f"{source.folder}/{name}", "read")
+                    size += file.size()
+                    file.close()
+            found.append(Segment(source.shard, first, after, source.frame_header(after, 0).ts, size))
+    return sorted(found, key=lambda segment: (segment.last_ts, segment.shard, segment.first))
+
+
+def plan_erasure(erasable: Sequence[Segment], holders: Holders, bounds: RetentionLimits, now_us: int) -> list[Segment]:
+    """Which of the erasable segments go now; lets go of holders that are past their limits.
+
+    The answer is a prefix of `erasable`, which is in order of time: so it is a prefix of every shard's segments, and
+    one ts says what is gone.
+    """
+    wanted = _past_limits(erasable, bounds, now_us)
+    stalled = [holder for holder in holders.holding() if now_us - holder.moved_us > bounds.holder_lapse_us]
+    holders.lapse(stalled, f"it did not move for {bounds.holder_lapse_us / 1e6:.0f} s")
+    for holder in holders.holding():
+        held = [segment for segment in wanted if segment.last_ts > holder.ts]
+        if sum(segment.size for segment in held) <= bounds.holder_bytes_max:
+            break  # those further ahead hold less
+        holders.lapse([holder], f"more than {bounds.holder_bytes_max} bytes of journal were kept for it")
+    needed = min((holder.ts for holder in holders.holding()), default=None)
+    if needed is None:
+        return wanted
+    kept = next((index for index, segment in enumerate(wanted) if segment.last_ts > needed), len(wanted))
+    return wanted[:kept]
+
+
+def _past_limits(erasable: Sequence[Segment], bounds: RetentionLimits, now_us: int) -> list[Segment]:
+    """The shortest prefix whose absence satisfies the limits on bytes and age."""
+    total = sum(segment.size for segment in erasable)
+    count = 0
+    for index, segment in enumerate(erasable):
+        if total > bounds.bytes_max or now_us - segment.last_ts > bounds.age_max_us:
+            count = index + 1
+        total -= segment.size
+    return list(erasable[:count])

@@ -1,0 +1,252 @@
+"""Recovery, first half: what of the files is proved, and how far.
+
+Each shard's files are walked from a frame on, headers only. A mark is *valid* if everything of its batch is: its own
+crc, the frames that the batch filled, the blobs it refers to, dense lsns. The walk of a shard ends at the first thing
+that is not; from there on nothing is used.
+
+The shards are then taken together in order of cycles. A cycle is *complete* if its whole vector lies under valid marks.
+Every later vector is at least as large, so the first incomplete cycle ends the search: what is needed is one pass over
+all shards side by side, and memory for one frame of each.
+
+Whether what follows is a torn tail or rot is decided by the highest *synced* cycle that any mark names, also one
+beyond the damage: marks further on are looked for frame by frame and, in a damaged frame, by their prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from tidelog.errors import Corruption, FormatError
+from tidelog.ids import Cycle, Lsn, ShardId, Ts
+from tidelog.journal import control
+from tidelog.journal.blob import decode_reference
+from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, HEADER_BYTES, decode_header
+from tidelog.journal.record import BLOB, CONTROL, NEXT_CONT, walk
+from tidelog.journal.segment import Position
+from tidelog.journal.source import ShardSource
+
+_BASES_TRIED: Final = 16
+"""In a damaged frame, a mark's crc is tried from the ends of this many marks before it."""
+
+
+class ValidMark(NamedTuple):
+    """A mark whose whole batch is proved."""
+
+    mark: control.Mark
+    end: Position
+    """Right after it."""
+
+
+class ShardScan:
+    """The walk over one shard's files, from a frame on."""
+
+    def __init__(self, source: ShardSource, shard_count: int, start: Position | None) -> None:
+        self._source = source
+        self._shard_count = shard_count
+        self._frame_bytes = source.geometry.frame_bytes
+        self.start = start
+        """None: the shard has no files."""
+        self.start_lsn = Lsn(0)
+        """Of the frame where the walk began: what lies before it is taken for granted."""
+        if start is not None:
+            self.start_lsn = self._first_lsn(start)
+        self.damage: Corruption | None = None
+        """Why the walk ended, if not where the files do."""
+        self._stopped: Position | None = None
+        self._unproved = 0
+        """In the frame walked last, where the bytes begin that no mark in it covers."""
+
+    @property
+    def shard(self) -> ShardId:
+        return self._source.shard
+
+    @property
+    def folder(self) -> str:
+        return self._source.folder
+
+    @property
+    def is_empty(self) -> bool:
+        return self.start is None
+
+    def close(self) -> None:
+        self._source.close()
+
+    def _first_lsn(self, start: Position) -> Lsn:
+        # A damaged head says nothing; the name of the segment does, and the walk will end there anyway.
+        try:
+            return self._source.frame_header(start.segment, start.at).lsn
+        except Corruption:
+            return start.segment
+
+    def marks(self) -> Iterator[ValidMark]:
+        """The valid marks in order. Afterwards `damage` says why there are no more."""
+        if self.start is None:
+            return
+        lsn: int = self.start_lsn
+        last_cycle = -1
+        continues = False
+        segments = [segment for segment in self._source.segments() if segment >= self.start.segment]
+        first, at = self.start
+        for segment in segments:
+            if segment not in (first, lsn):
+                self._stop(Corruption(f"a segment is missing before it: lsn {lsn} was expected"), segment, 0)
+                return
+            while at < self._source.geometry.segment_bytes:
+                data = self._source.read(segment, at, at + self._frame_bytes)
+                if not data:
+                    return
+                try:
+                    lsn, last_cycle, continues = yield from self._walk_frame(
+                        data, Position(segment, at), lsn, last_cycle, continues
+                    )
+                except Corruption as error:
+                    self._stop(error, segment, at)
+                    return
+                if len(data) < self._frame_bytes or not self._has_frame_after(segment, at, Lsn(lsn)):
+                    self._note_end(data, segment, at)
+                    return
+                end = self._frame_bytes - CRC_BYTES
+                if crc32c(memoryview(data)[:end]) != int.from_bytes(data[end:], "little"):
+                    self._stop(Corruption("the checksum of the frame is wrong"), segment, at)
+                    return
+                at += self._frame_bytes
+            at = 0
+
+    def _walk_frame(
+        self, data: bytes, position: Position, lsn: int, last_cycle: int, continues: bool
+    ) -> Generator[ValidMark, None, tuple[int, int, bool]]:
+        """The valid marks of one frame; returns lsn, last cycle and whether a record goes on, for the next."""
+        header = decode_header(data)
+        if header.lsn != lsn:
+            raise FormatError(f"the frame begins at lsn {header.lsn} where {lsn} was expected")
+        if not header.flags & CHECKSUM:
+            raise FormatError("the frame has no checksum")
+        if bool(header.flags & CONTINUES) != continues and position != self.start:
+            raise FormatError("the frame and the one before disagree about a continued record")
+        is_continuation = bool(header.flags & CONTINUES)
+        base = 0
+        self._unproved = 0
+        for opcode, flags, _, _, start, payload_at, payload_end, end in walk(
+            data, header.size, min(len(data), self._frame_bytes - CRC_BYTES)
+        ):
+            if opcode == control.MARK:
+                mark = self._check_mark(data, base, payload_at, payload_end, lsn, last_cycle)
+                last_cycle, base = mark.cycle, end
+                self._unproved = end
+                yield ValidMark(mark, Position(position.segment, position.at + end))
+            elif opcode < CONTROL:
+                if is_continuation:
+                    is_continuation = False
+                else:
+                    lsn += 1
+                if flags & BLOB:
+                    try:
+                        self._source.check_blob(decode_reference(data[payload_at:payload_end]))
+                    except Corruption as error:
+                        raise FormatError(f"the blob of a record is damaged ({error})", position=start) from None
+                continues = bool(flags & NEXT_CONT)
+                continue
+            continues = False
+        return lsn, last_cycle, continues
+
+    def _check_mark(
+        self, data: bytes, base: int, payload_at: int, payload_end: int, lsn: int, last_cycle: int
+    ) -> control.Mark:
+        mark = control.decode_mark(data[payload_at:payload_end])
+        if crc32c(memoryview(data)[base : payload_end - control.MARK_CRC_BYTES]) != mark.crc:
+            raise Corruption("the checksum of a mark is wrong", position=base)
+        if len(mark.ends) != self._shard_count or mark.ends[self.shard] != lsn or mark.cycle <= last_cycle:
+            raise FormatError(
+                f"a mark of cycle {mark.cycle} with ends {mark.ends} after cycle {last_cycle} at lsn {lsn}",
+                position=payload_at,
+            )
+        return mark
+
+    def _has_frame_after(self, segment: Lsn, at: int, lsn: Lsn) -> bool:
+        after = at + self._frame_bytes
+        if after < self._source.geometry.segment_bytes:
+            return bool(self._source.read(segment, after, after + HEADER_BYTES))
+        return lsn in self._source.segments() and lsn != segment
+
+    def _note_end(self, data: bytes, segment: Lsn, at: int) -> None:
+        """The files end here; bytes that no mark covers are a tail."""
+        if data[self._unproved :].strip(b"\0"):
+            self._stop(Corruption("what follows is not under a mark", position=self._unproved), segment, at)
+
+    def _stop(self, error: Corruption, segment: Lsn, at: int) -> None:
+        self.damage = error if error.path else self._source.located(error, segment, at)
+        self._stopped = Position(segment, at)
+
+    def highest_synced_beyond(self) -> Cycle:
+        """The highest synced cycle that a mark beyond the damage names; 0 if there is none."""
+        highest = 0
+        if self._stopped is None:
+            return Cycle(0)
+        segments = [segment for segment in self._source.segments() if segment >= self._stopped.segment]
+        at = self._stopped.at
+        for segment in segments:
+            while data := self._source.read(segment, at, at + self._frame_bytes):
+                highest = max([highest, *(mark.synced_cycle for mark in find_marks(data, self._shard_count))])
+                at += self._frame_bytes
+            at = 0
+        return Cycle(highest)
+
+
+def find_marks(data: bytes, shard_count: int) -> Iterator[control.Mark]:
+    """Marks in a frame that may be damaged: those whose crc is right from the frame's start or another mark's end."""
+    prefix = control.mark_prefix(shard_count)
+    size = control.mark_bytes(shard_count)
+    bases = [0]
+    at = data.find(prefix)
+    while at >= 0 and at + size <= len(data):
+        mark = control.decode_mark(data[at + len(prefix) : at + size])
+        covered_end = at + size - control.MARK_CRC_BYTES
+        view = memoryview(data)
+        if mark.synced_cycle < mark.cycle and any(crc32c(view[base:covered_end]) == mark.crc for base in bases):
+            yield mark
+        bases = [0, *bases[1:][-_BASES_TRIED:], at + size]
+        at = data.find(prefix, at + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteCycle:
+    """The newest cycle whose whole vector is proved."""
+
+    cycle: Cycle
+    last_ts: Ts
+    ends: tuple[Lsn, ...]
+    """The vector: the end lsn of each shard."""
+    marks: tuple[ValidMark | None, ...]
+    """Per shard, its newest mark at or below the cycle: the shard is cut after it."""
+    synced_cycle: Cycle
+    """The highest that is named anywhere: a complete cycle below it means rot."""
+
+
+def find_complete_cycle(scans: Sequence[ShardScan]) -> CompleteCycle:
+    """Take the shards together, cycle by cycle."""
+    walks = [scan.marks() for scan in scans]
+    heads = [next(walk, None) for walk in walks]
+    ends: list[int] = [scan.start_lsn for scan in scans]
+    latest: list[ValidMark | None] = [None] * len(scans)
+    found = CompleteCycle(Cycle(0), Ts(0), tuple(scan.start_lsn for scan in scans), tuple(latest), Cycle(0))
+    synced = 0
+    is_chain = True
+    while pending := [head.mark.cycle for head in heads if head is not None]:
+        cycle = min(pending)
+        mark = None
+        for shard, head in enumerate(heads):
+            if head is not None and head.mark.cycle == cycle:
+                mark, latest[shard] = head.mark, head
+                ends[shard] = mark.ends[shard]
+                synced = max(synced, mark.synced_cycle)
+                heads[shard] = next(walks[shard], None)
+        assert mark is not None
+        is_chain = is_chain and all(end >= needed for end, needed in zip(ends, mark.ends, strict=True))
+        if is_chain:
+            found = CompleteCycle(cycle, mark.last_ts, mark.ends, tuple(latest), Cycle(0))
+    synced = max([synced, *(scan.highest_synced_beyond() for scan in scans)])
+    return CompleteCycle(found.cycle, found.last_ts, found.ends, found.marks, Cycle(synced))

@@ -1,0 +1,264 @@
+"""The frames of one shard as they are being written: bytes only, no disk.
+
+Records are gathered as parts of the open frame. When the frame is full its parts become one chunk, with padding and
+checksum; when the batch ends (`end_batch`) the rest becomes a chunk that ends with a mark. Chunks are what is written.
+
+    file:   ... | mark |  r r r r ... pad crc | head r r r r r | mark |
+                       ^ batch_start          ^ frame boundary         ^ position after end_batch
+                       '------ chunk 1 ------''---- chunk 2 ---------'
+
+So a chunk never crosses the start of a frame or the end of a mark, which is exactly what a mark's crc covers: it is
+the crc of its own chunk.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from tidelog import limits
+from tidelog.errors import InternalError, LimitExceeded
+from tidelog.ids import Cycle, Lsn, Ts
+from tidelog.journal import blob, control, flit, record
+from tidelog.journal.frame import CRC_BYTES, Geometry, encode_header
+from tidelog.journal.record import BLOB, CONTROL, FINISH, NEXT_CONT, TS
+from tidelog.journal.segment import Position
+
+# The heads of nearly all records: | opcode | flags | payload_len flit of 1 or 2 bytes | ts |
+_pack_short = struct.Struct("<BBBI").pack
+_pack_medium = struct.Struct("<BBHI").pack
+_SHORT_HEAD: Final = 7
+_MEDIUM_HEAD: Final = 8
+_TS_FINISH: Final = TS | FINISH
+_TS_SPAN_MAX: Final = limits.FRAME_TS_SPAN_US_MAX
+_U32: Final = struct.Struct("<I")
+
+
+class Piece(NamedTuple):
+    """Bytes for one file, in order and without gaps."""
+
+    position: Position
+    chunks: list[bytes]
+
+
+class BlobPiece(NamedTuple):
+    """A whale for a blob file."""
+
+    position: Position
+    payload: bytes
+
+
+class Batch(NamedTuple):
+    """What one shard has to write in one cycle."""
+
+    blobs: list[BlobPiece]
+    """To be written before the pieces."""
+    pieces: list[Piece]
+    end: Position
+    """Where the journal of this shard ends after it."""
+    sealed: list[Position]
+    """The starts of the frames that were filled."""
+
+
+class ShardState(NamedTuple):
+    """Where a shard's journal ends: what a writer needs to go on."""
+
+    end: Position | None
+    """After a mark. None: there is no segment yet, the first begins at `next_lsn`."""
+    next_lsn: Lsn
+    frame_ts: Ts
+    """Base of the open frame."""
+    frame_crc: int
+    """Of the open frame's bytes up to the end."""
+    database: int
+    """The one that is selected at the end."""
+    blob_end: int
+    """The size of the last segment's blob file."""
+
+
+class ShardWriter:
+    """Encodes the records of one shard into chunks."""
+
+    def __init__(self, geometry: Geometry, shard_count: int, state: ShardState) -> None:
+        self._geometry = geometry
+        self._mark_bytes = control.mark_bytes(shard_count)
+        if self._mark_bytes > geometry.frame_bytes // 2:
+            raise LimitExceeded(
+                f"the mark of {shard_count} shards does not fit a frame of {geometry.frame_bytes} bytes"
+            )
+        self._frame_limit = geometry.frame_bytes - CRC_BYTES
+        self._blob_over = geometry.payload_bytes_max
+        self.next_lsn = state.next_lsn
+        self.database = state.database
+        self._frame_ts = state.frame_ts
+        self._segment = state.next_lsn
+        self._frame_start = 0
+        self._chunk_start = 0
+        self._frame_crc = 0
+        """Of the open frame up to `_chunk_start`."""
+        self._room = -1
+        """Bytes left for records in the open frame; negative: no frame is open."""
+        self._parts: list[bytes] = []
+        """Of the open frame, from `_chunk_start` on."""
+        self._blob_end = 0
+        self._blobs: list[BlobPiece] = []
+        self._pieces: list[Piece] = []
+        self._sealed: list[Position] = []
+        if state.end is not None:
+            self._segment, self._chunk_start = state.end
+            self._frame_start = self._chunk_start - self._chunk_start % geometry.frame_bytes
+            self._frame_crc = state.frame_crc
+            self._room = self._frame_start + self._frame_limit - self._chunk_start
+            self._blob_end = state.blob_end
+
+    @property
+    def is_dirty(self) -> bool:
+        return bool(self._parts or self._pieces)
+
+    # --- records ------------------------------------------------------------------------------------------------
+
+    def add_one(self, ts: Ts, opcode: int, payload: bytes) -> None:
+        """A transaction of one record, without expiry, in the database that is selected. Hot."""
+        size = len(payload)
+        ts_relative = ts - self._frame_ts
+        if size < 128:
+            room = self._room - size - _SHORT_HEAD
+            if room >= 0 and ts_relative <= _TS_SPAN_MAX:
+                self._parts += (_pack_short(opcode, _TS_FINISH, size << 1 | 1, ts_relative), payload)
+                self._room = room
+                self.next_lsn += 1  # type: ignore[assignment]  # a call of `Lsn` is measurable here
+                return
+        elif size < 16384 and size <= self._blob_over:
+            room = self._room - size - _MEDIUM_HEAD
+            if room >= 0 and ts_relative <= _TS_SPAN_MAX:
+                self._parts += (_pack_medium(opcode, _TS_FINISH, size << 2 | 2, ts_relative), payload)
+                self._room = room
+                self.next_lsn += 1  # type: ignore[assignment]
+                return
+        self.add(ts, opcode, _TS_FINISH, payload, None, self.database)
+
+    def add(self, ts: Ts, opcode: int, flags: int, payload: bytes, expire_ms: int | None, database: int) -> None:
+        """Any record of an operation. `flags` has TS if it is its transaction's first here, FINISH if its last."""
+        if not 0 < opcode < CONTROL or flags & ~_TS_FINISH:
+            raise InternalError(f"opcode 0x{opcode:02x} with flags 0x{flags:02x} is not a record of an operation")
+        if len(payload) > limits.PAYLOAD_BYTES_MAX:
+            raise LimitExceeded(f"a payload of {len(payload)} bytes: at most {limits.PAYLOAD_BYTES_MAX}")
+        if self._room < 0 or ts - self._frame_ts > _TS_SPAN_MAX:
+            self._open_frame(ts)
+        if database != self.database:
+            self._select(ts, database)
+        is_whale = len(payload) > self._blob_over
+        size = blob.REFERENCE_BYTES if is_whale else len(payload)
+        head_size = 2 + flit.size_of(size) + (4 if flags & TS else 0) + (8 if expire_ms is not None else 0)
+        if head_size + size > self._room:
+            split_at = self._room - head_size
+            if not is_whale and split_at >= limits.SPLIT_ROOM_BYTES_MIN and not self._is_last_frame():
+                self._add_split(ts, opcode, flags, payload, expire_ms, split_at)
+                return
+            self._open_frame(ts)
+        if is_whale:
+            payload = self._put_blob(payload)
+            flags |= BLOB
+        self._append_record(ts, opcode, flags, payload, expire_ms)
+        self.next_lsn = Lsn(self.next_lsn + 1)
+
+    def add_epoch(self, epoch: control.Epoch, ts: Ts) -> None:
+        """An epoch begins. `ts` lies above all before it; it becomes the base of a frame that this opens."""
+        encoded = control.encode_epoch(epoch)
+        if self._room < len(encoded):
+            self._open_frame(ts)
+        self._append(encoded)
+
+    def _append_record(self, ts: Ts, opcode: int, flags: int, payload: bytes, expire_ms: int | None) -> None:
+        ts_relative = ts - self._frame_ts if flags & TS else None
+        self._append(record.encode_header(opcode, flags, len(payload), ts_relative=ts_relative, expire_ms=expire_ms))
+        self._append(payload)
+
+    def _add_split(self, ts: Ts, opcode: int, flags: int, payload: bytes, expire_ms: int | None, split_at: int) -> None:
+        start = self._frame_limit - self._room
+        finish = flags & FINISH
+        self._append_record(ts, opcode, flags ^ finish | NEXT_CONT, payload[:split_at], expire_ms)
+        self.next_lsn = Lsn(self.next_lsn + 1)  # the head has the lsn, so the next frame begins after it
+        self._begin_frame(ts, start)
+        self._append(record.encode(opcode, finish, payload[split_at:]))
+        self._append_selected()
+
+    def _put_blob(self, payload: bytes) -> bytes:
+        reference = blob.BlobReference(self._segment, self._blob_end, len(payload), crc32c(payload))
+        self._blobs.append(BlobPiece(Position(self._segment, self._blob_end), payload))
+        self._blob_end += len(payload)
+        return blob.encode_reference(reference)
+
+    def _select(self, ts: Ts, database: int) -> None:
+        self.database = database
+        select = control.encode_select(database)
+        if len(select) > self._room:
+            self._open_frame(ts)  # it begins with the select
+        else:
+            self._append(select)
+
+    def _append_selected(self) -> None:
+        if self.database:
+            self._append(control.encode_select(self.database))
+
+    def _append(self, data: bytes) -> None:
+        self._parts.append(data)
+        self._room -= len(data)
+
+    # --- frames and batches -------------------------------------------------------------------------------------
+
+    def _is_last_frame(self) -> bool:
+        return self._frame_start + self._geometry.frame_bytes >= self._geometry.segment_bytes
+
+    def _open_frame(self, ts: Ts) -> None:
+        """End the open frame, if any, and begin the next with whatever a reader must know first."""
+        self._begin_frame(ts, None)
+        self._append_selected()
+
+    def _begin_frame(self, ts: Ts, prev_record_offset: int | None) -> None:
+        if self._room >= 0:
+            is_last = self._is_last_frame()
+            self._seal_frame()
+            self._frame_start = self._chunk_start
+            if is_last:
+                if self.next_lsn == self._segment:
+                    raise InternalError(f"segment {self._segment:016x} is full and holds no record with an lsn")
+                self._segment = self.next_lsn
+                self._frame_start = self._chunk_start = self._blob_end = 0
+        self._frame_ts = ts
+        self._frame_crc = 0
+        self._room = self._frame_limit
+        self._append(encode_header(self.next_lsn, ts, prev_record_offset))
+
+    def _seal_frame(self) -> None:
+        self._parts.append(bytes(self._room))
+        data = b"".join(self._parts)
+        self._parts.clear()
+        self._emit([data, _U32.pack(crc32c(data, self._frame_crc))])
+        self._chunk_start = self._frame_start + self._geometry.frame_bytes
+        self._sealed.append(Position(self._segment, self._frame_start))
+        self._room = -1
+
+    def _emit(self, chunks: list[bytes]) -> None:
+        if self._pieces and self._pieces[-1].position.segment == self._segment:
+            self._pieces[-1].chunks.extend(chunks)
+        else:
+            self._pieces.append(Piece(Position(self._segment, self._chunk_start), chunks))
+
+    def end_batch(self, cycle: Cycle, last_ts: Ts, synced_cycle: Cycle, ends: list[Lsn]) -> Batch:
+        """End the batch with a mark and hand over what is to be written."""
+        if self._room < self._mark_bytes:
+            self._open_frame(last_ts)
+        self._append(control.encode_mark_without_crc(cycle, last_ts, synced_cycle, ends))
+        data = b"".join(self._parts)
+        self._parts.clear()
+        crc = _U32.pack(crc32c(data))
+        self._room -= len(crc)
+        self._emit([data, crc])
+        self._frame_crc = crc32c(crc, crc32c(data, self._frame_crc))
+        self._chunk_start += len(data) + len(crc)
+        batch = Batch(self._blobs, self._pieces, Position(self._segment, self._chunk_start), self._sealed)
+        self._blobs, self._pieces, self._sealed = [], [], []
+        return batch

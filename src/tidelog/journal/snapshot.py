@@ -1,0 +1,264 @@
+"""Snapshots: the state at one moment, as a journal of its own.
+
+    snapshots/
+      snapshot-<point ts, 16 hex digits>/          complete: it got its name when all of it was durable
+        meta.json                                  with the point: its ts and, per shard, the lsn that follows
+        shard-<n>/journal-....dj0, blob-....bin    whole values; every record is a transaction at the point's ts
+      snapshot-....partial/                        half-written: ignored, and removed by the next one
+
+The frames and records are the journal's, so the same reader reads both. Lsns in it count its own records. Its first
+records are the epochs. A record is a transaction by itself (they share one ts), so that reading it takes no more memory
+than its largest record.
+
+A snapshot becomes complete only after the journal is fsynced through its point, under every policy: what follows it is
+then never older than the snapshot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog import limits
+from tidelog.errors import Corruption, DataDirectoryError
+from tidelog.ids import Cycle, Lsn, ShardId, Ts
+from tidelog.journal import control
+from tidelog.journal.frame import Geometry
+from tidelog.journal.layout import (
+    SNAPSHOTS,
+    Meta,
+    SnapshotPoint,
+    make_shard_folders,
+    read_meta,
+    shard_folder,
+    write_all,
+    write_meta,
+)
+from tidelog.journal.merge import Transaction
+from tidelog.journal.reader import Part, Record, ShardReader
+from tidelog.journal.record import FINISH, TS
+from tidelog.journal.scan import ShardScan, find_complete_cycle
+from tidelog.journal.segment import Position, blob_name, journal_name
+from tidelog.journal.shard_writer import Batch, ShardState, ShardWriter
+from tidelog.journal.source import ShardSource
+from tidelog.ports import Disk, File
+
+_COMPLETE: Final = re.compile(r"snapshot-([0-9a-f]{16})")
+_PARTIAL: Final = re.compile(r"snapshot-[0-9a-f]{16}\.partial")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A complete snapshot on disk."""
+
+    path: str
+    meta: Meta
+    point: SnapshotPoint
+
+    def read(
+        self,
+        disk: Disk,
+        apply: Callable[[Transaction, Callable[[Part, Record], bytes]], None],
+        on_epoch: Callable[[control.Epoch], None],
+    ) -> None:
+        """Hand out its records, shard by shard. Damage raises `Corruption`: a snapshot has no tail to cut."""
+        for shard, end in enumerate(self.check(disk)):
+            self._read_shard(disk, shard, end, apply, on_epoch if shard == 0 else None)
+
+    def _read_shard(
+        self,
+        disk: Disk,
+        shard: int,
+        end: Position | None,
+        apply: Callable[[Transaction, Callable[[Part, Record], bytes]], None],
+        on_epoch: Callable[[control.Epoch], None] | None,
+    ) -> None:
+        reader = ShardReader(self._source(disk, shard), lambda: end, on_epoch)
+        try:
+            reader.seek_start()
+            while (parts := reader.read()) is not None:
+                for part in parts:
+                    apply(Transaction(part.ts, [part]), lambda _, record: reader.payload_of(record))
+        finally:
+            reader.close()
+
+    def check(self, disk: Disk) -> tuple[Position | None, ...]:
+        """Prove that it is whole; returns where each shard's files end."""
+        scans = [
+            ShardScan(source, self.meta.shard_count, Position(Lsn(0), 0) if source.segments() else None)
+            for source in (self._source(disk, shard) for shard in range(self.meta.shard_count))
+        ]
+        try:
+            complete = find_complete_cycle(scans)
+            for scan in scans:
+                if scan.damage is not None:
+                    raise scan.damage
+            if complete.cycle != _LAST_CYCLE or any(mark is None for mark in complete.marks):
+                raise Corruption("the snapshot ends before its last mark", path=self.path)
+            return tuple(mark.end if mark else None for mark in complete.marks)
+        finally:
+            for scan in scans:
+                scan.close()
+
+    def _source(self, disk: Disk, shard: int) -> ShardSource:
+        return ShardSource(disk, shard_folder(self.path, shard), self.meta.geometry, ShardId(shard))
+
+    def size(self, disk: Disk) -> int:
+        """Bytes on disk."""
+        total = 0
+        for shard in range(self.meta.shard_count):
+            folder = shard_folder(self.path, shard)
+            for name in disk.list(folder):
+                file = disk.open(f"{folder}/{name}", "read")
+                total += file.size()
+                file.close()
+        return total
+
+
+_LAST_CYCLE: Final = Cycle(2**63)
+"""The cycle of the marks that end a snapshot: its batches before have small numbers, so an end cannot be mistaken."""
+
+
+def list_snapshots(disk: Disk, folder: str) -> list[Snapshot]:
+    """The complete snapshots of a data directory, oldest first."""
+    return [open_snapshot(disk, path) for path in _complete_paths(disk, folder)]
+
+
+def _complete_paths(disk: Disk, folder: str) -> list[str]:
+    parent = f"{folder}/{SNAPSHOTS}"
+    if not disk.exists(parent):
+        return []
+    return [f"{parent}/{name}" for name in disk.list(parent) if _COMPLETE.fullmatch(name)]
+
+
+def newest_snapshot(disk: Disk, folder: str) -> Snapshot | None:
+    paths = _complete_paths(disk, folder)
+    return open_snapshot(disk, paths[-1]) if paths else None
+
+
+def open_snapshot(disk: Disk, path: str) -> Snapshot:
+    meta = read_meta(disk, path)
+    if meta.point is None:
+        raise DataDirectoryError(f"{path} is a data directory, not a snapshot")
+    return Snapshot(path, meta, meta.point)
+
+
+class SnapshotWriter:
+    """Writes one snapshot. Whoever keeps the state adds its values in any order; `finish` makes it count.
+
+    `add` writes to disk now and then; nothing is fsynced before `finish`. `abandon` leaves a half-written one.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        geometry: Geometry,
+        slots: Sequence[tuple[int, int]],
+        point: SnapshotPoint,
+        epochs: Sequence[control.Epoch],
+    ) -> None:
+        self._disk = disk
+        self._parent = f"{folder}/{SNAPSHOTS}"
+        self.path = f"{self._parent}/snapshot-{point.ts:016x}"
+        self._partial = f"{self.path}.partial"
+        self._meta = Meta(geometry, tuple(slots), point)
+        self._files: dict[str, File] = {}
+        self._cycle = 0
+        self._gathered = 0
+        self.bytes_written = 0
+        remove_partial_snapshots(disk, folder)
+        disk.make_folder(self._parent)
+        make_shard_folders(disk, self._partial, len(slots))
+        state = ShardState(None, Lsn(0), Ts(0), 0, 0, 0)
+        self._shards = [ShardWriter(geometry, len(slots), state) for _ in slots]
+        for epoch in epochs[-limits.EPOCHS_KEPT_MAX :]:
+            for shard in self._shards:
+                shard.add_epoch(epoch, point.ts)
+
+    @property
+    def point(self) -> SnapshotPoint:
+        assert self._meta.point is not None
+        return self._meta.point
+
+    def add(self, shard: ShardId, opcode: int, payload: bytes, expire_ms: int | None = None, database: int = 0) -> None:
+        """One record with a whole value, or a part of one."""
+        self._shards[shard].add(self.point.ts, opcode, TS | FINISH, payload, expire_ms, database)
+        self._gathered += len(payload)
+        if self._gathered >= limits.SNAPSHOT_BATCH_BYTES:
+            self._cycle += 1
+            self._write(Cycle(self._cycle), [shard for shard in self._shards if shard.is_dirty])
+
+    def _write(self, cycle: Cycle, shards: Sequence[ShardWriter]) -> None:
+        ends = [shard.next_lsn for shard in self._shards]
+        for index, shard in enumerate(self._shards):
+            if shard in shards:
+                batch = shard.end_batch(cycle, self.point.ts, Cycle(0), ends)
+                self._write_batch(shard_folder(self._partial, index), batch)
+        self._gathered = 0
+
+    def _write_batch(self, folder: str, batch: Batch) -> None:
+        for whale in batch.blobs:
+            self._put(f"{folder}/{blob_name(whale.position.segment)}", whale.position.at, [whale.payload])
+        for piece in batch.pieces:
+            self._put(f"{folder}/{journal_name(piece.position.segment)}", piece.position.at, piece.chunks)
+
+    def _put(self, path: str, at: int, chunks: list[bytes]) -> None:
+        file = self._files.get(path)
+        if file is None:
+            file = self._files[path] = self._disk.open(path, "create")
+        write_all(file, at, chunks)
+        self.bytes_written += sum(map(len, chunks))
+
+    def finish(self) -> Snapshot:
+        """Make it durable and give it its name. The journal must be fsynced through the point before."""
+        self._write(_LAST_CYCLE, self._shards)
+        for file in self._files.values():
+            file.sync()
+        self.abandon()
+        for shard in range(self._meta.shard_count):
+            self._disk.sync_folder(shard_folder(self._partial, shard))
+        write_meta(self._disk, self._partial, self._meta)
+        self._disk.rename(self._partial, self.path)
+        self._disk.sync_folder(self._parent)
+        return Snapshot(self.path, self._meta, self.point)
+
+    def abandon(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+
+def remove_partial_snapshots(disk: Disk, folder: str) -> None:
+    """Remove what crashes left half-written."""
+    parent = f"{folder}/{SNAPSHOTS}"
+    if not disk.exists(parent):
+        return
+    for name in disk.list(parent):
+        if _PARTIAL.fullmatch(name):
+            remove_tree(disk, f"{parent}/{name}")
+    disk.sync_folder(parent)
+
+
+def remove_snapshot(disk: Disk, snapshot: Snapshot) -> None:
+    """Remove a snapshot; it stops being one before its first file goes."""
+    parent = snapshot.path.rpartition("/")[0]
+    partial = f"{snapshot.path}.partial"
+    disk.rename(snapshot.path, partial)
+    disk.sync_folder(parent)
+    remove_tree(disk, partial)
+    disk.sync_folder(parent)
+
+
+def remove_tree(disk: Disk, path: str) -> None:
+    """Remove a snapshot's folder: shards' folders and plain files, no deeper."""
+    for name in disk.list(path):
+        inner = f"{path}/{name}"
+        if name.startswith("shard-"):
+            for leaf in disk.list(inner):
+                disk.remove(f"{inner}/{leaf}")
+        disk.remove(inner)
+    disk.remove(path)

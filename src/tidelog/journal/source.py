@@ -1,0 +1,88 @@
+"""Where a reader's bytes come from: the ring if it still has them, otherwise the files.
+
+A file stays open while its segment is being read, so a segment that is erased under a reader can still be read to its
+end; the next one is then missing, and that is said.
+"""
+
+from __future__ import annotations
+
+from tidelog.errors import Corruption, TooOld
+from tidelog.ids import Lsn, ShardId
+from tidelog.journal.blob import BlobReference, check_blob, read_blob
+from tidelog.journal.frame import HEADER_BYTES_MAX, FrameHeader, Geometry, decode_header
+from tidelog.journal.ring import Ring
+from tidelog.journal.segment import blob_name, journal_name, list_segments
+from tidelog.ports import Disk, File
+
+
+class ShardSource:
+    """The bytes of one shard's files, read only."""
+
+    def __init__(self, disk: Disk, folder: str, geometry: Geometry, shard: ShardId, ring: Ring | None = None) -> None:
+        self._disk = disk
+        self.folder = folder
+        self.geometry = geometry
+        self.shard = shard
+        self._ring = ring
+        self._files: dict[str, File] = {}
+        """The segment and the blob file read last."""
+
+    def segments(self) -> list[Lsn]:
+        return list_segments(self._disk, self.folder)
+
+    def path(self, segment: Lsn) -> str:
+        return f"{self.folder}/{journal_name(segment)}"
+
+    def read(self, segment: Lsn, start: int, end: int) -> bytes:
+        """The bytes from `start` to `end`; fewer if the file ends before."""
+        if self._ring is not None:
+            data = self._ring.read(self.shard, segment, start, end)
+            if data is not None:
+                return data
+        return self._open(segment, journal_name(segment)).read(start, end - start)
+
+    def size(self, segment: Lsn) -> int:
+        return self._open(segment, journal_name(segment)).size()
+
+    def frame_header(self, segment: Lsn, start: int) -> FrameHeader:
+        data = self.read(segment, start, start + HEADER_BYTES_MAX)
+        try:
+            return decode_header(data)
+        except Corruption as error:
+            raise self.located(error, segment, start) from None
+
+    def read_blob(self, reference: BlobReference) -> bytes:
+        return read_blob(self._open(reference.segment, blob_name(reference.segment)), reference)
+
+    def check_blob(self, reference: BlobReference) -> None:
+        check_blob(self._open(reference.segment, blob_name(reference.segment)), reference)
+
+    def _open(self, segment: Lsn, name: str) -> File:
+        file = self._files.get(name)
+        if file is None:
+            kind = name[:4]
+            for other in [other for other in self._files if other[:4] == kind]:
+                self._files.pop(other).close()
+            try:
+                file = self._disk.open(f"{self.folder}/{name}", "read")
+            except FileNotFoundError:
+                raise self._missing(segment, name) from None
+            self._files[name] = file
+        return file
+
+    def _missing(self, segment: Lsn, name: str) -> Exception:
+        segments = self.segments()
+        path = f"{self.folder}/{name}"
+        if segments and segments[0] > segment:
+            return TooOld(f"{path} has been erased; the journal begins at lsn {segments[0]}", oldest=segments[0])
+        return Corruption("the file is missing", path=path)
+
+    def located(self, error: Corruption, segment: Lsn, base: int) -> Corruption:
+        """The same error with file, frame and position; its own position counts from `base`."""
+        at = base + (error.position or 0)
+        return type(error)(error.problem, path=self.path(segment), frame=at // self.geometry.frame_bytes, position=at)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

@@ -1,0 +1,442 @@
+"""The writer: transactions in, cycles out.
+
+    append ... append      records gather, per shard; nothing touches the disk
+    write                  a cycle: one batch per dirty shard, each ended by a mark, written before it returns
+    begin_sync             what a thread is to fsync, up to this cycle
+      job.run              on any thread
+    finish_sync            the durable ts moves up
+
+Invariants:
+- transactions are appended in order of `ts`, one at a time, and whole: a refused one leaves nothing behind;
+- a mark is written with or after the data it vouches for, and names the newest cycle *known* to be synced;
+- `visible` moves only at the end of a cycle, over all shards at once: with `always` when it is fsynced, otherwise when
+  it is written;
+- after ENOSPC the batch is kept and written again from its first byte (`write` tries again); new transactions are
+  refused until that has worked. After any other failure of a write, and any failure of an fsync, the journal takes no
+  more writes: what the kernel did with the pages is unknown, and a retry could report as durable what is not.
+
+The writer belongs to one thread; only `SyncJob.run` is for another.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple, NoReturn
+
+from tidelog import limits
+from tidelog.errors import InternalError, JournalFailed, JournalFull, LimitExceeded
+from tidelog.hlc import HybridClock
+from tidelog.ids import Cycle, Lsn, ShardId, Ts
+from tidelog.journal import control
+from tidelog.journal.layout import Meta, shard_folder, write_all
+from tidelog.journal.operation import START, Start, encode_start
+from tidelog.journal.record import FINISH, TS
+from tidelog.journal.ring import Ring
+from tidelog.journal.segment import Position, blob_name, journal_name
+from tidelog.journal.shard_writer import Batch, ShardState, ShardWriter
+from tidelog.ports import Disk, File
+
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+class FsyncPolicy(Enum):
+    """When what was written is made durable."""
+
+    ALWAYS = "always"
+    EVERYSEC = "everysec"
+    NEVER = "never"
+
+
+class NewRecord(NamedTuple):
+    """One record of a transaction that is to be appended."""
+
+    shard: ShardId
+    opcode: int
+    payload: bytes
+    expire_ms: int | None = None
+    database: int = 0
+
+
+class Visible(NamedTuple):
+    """How far readers may see: the end of a cycle, over all shards."""
+
+    cycle: Cycle
+    ts: Ts
+    """Of the last transaction."""
+    lsns: tuple[Lsn, ...]
+    """Per shard, the first lsn that is not there yet."""
+    ends: tuple[Position | None, ...]
+    """Per shard, where its files end; None: it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Where a writer goes on."""
+
+    shards: tuple[ShardState, ...]
+    cycle: Cycle
+    """The last one that is complete."""
+    synced_cycle: Cycle
+    last_ts: Ts
+
+
+@dataclass(slots=True)
+class SyncJob:
+    """Files and folders to fsync. `run` is for any thread; the rest is for the writer."""
+
+    cycle: Cycle
+    visible: Visible
+    files: list[tuple[str, File | None]]
+    """Path, and the file if it is open."""
+    folders: list[str]
+    size: int
+    """How many bytes of the journal become durable."""
+    renews_clock: bool
+    disk: Disk
+    hlc: HybridClock
+
+    def run(self) -> None:
+        """Fsync. Any `OSError` goes to `finish_sync`."""
+        for path, open_file in self.files:
+            file = open_file or self.disk.open(path, "write")
+            try:
+                file.sync()
+            finally:
+                if open_file is None:
+                    file.close()
+        for folder in self.folders:
+            self.disk.sync_folder(folder)
+        if self.renews_clock:
+            self.hlc.sync()
+
+
+class JournalWriter:
+    """Writes one data directory. See the module for its invariants."""
+
+    def __init__(
+        self, disk: Disk, folder: str, meta: Meta, resume: Resume, hlc: HybridClock, policy: FsyncPolicy, ring: Ring
+    ) -> None:
+        self._disk = disk
+        self._folders = [shard_folder(folder, shard) for shard in range(meta.shard_count)]
+        self._hlc = hlc
+        self._policy = policy
+        self._ring = ring
+        self._shards = [ShardWriter(meta.geometry, meta.shard_count, state) for state in resume.shards]
+        self._cycle = resume.cycle
+        self._synced_cycle = resume.synced_cycle
+        self._last_ts = resume.last_ts
+        self._durable_ts = resume.last_ts
+        self._batch_bytes = 0
+        self._pending: list[tuple[ShardId, Batch]] | None = None
+        """A cycle that is not written yet: only while it is being written, or after ENOSPC."""
+        self._refusal: Exception | None = None
+        """Why no transaction is taken; None: they are."""
+        self._failed = False
+        self._open_files: dict[str, File] = {}
+        """The last segment and blob file of each shard."""
+        self._closing: list[File] = []
+        """Rolled over while an fsync may be using them."""
+        self._dirty_files: dict[str, None] = {}
+        self._dirty_folders: dict[str, None] = {}
+        self._unsynced_bytes = 0
+        self._sync_in_flight = False
+        self._last_sync_us = 0
+        self.sealed: list[tuple[ShardId, Position]] = []
+        """Frames that were filled, for whoever makes sidecars; the taker empties it."""
+        self._written = Visible(
+            resume.cycle,
+            resume.last_ts,
+            tuple(state.next_lsn for state in resume.shards),
+            tuple(state.end for state in resume.shards),
+        )
+        self._visible = self._written
+
+    # --- where things stand -------------------------------------------------------------------------------------
+
+    @property
+    def policy(self) -> FsyncPolicy:
+        return self._policy
+
+    @property
+    def visible(self) -> Visible:
+        """How far readers may see."""
+        return self._visible
+
+    @property
+    def written(self) -> Visible:
+        """The end of the last cycle, seen or not."""
+        return self._written
+
+    @property
+    def written_ts(self) -> Ts:
+        """The newest transaction that survives the death of this process."""
+        return self._written.ts
+
+    @property
+    def durable_ts(self) -> Ts:
+        """The newest transaction that survives the death of the machine."""
+        return self._durable_ts
+
+    @property
+    def synced_cycle(self) -> Cycle:
+        return self._synced_cycle
+
+    @property
+    def is_full(self) -> bool:
+        """There was no space; `write` tries again."""
+        return self._pending is not None and not self._failed
+
+    @property
+    def has_failed(self) -> bool:
+        return self._failed
+
+    @property
+    def batch_bytes(self) -> int:
+        return self._batch_bytes
+
+    @property
+    def batch_is_full(self) -> bool:
+        """Enough has gathered: write before appending more."""
+        return self._batch_bytes >= limits.BATCH_BYTES_FULL
+
+    @property
+    def has_backlog(self) -> bool:
+        """The disk does not keep up: take no more transactions until a sync has finished."""
+        return self._policy is not FsyncPolicy.NEVER and self._unsynced_bytes >= limits.UNSYNCED_BYTES_MAX
+
+    # --- transactions -------------------------------------------------------------------------------------------
+
+    def append_one(self, shard: ShardId, ts: Ts, opcode: int, payload: bytes) -> None:
+        """A transaction of one record, without expiry, in the database selected last. Hot."""
+        size = self._batch_bytes + len(payload)
+        if self._refusal is not None or size > limits.BATCH_BYTES_MAX or ts <= self._last_ts:
+            self._check(ts, len(payload))
+        self._shards[shard].add_one(ts, opcode, payload)
+        self._last_ts = ts
+        self._batch_bytes = size
+
+    def append(self, ts: Ts, records: Sequence[NewRecord]) -> None:
+        """A whole transaction: all of it or, with an error, nothing."""
+        if not records:
+            raise InternalError("a transaction without a record")
+        self._check(ts, sum(len(new.payload) for new in records))
+        for new in records:
+            if len(new.payload) > limits.PAYLOAD_BYTES_MAX:
+                raise LimitExceeded(f"a payload of {len(new.payload)} bytes: at most {limits.PAYLOAD_BYTES_MAX}")
+        last_of = {new.shard: index for index, new in enumerate(records)}
+        begun = set()
+        if len(last_of) > 1:
+            first = records[0]
+            start = encode_start(Start(ts, list(last_of)))
+            self._shards[first.shard].add(ts, START, TS, start, None, first.database)
+            begun.add(first.shard)
+        for index, new in enumerate(records):
+            flags = FINISH if last_of[new.shard] == index else 0
+            if new.shard not in begun:
+                flags |= TS
+                begun.add(new.shard)
+            self._shards[new.shard].add(ts, new.opcode, flags, new.payload, new.expire_ms, new.database)
+            self._batch_bytes += len(new.payload)
+        self._last_ts = ts
+
+    def _check(self, ts: Ts, size: int) -> None:
+        """Refuse a transaction before any of it is taken."""
+        if self._refusal is not None:
+            raise self._refusal
+        if ts <= self._last_ts:
+            raise InternalError(f"ts {ts} is not above the last one, {self._last_ts}")
+        if size > limits.TRANSACTION_BYTES_MAX:
+            raise LimitExceeded(f"a transaction of {size} bytes: at most {limits.TRANSACTION_BYTES_MAX}")
+        if self._batch_bytes and self._batch_bytes + size > limits.BATCH_BYTES_MAX:
+            raise LimitExceeded(
+                f"a batch of {self._batch_bytes + size} bytes: at most {limits.BATCH_BYTES_MAX}, write it first"
+            )
+
+    def append_epoch(self, epoch: control.Epoch, ts: Ts) -> None:
+        """An epoch begins, on every shard."""
+        if self._refusal is not None:
+            raise self._refusal
+        for shard in self._shards:
+            shard.add_epoch(epoch, ts)
+
+    # --- cycles -------------------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """Write what has gathered, over all shards. Returns when every byte is with the operating system.
+
+        `JournalFull`: nothing is lost, the same call tries again later. `JournalFailed`: writes end here.
+        """
+        if self._failed:
+            assert self._refusal is not None
+            raise self._refusal
+        if self._pending is None:
+            dirty = [ShardId(index) for index, shard in enumerate(self._shards) if shard.is_dirty]
+            if not dirty:
+                return
+            self._end_batches(dirty)
+        self._write_pending()
+
+    def _end_batches(self, shards: Sequence[ShardId]) -> None:
+        self._cycle = Cycle(self._cycle + 1)
+        ends = [shard.next_lsn for shard in self._shards]
+        self._pending = [
+            (shard, self._shards[shard].end_batch(self._cycle, self._last_ts, self._synced_cycle, ends))
+            for shard in shards
+        ]
+
+    def _write_pending(self) -> None:
+        assert self._pending is not None
+        path = ""
+        try:
+            for shard, batch in self._pending:
+                folder = self._folders[shard]
+                for whale in batch.blobs:
+                    path = f"{folder}/{blob_name(whale.position.segment)}"
+                    write_all(self._file(folder, path), whale.position.at, [whale.payload])
+                for piece in batch.pieces:
+                    path = f"{folder}/{journal_name(piece.position.segment)}"
+                    write_all(self._file(folder, path), piece.position.at, piece.chunks)
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                self._fail(f"writing {path}", error)
+            self._refusal = JournalFull(
+                f"no space is left for {path}: writes are refused until there is (nothing that was accepted is lost)"
+            )
+            raise self._refusal from error
+        self._cycle_written(self._pending)
+
+    def _cycle_written(self, batches: list[tuple[ShardId, Batch]]) -> None:
+        ends = list(self._written.ends)
+        for shard, batch in batches:
+            for piece in batch.pieces:
+                self._ring.add(shard, piece.position, piece.chunks)
+                self._unsynced_bytes += sum(map(len, piece.chunks))
+            self._unsynced_bytes += sum(len(whale.payload) for whale in batch.blobs)
+            ends[shard] = batch.end
+            if batch.sealed:
+                self.sealed += [(shard, position) for position in batch.sealed]
+                self._close_rolled_over(self._folders[shard], batch.end)
+        self._pending = None
+        self._refusal = None
+        self._batch_bytes = 0
+        self._written = Visible(
+            self._cycle, self._last_ts, tuple(shard.next_lsn for shard in self._shards), tuple(ends)
+        )
+        if self._policy is not FsyncPolicy.ALWAYS:
+            self._visible = self._written
+
+    def _file(self, folder: str, path: str) -> File:
+        self._dirty_files[path] = None
+        file = self._open_files.get(path)
+        if file is None:
+            if self._disk.exists(path):
+                file = self._disk.open(path, "write")
+            else:
+                file = self._disk.open(path, "create")
+                self._dirty_folders[folder] = None
+            self._open_files[path] = file
+        return file
+
+    def _close_rolled_over(self, folder: str, end: Position) -> None:
+        current = (f"{folder}/{journal_name(end.segment)}", f"{folder}/{blob_name(end.segment)}")
+        for path in [path for path in self._open_files if path.startswith(f"{folder}/") and path not in current]:
+            file = self._open_files.pop(path)
+            if self._sync_in_flight:
+                self._closing.append(file)
+            else:
+                file.close()
+
+    def _fail(self, what: str, error: OSError) -> NoReturn:
+        self._failed = True
+        self._refusal = JournalFailed(
+            f"{what} failed ({error}): the journal takes no more writes until a restart, which recovers what is durable"
+        )
+        raise self._refusal from error
+
+    # --- durability ---------------------------------------------------------------------------------------------
+
+    def sync_is_due(self, monotonic_us: int) -> bool:
+        """Whether the policy wants an fsync now."""
+        if self._sync_in_flight or self._failed:
+            return False
+        if self._policy is FsyncPolicy.ALWAYS:
+            return bool(self._dirty_files)
+        return monotonic_us - self._last_sync_us >= limits.SYNC_EVERY_US
+
+    def begin_sync(self, monotonic_us: int = 0, *, everything: bool = False) -> SyncJob | None:
+        """What is to be fsynced now; None: nothing, or an fsync is under way. `everything`: also with `never`."""
+        if self._sync_in_flight or self._failed:
+            return None
+        self._last_sync_us = monotonic_us
+        renews_clock = self._hlc.begin_renewal()
+        with_files = everything or self._policy is not FsyncPolicy.NEVER
+        dirty = list(self._dirty_files) if with_files else []
+        if not dirty and not renews_clock:
+            return None
+        self._sync_in_flight = True
+        job = SyncJob(
+            self._written.cycle if dirty else self._synced_cycle,
+            self._written,
+            [(path, self._open_files.get(path)) for path in dirty],
+            list(self._dirty_folders) if dirty else [],
+            self._unsynced_bytes if dirty else 0,
+            renews_clock,
+            self._disk,
+            self._hlc,
+        )
+        if dirty:
+            self._dirty_files.clear()
+            self._dirty_folders.clear()
+        return job
+
+    def finish_sync(self, job: SyncJob, error: OSError | None = None) -> None:
+        """The job has run. After an error the journal takes no more writes."""
+        self._sync_in_flight = False
+        for file in self._closing:
+            file.close()
+        self._closing.clear()
+        if error is not None:
+            self._fail("an fsync", error)
+        if job.renews_clock:
+            self._hlc.finish_renewal()
+        if job.files:
+            self._synced_cycle = job.cycle
+            self._durable_ts = job.visible.ts
+            self._unsynced_bytes -= job.size
+            if self._policy is FsyncPolicy.ALWAYS:
+                self._visible = job.visible
+
+    def sync(self, *, everything: bool = True) -> None:
+        """Fsync here and now what was written."""
+        job = self.begin_sync(self._last_sync_us, everything=everything)
+        if job is None:
+            return
+        try:
+            job.run()
+        except OSError as error:
+            self.finish_sync(job, error)
+        else:
+            self.finish_sync(job)
+
+    def close(self) -> None:
+        """Stop in order: everything is written, synced, and said to be so by closing marks."""
+        try:
+            self.write()
+            self.sync()
+            self._end_batches([ShardId(index) for index, end in enumerate(self._written.ends) if end is not None])
+            self._write_pending()
+            self.sync()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the files and leave everything as it lies on disk, as a crash would."""
+        self._refusal = self._refusal or JournalFailed("the journal is closed")
+        self._failed = True
+        for file in [*self._open_files.values(), *self._closing]:
+            file.close()
+        self._open_files.clear()
+        self._closing.clear()
