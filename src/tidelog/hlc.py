@@ -63,15 +63,7 @@ class TsFile:
             disk.open(path, "create").close()
             disk.sync_folder(folder)
         file = disk.open(path, "write")
-        slots = [_decode_slot(file.read(position, _SLOT_BYTES)) for position in _SLOT_POSITIONS]
-        valid = [(slot[0], index, slot[1]) for index, slot in enumerate(slots) if slot is not None]
-        if valid:
-            serial, index, stored = max(valid)
-            return cls(file, stored, serial, index)
-        # The first write goes to slot 0 alone: only bytes in slot 1 prove that there once was a value.
-        if file.read(_SLOT_POSITIONS[1], _SLOT_BYTES).strip(b"\0"):
-            raise Corruption("both copies of the stored ts are damaged; restore the file from a backup", path=path)
-        return cls(file, None, 0, 1)
+        return cls(file, *_read_slots(file))
 
     def write(self, ts: Ts, *, clean: bool = False) -> None:
         """Write a new value; it counts after `sync` and `confirm`."""
@@ -103,6 +95,28 @@ class TsFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+def read_stored_ts(disk: Disk, folder: str, name: str) -> StoredTs | None:
+    """What a `TsFile` holds, without opening it for writing."""
+    file = disk.open(f"{folder}/{name}", "read")
+    try:
+        return _read_slots(file)[0]
+    finally:
+        file.close()
+
+
+def _read_slots(file: File) -> tuple[StoredTs | None, int, int]:
+    """The stored value, its serial number and its slot."""
+    slots = [_decode_slot(file.read(position, _SLOT_BYTES)) for position in _SLOT_POSITIONS]
+    valid = [(slot[0], index, slot[1]) for index, slot in enumerate(slots) if slot is not None]
+    if valid:
+        serial, index, stored = max(valid)
+        return stored, serial, index
+    # The first write goes to slot 0 alone: only bytes in slot 1 prove that there once was a value.
+    if file.read(_SLOT_POSITIONS[1], _SLOT_BYTES).strip(b"\0"):
+        raise Corruption("both copies of the stored ts are damaged; restore the file from a backup", path=file.path)
+    return None, 0, 1
 
 
 def _decode_slot(data: bytes) -> tuple[int, StoredTs] | None:

@@ -76,7 +76,7 @@ def plan_recovery(disk: Disk, folder: str, meta: Meta) -> Plan:
         complete = find_complete_cycle(scans)
         refuse_rot(scans, complete)
         if snapshot is not None:
-            _refuse_gap(snapshot, scans, complete)
+            refuse_gap(snapshot, scans, complete)
         return plan_cuts(disk, folder, snapshot, scans, complete)
     finally:
         for scan in scans:
@@ -88,7 +88,7 @@ def start_scans(disk: Disk, folder: str, meta: Meta, needed: tuple[Lsn, ...]) ->
     scans = []
     for shard in range(meta.shard_count):
         source = ShardSource(disk, shard_folder(folder, shard), meta.geometry, ShardId(shard))
-        scans.append(ShardScan(source, meta.shard_count, _start_position(source, needed[shard])))
+        scans.append(ShardScan(source, meta.shard_count, _start_position(source, needed[shard]), needed[shard]))
     return scans
 
 
@@ -104,9 +104,7 @@ def _start_position(source: ShardSource, lsn: Lsn) -> Position | None:
         )
     segment = max([first for first in segments if first < lsn], default=segments[0])
     at = 0
-    while after := at + source.geometry.frame_bytes:
-        if after >= source.geometry.segment_bytes:
-            break
+    for after in range(source.geometry.frame_bytes, source.geometry.segment_bytes, source.geometry.frame_bytes):
         try:
             if source.frame_header(segment, after).lsn >= lsn:
                 break
@@ -137,9 +135,8 @@ def refuse_rot(scans: list[ShardScan], complete: CompleteCycle) -> None:
     )
 
 
-def _refuse_gap(snapshot: Snapshot, scans: list[ShardScan], complete: CompleteCycle) -> None:
-    if all(scan.is_empty for scan in scans):
-        return  # a snapshot that was put in place without a journal: the journal begins behind it
+def refuse_gap(snapshot: Snapshot, scans: list[ShardScan], complete: CompleteCycle) -> None:
+    """A journal that ends before the snapshot has lost what was fsynced."""
     for scan, end, needed in zip(scans, complete.ends, snapshot.point.lsns, strict=True):
         if end < needed:
             damage = scan.damage

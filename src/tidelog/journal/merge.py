@@ -47,13 +47,14 @@ class JournalReader:
         *,
         ring: Ring | None = None,
         on_epoch: Callable[[control.Epoch], None] | None = None,
+        on_read: Callable[[int], None] | None = None,
     ) -> None:
         self._ends = ends
         self._pass_ends: Ends = [None] * shard_count
         """How far the pass that is under way goes."""
         self._shards = [
             ShardReader(
-                ShardSource(disk, shard_folder(folder, shard), geometry, ShardId(shard), ring),
+                ShardSource(disk, shard_folder(folder, shard), geometry, ShardId(shard), ring, on_read),
                 lambda shard=shard: self._pass_ends[shard],  # type: ignore[misc]
                 on_epoch if shard == 0 else None,  # every shard has every epoch
             )

@@ -44,14 +44,14 @@ class ValidMark(NamedTuple):
 class ShardScan:
     """The walk over one shard's files, from a frame on."""
 
-    def __init__(self, source: ShardSource, shard_count: int, start: Position | None) -> None:
+    def __init__(self, source: ShardSource, shard_count: int, start: Position | None, needed: Lsn) -> None:
         self._source = source
         self._shard_count = shard_count
         self._frame_bytes = source.geometry.frame_bytes
         self.start = start
         """None: the shard has no files."""
-        self.start_lsn = Lsn(0)
-        """Of the frame where the walk began: what lies before it is taken for granted."""
+        self.start_lsn = needed
+        """Of the frame where the walk began (without files, what is needed): all before it is taken for granted."""
         if start is not None:
             self.start_lsn = self._first_lsn(start)
         self.damage: Corruption | None = None
@@ -67,10 +67,6 @@ class ShardScan:
     @property
     def folder(self) -> str:
         return self._source.folder
-
-    @property
-    def is_empty(self) -> bool:
-        return self.start is None
 
     def close(self) -> None:
         self._source.close()

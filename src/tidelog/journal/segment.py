@@ -42,6 +42,11 @@ def sidecar_name(first: Lsn) -> str:
     return f"sidecar-{first:016x}.idx"
 
 
+def segment_file_names(first: Lsn) -> tuple[str, str, str]:
+    """All files that a segment may have, its journal file last."""
+    return sidecar_name(first), blob_name(first), journal_name(first)
+
+
 def list_segments(disk: Disk, folder: str) -> list[Lsn]:
     """The first lsns of the segments in a folder, in order."""
     found = [_JOURNAL.fullmatch(name) for name in disk.list(folder)]
@@ -58,7 +63,7 @@ def remove_segment(disk: Disk, folder: str, first: Lsn) -> None:
 
     The journal file goes last: as long as it is there, so is all that belongs to it, or a crash here is repeated.
     """
-    for name in (sidecar_name(first), blob_name(first), journal_name(first)):
+    for name in segment_file_names(first):
         path = f"{folder}/{name}"
         if disk.exists(path):
             disk.remove(path)

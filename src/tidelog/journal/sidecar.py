@@ -88,16 +88,13 @@ def summarise_frame(source: ShardSource, segment: Lsn, frame: int, table: Operat
     """Read one sealed frame, check it, and say what it holds."""
     size = source.geometry.frame_bytes
     start = frame * size
-    data = source.read(segment, start, start + size)
-    end = size - CRC_BYTES
-    if len(data) < size or crc32c(memoryview(data)[:end]) != int.from_bytes(data[end:], "little"):
-        raise source.located(Corruption("the checksum of the frame is wrong"), segment, start)
+    data = source.sealed_frame(segment, start)
     header = decode_header(data)
     lsn, first_ts, last_ts = header.lsn, -1, int(header.ts)
     keys: set[bytes] = set()
     every_key = False
     is_continuation = bool(header.flags & CONTINUES)
-    for opcode, flags, ts_relative, _, at, payload_at, payload_end, _ in walk(data, header.size, end):
+    for opcode, flags, ts_relative, _, at, payload_at, payload_end, _ in walk(data, header.size, size - CRC_BYTES):
         if opcode >= CONTROL:
             continue
         if flags & TS:

@@ -62,20 +62,20 @@ class Snapshot:
         disk: Disk,
         apply: Callable[[Transaction, Callable[[Part, Record], bytes]], None],
         on_epoch: Callable[[control.Epoch], None],
+        on_read: Callable[[int], None] | None = None,
     ) -> None:
         """Hand out its records, shard by shard. Damage raises `Corruption`: a snapshot has no tail to cut."""
-        for shard, end in enumerate(self.check(disk)):
-            self._read_shard(disk, shard, end, apply, on_epoch if shard == 0 else None)
+        for shard, end in enumerate(self.check(disk, on_read)):
+            self._read_shard(self._source(disk, shard, on_read), end, apply, on_epoch if shard == 0 else None)
 
     def _read_shard(
         self,
-        disk: Disk,
-        shard: int,
+        source: ShardSource,
         end: Position | None,
         apply: Callable[[Transaction, Callable[[Part, Record], bytes]], None],
         on_epoch: Callable[[control.Epoch], None] | None,
     ) -> None:
-        reader = ShardReader(self._source(disk, shard), lambda: end, on_epoch)
+        reader = ShardReader(source, lambda: end, on_epoch)
         try:
             reader.seek_start()
             while (parts := reader.read()) is not None:
@@ -84,11 +84,11 @@ class Snapshot:
         finally:
             reader.close()
 
-    def check(self, disk: Disk) -> tuple[Position | None, ...]:
+    def check(self, disk: Disk, on_read: Callable[[int], None] | None = None) -> tuple[Position | None, ...]:
         """Prove that it is whole; returns where each shard's files end."""
         scans = [
-            ShardScan(source, self.meta.shard_count, Position(Lsn(0), 0) if source.segments() else None)
-            for source in (self._source(disk, shard) for shard in range(self.meta.shard_count))
+            ShardScan(source, self.meta.shard_count, Position(Lsn(0), 0) if source.segments() else None, Lsn(0))
+            for source in (self._source(disk, shard, on_read) for shard in range(self.meta.shard_count))
         ]
         try:
             complete = find_complete_cycle(scans)
@@ -102,8 +102,9 @@ class Snapshot:
             for scan in scans:
                 scan.close()
 
-    def _source(self, disk: Disk, shard: int) -> ShardSource:
-        return ShardSource(disk, shard_folder(self.path, shard), self.meta.geometry, ShardId(shard))
+    def _source(self, disk: Disk, shard: int, on_read: Callable[[int], None] | None = None) -> ShardSource:
+        folder = shard_folder(self.path, shard)
+        return ShardSource(disk, folder, self.meta.geometry, ShardId(shard), on_read=on_read)
 
     def size(self, disk: Disk) -> int:
         """Bytes on disk."""
@@ -123,10 +124,11 @@ _LAST_CYCLE: Final = Cycle(2**63)
 
 def list_snapshots(disk: Disk, folder: str) -> list[Snapshot]:
     """The complete snapshots of a data directory, oldest first."""
-    return [open_snapshot(disk, path) for path in _complete_paths(disk, folder)]
+    return [open_snapshot(disk, path) for path in list_snapshot_paths(disk, folder)]
 
 
-def _complete_paths(disk: Disk, folder: str) -> list[str]:
+def list_snapshot_paths(disk: Disk, folder: str) -> list[str]:
+    """Where the complete snapshots of a data directory lie, oldest first."""
     parent = f"{folder}/{SNAPSHOTS}"
     if not disk.exists(parent):
         return []
@@ -134,7 +136,7 @@ def _complete_paths(disk: Disk, folder: str) -> list[str]:
 
 
 def newest_snapshot(disk: Disk, folder: str) -> Snapshot | None:
-    paths = _complete_paths(disk, folder)
+    paths = list_snapshot_paths(disk, folder)
     return open_snapshot(disk, paths[-1]) if paths else None
 
 

@@ -6,10 +6,14 @@ end; the next one is then missing, and that is said.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from crc32c import crc32c
+
 from tidelog.errors import Corruption, TooOld
 from tidelog.ids import Lsn, ShardId
 from tidelog.journal.blob import BlobReference, check_blob, read_blob
-from tidelog.journal.frame import HEADER_BYTES_MAX, FrameHeader, Geometry, decode_header
+from tidelog.journal.frame import CRC_BYTES, HEADER_BYTES_MAX, FrameHeader, Geometry, decode_header
 from tidelog.journal.ring import Ring
 from tidelog.journal.segment import blob_name, journal_name, list_segments
 from tidelog.ports import Disk, File
@@ -18,12 +22,22 @@ from tidelog.ports import Disk, File
 class ShardSource:
     """The bytes of one shard's files, read only."""
 
-    def __init__(self, disk: Disk, folder: str, geometry: Geometry, shard: ShardId, ring: Ring | None = None) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        geometry: Geometry,
+        shard: ShardId,
+        ring: Ring | None = None,
+        on_read: Callable[[int], None] | None = None,
+    ) -> None:
         self._disk = disk
         self.folder = folder
         self.geometry = geometry
         self.shard = shard
         self._ring = ring
+        self._on_read = on_read
+        """Told how many bytes were read from the files: progress of whoever reads much."""
         self._files: dict[str, File] = {}
         """The segment and the blob file read last."""
 
@@ -39,10 +53,24 @@ class ShardSource:
             data = self._ring.read(self.shard, segment, start, end)
             if data is not None:
                 return data
-        return self._open(segment, journal_name(segment)).read(start, end - start)
+        data = self._open(segment, journal_name(segment)).read(start, end - start)
+        if self._on_read is not None:
+            self._on_read(len(data))
+        return data
 
     def size(self, segment: Lsn) -> int:
         return self._open(segment, journal_name(segment)).size()
+
+    def sealed_frame(self, segment: Lsn, start: int) -> bytes:
+        """A whole frame that is full, proved by its checksum."""
+        data = self.read(segment, start, start + self.geometry.frame_bytes)
+        end = self.geometry.frame_bytes - CRC_BYTES
+        if crc32c(memoryview(data)[:end]) != int.from_bytes(data[end:], "little"):
+            raise self.located(Corruption("the checksum of the frame is wrong"), segment, start)
+        return data
+
+    def blob_size(self, segment: Lsn) -> int:
+        return self._open(segment, blob_name(segment)).size()
 
     def frame_header(self, segment: Lsn, start: int) -> FrameHeader:
         data = self.read(segment, start, start + HEADER_BYTES_MAX)
@@ -52,6 +80,8 @@ class ShardSource:
             raise self.located(error, segment, start) from None
 
     def read_blob(self, reference: BlobReference) -> bytes:
+        if self._on_read is not None:
+            self._on_read(reference.length)
         return read_blob(self._open(reference.segment, blob_name(reference.segment)), reference)
 
     def check_blob(self, reference: BlobReference) -> None:

@@ -1,0 +1,247 @@
+"""The only way past rot: go back to the newest point that is whole, and set aside what is given up.
+
+Nothing is deleted. Whatever is cut is copied or moved to `set-aside-<n>/` in the data directory and fsynced there
+before it is cut, under the path it had (`shard-0/journal-....dj0`; a tail gets `.from-<position>` behind its name).
+
+    damaged snapshot          set aside, if an older one or the beginning of the journal can take its place
+    damage below a snapshot   the segments up to it are set aside: they are history that a start does not need
+    rot behind a snapshot     every shard is cut after the newest complete cycle
+    journal ends too early    the whole journal is set aside; it begins again behind the snapshot
+
+Afterwards the next start is not a clean one, so it begins a new epoch, and whoever had seen more is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from tidelog.errors import Corruption, DataDirectoryError
+from tidelog.hlc import TsFile
+from tidelog.ids import Lsn, ShardId, Ts
+from tidelog.journal import layout
+from tidelog.journal.blob import decode_reference
+from tidelog.journal.frame import CRC_BYTES, decode_header
+from tidelog.journal.layout import Meta, shard_folder
+from tidelog.journal.loader import Plan, cut_tails, plan_cuts, plan_recovery, refuse_gap, refuse_rot, start_scans
+from tidelog.journal.record import BLOB, walk
+from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
+from tidelog.journal.segment import Position, journal_name, list_segments, segment_file_names
+from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot
+from tidelog.journal.source import ShardSource
+from tidelog.ports import Disk
+
+_COPY_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class RepairReport:
+    """What a repair did, or would do."""
+
+    actions: list[str] = field(default_factory=list)
+    set_aside: str | None = None
+    """The folder that holds what was given up."""
+    last_ts: Ts = Ts(0)
+    """History ends with this transaction now."""
+
+    @property
+    def was_needed(self) -> bool:
+        return bool(self.actions)
+
+
+def repair(disk: Disk, folder: str, *, dry_run: bool = False) -> RepairReport:
+    """Make a data directory open again. Raises `Corruption` if nothing whole is left to go back to."""
+    meta = layout.read_meta(disk, folder)
+    if meta.point is not None:
+        raise DataDirectoryError(f"{folder} is a snapshot: it has no tail to cut, take another one")
+    lock = layout.lock_directory(disk, folder)
+    try:
+        return _Repair(disk, folder, meta, dry_run).run()
+    finally:
+        lock.release()
+
+
+class _Repair:
+    """One run of `repair`."""
+
+    def __init__(self, disk: Disk, folder: str, meta: Meta, dry_run: bool) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._meta = meta
+        self._dry_run = dry_run
+        self._aside = ""
+        self._report = RepairReport()
+
+    def run(self) -> RepairReport:
+        snapshot, damaged = self._newest_whole_snapshot()
+        needed = snapshot.point.lsns if snapshot else (Lsn(0),) * self._meta.shard_count
+        scans = self._scans(needed, damaged)
+        for path, error in damaged:
+            self._move(path, f"{layout.SNAPSHOTS}/{path.rpartition('/')[2]}", f"damaged snapshot ({error})")
+        complete = find_complete_cycle(scans)
+        plan = self._plan(snapshot, scans, complete)
+        if plan is not None:
+            self._report.last_ts = plan.last_ts
+        elif snapshot is not None:
+            self._report.last_ts = snapshot.point.ts
+        for scan in scans:
+            scan.close()
+        if snapshot is not None:
+            self._set_aside_damaged_history(needed)
+        if self._report.was_needed and not self._dry_run:
+            self._begin_new_epoch()
+            plan_recovery(self._disk, self._folder, self._meta)  # it must open now
+            self._report.set_aside = self._aside or None
+        return self._report
+
+    # --- what to go back to -------------------------------------------------------------------------------------
+
+    def _newest_whole_snapshot(self) -> tuple[Snapshot | None, list[tuple[str, Corruption]]]:
+        """The newest snapshot that is whole, and those after it that are not."""
+        damaged: list[tuple[str, Corruption]] = []
+        for path in reversed(list_snapshot_paths(self._disk, self._folder)):
+            try:
+                snapshot = open_snapshot(self._disk, path)
+                snapshot.check(self._disk)
+            except Corruption as error:
+                damaged.append((path, error))
+            else:
+                return snapshot, damaged
+        return None, damaged
+
+    def _scans(self, needed: tuple[Lsn, ...], damaged: list[tuple[str, Corruption]]) -> list[ShardScan]:
+        """A damaged snapshot can go only if an older one, or the beginning of the journal, takes its place."""
+        try:
+            return start_scans(self._disk, self._folder, self._meta, needed)
+        except Corruption as gap:
+            if not damaged:
+                raise
+            path, error = damaged[0]
+            raise Corruption(f"{error}; nothing takes its place ({gap}): restore a backup", path=path) from None
+
+    def _plan(self, snapshot: Snapshot | None, scans: list[ShardScan], complete: CompleteCycle) -> Plan | None:
+        """Cut what is not whole; None if the journal has to begin anew behind the snapshot."""
+        try:
+            refuse_rot(scans, complete)
+            if snapshot is not None:
+                refuse_gap(snapshot, scans, complete)
+            return plan_cuts(self._disk, self._folder, snapshot, scans, complete)  # nothing but a tail, if that
+        except Corruption as error:
+            reason = str(error).partition("; cycle")[0]
+        if snapshot is not None and any(
+            end < needed for end, needed in zip(complete.ends, snapshot.point.lsns, strict=True)
+        ):
+            self._set_aside_journal(reason)
+            return None
+        plan = plan_cuts(self._disk, self._folder, snapshot, scans, complete)
+        for shard, cut in enumerate(plan.cuts):
+            self._copy_tail(ShardId(shard), cut, reason)
+        if not self._dry_run:
+            cut_tails(self._disk, self._folder, self._meta, plan)
+        return plan
+
+    def _set_aside_journal(self, reason: str) -> None:
+        for shard in range(self._meta.shard_count):
+            folder = shard_folder(self._folder, shard)
+            for segment in list_segments(self._disk, folder):
+                self._move_segment(ShardId(shard), segment, f"the journal ends before the snapshot ({reason})")
+
+    def _set_aside_damaged_history(self, needed: tuple[Lsn, ...]) -> None:
+        """Segments that only readers of old history would want, up to the last that is damaged."""
+        erased_ts = Ts(0)
+        for shard in range(self._meta.shard_count):
+            source = ShardSource(self._disk, shard_folder(self._folder, shard), self._meta.geometry, ShardId(shard))
+            segments = source.segments()
+            old = [first for first, after in pairwise(segments) if after < needed[shard]]
+            damaged = [first for first in old if not _is_whole(source, first)]
+            for first in [first for first in old if damaged and first <= damaged[-1]]:
+                after = segments[segments.index(first) + 1]
+                erased_ts = max(erased_ts, source.frame_header(after, 0).ts)
+                self._move_segment(ShardId(shard), first, "damaged history before the snapshot")
+            source.close()
+        if erased_ts and not self._dry_run:
+            erased = TsFile.open(self._disk, self._folder, layout.ERASED)
+            if erased.stored is None or erased.stored.ts < erased_ts:
+                erased.store(erased_ts)
+            erased.close()
+
+    def _begin_new_epoch(self) -> None:
+        """The last stop no longer counts as clean: a part of what it left is gone."""
+        clock = TsFile.open(self._disk, self._folder, layout.CLOCK)
+        if clock.stored is not None and clock.stored.clean:
+            clock.store(clock.stored.ts)
+        clock.close()
+
+    # --- setting aside ------------------------------------------------------------------------------------------
+
+    def _folder_aside(self, inner: str) -> str:
+        """The folder for what is given up, with a folder in it for the parts of one shard."""
+        if not self._aside:
+            number = 1
+            while self._disk.exists(f"{self._folder}/set-aside-{number}"):
+                number += 1
+            self._aside = f"{self._folder}/set-aside-{number}"
+            self._disk.make_folder(self._aside)
+            self._disk.sync_folder(self._folder)
+        path = f"{self._aside}/{inner}"
+        self._disk.make_folder(path)
+        self._disk.sync_folder(self._aside)
+        return path
+
+    def _move_segment(self, shard: ShardId, segment: Lsn, why: str) -> None:
+        folder = shard_folder(self._folder, shard)
+        for name in segment_file_names(segment):
+            if self._disk.exists(f"{folder}/{name}"):
+                self._move(f"{folder}/{name}", f"shard-{shard}/{name}", why)
+
+    def _move(self, path: str, inner: str, why: str) -> None:
+        self._report.actions.append(f"set aside {path[len(self._folder) + 1 :]}: {why}")
+        if self._dry_run:
+            return
+        target = f"{self._folder_aside(inner.rpartition('/')[0])}/{inner.rpartition('/')[2]}"
+        self._disk.rename(path, target)
+        self._disk.sync_folder(target.rpartition("/")[0])
+        self._disk.sync_folder(path.rpartition("/")[0])
+
+    def _copy_tail(self, shard: ShardId, cut: Position | None, why: str) -> None:
+        """Copy what is about to be cut: the rest of one segment, and the segments behind it."""
+        folder = shard_folder(self._folder, shard)
+        for segment in list_segments(self._disk, folder):
+            if cut is not None and segment < cut.segment:
+                continue
+            is_cut_here = cut is not None and segment == cut.segment
+            start = cut.at if cut is not None and is_cut_here else 0
+            for name in segment_file_names(segment):
+                if not self._disk.exists(f"{folder}/{name}") or (is_cut_here and name != journal_name(segment)):
+                    continue
+                self._copy(f"{folder}/{name}", start, f"shard-{shard}", f"{name}.from-{start}" if start else name, why)
+
+    def _copy(self, path: str, start: int, inner: str, name: str, why: str) -> None:
+        source = self._disk.open(path, "read")
+        size = source.size()
+        if size > start:
+            what = f"bytes {start} to {size} of" if start else "all of"
+            self._report.actions.append(f"cut {what} {path[len(self._folder) + 1 :]}: {why}")
+            if not self._dry_run:
+                folder = self._folder_aside(inner)
+                target = self._disk.open(f"{folder}/{name}", "create")
+                for at in range(start, size, _COPY_BYTES):
+                    layout.write_all(target, at - start, [source.read(at, min(_COPY_BYTES, size - at))])
+                target.sync()
+                target.close()
+                self._disk.sync_folder(folder)
+        source.close()
+
+
+def _is_whole(source: ShardSource, segment: Lsn) -> bool:
+    """Whether every frame and blob of a full segment is as it was written."""
+    frame_bytes = source.geometry.frame_bytes
+    try:
+        for start in range(0, source.geometry.segment_bytes, frame_bytes):
+            data = source.sealed_frame(segment, start)
+            for found in walk(data, decode_header(data).size, frame_bytes - CRC_BYTES):
+                if found.flags & BLOB:
+                    source.check_blob(decode_reference(data[found.payload : found.payload_end]))
+    except Corruption:
+        return False
+    return True

@@ -1,0 +1,230 @@
+"""The audit: every byte of a data directory or snapshot, checked against everything that vouches for it.
+
+Per shard, every frame's checksum, every mark, every blob, dense lsns; a damaged frame does not end the audit, the
+frames after it are checked by themselves. Over the shards, that the newest synced cycle is whole, and that every
+transaction below it is. Beside them, the snapshots and the small files.
+
+It reads only, takes no lock, and holds a frame a shard: it may run beside the server that writes. What that server is
+writing at the moment is a tail like any other: noted, not a problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tidelog.errors import Corruption, DataDirectoryError, TransactionTorn
+from tidelog.hlc import read_stored_ts
+from tidelog.ids import Cycle, Lsn, ShardId, Ts
+from tidelog.journal import layout
+from tidelog.journal.loader import refuse_rot
+from tidelog.journal.merge import JournalReader, Transaction
+from tidelog.journal.operation import OperationTable
+from tidelog.journal.reader import Part, Record
+from tidelog.journal.record import BLOB
+from tidelog.journal.retention import Holders
+from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
+from tidelog.journal.segment import Position, blob_name
+from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot
+from tidelog.journal.source import ShardSource
+from tidelog.ports import Disk
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes done and the bytes in all."""
+
+
+@dataclass(slots=True)
+class ShardFigures:
+    """What was found in one shard."""
+
+    shard: int
+    segments: int = 0
+    frames: int = 0
+    records: int = 0
+    transactions: int = 0
+    bytes: int = 0
+    """Of the journal files."""
+    blobs: int = 0
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """The outcome of an audit."""
+
+    shards: list[ShardFigures]
+    problems: list[Corruption] = field(default_factory=list)
+    """Damage; each names its file, and frame and position where that makes sense."""
+    notes: list[str] = field(default_factory=list)
+    """What is worth knowing and no damage."""
+    snapshots: int = 0
+    cycle: Cycle = Cycle(0)
+    """The newest complete one."""
+    synced_cycle: Cycle = Cycle(0)
+    """The newest that is known to be fsynced."""
+    last_ts: Ts = Ts(0)
+    tail_bytes: int = 0
+    """Behind the newest complete cycle: the next start cuts them."""
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.problems
+
+
+def verify(disk: Disk, folder: str, table: OperationTable, on_progress: Progress | None = None) -> VerifyReport:
+    """Audit a data directory or a snapshot. Only a directory that is neither raises."""
+    meta = layout.read_meta(disk, folder)
+    audit = _Audit(disk, folder, meta, table, on_progress)
+    if meta.point is not None:
+        audit.check_snapshot(Snapshot(folder, meta, meta.point))
+    else:
+        audit.check_small_files()
+        for path in list_snapshot_paths(disk, folder):
+            audit.check_kept_snapshot(path)
+        audit.check_journal()
+    return audit.report
+
+
+class _Audit:
+    """One run of `verify`."""
+
+    def __init__(
+        self, disk: Disk, folder: str, meta: layout.Meta, table: OperationTable, on_progress: Progress | None
+    ) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._meta = meta
+        self._table = table
+        self.report = VerifyReport([ShardFigures(shard) for shard in range(meta.shard_count)])
+        self._on_progress = on_progress
+        self._total = self._done = 0
+        self._sources = [
+            ShardSource(disk, layout.shard_folder(folder, shard), meta.geometry, ShardId(shard), on_read=self._advance)
+            for shard in range(meta.shard_count)
+        ]
+        for source, figures in zip(self._sources, self.report.shards, strict=True):
+            self._measure(source, figures)
+
+    def _measure(self, source: ShardSource, figures: ShardFigures) -> None:
+        for segment in source.segments():
+            size = source.size(segment)
+            figures.segments += 1
+            figures.bytes += size
+            figures.frames += -(-size // self._meta.geometry.frame_bytes)
+            self._total += 2 * size  # once for the marks, once for the transactions
+            if self._disk.exists(f"{source.folder}/{blob_name(segment)}"):
+                self._total += source.blob_size(segment)
+
+    def _advance(self, count: int) -> None:
+        self._done = min(self._done + count, self._total)
+        if self._on_progress is not None:
+            self._on_progress(self._done, self._total)
+
+    # --- beside the journal -------------------------------------------------------------------------------------
+
+    def check_small_files(self) -> None:
+        for name in (layout.CLOCK, layout.ERASED):
+            if self._disk.exists(f"{self._folder}/{name}"):
+                self._attempt(lambda name=name: read_stored_ts(self._disk, self._folder, name))  # type: ignore[misc]
+        self._attempt(lambda: Holders(self._disk, self._folder))
+
+    def check_kept_snapshot(self, path: str) -> None:
+        """A snapshot of the data directory: proved, but not counted."""
+        self.report.snapshots += 1
+        self._attempt(lambda: open_snapshot(self._disk, path).check(self._disk))
+
+    def check_snapshot(self, snapshot: Snapshot) -> None:
+        """The snapshot that is the subject of the audit."""
+        self.report.last_ts = snapshot.point.ts
+        self._attempt(lambda: snapshot.read(self._disk, self._count, lambda _: None, self._advance))
+
+    def _attempt(self, check: Callable[[], object]) -> None:
+        try:
+            check()
+        except Corruption as error:
+            self.report.problems.append(error)
+        except (DataDirectoryError, OSError) as error:
+            self.report.problems.append(Corruption(str(error), path=self._folder))
+
+    # --- the journal --------------------------------------------------------------------------------------------
+
+    def check_journal(self) -> None:
+        starts = tuple(next(iter(source.segments()), Lsn(0)) for source in self._sources)
+        scans = [
+            ShardScan(source, self._meta.shard_count, Position(start, 0) if source.segments() else None, start)
+            for source, start in zip(self._sources, starts, strict=True)
+        ]
+        complete = find_complete_cycle(scans)
+        report = self.report
+        report.cycle, report.synced_cycle, report.last_ts = complete.cycle, complete.synced_cycle, complete.last_ts
+        problems = len(report.problems)
+        for scan, mark in zip(scans, complete.marks, strict=True):
+            self._check_rest(scan, mark.end if mark else None, complete)
+        if len(report.problems) == problems:
+            self._attempt(lambda: refuse_rot(scans, complete))
+        if len(report.problems) == problems:
+            self._check_transactions(complete, starts)
+        if report.is_sound and report.tail_bytes:
+            report.notes.append(
+                f"{report.tail_bytes} bytes follow the newest complete cycle {complete.cycle}: written but never "
+                f"complete, or being written right now; the next start cuts them"
+            )
+
+    def _check_rest(self, scan: ShardScan, end: Position | None, complete: CompleteCycle) -> None:
+        """What lies behind the end of the proved part: a tail, or damage, of which there may be more further on."""
+        damage = scan.damage
+        self.report.tail_bytes += self._bytes_after(self._sources[scan.shard], end)
+        if damage is None or complete.cycle >= complete.synced_cycle:
+            return
+        self.report.problems.append(damage)
+        source = self._sources[scan.shard]
+        frame_bytes = self._meta.geometry.frame_bytes
+        for segment in source.segments():
+            for at in range(0, source.size(segment) - frame_bytes + 1, frame_bytes):
+                if source.path(segment) < damage.path or (
+                    source.path(segment) == damage.path and at // frame_bytes <= (damage.frame or 0)
+                ):
+                    continue
+                self._attempt(lambda segment=segment, at=at: source.sealed_frame(segment, at))  # type: ignore[misc]
+
+    def _bytes_after(self, source: ShardSource, end: Position | None) -> int:
+        total = 0
+        for segment in source.segments():
+            if end is None or segment >= end.segment:
+                total += source.size(segment) - (end.at if end is not None and segment == end.segment else 0)
+        return total
+
+    def _check_transactions(self, complete: CompleteCycle, starts: tuple[Lsn, ...]) -> None:
+        """Read everything that counts the way a loader does, and decode it."""
+        ends = tuple(mark.end if mark else None for mark in complete.marks)
+        reader = JournalReader(
+            self._disk,
+            self._folder,
+            self._meta.geometry,
+            self._meta.shard_count,
+            lambda: ends,
+            on_read=self._advance,
+        )
+        try:
+            # Erased prefixes end at different transactions: below the last of them, parts may be gone.
+            firsts = [
+                source.frame_header(start, 0).ts for source, start in zip(self._sources, starts, strict=True) if start
+            ]
+            reader.seek_ts(max(firsts, default=Ts(0)))
+            for transaction in reader.read():
+                self._count(transaction, reader.payload_of)
+        except Corruption as error:
+            self.report.problems.append(error)
+        except TransactionTorn as error:
+            self.report.problems.append(Corruption(str(error), path=self._folder))
+        finally:
+            reader.close()
+
+    def _count(self, transaction: Transaction, payload_of: Callable[[Part, Record], bytes]) -> None:
+        for part in transaction.parts:
+            figures = self.report.shards[part.shard]
+            figures.transactions += 1
+            figures.records += len(part.records)
+            for record in part.records:
+                figures.blobs += bool(record.flags & BLOB)
+                if self._table.get(record.opcode) is not None:
+                    self._table.keys(record.opcode, payload_of(part, record))
