@@ -8,8 +8,9 @@ them, and no others, have a part is checked, and a transaction that is not whole
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from heapq import heapify, heappop, heapreplace
-from typing import NamedTuple
+from functools import partial
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
 
 from tidelog.errors import TransactionTorn
 from tidelog.ids import Lsn, ShardId, Ts
@@ -32,6 +33,9 @@ class Transaction(NamedTuple):
     ts: Ts
     parts: list[Part]
     """One per shard that it changed."""
+
+
+_make_transaction: Final = partial(tuple.__new__, Transaction)  # hot: the call of the class itself is Python
 
 
 class JournalReader:
@@ -60,38 +64,74 @@ class JournalReader:
             )
             for shard in range(shard_count)
         ]
+        self._queues: list[Iterator[Part]] = [iter(()) for _ in range(shard_count)]
+        """Per shard, parts that were read and not yet handed out ..."""
+        self._heads: list[tuple[Ts, int, Part]] = []
+        """... and, as a heap, the first of each."""
 
     def seek_lsns(self, lsns: Sequence[Lsn]) -> None:
         """Go to the transactions that begin at these lsns, one per shard."""
-        self._pass_ends = self._ends()
+        self._restart()
         for reader, lsn in zip(self._shards, lsns, strict=True):
             reader.seek_lsn(lsn)
 
     def seek_ts(self, ts: Ts) -> None:
         """Go to the first transaction after `ts`."""
-        self._pass_ends = self._ends()
+        self._restart()
         for reader in self._shards:
             reader.seek_ts(ts)
 
-    def read(self) -> Iterator[Transaction]:
-        """The transactions up to what is visible now. Call it again for those that have come since."""
+    def _restart(self) -> None:
         self._pass_ends = self._ends()
-        queues = [(reader, _parts(reader)) for reader in self._shards]
-        heap = [(part.ts, reader.shard, part, rest) for reader, rest in queues if (part := next(rest, None))]
-        heapify(heap)
-        while heap:
-            ts = heap[0][0]
-            parts: list[Part] = []
-            while heap and heap[0][0] == ts:
-                _, shard, part, rest = heap[0]
+        self._queues = [iter(()) for _ in self._shards]
+        self._heads.clear()
+
+    def read(self) -> Iterator[Transaction]:
+        """The transactions up to what is visible now. Call it again for those that have come since.
+
+        It may be left in the middle: the next call goes on behind the last transaction that was handed out.
+        """
+        self._pass_ends = self._ends()
+        if len(self._shards) == 1:
+            yield from self._read_one_shard()
+            return
+        heads = self._heads
+        for shard in range(len(self._shards)):
+            if not any(head[1] == shard for head in heads):
+                self._push_next(shard)
+        while heads:
+            ts, shard, part = heappop(heads)
+            self._push_next(shard)
+            parts = [part]
+            while heads and heads[0][0] == ts:
+                _, shard, part = heappop(heads)
+                self._push_next(shard)
                 parts.append(part)
-                following = next(rest, None)
-                if following is None:
-                    heappop(heap)
-                else:
-                    heapreplace(heap, (following.ts, shard, following, rest))
-            _check_whole(ts, parts)
-            yield Transaction(ts, parts)
+            if len(parts) > 1 or part.records[0].opcode == START:
+                _check_whole(ts, parts)
+            yield _make_transaction((ts, parts))
+
+    def _read_one_shard(self) -> Iterator[Transaction]:
+        """Hot: with one shard, as is usual, there is nothing to merge."""
+        parts: list[Part] | None = []
+        while parts is not None:
+            for part in self._queues[0]:
+                if part.records[0].opcode == START:
+                    _check_whole(part.ts, [part])
+                yield _make_transaction((part.ts, [part]))
+            parts = self._shards[0].read()
+            self._queues[0] = iter(parts or ())
+
+    def _push_next(self, shard: int) -> None:
+        """Put the next part of a shard among the heads, if there is one."""
+        for part in self._queues[shard]:
+            heappush(self._heads, (part.ts, shard, part))
+            return
+        while (parts := self._shards[shard].read()) is not None:
+            if parts:
+                self._queues[shard] = iter(parts)
+                self._push_next(shard)
+                return
 
     def payload_of(self, part: Part, record: Record) -> bytes:
         return self._shards[part.shard].payload_of(record)
@@ -99,11 +139,6 @@ class JournalReader:
     def close(self) -> None:
         for reader in self._shards:
             reader.close()
-
-
-def _parts(reader: ShardReader) -> Iterator[Part]:
-    while (parts := reader.read()) is not None:
-        yield from parts
 
 
 def _check_whole(ts: Ts, parts: list[Part]) -> None:

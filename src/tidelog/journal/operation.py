@@ -24,6 +24,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from tidelog.errors import FormatError, InternalError
@@ -44,6 +45,9 @@ class Val(NamedTuple):
 
     pairs: Sequence[tuple[bytes, bytes]]
     expire_ms: int | None = None
+
+
+_make_val: Final = partial(tuple.__new__, Val)  # hot: the call of the class itself is Python
 
 
 class Del(NamedTuple):
@@ -180,7 +184,7 @@ def decode_pairs(payload: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _decode_val(payload: bytes, expire_ms: int | None) -> Val:
-    return Val(decode_pairs(payload), expire_ms)
+    return _make_val((decode_pairs(payload), expire_ms))
 
 
 def _val_keys(payload: bytes) -> list[bytes]:

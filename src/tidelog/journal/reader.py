@@ -1,8 +1,8 @@
 """Reading one shard: from any lsn or ts, while it is written, never past `visible`, whole transactions only.
 
-A read takes the bytes up to the end of the frame or of what is visible, whichever comes first. Nothing of them is
-handed out before they are proved: a full frame by its checksum, the visible part of the open frame by its marks (what
-is visible ends with one). The checksum runs on over the reads of a frame, so no byte is read twice.
+Bytes are taken in stretches, up to the end of the frame or of what is visible, whichever comes first. Nothing of one is
+handed out before all of it is proved: a full frame by its checksum, the visible part of the open frame by its marks
+(what is visible ends with one). The checksum runs on over the stretches of a frame, so no byte is read twice.
 
     seek_lsn, seek_ts   bisect over segments and frames; only heads are read
     read                the next parts of transactions, or None at the end of what is visible
@@ -11,8 +11,9 @@ is visible ends with one). The checksum runs on over the reads of a frame, so no
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -21,7 +22,7 @@ from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.blob import decode_reference
 from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, FrameHeader, decode_header
-from tidelog.journal.record import BLOB, CONTROL, FINISH, NEXT_CONT, walk
+from tidelog.journal.record import BLOB, CONTROL, FINISH, NEXT_CONT, skim, walk
 from tidelog.journal.segment import Position, segment_holding
 from tidelog.journal.source import ShardSource
 
@@ -46,6 +47,12 @@ class Part(NamedTuple):
     ts: Ts
     shard: ShardId
     records: list[Record]
+
+
+_make_record: Final = partial(tuple.__new__, Record)  # `_make` is Python, and too slow for once a record
+_make_part: Final = partial(tuple.__new__, Part)
+_PARTS_AT_ONCE: Final = 256
+"""Few enough to die young: thousands of live tuples would make every pass of the garbage collector walk them."""
 
 
 class ShardReader:
@@ -79,6 +86,12 @@ class ShardReader:
         """A record whose continuation is still to come."""
         self._open: list[Record] | None = None
         """The transaction that has begun; None: passing over one whose beginning was not seen."""
+        self._data = b""
+        """The stretch of bytes that is being decoded: proved, and up to `_at`."""
+        self._headers: Iterator[tuple[int, ...]] | None = None
+        """Of the records in it that are still to come; None: it is used up."""
+        self._stretch = Position(Lsn(0), 0)
+        """Where it begins."""
 
     @property
     def shard(self) -> ShardId:
@@ -135,59 +148,53 @@ class ShardReader:
         self._segment, self._at = segment, at
         self._frame_crc, self._lsn, self._head, self._open = 0, None, None, None
         self._after_ts, self._from_lsn = -1, 0
+        self._headers = None
 
     # --- reading ------------------------------------------------------------------------------------------------
 
     def read(self) -> list[Part] | None:
-        """The parts of transactions that end in the next stretch of bytes; None: nothing more is visible."""
+        """The next parts of transactions, some at a time; None: nothing more is visible. An empty list is no end."""
+        if self._headers is None and not self._take_stretch():
+            return None
+        try:
+            return self._decode_parts()
+        except Corruption as error:
+            raise self._located(error) from None
+
+    def _take_stretch(self) -> bool:
+        """Read on to the end of the frame or of what is visible, and prove it; false if there is nothing more."""
         end = self._end()
         if end is None:
-            return None
-        if self._segment is None:
-            self._enter_first_segment()
+            return False
+        if self._segment is None:  # the journal was empty when we came, and now it has begun
+            self._segment = self._source.segments()[0]
         if (self._segment, self._at) >= end:
-            return None
-        segment = self._segment
-        assert segment is not None
-        start = self._at
+            return False
+        segment, start = self._segment, self._at
         frame_end = start - start % self._frame_bytes + self._frame_bytes
         is_sealed = end.segment > segment or end.at >= frame_end
         stop = frame_end if is_sealed else end.at
         data = self._source.read(segment, start, stop)
+        self._stretch = Position(segment, start)
         try:
             if len(data) < stop - start:
                 raise Corruption("the file ends before what was written", position=len(data))
-            parts = self._decode(data, is_sealed)
+            records_end = len(data) - CRC_BYTES if is_sealed else len(data)
+            self._prove_frame(data, records_end, is_sealed)
+            at = self._begin_frame(data) if start % self._frame_bytes == 0 else 0
+            if not is_sealed:
+                _prove_marks(data, at, records_end)
         except Corruption as error:
-            if error.path:
-                raise
-            raise self._source.located(error, segment, start) from None
+            raise self._located(error) from None
+        self._data, self._headers = data, skim(data, at, records_end)
         self._at = stop
-        if is_sealed:
-            self._frame_crc = 0
-            if stop >= self._source.geometry.segment_bytes:
-                assert self._lsn is not None
-                self._segment, self._at = Lsn(self._lsn), 0
-        return parts
+        return True
 
-    def _enter_first_segment(self) -> None:
-        """The journal was empty when we came; now it has begun."""
-        segments = self._source.segments()
-        self._segment = segments[0] if segments else None
-
-    def _decode(self, data: bytes, is_sealed: bool) -> list[Part]:
-        at = 0
-        end = len(data)
-        if self._at % self._frame_bytes == 0:
-            at = self._begin_frame(data)
-        if is_sealed:
-            end -= CRC_BYTES
-            crc = crc32c(memoryview(data)[:end], self._frame_crc)
-            if crc != int.from_bytes(data[end:], "little"):
-                raise Corruption("the checksum of the frame is wrong")
-        else:
-            self._frame_crc = crc32c(data, self._frame_crc)
-        return self._decode_records(data, at, end, is_sealed)
+    def _prove_frame(self, data: bytes, records_end: int, is_sealed: bool) -> None:
+        crc = crc32c(memoryview(data)[:records_end], self._frame_crc)
+        self._frame_crc = 0 if is_sealed else crc
+        if is_sealed and crc != int.from_bytes(data[records_end:], "little"):
+            raise Corruption("the checksum of the frame is wrong")
 
     def _begin_frame(self, data: bytes) -> int:
         """Take over what the head of a frame says; returns where its records begin."""
@@ -208,21 +215,23 @@ class ShardReader:
         self._database = 0
         return at
 
-    def _decode_records(self, data: bytes, at: int, end: int, is_sealed: bool) -> list[Part]:
-        """Hot: this loop runs once for each record that anyone reads."""
+    def _end_stretch(self) -> None:
+        self._headers, self._data = None, b""
+        if self._at >= self._source.geometry.segment_bytes:
+            assert self._lsn is not None
+            self._segment, self._at = Lsn(self._lsn), 0
+
+    def _decode_parts(self) -> list[Part]:
+        """Decode up to `_PARTS_AT_ONCE` parts. Hot: this loop runs once for each record that anyone reads."""
         parts: list[Part] = []
         lsn, ts, head, open_part, database = self._lsn, self._ts, self._head, self._open, self._database
         frame_ts, from_lsn, after_ts, shard = self._frame_ts, self._from_lsn, self._after_ts, self.shard
-        make_record, make_part = Record._make, Part._make
+        data, headers = self._data, self._headers
         assert lsn is not None
-        mark_base = 0
-        for opcode, flags, ts_relative, expire_ms, start, payload_at, payload_end, record_end in walk(data, at, end):
+        assert headers is not None
+        for opcode, flags, ts_relative, expire_ms, start, payload_at, payload_end, _ in headers:
             if opcode >= CONTROL:
-                if opcode == control.MARK:
-                    if not is_sealed:
-                        _check_mark(data, mark_base, payload_end)
-                        mark_base = record_end
-                elif opcode == control.SELECT:
+                if opcode == control.SELECT:
                     database = control.decode_select(data[payload_at:payload_end])
                 elif opcode == control.EPOCH and self._on_epoch is not None:
                     self._on_epoch(control.decode_epoch(data[payload_at:payload_end]))
@@ -240,26 +249,36 @@ class ShardReader:
                         raise Corruption(f"a transaction begins inside that of ts {ts}", position=start)
                     ts = frame_ts + ts_relative
                     open_part = []
-                record = make_record((lsn, ts, opcode, flags, database, expire_ms, data[payload_at:payload_end]))
+                record = _make_record((lsn, ts, opcode, flags, database, expire_ms, data[payload_at:payload_end]))
                 lsn += 1
                 if flags & NEXT_CONT:
                     head = record
                     continue
-            if open_part is None:
+            if open_part is None:  # the beginning of this transaction lies before us
                 if record.lsn >= from_lsn > 0:
-                    raise ClientError(f"lsn {from_lsn} of shard {shard} lies inside the transaction of ts {ts}")
+                    raise self._inside(ts)
                 continue
             open_part.append(record)
-            if record.flags & FINISH:
-                if ts > after_ts and open_part[0].lsn >= from_lsn:
-                    parts.append(make_part((ts, shard, open_part)))
-                elif record.lsn >= from_lsn > open_part[0].lsn:
-                    raise ClientError(f"lsn {from_lsn} of shard {shard} lies inside the transaction of ts {ts}")
+            if flags & FINISH:
+                first_lsn = open_part[0].lsn
+                if ts > after_ts and first_lsn >= from_lsn:
+                    parts.append(_make_part((ts, shard, open_part)))
+                elif record.lsn >= from_lsn > first_lsn:
+                    raise self._inside(ts)
                 open_part = []
-        if not is_sealed and mark_base != len(data):
-            raise Corruption("the end of what was written is not under a mark", position=mark_base)
+                if len(parts) >= _PARTS_AT_ONCE:
+                    break
+        else:
+            self._lsn = lsn
+            self._end_stretch()
         self._lsn, self._ts, self._head, self._open, self._database = lsn, ts, head, open_part, database
         return parts
+
+    def _inside(self, ts: int) -> ClientError:
+        return ClientError(f"lsn {self._from_lsn} of shard {self.shard} lies inside the transaction of ts {ts}")
+
+    def _located(self, error: Corruption) -> Corruption:
+        return error if error.path else self._source.located(error, self._stretch.segment, self._stretch.at)
 
     def payload_of(self, record: Record) -> bytes:
         """The payload of a record, from the blob file if it lies there."""
@@ -271,7 +290,14 @@ class ShardReader:
         self._source.close()
 
 
-def _check_mark(data: bytes, base: int, payload_end: int) -> None:
-    crc_at = payload_end - control.MARK_CRC_BYTES
-    if crc32c(memoryview(data)[base:crc_at]) != int.from_bytes(data[crc_at:payload_end], "little"):
-        raise Corruption("the checksum of a mark is wrong", position=base)
+def _prove_marks(data: bytes, at: int, end: int) -> None:
+    """Check that every byte of a stretch of an open frame lies under a mark whose checksum is right."""
+    base = 0
+    for opcode, _, _, _, _, _, payload_end, record_end in skim(data, at, end):
+        if opcode == control.MARK:
+            crc_at = payload_end - control.MARK_CRC_BYTES
+            if crc32c(memoryview(data)[base:crc_at]) != int.from_bytes(data[crc_at:payload_end], "little"):
+                raise Corruption("the checksum of a mark is wrong", position=base)
+            base = record_end
+    if base != end:
+        raise Corruption("the end of what was written is not under a mark", position=base)

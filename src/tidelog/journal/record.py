@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from tidelog.errors import FormatError
@@ -48,7 +49,7 @@ _unpack_u64 = _U64.unpack_from
 
 
 class Header(NamedTuple):
-    """One record as it lies in a frame, without its payload. Hot: one is made for each record that is read."""
+    """One record as it lies in a frame, without its payload."""
 
     opcode: int
     flags: int
@@ -62,6 +63,9 @@ class Header(NamedTuple):
     payload_end: int
     end: int
     """Where the next record begins: after the padding."""
+
+
+_make_header: Final = partial(tuple.__new__, Header)
 
 
 def encode(
@@ -105,12 +109,16 @@ def encode_header(
 
 
 def walk(data: bytes, position: int, end: int) -> Iterator[Header]:
-    """The headers of the records in `data[position:end]`, up to opcode 0. Payloads are not looked at. Hot.
+    """The headers of the records in `data[position:end]`, up to opcode 0. Payloads are not looked at.
 
     A record that runs past `end`, or has a reserved bit, raises `FormatError` with its position in `data`; the
     caller, who knows the file and the frame, adds them.
     """
-    make = Header._make
+    return map(_make_header, skim(data, position, end))
+
+
+def skim(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int, int, int, int, int, int]]:
+    """As `walk`, with the fields of `Header` as plain tuples. Hot: it runs once for each record that is read."""
     start = position
     try:
         while start < end:
@@ -145,7 +153,7 @@ def walk(data: bytes, position: int, end: int) -> Iterator[Header]:
             record_end = payload_end + padding
             if record_end > end:
                 raise FormatError(f"a record of {record_end - start} bytes runs past the end", position=start)
-            yield make((opcode, flags, ts_relative, expire_ms, start, at, payload_end, record_end))
+            yield opcode, flags, ts_relative, expire_ms, start, at, payload_end, record_end
             start = record_end
     except (IndexError, struct.error):
         raise FormatError("a record's header runs past the end", position=start) from None

@@ -25,7 +25,7 @@ from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.blob import decode_reference
 from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, HEADER_BYTES, decode_header
-from tidelog.journal.record import BLOB, CONTROL, NEXT_CONT, walk
+from tidelog.journal.record import BLOB, CONTROL, NEXT_CONT, skim
 from tidelog.journal.segment import Position
 from tidelog.journal.source import ShardSource
 
@@ -126,7 +126,7 @@ class ShardScan:
         is_continuation = bool(header.flags & CONTINUES)
         base = 0
         self._unproved = 0
-        for opcode, flags, _, _, start, payload_at, payload_end, end in walk(
+        for opcode, flags, _, _, start, payload_at, payload_end, end in skim(
             data, header.size, min(len(data), self._frame_bytes - CRC_BYTES)
         ):
             if opcode == control.MARK:

@@ -33,7 +33,7 @@ from tidelog.journal.blob import decode_reference
 from tidelog.journal.frame import CONTINUES, CRC_BYTES, HEADER_BYTES_MAX, decode_header
 from tidelog.journal.layout import read_file, write_all, write_file
 from tidelog.journal.operation import OperationTable
-from tidelog.journal.record import BLOB, CONTROL, NEXT_CONT, TS, walk
+from tidelog.journal.record import BLOB, CONTROL, NEXT_CONT, TS, skim, walk
 from tidelog.journal.record import HEADER_BYTES_MAX as RECORD_HEADER_BYTES_MAX
 from tidelog.journal.segment import sidecar_name
 from tidelog.journal.source import ShardSource
@@ -94,7 +94,7 @@ def summarise_frame(source: ShardSource, segment: Lsn, frame: int, table: Operat
     keys: set[bytes] = set()
     every_key = False
     is_continuation = bool(header.flags & CONTINUES)
-    for opcode, flags, ts_relative, _, at, payload_at, payload_end, _ in walk(data, header.size, size - CRC_BYTES):
+    for opcode, flags, ts_relative, _, at, payload_at, payload_end, _ in skim(data, header.size, size - CRC_BYTES):
         if opcode >= CONTROL:
             continue
         if flags & TS:
