@@ -11,6 +11,7 @@
     │   │   └── DirectoryInUse   another process has it open
     │   ├── JournalFull          no space: writes are refused until there is
     │   ├── JournalFailed        a write or fsync failed: writes end until a restart
+    │   ├── SnapshotFailed       a snapshot could not be written; the ones before it still count
     │   └── Corruption           bytes on disk are not what was written (names file, frame and position)
     │       └── FormatError      the bytes break the format itself
     └── InternalError        our fault: an invariant does not hold
@@ -37,6 +38,7 @@ __all__: Final = [
     "JournalFailed",
     "JournalFull",
     "LimitExceeded",
+    "SnapshotFailed",
     "TidelogError",
     "TooOld",
     "TransactionTorn",
@@ -90,6 +92,10 @@ class JournalFull(EnvironmentFault):
 
 class JournalFailed(EnvironmentFault):
     """A write or fsync failed for good; the journal takes no more writes until a restart."""
+
+
+class SnapshotFailed(EnvironmentFault):
+    """A snapshot could not be written; the ones before it still count."""
 
 
 class Corruption(EnvironmentFault):

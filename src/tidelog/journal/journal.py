@@ -91,6 +91,7 @@ class Journal:
         """Open a data directory, making it if it is missing or empty, and replay what it holds into `apply`."""
         disk.make_folder(folder)
         lock = layout.lock_directory(disk, folder)
+        hlc = writer = None
         try:
             meta = _read_or_create(disk, folder, settings)
             hlc = HybridClock(clock, TsFile.open(disk, folder, layout.CLOCK))
@@ -108,6 +109,10 @@ class Journal:
                 writer.sync()
             return cls(disk, folder, clock, settings, lock, meta, hlc, writer, ring, plan, epochs)
         except BaseException:
+            if writer is not None:
+                writer.abandon()
+            if hlc is not None:
+                hlc.close(clean=False)
             lock.release()
             raise
 
@@ -204,10 +209,12 @@ class Journal:
 
     def close(self) -> None:
         """Stop in order."""
+        is_clean = False
         try:
             self.writer.close()
-            self.hlc.close(clean=True)
+            is_clean = True
         finally:
+            self.hlc.close(clean=is_clean)
             self._erased.close()
             self._lock.release()
 

@@ -119,25 +119,26 @@ class ShardWriter:
 
     # --- records ------------------------------------------------------------------------------------------------
 
-    def add_one(self, ts: Ts, opcode: int, payload: bytes) -> None:
-        """A transaction of one record, without expiry, in the database that is selected. Hot."""
+    def add_one(self, ts: Ts, opcode: int, payload: bytes, database: int) -> None:
+        """A transaction of one record without expiry. Hot."""
         size = len(payload)
         ts_relative = ts - self._frame_ts
-        if size < 128:
-            room = self._room - size - _SHORT_HEAD
-            if room >= 0 and ts_relative <= _TS_SPAN_MAX:
-                self._parts += (_pack_short(opcode, _TS_FINISH, size << 1 | 1, ts_relative), payload)
-                self._room = room
-                self.next_lsn += 1  # type: ignore[assignment]  # a call of `Lsn` is measurable here
-                return
-        elif size < 16384 and size <= self._blob_over:
-            room = self._room - size - _MEDIUM_HEAD
-            if room >= 0 and ts_relative <= _TS_SPAN_MAX:
-                self._parts += (_pack_medium(opcode, _TS_FINISH, size << 2 | 2, ts_relative), payload)
-                self._room = room
-                self.next_lsn += 1  # type: ignore[assignment]
-                return
-        self.add(ts, opcode, _TS_FINISH, payload, None, self.database)
+        if database == self.database and ts_relative <= _TS_SPAN_MAX:
+            if size < 128:
+                room = self._room - size - _SHORT_HEAD
+                if room >= 0:
+                    self._parts += (_pack_short(opcode, _TS_FINISH, size << 1 | 1, ts_relative), payload)
+                    self._room = room
+                    self.next_lsn += 1  # type: ignore[assignment]  # a call of `Lsn` is measurable here
+                    return
+            elif size < 16384 and size <= self._blob_over:
+                room = self._room - size - _MEDIUM_HEAD
+                if room >= 0:
+                    self._parts += (_pack_medium(opcode, _TS_FINISH, size << 2 | 2, ts_relative), payload)
+                    self._room = room
+                    self.next_lsn += 1  # type: ignore[assignment]
+                    return
+        self.add(ts, opcode, _TS_FINISH, payload, None, database)
 
     def add(self, ts: Ts, opcode: int, flags: int, payload: bytes, expire_ms: int | None, database: int) -> None:
         """Any record of an operation. `flags` has TS if it is its transaction's first here, FINISH if its last."""

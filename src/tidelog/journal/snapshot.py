@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog import limits
-from tidelog.errors import Corruption, DataDirectoryError
+from tidelog.errors import Corruption, DataDirectoryError, SnapshotFailed
 from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.frame import Geometry
@@ -208,24 +208,34 @@ class SnapshotWriter:
             self._put(f"{folder}/{journal_name(piece.position.segment)}", piece.position.at, piece.chunks)
 
     def _put(self, path: str, at: int, chunks: list[bytes]) -> None:
-        file = self._files.get(path)
-        if file is None:
-            file = self._files[path] = self._disk.open(path, "create")
-        write_all(file, at, chunks)
+        try:
+            file = self._files.get(path)
+            if file is None:
+                file = self._files[path] = self._disk.open(path, "create")
+            write_all(file, at, chunks)
+        except OSError as error:
+            raise self._failed(error) from error
         self.bytes_written += sum(map(len, chunks))
 
     def finish(self) -> Snapshot:
         """Make it durable and give it its name. The journal must be fsynced through the point before."""
         self._write(_LAST_CYCLE, self._shards)
-        for file in self._files.values():
-            file.sync()
-        self.abandon()
-        for shard in range(self._meta.shard_count):
-            self._disk.sync_folder(shard_folder(self._partial, shard))
-        write_meta(self._disk, self._partial, self._meta)
-        self._disk.rename(self._partial, self.path)
-        self._disk.sync_folder(self._parent)
+        try:
+            for file in self._files.values():
+                file.sync()
+            self.abandon()
+            for shard in range(self._meta.shard_count):
+                self._disk.sync_folder(shard_folder(self._partial, shard))
+            write_meta(self._disk, self._partial, self._meta)
+            self._disk.rename(self._partial, self.path)
+            self._disk.sync_folder(self._parent)
+        except OSError as error:
+            raise self._failed(error) from error
         return Snapshot(self.path, self._meta, self.point)
+
+    def _failed(self, error: OSError) -> SnapshotFailed:
+        self.abandon()
+        return SnapshotFailed(f"the snapshot {self.path} was given up ({error}); what was there before still counts")
 
     def abandon(self) -> None:
         """Close the files."""

@@ -209,12 +209,12 @@ class JournalWriter:
 
     # --- transactions -------------------------------------------------------------------------------------------
 
-    def append_one(self, shard: ShardId, ts: Ts, opcode: int, payload: bytes) -> None:
-        """A transaction of one record, without expiry, in the database selected last. Hot."""
+    def append_one(self, shard: ShardId, ts: Ts, opcode: int, payload: bytes, database: int = 0) -> None:
+        """A transaction of one record without expiry. Hot."""
         size = self._batch_bytes + len(payload)
         if self._refusal is not None or size > limits.BATCH_BYTES_MAX or ts <= self._last_ts:
             self._check(ts, len(payload))
-        self._shards[shard].add_one(ts, opcode, payload)
+        self._shards[shard].add_one(ts, opcode, payload, database)
         self._last_ts = ts
         self._batch_bytes = size
 
@@ -410,7 +410,9 @@ class JournalWriter:
                 self._visible = job.visible
 
     def sync(self, *, everything: bool = True) -> None:
-        """Fsync here and now what was written."""
+        """Fsync here and now what was written; not while a job is under way."""
+        if self._sync_in_flight:
+            raise InternalError("an fsync is under way: finish it before beginning another")
         job = self.begin_sync(self._last_sync_us, everything=everything)
         if job is None:
             return
@@ -423,6 +425,8 @@ class JournalWriter:
 
     def close(self) -> None:
         """Stop in order: everything is written, synced, and said to be so by closing marks."""
+        if self._sync_in_flight:
+            raise InternalError("an fsync is under way: finish it before closing the journal")
         try:
             self.write()
             self.sync()
