@@ -2,6 +2,7 @@
 
     TidelogError
     ├── ClientError          the caller's fault: refused, nothing changed, the caller may go on
+    │   ├── CommandError         a command was refused; the text is the reply, code first
     │   ├── LimitExceeded        something was larger than a limit allows
     │   ├── TooOld               the place asked for was erased from the journal
     │   ├── HolderLapsed         this reader stalled for too long and its hold was let go
@@ -28,6 +29,7 @@ from typing import Final
 __all__: Final = [
     "ClientError",
     "ClockAhead",
+    "CommandError",
     "Corruption",
     "DataDirectoryError",
     "DirectoryInUse",
@@ -51,6 +53,10 @@ class TidelogError(Exception):
 
 class ClientError(TidelogError):
     """The caller asked for something that cannot be had; nothing changed."""
+
+
+class CommandError(ClientError):
+    """A command was refused. The message is what the client gets: a code in capitals and a sentence."""
 
 
 class LimitExceeded(ClientError):

@@ -61,9 +61,13 @@ class TsFile:
         path = f"{folder}/{name}"
         if not disk.exists(path):
             disk.open(path, "create").close()
-            disk.sync_folder(folder)
         file = disk.open(path, "write")
-        return cls(file, *_read_slots(file))
+        stored, serial, slot = _read_slots(file)
+        # What is found may be there only because the machine lived on when the process before us was killed.
+        if stored is not None:
+            file.sync()
+        disk.sync_folder(folder)
+        return cls(file, stored, serial, slot)
 
     def write(self, ts: Ts, *, clean: bool = False) -> None:
         """Write a new value; it counts after `sync` and `confirm`."""
@@ -212,6 +216,10 @@ class HybridClock:
 
     def close(self, *, clean: bool) -> None:
         """Stop. A clean stop stores the last ts itself, so that the next start may begin right after it."""
-        if clean:
-            self._file.store(self.last, clean=True)
-        self._file.close()
+        try:
+            if clean:
+                self._file.store(self.last, clean=True)
+        except OSError as error:
+            raise JournalFailed(f"the last ts could not be stored: {error}") from error
+        finally:
+            self._file.close()

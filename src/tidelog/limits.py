@@ -26,6 +26,44 @@ CLOCK_BOUND_RENEW_US: Final = 5 * SECOND_US
 CLOCK_REMOTE_AHEAD_MAX_US: Final = 60 * SECOND_US
 """A remote ts further ahead of the wall clock than this is refused: it would drag our clock into the future."""
 
+# --- the Redis protocol -----------------------------------------------------------------------------------------
+
+ARGUMENTS_MAX: Final = 1_048_576
+"""Of one command."""
+BULK_BYTES_MAX: Final = 512 * MIB
+"""Of one argument (`proto-max-bulk-len`)."""
+INLINE_BYTES_MAX: Final = 64 * KIB
+"""Of a line: an inline command, or a length."""
+UNAUTHENTICATED_ARGUMENTS_MAX: Final = 10
+UNAUTHENTICATED_BULK_BYTES_MAX: Final = 16 * KIB
+PUBSUB_BUFFER_BYTES_MAX: Final = 32 * MIB
+"""Unread messages of a client that listens; past it the connection is cut."""
+CLIENTS_MAX: Final = 10_000
+WAITING_TURNS_MAX: Final = 10_000
+"""Turns of the loop whose replies wait for an fsync; past it nothing more is read from clients."""
+DECODER_KEPT_BYTES_MAX: Final = 512 * KIB
+"""Of an unfinished command in the fast decoder; past it the exact one takes over."""
+
+# --- the keyspace -----------------------------------------------------------------------------------------------
+
+DATABASES: Final = 16
+SLOT_KEYS_SPLIT: Final = 1000
+"""A slot with more keys than this is split into buckets, so that visiting one is a short step."""
+EXPIRED_AT_ONCE_MAX: Final = 1000
+"""Keys that one pass of active expiry removes."""
+EXPIRY_STALE_MAX: Final = 10_000
+"""Entries of the heap of expiries that may be stale beyond as many as are valid."""
+SCAN_WHOLE_MAX: Final = 512
+"""A hash, set or sorted set of at most this many members is scanned in one step."""
+SCAN_ORDERS_MAX: Final = 64
+"""Scans of larger ones whose order is remembered ..."""
+SCAN_ORDER_MEMBERS_MAX: Final = 4_000_000
+"""... members in all of them, unless the newest alone has more ..."""
+SCAN_ORDER_MS_MAX: Final = 60_000
+"""... and for how long."""
+DRAWN_MEMBERS_MAX: Final = 1_048_576
+"""What SRANDMEMBER and its relatives draw with repetition in one reply."""
+
 # --- the journal's format ---------------------------------------------------------------------------------------
 
 FRAME_BYTES_CHOICES: Final = (1 * MIB, 2 * MIB, 4 * MIB)
@@ -87,3 +125,4 @@ assert min(FRAME_BYTES_CHOICES) // BLOB_FRAME_FRACTION >= RECORD_SPLIT_BYTES
 assert BATCH_BYTES_FULL < BATCH_BYTES_MAX <= UNSYNCED_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert CLOCK_BOUND_RENEW_US < CLOCK_BOUND_AHEAD_WALL_US
 assert PAYLOAD_BYTES_MAX < TRANSACTION_BYTES_MAX
+assert BULK_BYTES_MAX < PAYLOAD_BYTES_MAX

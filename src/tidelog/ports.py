@@ -1,4 +1,4 @@
-"""The edges of the machine, as protocols: clock and disk.
+"""The edges of the machine, as protocols: clock, randomness and disk.
 
 Everything above `system/` receives these through its constructor, so that the whole of it runs on real files or
 inside a simulation that can crash at any write. `system/` has the real ones, `testing/` the simulated ones, and
@@ -11,7 +11,7 @@ caller to say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 Chunk = bytes | bytearray | memoryview
 
@@ -27,6 +27,19 @@ class Clock(Protocol):
 
     def monotonic_us(self) -> int:
         """Microseconds since some moment; never steps backwards."""
+
+
+_Drawn = TypeVar("_Drawn")
+
+
+class Random(Protocol):
+    """Where chance comes from; `random.Random` is one, with a seed wherever a run must be repeatable."""
+
+    def randrange(self, stop: int, /) -> int:
+        """One of 0 to stop - 1."""
+
+    def sample(self, population: Sequence[_Drawn], k: int) -> list[_Drawn]:
+        """`k` different places of a sequence, in random order."""
 
 
 class File(Protocol):

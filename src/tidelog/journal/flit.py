@@ -21,8 +21,8 @@ _ONE_BYTE: Final = [bytes([n << 1 | 1]) for n in range(128)]
 
 def encode(number: int) -> bytes:
     """The shortest encoding of `number`."""
-    if number < 128:
-        return _ONE_BYTE[number]  # a negative number is a caller's bug that `to_bytes` below would also refuse
+    if 0 <= number < 128:
+        return _ONE_BYTE[number]
     if number < 16384:
         return (number << 2 | 2).to_bytes(2, "little")
     size = (number.bit_length() + 6) // 7

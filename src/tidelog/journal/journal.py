@@ -19,6 +19,7 @@ from tidelog.hlc import HybridClock, TsFile
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import layout
 from tidelog.journal.control import Epoch
+from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.layout import Meta, SnapshotPoint
 from tidelog.journal.loader import Apply, Plan, cut_tails, plan_recovery, replay
@@ -36,7 +37,7 @@ from tidelog.journal.snapshot import (
     remove_snapshot,
 )
 from tidelog.journal.source import ShardSource
-from tidelog.journal.writer import FsyncPolicy, JournalWriter
+from tidelog.journal.writer import JournalWriter
 from tidelog.ports import Clock, Disk, Lock
 
 
@@ -83,6 +84,7 @@ class Journal:
         self.epochs = epochs
         """Oldest first; the last is ours."""
         self.holders = Holders(disk, folder)
+        self._begin_ts = self._find_begin_ts()
 
     @classmethod
     def open(
@@ -102,12 +104,16 @@ class Journal:
             hlc.restore(resume.last_ts)
             ring = Ring(meta.shard_count, settings.ring_bytes_max)
             writer = JournalWriter(disk, folder, meta, resume, hlc, settings.policy, ring)
+            opened_ts = hlc.next()  # from here on the stop before us no longer counts as a clean one
             if not (hlc.was_clean and epochs and not plan.tail_bytes):
                 epochs.append(Epoch(new_epoch_id(), plan.lsns, resume.last_ts))
-                writer.append_epoch(epochs[-1], hlc.next())
+                writer.append_epoch(epochs[-1], resume.last_ts or opened_ts)
                 writer.write()
                 writer.sync()
-            return cls(disk, folder, clock, settings, lock, meta, hlc, writer, ring, plan, epochs)
+            journal = cls(disk, folder, clock, settings, lock, meta, hlc, writer, ring, plan, epochs)
+            if journal.erased_ts:
+                journal._erase_again()
+            return journal
         except BaseException:
             if writer is not None:
                 writer.abandon()
@@ -122,24 +128,30 @@ class Journal:
     def erased_ts(self) -> Ts:
         """Transactions up to this one may be gone from the journal."""
         stored = self._erased.stored
-        return stored.ts if stored is not None else Ts(0)
+        return max(stored.ts if stored is not None else Ts(0), self._begin_ts)
+
+    def _find_begin_ts(self) -> Ts:
+        """What the files themselves say is gone; the one that says it may be damaged, or not have come with them."""
+        begin_ts = Ts(0)
+        for source in self._sources():
+            segments = source.segments()
+            if segments and segments[0] > 0:
+                begin_ts = max(begin_ts, source.frame_header(segments[0], 0).ts)
+            source.close()
+        return begin_ts
 
     def reader_since(self, ts: Ts) -> JournalReader:
         """Reads every transaction after `ts`, up to what is visible; `TooOld` if some of them are gone."""
         if ts < self.erased_ts:
             raise TooOld(f"the journal no longer has what followed ts {ts}", oldest=self.erased_ts)
-        reader = self._reader()
-        reader.seek_ts(ts)
-        return reader
+        return self._placed(lambda reader: reader.seek_ts(ts))
 
     def reader_from(self, lsns: Sequence[Lsn]) -> JournalReader:
         """Reads the transactions that begin at these lsns, and all after them."""
-        reader = self._reader()
-        reader.seek_lsns(lsns)
-        return reader
+        return self._placed(lambda reader: reader.seek_lsns(lsns))
 
-    def _reader(self) -> JournalReader:
-        return JournalReader(
+    def _placed(self, seek: Callable[[JournalReader], None]) -> JournalReader:
+        reader = JournalReader(
             self._disk,
             self._folder,
             self.meta.geometry,
@@ -147,6 +159,12 @@ class Journal:
             lambda: self.writer.visible.ends,
             ring=self._ring,
         )
+        try:
+            seek(reader)
+        except BaseException:
+            reader.close()
+            raise
+        return reader
 
     def _sources(self) -> list[ShardSource]:
         return [
@@ -159,12 +177,14 @@ class Journal:
     def make_sidecars(self, table: OperationTable, frames_max: int = 1) -> int:
         """Summarise frames that were sealed since; returns how many are left to do."""
         sources = self._sources()
-        for _ in range(min(frames_max, len(self.writer.sealed))):
-            shard, position = self.writer.sealed.pop(0)
-            frame = position.at // self.meta.geometry.frame_bytes
-            Sidecars(self._disk, sources[shard], table).summaries(position.segment, frame + 1)
-        for source in sources:
-            source.close()
+        try:
+            for _ in range(min(frames_max, len(self.writer.sealed))):
+                shard, position = self.writer.sealed.pop(0)
+                frame = position.at // self.meta.geometry.frame_bytes
+                Sidecars(self._disk, sources[shard], table).summaries(position.segment, frame + 1)
+        finally:
+            for source in sources:
+                source.close()
         return len(self.writer.sealed)
 
     # --- snapshots and retention --------------------------------------------------------------------------------
@@ -189,21 +209,36 @@ class Journal:
 
     def erase(self) -> list[Segment]:
         """Erase what retention no longer wants; returns what is gone."""
+        now_us = self._clock.wall_us()
+        return self._erase(lambda erasable: plan_erasure(erasable, self.holders, self._settings.retention, now_us))
+
+    def _erase(self, choose: Callable[[Sequence[Segment]], list[Segment]]) -> list[Segment]:
         snapshots = list_snapshots(self._disk, self._folder)
         if not snapshots:
             return []
         sources = self._sources()
-        erasable = list_erasable(self._disk, sources, snapshots[0].point.lsns)
-        going = plan_erasure(erasable, self.holders, self._settings.retention, self._clock.wall_us())
-        if going:
-            self._erased.store(max(self.erased_ts, going[-1].last_ts))
-            for segment in going:
-                remove_segment(self._disk, sources[segment.shard].folder, segment.first)
-            for folder in {sources[segment.shard].folder for segment in going}:
-                self._disk.sync_folder(folder)
-        for source in sources:
-            source.close()
+        try:
+            going = choose(list_erasable(self._disk, sources, snapshots[0].point.lsns))
+            if going:
+                # The name of a snapshot whose last fsync failed may not be durable yet.
+                self._disk.sync_folder(f"{self._folder}/{layout.SNAPSHOTS}")
+                self._erased.store(max(self.erased_ts, going[-1].last_ts))
+                gone = {(segment.shard, segment.first) for segment in going}
+                self.writer.sealed = [
+                    (shard, position) for shard, position in self.writer.sealed if (shard, position.segment) not in gone
+                ]
+                for segment in going:
+                    remove_segment(self._disk, sources[segment.shard].folder, segment.first)
+                for folder in sorted({sources[segment.shard].folder for segment in going}):
+                    self._disk.sync_folder(folder)
+        finally:
+            for source in sources:
+                source.close()
         return going
+
+    def _erase_again(self) -> None:
+        """A crash can bring back some files of segments that were being erased: let them go for good."""
+        self._erase(lambda erasable: [segment for segment in erasable if segment.last_ts <= self.erased_ts])
 
     # --- stopping -----------------------------------------------------------------------------------------------
 
@@ -221,6 +256,7 @@ class Journal:
 
 def _read_or_create(disk: Disk, folder: str, settings: Settings) -> Meta:
     if disk.exists(f"{folder}/{layout.META}"):
+        disk.sync_folder(folder)  # who made it may have been killed before its name was durable
         return layout.read_meta(disk, folder)
     # A crash while making the directory leaves some of these; anything else is somebody else's.
     ours = {layout.LOCK, layout.SNAPSHOTS, f"{layout.META}.new"}

@@ -111,7 +111,7 @@ def read_json(disk: Disk, path: str) -> dict[str, Any]:
     try:
         members = json.loads(read_file(disk, path))
         crc = members.pop("crc32c")
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise Corruption(f"not a file that Tidelog wrote ({error})", path=path) from None
     if crc != f"{crc32c(json.dumps(members, sort_keys=True).encode()):08x}":
         raise Corruption("its checksum is wrong", path=path)
@@ -148,8 +148,8 @@ def read_meta(disk: Disk, folder: str) -> Meta:
         )
     except (KeyError, TypeError, ValueError, LimitExceeded) as error:
         raise Corruption(f"it does not describe a journal ({error})", path=path) from None
-    if not 1 <= meta.shard_count <= limits.SHARDS_MAX or members["shards"] != meta.shard_count:
-        raise Corruption(f"it names {members['shards']} shards and {meta.shard_count} slot ranges", path=path)
+    if not 1 <= meta.shard_count <= limits.SHARDS_MAX or members.get("shards") != meta.shard_count:
+        raise Corruption(f"it names {members.get('shards')} shards and {meta.shard_count} slot ranges", path=path)
     return meta
 
 

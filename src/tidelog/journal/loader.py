@@ -19,8 +19,9 @@ from crc32c import crc32c
 from tidelog.errors import Corruption
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import control
+from tidelog.journal.durability import Resume
 from tidelog.journal.frame import decode_header
-from tidelog.journal.layout import Meta, shard_folder
+from tidelog.journal.layout import Meta, read_file, shard_folder
 from tidelog.journal.merge import JournalReader, Transaction
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.record import walk
@@ -35,9 +36,9 @@ from tidelog.journal.segment import (
     sidecar_name,
 )
 from tidelog.journal.shard_writer import ShardState
+from tidelog.journal.sidecar import decode_summaries
 from tidelog.journal.snapshot import Snapshot, newest_snapshot
 from tidelog.journal.source import ShardSource
-from tidelog.journal.writer import Resume
 from tidelog.ports import Disk
 
 PayloadOf = Callable[[Part, Record], bytes]
@@ -194,7 +195,7 @@ def cut_tails(disk: Disk, folder: str, meta: Meta, plan: Plan) -> Resume:
         if cut is None:
             states.append(ShardState(None, plan.lsns[shard], Ts(0), 0, 0, 0))
             continue
-        _truncate(disk, path, cut)
+        _truncate(disk, path, cut, meta.geometry.frame_bytes)
         states.append(_state_at(disk, path, meta, cut, plan.lsns[shard]))
     return Resume(tuple(states), plan.complete.cycle, plan.complete.cycle, plan.last_ts)
 
@@ -213,16 +214,14 @@ def _remove_after(disk: Disk, folder: str, cut: Position | None) -> None:
     disk.sync_folder(folder)
 
 
-def _truncate(disk: Disk, folder: str, cut: Position) -> None:
+def _truncate(disk: Disk, folder: str, cut: Position, frame_bytes: int) -> None:
     file = disk.open(f"{folder}/{journal_name(cut.segment)}", "write")
     try:
         if file.size() > cut.at:
             file.truncate(cut.at)
-            sidecar = f"{folder}/{sidecar_name(cut.segment)}"
-            if disk.exists(sidecar):  # it may speak of frames that are open again
-                disk.remove(sidecar)
     finally:
         file.close()
+    _remove_stale_sidecar(disk, folder, cut, frame_bytes)
     for segment in list_segments(disk, folder):
         for name in (blob_name(segment), journal_name(segment)):
             if disk.exists(f"{folder}/{name}"):
@@ -232,6 +231,13 @@ def _truncate(disk: Disk, folder: str, cut: Position) -> None:
                 finally:
                     file.close()
     disk.sync_folder(folder)
+
+
+def _remove_stale_sidecar(disk: Disk, folder: str, cut: Position, frame_bytes: int) -> None:
+    """Remove one that speaks of frames which are open again, be it that we cut them or that the power cut took them."""
+    path = f"{folder}/{sidecar_name(cut.segment)}"
+    if disk.exists(path) and len(decode_summaries(read_file(disk, path))) > cut.at // frame_bytes:
+        disk.remove(path)
 
 
 def _state_at(disk: Disk, folder: str, meta: Meta, end: Position, next_lsn: Lsn) -> ShardState:

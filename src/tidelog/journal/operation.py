@@ -101,6 +101,10 @@ class OperationTable:
     def get(self, opcode: int) -> OperationKind | None:
         return self._by_opcode.get(opcode)
 
+    def kind(self, opcode: int) -> OperationKind:
+        """The row of an opcode that must be known."""
+        return self._by_opcode[opcode]
+
     def named(self, name: str) -> OperationKind | None:
         return self._by_name.get(name)
 

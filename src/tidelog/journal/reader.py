@@ -10,7 +10,7 @@ handed out before all of it is proved: a full frame by its checksum, the visible
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
@@ -23,7 +23,7 @@ from tidelog.journal import control
 from tidelog.journal.blob import decode_reference
 from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, FrameHeader, decode_header
 from tidelog.journal.record import BLOB, CONTROL, FINISH, NEXT_CONT, skim, walk
-from tidelog.journal.segment import Position, segment_holding
+from tidelog.journal.segment import Position
 from tidelog.journal.source import ShardSource
 
 
@@ -105,17 +105,20 @@ class ShardReader:
         self._go_to(segments[0] if segments else None, 0)
 
     def seek_lsn(self, lsn: Lsn) -> None:
-        """Go to the record with this lsn, the first of a transaction (or the next one to come)."""
+        """Go to the record with this lsn, the first of a transaction (or the next one to come).
+
+        It begins with the newest frame that begins before it: epochs have no lsn, and those that follow the record
+        before it may lie there.
+        """
         segments = self._source.segments()
-        index = segment_holding(segments, lsn)
-        if segments and index < 0:
+        if segments and segments[0] > lsn:
             raise TooOld(f"lsn {lsn} of shard {self.shard} is no longer in the journal", oldest=segments[0])
         if not segments:
             self._go_to(None, 0)
         else:
-            segment = segments[index]
+            segment = segments[max(bisect_left(segments, lsn) - 1, 0)]
             frames = range(self._frame_count(segment))
-            found = bisect_right(frames, lsn, key=lambda i: self._header(segment, i).lsn) - 1
+            found = bisect_left(frames, lsn, key=lambda i: self._header(segment, i).lsn) - 1
             self._go_to(segment, max(found, 0) * self._frame_bytes)
         self._from_lsn = lsn
 

@@ -75,6 +75,8 @@ class Holders:
         self._disk = disk
         self._path = f"{folder}/{HOLDERS}"
         self._holders: dict[str, Holder] = {}
+        self._is_stored = True
+        """The file has the durable ones as they are here; false after it could not be written."""
         if disk.exists(self._path):
             for stored in read_json(disk, self._path)["holders"]:
                 holder = Holder(stored["name"], Ts(stored["ts"]), stored["moved_us"], True, stored["lapsed"])
@@ -86,8 +88,9 @@ class Holders:
             raise LimitExceeded(f"a holder's name has 1 to {limits.HOLDER_NAME_BYTES_MAX} bytes")
         if name not in self._holders and len(self._holders) >= limits.HOLDERS_MAX:
             raise LimitExceeded(f"there are {limits.HOLDERS_MAX} holders already")
+        before = self._holders.get(name)
         holder = self._holders[name] = Holder(name, ts, now_us, durable)
-        if durable:
+        if durable or (before is not None and before.is_durable):  # the file must not bring the old one back
             self._store()
         return holder
 
@@ -126,7 +129,13 @@ class Holders:
             if holder.is_durable:
                 self._store()
 
+    def settle(self) -> None:
+        """Make sure that a restart finds the holders as they are here; before anything is erased for it."""
+        if not self._is_stored:
+            self._store()
+
     def _store(self) -> None:
+        self._is_stored = False
         durable = [holder for holder in self.all() if holder.is_durable]
         write_json(
             self._disk,
@@ -138,6 +147,7 @@ class Holders:
                 ]
             },
         )
+        self._is_stored = True
 
 
 def list_erasable(disk: Disk, sources: Sequence[ShardSource], covered: Sequence[Lsn]) -> list[Segment]:
@@ -172,6 +182,7 @@ def plan_erasure(erasable: Sequence[Segment], holders: Holders, bounds: Retentio
         if sum(segment.size for segment in held) <= bounds.holder_bytes_max:
             break  # those further ahead hold less
         holders.lapse([holder], f"more than {bounds.holder_bytes_max} bytes of journal were kept for it")
+    holders.settle()
     needed = min((holder.ts for holder in holders.holding()), default=None)
     if needed is None:
         return wanted

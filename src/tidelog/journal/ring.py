@@ -89,7 +89,7 @@ class _ShardRing:
                 return None
             chunk_start, chunk = self._positions[index].at, self._chunks[index]
             assert chunk is not None
-            if at >= chunk_start + len(chunk):
+            if not chunk_start <= at < chunk_start + len(chunk):
                 return None
             found.append(chunk[at - chunk_start : end - chunk_start])
             at = chunk_start + len(chunk)

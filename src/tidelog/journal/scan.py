@@ -14,8 +14,10 @@ beyond the damage: marks further on are looked for frame by frame and, in a dama
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -72,7 +74,9 @@ class ShardScan:
         self._source.close()
 
     def _first_lsn(self, start: Position) -> Lsn:
-        # A damaged head says nothing; the name of the segment does, and the walk will end there anyway.
+        # It is believed before any mark proves it, so the name of a segment comes before what a head says.
+        if not start.at:
+            return start.segment
         try:
             return self._source.frame_header(start.segment, start.at).lsn
         except Corruption:
@@ -166,7 +170,7 @@ class ShardScan:
         after = at + self._frame_bytes
         if after < self._source.geometry.segment_bytes:
             return bool(self._source.read(segment, after, after + HEADER_BYTES))
-        return lsn in self._source.segments() and lsn != segment
+        return lsn != segment and self._source.has_segment(lsn)
 
     def _note_end(self, data: bytes, segment: Lsn, at: int) -> None:
         """The files end here; bytes that no mark covers are a tail."""
@@ -193,19 +197,35 @@ class ShardScan:
 
 
 def find_marks(data: bytes, shard_count: int) -> Iterator[control.Mark]:
-    """Marks in a frame that may be damaged: those whose crc is right from the frame's start or another mark's end."""
+    """Marks in a frame that may be damaged: those whose crc is right from the frame's start or another mark's end.
+
+    The damage may be in the beginning of the mark before; what begins almost like a mark may end like one.
+    """
     prefix = control.mark_prefix(shard_count)
     size = control.mark_bytes(shard_count)
-    bases = [0]
-    at = data.find(prefix)
-    while at >= 0 and at + size <= len(data):
-        mark = control.decode_mark(data[at + len(prefix) : at + size])
-        covered_end = at + size - control.MARK_CRC_BYTES
-        view = memoryview(data)
-        if mark.synced_cycle < mark.cycle and any(crc32c(view[base:covered_end]) == mark.crc for base in bases):
-            yield mark
-        bases = [0, *bases[1:][-_BASES_TRIED:], at + size]
-        at = data.find(prefix, at + 1)
+    ends: list[int] = []
+    likely_ends: list[int] = []
+    view = memoryview(data)
+    for found in _almost(prefix).finditer(data):
+        at = found.start()
+        if at + size > len(data):
+            break
+        if data.startswith(prefix, at):
+            mark = control.decode_mark(data[at + len(prefix) : at + size])
+            covered_end = at + size - control.MARK_CRC_BYTES
+            bases = [0, *ends[-_BASES_TRIED:], *likely_ends[-_BASES_TRIED:]]
+            if mark.synced_cycle < mark.cycle and any(crc32c(view[base:covered_end]) == mark.crc for base in bases):
+                yield mark
+            ends.append(at + size)
+        else:
+            likely_ends.append(at + size)
+
+
+@cache
+def _almost(prefix: bytes) -> re.Pattern[bytes]:
+    """Finds the prefix with at most one byte of it wrong, wherever it begins."""
+    ways = (re.escape(prefix[:i]) + b"." + re.escape(prefix[i + 1 :]) for i in range(len(prefix)))
+    return re.compile(b"(?=" + b"|".join(ways) + b")", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

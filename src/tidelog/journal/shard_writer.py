@@ -123,7 +123,7 @@ class ShardWriter:
         """A transaction of one record without expiry. Hot."""
         size = len(payload)
         ts_relative = ts - self._frame_ts
-        if database == self.database and ts_relative <= _TS_SPAN_MAX:
+        if database == self.database and 0 <= ts_relative <= _TS_SPAN_MAX:
             if size < 128:
                 room = self._room - size - _SHORT_HEAD
                 if room >= 0:
@@ -146,7 +146,7 @@ class ShardWriter:
             raise InternalError(f"opcode 0x{opcode:02x} with flags 0x{flags:02x} is not a record of an operation")
         if len(payload) > limits.PAYLOAD_BYTES_MAX:
             raise LimitExceeded(f"a payload of {len(payload)} bytes: at most {limits.PAYLOAD_BYTES_MAX}")
-        if self._room < 0 or ts - self._frame_ts > _TS_SPAN_MAX:
+        if self._room < 0 or not 0 <= ts - self._frame_ts <= _TS_SPAN_MAX:
             self._open_frame(ts)
         if database != self.database:
             self._select(ts, database)

@@ -206,7 +206,7 @@ def decode_summaries(data: bytes) -> list[FrameSummary]:
         size, crc = _ENTRY.unpack_from(data, at)
         at += _ENTRY.size
         body = data[at : at + size]
-        if len(body) < size or crc32c(body) != crc:
+        if not _BODY.size <= size == len(body) or crc32c(body) != crc:  # zeros have a right crc
             break
         numbers = _BODY.unpack_from(body)
         smallest_end = _BODY.size + numbers[6]

@@ -44,6 +44,9 @@ class ShardSource:
     def segments(self) -> list[Lsn]:
         return list_segments(self._disk, self.folder)
 
+    def has_segment(self, segment: Lsn) -> bool:
+        return self._disk.exists(self.path(segment))
+
     def path(self, segment: Lsn) -> str:
         return f"{self.folder}/{journal_name(segment)}"
 
@@ -65,7 +68,7 @@ class ShardSource:
         """A whole frame that is full, proved by its checksum."""
         data = self.read(segment, start, start + self.geometry.frame_bytes)
         end = self.geometry.frame_bytes - CRC_BYTES
-        if crc32c(memoryview(data)[:end]) != int.from_bytes(data[end:], "little"):
+        if len(data) <= end or crc32c(memoryview(data)[:end]) != int.from_bytes(data[end:], "little"):
             raise self.located(Corruption("the checksum of the frame is wrong"), segment, start)
         return data
 

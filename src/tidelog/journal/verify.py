@@ -11,9 +11,10 @@ writing at the moment is a tail like any other: noted, not a problem.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from tidelog.errors import Corruption, DataDirectoryError, TransactionTorn
+from tidelog.errors import Corruption, DataDirectoryError, TooOld, TransactionTorn
 from tidelog.hlc import read_stored_ts
 from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import layout
@@ -24,10 +25,12 @@ from tidelog.journal.reader import Part, Record
 from tidelog.journal.record import BLOB
 from tidelog.journal.retention import Holders
 from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
-from tidelog.journal.segment import Position, blob_name
+from tidelog.journal.segment import Position, blob_name, list_segments
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot
 from tidelog.journal.source import ShardSource
 from tidelog.ports import Disk
+
+_ATTEMPTS_MAX: Final = 10
 
 Progress = Callable[[int, int], None]
 """Called with the bytes done and the bytes in all."""
@@ -71,8 +74,32 @@ class VerifyReport:
 
 
 def verify(disk: Disk, folder: str, table: OperationTable, on_progress: Progress | None = None) -> VerifyReport:
-    """Audit a data directory or a snapshot. Only a directory that is neither raises."""
+    """Audit a data directory or a snapshot. Only a directory that is neither raises.
+
+    A server may erase segments and snapshots under the audit. What is missing then is no damage: if problems were found
+    and the directory has lost files meanwhile, the audit begins anew.
+    """
     meta = layout.read_meta(disk, folder)
+    for _ in range(_ATTEMPTS_MAX - 1):
+        before = _oldest_names(disk, folder, meta)
+        try:
+            report = _audit(disk, folder, meta, table, on_progress)
+        except (TooOld, FileNotFoundError):
+            continue
+        if report.is_sound or _oldest_names(disk, folder, meta) == before:
+            return report
+    return _audit(disk, folder, meta, table, on_progress)
+
+
+def _oldest_names(disk: Disk, folder: str, meta: layout.Meta) -> list[str]:
+    """What retention erases first: the oldest segment of each shard, and the snapshots."""
+    folders = [layout.shard_folder(folder, shard) for shard in range(meta.shard_count)]
+    return [*(str(list_segments(disk, each)[:1]) for each in folders), *list_snapshot_paths(disk, folder)[:1]]
+
+
+def _audit(
+    disk: Disk, folder: str, meta: layout.Meta, table: OperationTable, on_progress: Progress | None
+) -> VerifyReport:
     audit = _Audit(disk, folder, meta, table, on_progress)
     if meta.point is not None:
         audit.check_snapshot(Snapshot(folder, meta, meta.point))
@@ -149,11 +176,13 @@ class _Audit:
 
     def check_journal(self) -> None:
         starts = tuple(next(iter(source.segments()), Lsn(0)) for source in self._sources)
-        scans = [
-            ShardScan(source, self._meta.shard_count, Position(start, 0) if source.segments() else None, start)
-            for source, start in zip(self._sources, starts, strict=True)
-        ]
+        scans = self._start_scans(starts)
         complete = find_complete_cycle(scans)
+        if complete.cycle < complete.synced_cycle:
+            # A server may have gone on between the ends of two shards. What a mark calls fsynced lay in the files of
+            # all shards before that mark did, so that a second look finds it, unless it is gone.
+            scans = self._start_scans(starts)
+            complete = replace(find_complete_cycle(scans), synced_cycle=complete.synced_cycle)
         report = self.report
         report.cycle, report.synced_cycle, report.last_ts = complete.cycle, complete.synced_cycle, complete.last_ts
         problems = len(report.problems)
@@ -168,6 +197,12 @@ class _Audit:
                 f"{report.tail_bytes} bytes follow the newest complete cycle {complete.cycle}: written but never "
                 f"complete, or being written right now; the next start cuts them"
             )
+
+    def _start_scans(self, starts: tuple[Lsn, ...]) -> list[ShardScan]:
+        return [
+            ShardScan(source, self._meta.shard_count, Position(start, 0) if source.segments() else None, start)
+            for source, start in zip(self._sources, starts, strict=True)
+        ]
 
     def _check_rest(self, scan: ShardScan, end: Position | None, complete: CompleteCycle) -> None:
         """What lies behind the end of the proved part: a tail, or damage, of which there may be more further on."""

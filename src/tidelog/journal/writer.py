@@ -22,32 +22,25 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final, NamedTuple, NoReturn
 
 from tidelog import limits
 from tidelog.errors import InternalError, JournalFailed, JournalFull, LimitExceeded
 from tidelog.hlc import HybridClock
-from tidelog.ids import Cycle, Lsn, ShardId, Ts
+from tidelog.ids import U64_MAX, Cycle, ShardId, Ts
 from tidelog.journal import control
+from tidelog.journal.durability import FsyncPolicy, Resume, SyncJob, Visible
 from tidelog.journal.layout import Meta, shard_folder, write_all
 from tidelog.journal.operation import START, Start, encode_start
-from tidelog.journal.record import FINISH, TS
+from tidelog.journal.record import CONTROL, FINISH, TS
 from tidelog.journal.ring import Ring
 from tidelog.journal.segment import Position, blob_name, journal_name
-from tidelog.journal.shard_writer import Batch, ShardState, ShardWriter
+from tidelog.journal.shard_writer import Batch, ShardWriter
 from tidelog.ports import Disk, File
 
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
-
-
-class FsyncPolicy(Enum):
-    """When what was written is made durable."""
-
-    ALWAYS = "always"
-    EVERYSEC = "everysec"
-    NEVER = "never"
+_RECORD_BYTES: Final = 16
+"""What a record takes beside its payload, roughly: so that many empty ones fill a batch too."""
 
 
 class NewRecord(NamedTuple):
@@ -58,59 +51,6 @@ class NewRecord(NamedTuple):
     payload: bytes
     expire_ms: int | None = None
     database: int = 0
-
-
-class Visible(NamedTuple):
-    """How far readers may see: the end of a cycle, over all shards."""
-
-    cycle: Cycle
-    ts: Ts
-    """Of the last transaction."""
-    lsns: tuple[Lsn, ...]
-    """Per shard, the first lsn that is not there yet."""
-    ends: tuple[Position | None, ...]
-    """Per shard, where its files end; None: it has none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """Where a writer goes on."""
-
-    shards: tuple[ShardState, ...]
-    cycle: Cycle
-    """The last one that is complete."""
-    synced_cycle: Cycle
-    last_ts: Ts
-
-
-@dataclass(slots=True)
-class SyncJob:
-    """Files and folders to fsync. `run` is for any thread; the rest is for the writer."""
-
-    cycle: Cycle
-    visible: Visible
-    files: list[tuple[str, File | None]]
-    """Path, and the file if it is open."""
-    folders: list[str]
-    size: int
-    """How many bytes of the journal become durable."""
-    renews_clock: bool
-    disk: Disk
-    hlc: HybridClock
-
-    def run(self) -> None:
-        """Fsync. Any `OSError` goes to `finish_sync`."""
-        for path, open_file in self.files:
-            file = open_file or self.disk.open(path, "write")
-            try:
-                file.sync()
-            finally:
-                if open_file is None:
-                    file.close()
-        for folder in self.folders:
-            self.disk.sync_folder(folder)
-        if self.renews_clock:
-            self.hlc.sync()
 
 
 class JournalWriter:
@@ -190,6 +130,11 @@ class JournalWriter:
         return self._pending is not None and not self._failed
 
     @property
+    def refusal(self) -> Exception | None:
+        """Why no transaction is taken at the moment; None: they are."""
+        return self._refusal
+
+    @property
     def has_failed(self) -> bool:
         return self._failed
 
@@ -211,7 +156,7 @@ class JournalWriter:
 
     def append_one(self, shard: ShardId, ts: Ts, opcode: int, payload: bytes, database: int = 0) -> None:
         """A transaction of one record without expiry. Hot."""
-        size = self._batch_bytes + len(payload)
+        size = self._batch_bytes + len(payload) + _RECORD_BYTES
         if self._refusal is not None or size > limits.BATCH_BYTES_MAX or ts <= self._last_ts:
             self._check(ts, len(payload))
         self._shards[shard].add_one(ts, opcode, payload, database)
@@ -224,8 +169,7 @@ class JournalWriter:
             raise InternalError("a transaction without a record")
         self._check(ts, sum(len(new.payload) for new in records))
         for new in records:
-            if len(new.payload) > limits.PAYLOAD_BYTES_MAX:
-                raise LimitExceeded(f"a payload of {len(new.payload)} bytes: at most {limits.PAYLOAD_BYTES_MAX}")
+            self._check_record(new)
         last_of = {new.shard: index for index, new in enumerate(records)}
         begun = set()
         if len(last_of) > 1:
@@ -239,7 +183,7 @@ class JournalWriter:
                 flags |= TS
                 begun.add(new.shard)
             self._shards[new.shard].add(ts, new.opcode, flags, new.payload, new.expire_ms, new.database)
-            self._batch_bytes += len(new.payload)
+            self._batch_bytes += len(new.payload) + _RECORD_BYTES
         self._last_ts = ts
 
     def _check(self, ts: Ts, size: int) -> None:
@@ -255,6 +199,17 @@ class JournalWriter:
                 f"a batch of {self._batch_bytes + size} bytes: at most {limits.BATCH_BYTES_MAX}, write it first"
             )
 
+    def _check_record(self, new: NewRecord) -> None:
+        if len(new.payload) > limits.PAYLOAD_BYTES_MAX:
+            raise LimitExceeded(f"a payload of {len(new.payload)} bytes: at most {limits.PAYLOAD_BYTES_MAX}")
+        if (
+            not 0 < new.opcode < CONTROL
+            or not 0 <= new.shard < len(self._shards)
+            or not 0 <= (new.expire_ms or 0) <= U64_MAX
+            or new.database < 0
+        ):
+            raise InternalError(f"not a record of an operation: {new._replace(payload=b'')}")
+
     def append_epoch(self, epoch: control.Epoch, ts: Ts) -> None:
         """An epoch begins, on every shard."""
         if self._refusal is not None:
@@ -269,8 +224,7 @@ class JournalWriter:
 
         `JournalFull`: nothing is lost, the same call tries again later. `JournalFailed`: writes end here.
         """
-        if self._failed:
-            assert self._refusal is not None
+        if self._failed and self._refusal is not None:
             raise self._refusal
         if self._pending is None:
             dirty = [ShardId(index) for index, shard in enumerate(self._shards) if shard.is_dirty]
@@ -329,7 +283,6 @@ class JournalWriter:
             self._visible = self._written
 
     def _file(self, folder: str, path: str) -> File:
-        self._dirty_files[path] = None
         file = self._open_files.get(path)
         if file is None:
             if self._disk.exists(path):
@@ -338,6 +291,7 @@ class JournalWriter:
                 file = self._disk.open(path, "create")
                 self._dirty_folders[folder] = None
             self._open_files[path] = file
+        self._dirty_files[path] = None  # last: a file that there was no space for is not there to be synced
         return file
 
     def _close_rolled_over(self, folder: str, end: Position) -> None:
@@ -413,6 +367,8 @@ class JournalWriter:
         """Fsync here and now what was written; not while a job is under way."""
         if self._sync_in_flight:
             raise InternalError("an fsync is under way: finish it before beginning another")
+        if self._failed and self._refusal is not None:
+            raise self._refusal
         job = self.begin_sync(self._last_sync_us, everything=everything)
         if job is None:
             return
