@@ -16,5 +16,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     deselected = [item for item in items if "long" in item.keywords]
     if deselected:
-        config.hook.pytest_deselected(deselected)
+        config.hook.pytest_deselected(items=deselected)
         items[:] = [item for item in items if "long" not in item.keywords]
