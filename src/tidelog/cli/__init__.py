@@ -1,0 +1,26 @@
+"""The command line: one file a subcommand, each thin over the library.
+
+    app              the tree of commands
+    journal_*        `tidelog journal ls | show | verify | repair`
+    journal_folder   what they share: which directory is meant, which operations are known
+    output, values   how things are printed: tables on a terminal, plain text in a pipe, JSON lines with --json
+    exits            what becomes of errors, Ctrl-C and closed pipes
+    demo             `bin/demo`
+
+Starting up is quick because nothing heavy is imported before it is used: this module imports nothing, and commands
+import the library inside their functions.
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """The entry point: runs the command line of this process and exits."""
+    from tidelog.cli.exits import INTERRUPTED
+
+    try:
+        from tidelog.cli.app import app
+
+        app(prog_name="tidelog")
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None

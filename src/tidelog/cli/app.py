@@ -1,0 +1,48 @@
+"""The tree of commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelog import __version__
+from tidelog.cli import journal_ls, journal_repair, journal_show, journal_verify
+
+app = typer.Typer(
+    name="tidelog",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog="`tidelog COMMAND --help` says more about each, with examples.",
+)
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"tidelog {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def tidelog(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Tidelog: an event store that keeps every change in one journal."""
+
+
+journal = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog="Examples:\n\n  tidelog journal ls data\n\n  tidelog journal show data --payload --limit 20\n\n"
+    "  tidelog journal verify data\n\n  tidelog journal repair data --dry-run",
+)
+app.add_typer(journal, name="journal", help="Look into a journal, check it, and repair it.")
+journal.command("ls", epilog=journal_ls.EPILOG)(journal_ls.ls)
+journal.command("show", epilog=journal_show.EPILOG)(journal_show.show)
+journal.command("verify", epilog=journal_verify.EPILOG)(journal_verify.verify)
+journal.command("repair", epilog=journal_repair.EPILOG)(journal_repair.repair)

@@ -1,0 +1,75 @@
+"""How a command ends: its exit status, and what becomes of errors.
+
+    0    done, and nothing wrong was found
+    1    damage was found
+    2    cannot do: no such directory, not one of ours, in use, a wrong argument
+    130  Ctrl-C
+
+A command is a function that returns its status; `guarded` makes it one that typer can run. The errors that Tidelog and
+the operating system raise become one line on stderr. Anything else is a bug, and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Final, ParamSpec
+
+import typer
+
+from tidelog.cli.values import printable
+from tidelog.errors import Corruption, TidelogError
+
+FINE: Final = 0
+DAMAGED: Final = 1
+CANNOT: Final = 2
+INTERRUPTED: Final = 130
+
+Parameters = ParamSpec("Parameters")
+
+
+def guarded(command: Callable[Parameters, int]) -> Callable[Parameters, None]:
+    """Run a command so that it ends as the module says."""
+
+    @wraps(command)
+    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        status = FINE
+        try:
+            with until_pipe_closes():
+                status = command(*args, **kwargs)
+                sys.stdout.flush()
+        except KeyboardInterrupt:
+            status = INTERRUPTED
+        except Corruption as error:
+            complain(str(error))
+            status = DAMAGED
+        except TidelogError as error:
+            complain(str(error))
+            status = CANNOT
+        except OSError as error:
+            complain(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+            status = CANNOT
+        raise typer.Exit(status)
+
+    return run
+
+
+def complain(message: str) -> None:
+    """One line on stderr."""
+    print(f"tidelog: {printable(message)}", file=sys.stderr)
+
+
+@contextmanager
+def until_pipe_closes() -> Iterator[None]:
+    """End the block quietly when whoever reads our output has seen enough, as `head` does."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes stdout once more when it exits, and would complain then.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

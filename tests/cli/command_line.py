@@ -1,0 +1,84 @@
+"""Running the command line: as a process of its own, or quickly inside this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from typer.testing import CliRunner
+
+import tidelog
+from tidelog.cli.app import app
+
+SOURCES: Final = str(Path(tidelog.__file__).parent.parent)
+ENVIRONMENT: Final = {
+    **{name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "NO_COLOR")},
+    "PYTHONPATH": SOURCES,
+    "TERM": "xterm-256color",
+    "COLUMNS": "200",
+}
+COMMAND: Final = [sys.executable, "-P", "-m", "tidelog.cli"]
+SECONDS_MAX: Final = 60
+
+
+class Outcome(NamedTuple):
+    """What a command did."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        """Stdout as JSON lines."""
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+    def of_kind(self, kind: str) -> list[dict[str, Any]]:
+        return [each for each in self.objects if each["kind"] == kind]
+
+
+def run(*arguments: str | Path, cwd: Path | None = None) -> Outcome:
+    """In a process of its own, with pipes."""
+    done = subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        cwd=cwd,
+        check=False,
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def run_on_terminal(*arguments: str | Path) -> Outcome:
+    """In a process of its own, whose stdout and stderr are a terminal; all of it is in `stdout`."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, *map(str, arguments)], env=ENVIRONMENT, stdin=theirs, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        parts = []
+        while True:
+            try:
+                data = os.read(ours, 65536)
+            except OSError:  # how Linux says that the other side is closed
+                break
+            if not data:
+                break
+            parts.append(data)
+        os.close(ours)
+        return Outcome(process.wait(SECONDS_MAX), b"".join(parts).decode(), "")
+
+
+def invoke(*arguments: str | Path) -> Outcome:
+    """In this process: quick, and without a terminal."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Outcome(result.exit_code, result.stdout, result.stderr)

@@ -1,0 +1,67 @@
+"""What becomes of errors: the exit status, and one line."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+
+from tidelog.cli.exits import CANNOT, DAMAGED, FINE, INTERRUPTED, guarded
+from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse, FormatError, InternalError, TooOld
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (Corruption("it is wrong", path="/f", frame=1, position=9), DAMAGED, "/f, frame 1, position 9: it is wrong"),
+        (FormatError("it is wrong"), DAMAGED, "it is wrong"),
+        (DataDirectoryError("no"), CANNOT, "no"),
+        (DirectoryInUse("in use"), CANNOT, "in use"),
+        (TooOld("gone", oldest=1), CANNOT, "gone"),
+        (InternalError("two\nlines"), CANNOT, "two\\nlines"),
+        (PermissionError(13, "Permission denied", "/f"), CANNOT, "/f: Permission denied"),
+        (OSError("odd"), CANNOT, "odd"),
+    ],
+)
+def test_an_error_is_one_line_and_a_status(
+    error: Exception, status: int, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @guarded
+    def command() -> int:
+        raise error
+
+    with pytest.raises(typer.Exit) as end:
+        command()
+    assert end.value.exit_code == status
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", f"tidelog: {line}\n")
+
+
+def test_ctrl_c_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    @guarded
+    def command() -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(typer.Exit) as end:
+        command()
+    assert end.value.exit_code == INTERRUPTED
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("status", [FINE, DAMAGED, CANNOT])
+def test_a_status_is_passed_on(status: int) -> None:
+    @guarded
+    def command() -> int:
+        return status
+
+    with pytest.raises(typer.Exit) as end:
+        command()
+    assert end.value.exit_code == status
+
+
+def test_a_bug_keeps_its_traceback() -> None:
+    @guarded
+    def command() -> int:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        command()
