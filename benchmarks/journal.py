@@ -25,13 +25,13 @@ from collections.abc import Callable
 
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import record
+from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import CRC_BYTES, decode_header
 from tidelog.journal.journal import Journal, Settings
 from tidelog.journal.layout import shard_folder
 from tidelog.journal.merge import JournalReader
 from tidelog.journal.operation import VAL, core_table, encode_pairs
 from tidelog.journal.source import ShardSource
-from tidelog.journal.writer import FsyncPolicy
 from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
 

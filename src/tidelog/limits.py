@@ -38,7 +38,19 @@ UNAUTHENTICATED_ARGUMENTS_MAX: Final = 10
 UNAUTHENTICATED_BULK_BYTES_MAX: Final = 16 * KIB
 PUBSUB_BUFFER_BYTES_MAX: Final = 32 * MIB
 """Unread messages of a client that listens; past it the connection is cut."""
+PUBSUB_BUFFER_SOFT_BYTES: Final = 8 * MIB
+"""... and so it is if this much stays unread ..."""
+PUBSUB_BUFFER_SOFT_S: Final = 60
+"""... for this long."""
+QUEUED_BYTES_MAX: Final = 1 * GIB
+"""Arguments of the commands of one MULTI; past it the connection is cut (`client-query-buffer-limit`)."""
+REPLIES_BYTES_HELD: Final = 1 * MIB
+"""With replies of this size made and not taken yet, the other commands of a client wait."""
 CLIENTS_MAX: Final = 10_000
+KEEPALIVE_S: Final = 300
+DEBUG_SLEEP_S_MAX: Final = 60.0
+STOP_S_MAX: Final = 10.0
+"""How long a stop waits for the disk, and for clients to take their replies."""
 WAITING_TURNS_MAX: Final = 10_000
 """Turns of the loop whose replies wait for an fsync; past it nothing more is read from clients."""
 DECODER_KEPT_BYTES_MAX: Final = 512 * KIB
@@ -49,6 +61,8 @@ DECODER_KEPT_BYTES_MAX: Final = 512 * KIB
 DATABASES: Final = 16
 SLOT_KEYS_SPLIT: Final = 1000
 """A slot with more keys than this is split into buckets, so that visiting one is a short step."""
+CAPTURE_KEYS_AT_ONCE: Final = 200
+"""Keys of a snapshot that are written in one slice, between other work."""
 EXPIRED_AT_ONCE_MAX: Final = 1000
 """Keys that one pass of active expiry removes."""
 EXPIRY_STALE_MAX: Final = 10_000

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from tidelog.errors import Corruption, FormatError
+from tidelog.errors import Corruption, FormatError, TooOld
 from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.blob import decode_reference
@@ -146,7 +146,7 @@ class ShardScan:
                 if flags & BLOB:
                     try:
                         self._source.check_blob(decode_reference(data[payload_at:payload_end]))
-                    except Corruption as error:
+                    except (Corruption, TooOld) as error:  # a torn reference may name a file that was erased
                         raise FormatError(f"the blob of a record is damaged ({error})", position=start) from None
                 continues = bool(flags & NEXT_CONT)
                 continue

@@ -72,7 +72,7 @@ class JournalWriter:
         self._batch_bytes = 0
         self._pending: list[tuple[ShardId, Batch]] | None = None
         """A cycle that is not written yet: only while it is being written, or after ENOSPC."""
-        self._refusal: Exception | None = None
+        self.refusal: Exception | None = None
         """Why no transaction is taken; None: they are."""
         self._failed = False
         self._open_files: dict[str, File] = {}
@@ -130,11 +130,6 @@ class JournalWriter:
         return self._pending is not None and not self._failed
 
     @property
-    def refusal(self) -> Exception | None:
-        """Why no transaction is taken at the moment; None: they are."""
-        return self._refusal
-
-    @property
     def has_failed(self) -> bool:
         return self._failed
 
@@ -157,7 +152,7 @@ class JournalWriter:
     def append_one(self, shard: ShardId, ts: Ts, opcode: int, payload: bytes, database: int = 0) -> None:
         """A transaction of one record without expiry. Hot."""
         size = self._batch_bytes + len(payload) + _RECORD_BYTES
-        if self._refusal is not None or size > limits.BATCH_BYTES_MAX or ts <= self._last_ts:
+        if self.refusal is not None or size > limits.BATCH_BYTES_MAX or ts <= self._last_ts:
             self._check(ts, len(payload))
         self._shards[shard].add_one(ts, opcode, payload, database)
         self._last_ts = ts
@@ -188,8 +183,8 @@ class JournalWriter:
 
     def _check(self, ts: Ts, size: int) -> None:
         """Refuse a transaction before any of it is taken."""
-        if self._refusal is not None:
-            raise self._refusal
+        if self.refusal is not None:
+            raise self.refusal
         if ts <= self._last_ts:
             raise InternalError(f"ts {ts} is not above the last one, {self._last_ts}")
         if size > limits.TRANSACTION_BYTES_MAX:
@@ -212,8 +207,8 @@ class JournalWriter:
 
     def append_epoch(self, epoch: control.Epoch, ts: Ts) -> None:
         """An epoch begins, on every shard."""
-        if self._refusal is not None:
-            raise self._refusal
+        if self.refusal is not None:
+            raise self.refusal
         for shard in self._shards:
             shard.add_epoch(epoch, ts)
 
@@ -224,8 +219,8 @@ class JournalWriter:
 
         `JournalFull`: nothing is lost, the same call tries again later. `JournalFailed`: writes end here.
         """
-        if self._failed and self._refusal is not None:
-            raise self._refusal
+        if self._failed and self.refusal is not None:
+            raise self.refusal
         if self._pending is None:
             dirty = [ShardId(index) for index, shard in enumerate(self._shards) if shard.is_dirty]
             if not dirty:
@@ -256,10 +251,10 @@ class JournalWriter:
         except OSError as error:
             if error.errno not in _NO_SPACE:
                 self._fail(f"writing {path}", error)
-            self._refusal = JournalFull(
+            self.refusal = JournalFull(
                 f"no space is left for {path}: writes are refused until there is (nothing that was accepted is lost)"
             )
-            raise self._refusal from error
+            raise self.refusal from error
         self._cycle_written(self._pending)
 
     def _cycle_written(self, batches: list[tuple[ShardId, Batch]]) -> None:
@@ -274,7 +269,7 @@ class JournalWriter:
                 self.sealed += [(shard, position) for position in batch.sealed]
                 self._close_rolled_over(self._folders[shard], batch.end)
         self._pending = None
-        self._refusal = None
+        self.refusal = None
         self._batch_bytes = 0
         self._written = Visible(
             self._cycle, self._last_ts, tuple(shard.next_lsn for shard in self._shards), tuple(ends)
@@ -305,10 +300,10 @@ class JournalWriter:
 
     def _fail(self, what: str, error: OSError) -> NoReturn:
         self._failed = True
-        self._refusal = JournalFailed(
+        self.refusal = JournalFailed(
             f"{what} failed ({error}): the journal takes no more writes until a restart, which recovers what is durable"
         )
-        raise self._refusal from error
+        raise self.refusal from error
 
     # --- durability ---------------------------------------------------------------------------------------------
 
@@ -367,8 +362,8 @@ class JournalWriter:
         """Fsync here and now what was written; not while a job is under way."""
         if self._sync_in_flight:
             raise InternalError("an fsync is under way: finish it before beginning another")
-        if self._failed and self._refusal is not None:
-            raise self._refusal
+        if self._failed and self.refusal is not None:
+            raise self.refusal
         job = self.begin_sync(self._last_sync_us, everything=everything)
         if job is None:
             return
@@ -394,7 +389,7 @@ class JournalWriter:
 
     def abandon(self) -> None:
         """Close the files and leave everything as it lies on disk, as a crash would."""
-        self._refusal = self._refusal or JournalFailed("the journal is closed")
+        self.refusal = self.refusal or JournalFailed("the journal is closed")
         self._failed = True
         for file in [*self._open_files.values(), *self._closing]:
             file.close()

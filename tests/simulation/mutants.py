@@ -1,0 +1,358 @@
+"""Planted bugs: each is one exact change of the source, and each must be caught by the simulation.
+
+A check that never fails proves nothing. Every mutant here is a mistake that someone could make in good faith, in a
+place where a unit test of the happy path sees no difference. It is applied to a copy of the package, and a process of
+its own runs worlds (`world`) or flips bits (`specimen`) against that copy until something is noticed.
+
+The text of a mutant must occur exactly once in its file: if the source has moved on, the test says so, and the mutant
+is to be rewritten with it.
+
+    python -m tests.simulation.mutants crashes 500 COPY      hunt by hand; the copy must come first in PYTHONPATH
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+CAUGHT: Final = 3
+"""The exit status of a hunt that noticed something."""
+FIRST_SEED: Final = 7_000_000
+SOURCE: Final = Path(__file__).resolve().parents[2] / "src"
+COPIED: Final = ("*.py", "journal/*.py", "testing/*.py")
+
+
+class Mutant(NamedTuple):
+    """One planted bug."""
+
+    name: str
+    file: str
+    """In `src/tidelog`."""
+    old: str
+    new: str
+    why: str
+    """What goes wrong, for who reads that it was not caught."""
+    hunt: str = "crashes"
+    """Where it must be caught: `crashes` or `damage`."""
+
+
+MUTANTS: Final = (
+    Mutant(
+        "mark-vouches-for-nothing",
+        "journal/scan.py",
+        "if crc32c(memoryview(data)[base : payload_end - control.MARK_CRC_BYTES]) != mark.crc:",
+        "if False:",
+        "a mark whose data did not reach the disk is believed, as if it had been written before them",
+        "damage",
+    ),
+    Mutant(
+        "file-not-synced",
+        "journal/durability.py",
+        "for path, open_file in self.files:",
+        "for path, open_file in self.files[1:]:",
+        "one of the files of a cycle is said to be durable without an fsync",
+    ),
+    Mutant(
+        "folder-not-synced",
+        "journal/durability.py",
+        "for folder in self.folders:",
+        "for folder in self.folders[:0]:",
+        "the name of a new segment is not durable",
+    ),
+    Mutant(
+        "vector-ignored",
+        "journal/scan.py",
+        "is_chain = is_chain and all(end >= needed for end, needed in zip(ends, mark.ends, strict=True))",
+        "is_chain = True",
+        "each shard recovers to its own newest mark, whatever the others have",
+    ),
+    Mutant(
+        "frame-lsn-off-by-one",
+        "journal/shard_writer.py",
+        "self._append(encode_header(self.next_lsn, ts, prev_record_offset))",
+        "self._append(encode_header(Lsn(self.next_lsn + 1), ts, prev_record_offset))",
+        "the head of a frame names the lsn after its first record",
+    ),
+    Mutant(
+        "finish-missing",
+        "journal/writer.py",
+        "flags = FINISH if last_of[new.shard] == index else 0",
+        "flags = FINISH if index == len(records) - 1 else 0",
+        "only one shard of a transaction ends its part",
+    ),
+    Mutant(
+        "finish-ignored",
+        "journal/reader.py",
+        "            if flags & FINISH:\n                first_lsn",
+        "            if True:\n                first_lsn",
+        "every record is handed out as a transaction of its own",
+    ),
+    Mutant(
+        "blob-not-synced",
+        "journal/writer.py",
+        "        self._dirty_files[path] = None",
+        "        self._dirty_files.update({} if '/blob-' in path else {path: None})",
+        "a cycle is said to be durable without its whales",
+    ),
+    Mutant(
+        "blob-crc-not-checked",
+        "journal/blob.py",
+        "if crc != reference.crc:",
+        "if False:",
+        "a whale that did not reach the disk is believed",
+    ),
+    Mutant(
+        "tail-not-truncated",
+        "journal/loader.py",
+        "if file.size() > cut.at:",
+        "if False:",
+        "what recovery left out lies behind what is written next",
+    ),
+    Mutant(
+        "kept-not-synced",
+        "journal/loader.py",
+        "                    file.sync()",
+        "                    pass",
+        "what recovery keeps may be in the page cache alone",
+    ),
+    Mutant(
+        "durable-too-early",
+        "journal/writer.py",
+        "        self._sync_in_flight = True\n",
+        "        self._sync_in_flight = True\n        self._durable_ts = self._written.ts\n",
+        "what is about to be fsynced is said to be durable",
+    ),
+    Mutant(
+        "written-during-a-sync-forgotten",
+        "journal/writer.py",
+        "        if job.files:\n",
+        "        if job.files:\n            self._dirty_files.clear()\n",
+        "what was written while an fsync ran is never fsynced",
+    ),
+    Mutant(
+        "visible-too-early",
+        "journal/writer.py",
+        "        if self._policy is not FsyncPolicy.ALWAYS:\n            self._visible = self._written",
+        "        self._visible = self._written",
+        "readers see what a power cut can still take back",
+    ),
+    Mutant(
+        "synced-cycle-too-high",
+        "journal/writer.py",
+        ".end_batch(self._cycle, self._last_ts, self._synced_cycle, ends)",
+        ".end_batch(self._cycle, self._last_ts, Cycle(self._cycle - 1), ends)",
+        "a mark names as synced what is only written, so a torn tail looks like rot",
+    ),
+    Mutant(
+        "full-batch-dropped",
+        "journal/writer.py",
+        "            self.refusal = JournalFull(",
+        "            self._pending = None\n            self.refusal = JournalFull(",
+        "what was accepted is gone after the disk was full",
+    ),
+    Mutant(
+        "failed-sync-retried",
+        "journal/writer.py",
+        '            self._fail("an fsync", error)',
+        "            self._dirty_files.update({path: None for path, _ in job.files})\n            return",
+        "after a failed fsync the next one is believed, although the pages were given up",
+    ),
+    Mutant(
+        "failed-sync-ignored",
+        "journal/writer.py",
+        '            self._fail("an fsync", error)',
+        "            pass",
+        "a failed fsync counts as one that worked",
+    ),
+    Mutant(
+        "clock-not-synced",
+        "hlc.py",
+        "        self.write(ts, clean=clean)\n        self.sync()",
+        "        self.write(ts, clean=clean)",
+        "a ts may be given out twice",
+    ),
+    Mutant(
+        "clock-starts-at-the-journal",
+        "hlc.py",
+        "self.last: Ts = stored.ts if stored is not None else Ts(0)",
+        "self.last: Ts = stored.ts if stored is not None and stored.clean else Ts(0)",
+        "after a crash the clock goes on from the journal, below what was given out and lost",
+    ),
+    Mutant(
+        "snapshot-not-synced",
+        "journal/snapshot.py",
+        "            for file in self._files.values():\n                file.sync()\n",
+        "",
+        "a snapshot gets its name before it is durable",
+    ),
+    Mutant(
+        "snapshot-ahead-of-journal",
+        "journal/journal.py",
+        "if self.writer.durable_ts < snapshot.point.ts:",
+        "if False:",
+        "a snapshot counts before the journal is durable up to its point",
+    ),
+    Mutant(
+        "erased-ts-after-unlink",
+        "journal/journal.py",
+        "                self._erased.store(max(self.erased_ts, going[-1].last_ts))\n",
+        "                going_ts = max(self.erased_ts, going[-1].last_ts)\n"
+        "                for segment in going:\n"
+        "                    remove_segment(self._disk, sources[segment.shard].folder, segment.first)\n"
+        "                self._erased.store(going_ts)\n",
+        "segments go before it is durable that they are gone",
+    ),
+    Mutant(
+        "erases-what-is-not-covered",
+        "journal/retention.py",
+        "            if after >= covered[source.shard]:\n                break\n",
+        "",
+        "segments behind the snapshot go, and with them the newest synced mark",
+    ),
+    Mutant(
+        "holder-ignored",
+        "journal/retention.py",
+        "    if needed is None:\n",
+        "    if needed != -1:\n",
+        "what someone still wants to read is erased",
+    ),
+    Mutant(
+        "ring-confuses-segments",
+        "journal/ring.py",
+        "ring.push(Position(segment, at), chunk)",
+        "ring.push(Position(segment, at), (ring._chunks[ring._head :] or [chunk])[-1])",
+        "the ring serves bytes of another place",
+    ),
+    Mutant(
+        "ring-unbounded",
+        "journal/ring.py",
+        "while self._bytes > self._bytes_max:",
+        "while False:",
+        "the ring grows with the journal",
+    ),
+    Mutant(
+        "first-ts-omitted",
+        "journal/writer.py",
+        "                flags |= TS\n",
+        "                flags |= TS if index == 0 else 0\n",
+        "the first record of a transaction in a further shard has no ts",
+    ),
+    Mutant(
+        "select-omitted",
+        "journal/shard_writer.py",
+        "        if self.database:\n            self._append(control.encode_select(self.database))",
+        "        pass",
+        "a frame does not begin with the database that is selected",
+    ),
+    Mutant(
+        "short-write-ignored",
+        "journal/layout.py",
+        "while written < total:",
+        "while False:",
+        "what a short write left is never written",
+    ),
+    Mutant(
+        "no-epoch-after-a-crash",
+        "journal/journal.py",
+        "if not (hlc.was_clean and epochs and not plan.tail_bytes):",
+        "if not epochs:",
+        "who saw what was lost is not told",
+    ),
+    Mutant(
+        "frame-crc-not-checked-by-the-reader",
+        "journal/reader.py",
+        'raise Corruption("the checksum of the frame is wrong")',
+        "pass",
+        "a reader hands out what rotted",
+        "damage",
+    ),
+    Mutant(
+        "rot-taken-for-a-tail",
+        "journal/loader.py",
+        "if complete.cycle >= complete.synced_cycle:",
+        "if True:",
+        "what was fsynced and rotted is cut off without a word",
+        "damage",
+    ),
+    Mutant(
+        "marks-beyond-damage-not-looked-for",
+        "journal/scan.py",
+        "    synced = max([synced, *(scan.highest_synced_beyond() for scan in scans)])\n",
+        "",
+        "rot looks like a tail, because the marks that say otherwise lie behind it",
+        "damage",
+    ),
+    Mutant(
+        "head-believed-before-it-is-proved",
+        "journal/scan.py",
+        "        if not start.at:\n            return start.segment\n",
+        "",
+        "a damaged head makes a shard look as if it had everything",
+        "damage",
+    ),
+)
+
+
+def apply(mutant: Mutant | None, folder: Path) -> Path:
+    """Copy the package into a folder, with the bug in it; returns what must come first in PYTHONPATH."""
+    package = folder / "tidelog"
+    for pattern in COPIED:
+        for file in (SOURCE / "tidelog").glob(pattern):
+            target = package / file.relative_to(SOURCE / "tidelog")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
+    if mutant is not None:
+        path = package / mutant.file
+        text = path.read_text()
+        count = text.count(mutant.old)
+        if count != 1:
+            raise ValueError(f"{mutant.name}: its text occurs {count} times in {mutant.file}; rewrite the mutant")
+        path.write_text(text.replace(mutant.old, mutant.new))
+    return folder
+
+
+# --- the hunt, in a process of its own --------------------------------------------------------------------------------
+
+
+def hunt_crashes(worlds_max: int) -> Iterator[str]:
+    from tests.simulation.run import run_seed
+
+    for seed in range(FIRST_SEED, FIRST_SEED + worlds_max):
+        _, _, _, problem = run_seed(seed)
+        if problem:
+            yield f"seed {seed}: {problem}"
+
+
+def hunt_damage(worlds_max: int) -> Iterator[str]:
+    from random import Random
+
+    from tests.simulation.specimen import closed, every_bit, flip_each, shards, torn
+    from tests.simulation.test_damage import test_a_reader_hands_out_nothing_of_a_damaged_frame
+
+    try:
+        for specimen in (closed(), torn(), shards()):
+            heads = [(path, bit) for path in specimen.paths(part="/journal-") for bit in range(32, 96, 9)]
+            flip_each(specimen, heads + Random(1).sample(every_bit(specimen), worlds_max))
+        test_a_reader_hands_out_nothing_of_a_damaged_frame(0)
+    except Exception as error:  # any failure is what is hunted for
+        yield f"{type(error).__name__}: {error}"
+
+
+def main() -> int:
+    kind, worlds_max, source = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+    import tidelog
+
+    if source.resolve() not in Path(tidelog.__file__).resolve().parents:
+        raise SystemExit(f"{tidelog.__file__} was imported instead of the copy in {source}")
+    hunt = hunt_damage if kind == "damage" else hunt_crashes
+    for catch in hunt(worlds_max):
+        print(catch)
+        return CAUGHT
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

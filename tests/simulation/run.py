@@ -1,0 +1,68 @@
+"""Run any number of crash points outside pytest: `python -m tests.simulation.run --crash-points 500000`.
+
+Seeds are dealt out to the processes one after the other, so the same first seed and number of crash points try the
+same crashes, however many processes there are. The first failure ends the run, with its seed and the line that
+replays it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections import Counter
+from multiprocessing import Pool
+from typing import Final
+
+from tests.simulation.world import World
+
+TRACE_SHOWN: Final = 30
+
+
+def run_seed(seed: int) -> tuple[int, int, Counter[str], str]:
+    """One world: its seed, crash points, coverage, and what went wrong."""
+    world = World(seed)
+    try:
+        world.run()
+    except Exception:  # whatever it is, it is to be reported with its seed
+        steps = "\n  ".join(world.trace[-TRACE_SHOWN:])
+        return seed, world.crash_points, world.coverage, f"{traceback.format_exc()}\nthe last steps:\n  {steps}"
+    return seed, world.crash_points, world.coverage, ""
+
+
+def replay_command(seed: int) -> str:
+    return f"bin/test tests/simulation/test_crashes.py --seed {seed}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--crash-points", type=int, default=20_000)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
+    arguments = parser.parse_args()
+    begun = last_shown = time.monotonic()
+    total = failures = 0
+    coverage = Counter[str]()
+    seeds = iter(range(arguments.first_seed, sys.maxsize))
+    with Pool(arguments.processes) as pool:
+        while total < arguments.crash_points and (not failures or arguments.keep_going):
+            batch = [next(seeds) for _ in range(8 * arguments.processes)]
+            for seed, crash_points, covered, problem in pool.imap_unordered(run_seed, batch):
+                total += crash_points
+                coverage += covered
+                if problem:
+                    failures += 1
+                    print(f"\nseed {seed} failed; to replay it:\n  {replay_command(seed)}\n{problem}", flush=True)
+            now = time.monotonic()
+            if now - last_shown > 5:
+                last_shown = now
+                print(f"  {total} crash points, seed {batch[-1]}, {total / (now - begun):.0f}/s", flush=True)
+    print(", ".join(f"{name} {count}" for name, count in sorted(coverage.items())))
+    print(f"{total} crash points, {failures} failures, {total / (time.monotonic() - begun):.0f}/s")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""The simulation catches every planted bug (`mutants`), and finds none in the source as it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.simulation.mutants import CAUGHT, MUTANTS, Mutant, apply
+
+CHECKOUT: Final = Path(__file__).resolve().parents[2]
+WORLDS_MAX: Final = 400
+"""A mutant that survives so many was not caught."""
+SOUND_WORLDS: Final = 12
+
+
+def hunt(kind: str, worlds_max: int, source: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{CHECKOUT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulation.mutants", kind, str(worlds_max), str(source)],
+        cwd=CHECKOUT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+
+
+@pytest.mark.parametrize("kind", ["crashes", "damage"])
+def test_the_source_as_it_is_survives(kind: str, tmp_path: Path) -> None:
+    found = hunt(kind, SOUND_WORLDS, apply(None, tmp_path))
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_is_caught(mutant: Mutant, tmp_path: Path) -> None:
+    found = hunt(mutant.hunt, WORLDS_MAX, apply(mutant, tmp_path))
+    assert found.returncode == CAUGHT, f"{mutant.name} survived: {mutant.why}\n{found.stdout}{found.stderr}"
+
+
+def test_names_are_unique() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 18
