@@ -63,22 +63,32 @@ class TsFile:
             disk.open(path, "create").close()
         file = disk.open(path, "write")
         stored, serial, slot = _read_slots(file)
-        # What is found may be there only because the machine lived on when the process before us was killed.
+        found = cls(file, stored, serial, slot)
         if stored is not None:
-            file.sync()
+            found._write_again()
         disk.sync_folder(folder)
-        return cls(file, stored, serial, slot)
+        return found
+
+    def _write_again(self) -> None:
+        """What was found may be there only because the machine lived on when the process before us died, or was given
+        up by the kernel after a failed fsync: write it in its own place, and sync it.
+        """
+        position = _SLOT_POSITIONS[self._durable_slot]
+        self._put(position, self._file.read(position, _SLOT_BYTES))
+        self._file.sync()
 
     def write(self, ts: Ts, *, clean: bool = False) -> None:
         """Write a new value; it counts after `sync` and `confirm`."""
         self._serial += 1
         body = _SLOT.pack(_MAGIC, clean, self._serial, ts)
         slot = body + _CRC.pack(zlib.crc32(body))
-        position = _SLOT_POSITIONS[1 - self._durable_slot]
-        written = self._file.write(position, [slot])
-        while written < len(slot):
-            written += self._file.write(position + written, [slot[written:]])
+        self._put(_SLOT_POSITIONS[1 - self._durable_slot], slot)
         self._written = StoredTs(ts, clean)
+
+    def _put(self, position: int, data: bytes) -> None:
+        written = self._file.write(position, [data])
+        while written < len(data):
+            written += self._file.write(position + written, [data[written:]])
 
     def sync(self) -> None:
         """Make what was written durable; from any thread."""
@@ -197,12 +207,12 @@ class HybridClock:
 
     def _extend(self, ts: Ts) -> None:
         bound = self._bound_after(ts)
+        self._renewing = None  # one that is under way no longer counts: this takes its slot
         try:
             self._file.store(bound)
         except OSError as error:
             raise JournalFailed(f"the bound of the clock could not be stored: {error}") from error
         self._bound = bound
-        self._renewing = None  # an older one that is under way no longer matters
 
     def begin_renewal(self) -> bool:
         """Write a higher bound if little room is left; true if it now waits for `sync`."""

@@ -25,14 +25,14 @@ class Fates:
         self._coverage = coverage
         self._crash_points = 0
 
-    def try_one(self, twin: SimulatedDisk, clock: SimulatedClock, *, was_alive: bool, may_kill: bool) -> int:
+    def try_one(self, twin: SimulatedDisk, clock: SimulatedClock, *, was_alive: bool) -> int:
         """Let a clone crash; returns how many crash points that gave.
 
         `was_alive`: what was written counts, if only the process dies.
         """
         rng, coverage = self._rng, self._coverage
         self._crash_points = 0
-        is_kill = rng.random() < 0.15 and may_kill
+        is_kill = rng.random() < 0.15
         if is_kill:
             twin.kill()
             coverage["fate_kill"] += 1

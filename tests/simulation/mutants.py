@@ -41,6 +41,20 @@ class Mutant(NamedTuple):
 
 MUTANTS: Final = (
     Mutant(
+        "kept-not-written-again",
+        "journal/loader.py",
+        "        _write_again(disk, path, meta.geometry, plan.complete.synced_places[shard], cut)\n",
+        "",
+        "after a failed fsync and a restart, pages that the kernel has given up are taken for durable",
+    ),
+    Mutant(
+        "synced-place-too-far",
+        "journal/scan.py",
+        "self._places[1][0] <= synced_cycle:",
+        "True:",
+        "what is written again after a restart begins behind what was fsynced",
+    ),
+    Mutant(
         "mark-vouches-for-nothing",
         "journal/scan.py",
         "if crc32c(memoryview(data)[base : payload_end - control.MARK_CRC_BYTES]) != mark.crc:",

@@ -74,8 +74,6 @@ class World:
         self._snapshot: SnapshotWriter | None = None
         self._to_add: list[tuple[ShardId, int, bytes, int | None, int]] = []
         self._followers: list[tuple[JournalReader, int]] = []
-        self._sync_has_failed = False
-        """An fsync failed: what the page cache shows is no longer what the disk has, so the machine is to die too."""
 
     @property
     def _journal(self) -> Journal:
@@ -178,7 +176,7 @@ class World:
         """The end of a generation, whatever it came by."""
         rng = self._rng
         self._explore(rng.randint(1, 3) if self._doing not in ("erase", "checkpoint") else 6)
-        is_kill = rng.random() < 0.25 and not self._sync_has_failed
+        is_kill = rng.random() < 0.25
         if is_kill:
             self._disk.kill()
         else:
@@ -200,9 +198,7 @@ class World:
         for _ in range(count if self._tries_fates else 0):
             twin = self._disk.clone(self._rng.getrandbits(60))
             self._calm(twin)
-            self.crash_points += self._fates.try_one(
-                twin, self._clock, was_alive=was_alive, may_kill=not self._sync_has_failed
-            )
+            self.crash_points += self._fates.try_one(twin, self._clock, was_alive=was_alive)
 
     # --- steps: transactions ------------------------------------------------------------------------------------
 
@@ -275,7 +271,6 @@ class World:
                 self._job.run()
             except OSError as error:
                 self._job_error = error
-                self._sync_has_failed = True
         else:
             job, self._job = self._job, None
             try:
@@ -331,7 +326,7 @@ class World:
 
     def _plan_fault(self) -> None:
         rng = self._rng
-        where = rng.choice((f"{FOLDER}/shard-", f"{FOLDER}/shard-", "/snapshots", "/holders", "/erased"))
+        where = rng.choice((f"{FOLDER}/shard-", f"{FOLDER}/shard-", "/snapshots", "/holders", "/erased", "/clock"))
         operation = rng.choice(("write", "sync", "sync", "sync_folder"))
         self._disk.fail(operation, errno.EIO, after=rng.randint(1, 4), path_contains=where)  # type: ignore[arg-type]
 
@@ -394,7 +389,6 @@ class World:
             if self._snapshot is not None:
                 self._snapshot.abandon()
                 self._snapshot = None
-            self._sync_has_failed = self._sync_has_failed or self._journal.writer.has_failed
             self.coverage["snapshot_failed"] += 1
 
     def _checkpoint(self) -> None:

@@ -37,6 +37,8 @@ ERASED: Final = "erased"
 HOLDERS: Final = "holders.json"
 SNAPSHOTS: Final = "snapshots"
 
+_REWRITE_BYTES: Final = 1 * limits.MIB
+
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPoint:
@@ -75,6 +77,12 @@ def write_all(file: File, position: int, chunks: list[bytes]) -> None:
         rest = b"".join(chunks)[written:]
         position, total, chunks = position + written, len(rest), [rest]
         written = file.write(position, chunks)
+
+
+def rewrite(file: File, start: int, end: int) -> None:
+    """Write bytes in their own place again, so that the next sync really writes them."""
+    for at in range(start, end, _REWRITE_BYTES):
+        write_all(file, at, [file.read(at, min(_REWRITE_BYTES, end - at))])
 
 
 def write_file(disk: Disk, path: str, data: bytes) -> None:

@@ -19,12 +19,13 @@ from crc32c import crc32c
 from tidelog.errors import Corruption
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import control
+from tidelog.journal.blob import decode_reference
 from tidelog.journal.durability import Resume
-from tidelog.journal.frame import decode_header
-from tidelog.journal.layout import Meta, read_file, shard_folder
+from tidelog.journal.frame import CRC_BYTES, Geometry, decode_header
+from tidelog.journal.layout import Meta, read_file, shard_folder, write_all
 from tidelog.journal.merge import JournalReader, Transaction
 from tidelog.journal.reader import Part, Record
-from tidelog.journal.record import walk
+from tidelog.journal.record import BLOB, walk
 from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
 from tidelog.journal.segment import (
     Position,
@@ -196,6 +197,8 @@ def cut_tails(disk: Disk, folder: str, meta: Meta, plan: Plan) -> Resume:
             states.append(ShardState(None, plan.lsns[shard], Ts(0), 0, 0, 0))
             continue
         _truncate(disk, path, cut, meta.geometry.frame_bytes)
+        _write_again(disk, path, meta.geometry, plan.complete.synced_places[shard], cut)
+        _sync_all(disk, path)
         states.append(_state_at(disk, path, meta, cut, plan.lsns[shard]))
     return Resume(tuple(states), plan.complete.cycle, plan.complete.cycle, plan.last_ts)
 
@@ -222,6 +225,34 @@ def _truncate(disk: Disk, folder: str, cut: Position, frame_bytes: int) -> None:
     finally:
         file.close()
     _remove_stale_sidecar(disk, folder, cut, frame_bytes)
+
+
+def _write_again(disk: Disk, folder: str, geometry: Geometry, start: Position | None, cut: Position) -> None:
+    """Write what is kept and not known to be fsynced in its own place again, with its blobs.
+
+    If an fsync failed and only the process was restarted, the kernel may hold pages that never reached the disk and
+    that it takes for clean: an fsync alone would change nothing about them.
+    """
+    assert start is not None
+    source = ShardSource(disk, folder, geometry, ShardId(0))
+    for segment in [each for each in list_segments(disk, folder) if start.segment <= each <= cut.segment]:
+        begin = start.at if segment == start.segment else 0
+        end = cut.at if segment == cut.segment else geometry.segment_bytes
+        file = disk.open(f"{folder}/{journal_name(segment)}", "write")
+        try:
+            for frame_start in range(begin - begin % geometry.frame_bytes, end, geometry.frame_bytes):
+                data = file.read(frame_start, min(geometry.frame_bytes, end - frame_start))
+                first = max(begin - frame_start, 0)
+                for found in walk(data, decode_header(data).size, min(len(data), geometry.frame_bytes - CRC_BYTES)):
+                    if found.start >= first and found.flags & BLOB:
+                        source.write_blob_again(decode_reference(data[found.payload : found.payload_end]))
+                write_all(file, frame_start + first, [data[first:]])
+        finally:
+            file.close()
+    source.close()
+
+
+def _sync_all(disk: Disk, folder: str) -> None:
     for segment in list_segments(disk, folder):
         for name in (blob_name(segment), journal_name(segment)):
             if disk.exists(f"{folder}/{name}"):

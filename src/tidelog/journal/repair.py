@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tidelog.errors import Corruption, DataDirectoryError
+from tidelog.errors import Corruption, DataDirectoryError, TooOld
 from tidelog.hlc import TsFile
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import layout
@@ -242,6 +242,6 @@ def _is_whole(source: ShardSource, segment: Lsn) -> bool:
             for found in walk(data, decode_header(data).size, frame_bytes - CRC_BYTES):
                 if found.flags & BLOB:
                     source.check_blob(decode_reference(data[found.payload : found.payload_end]))
-    except Corruption:
+    except (Corruption, TooOld):  # a damaged reference may name a file that was erased
         return False
     return True

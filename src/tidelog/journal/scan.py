@@ -49,7 +49,7 @@ class ShardScan:
     def __init__(self, source: ShardSource, shard_count: int, start: Position | None, needed: Lsn) -> None:
         self._source = source
         self._shard_count = shard_count
-        self._frame_bytes = source.geometry.frame_bytes
+        self.frame_bytes = source.geometry.frame_bytes
         self.start = start
         """None: the shard has no files."""
         self.start_lsn = needed
@@ -96,7 +96,7 @@ class ShardScan:
                 self._stop(Corruption(f"a segment is missing before it: lsn {lsn} was expected"), segment, 0)
                 return
             while at < self._source.geometry.segment_bytes:
-                data = self._source.read(segment, at, at + self._frame_bytes)
+                data = self._source.read(segment, at, at + self.frame_bytes)
                 if not data:
                     return
                 try:
@@ -106,14 +106,14 @@ class ShardScan:
                 except Corruption as error:
                     self._stop(error, segment, at)
                     return
-                if len(data) < self._frame_bytes or not self._has_frame_after(segment, at, Lsn(lsn)):
+                if len(data) < self.frame_bytes or not self._has_frame_after(segment, at, Lsn(lsn)):
                     self._note_end(data, segment, at)
                     return
-                end = self._frame_bytes - CRC_BYTES
+                end = self.frame_bytes - CRC_BYTES
                 if crc32c(memoryview(data)[:end]) != int.from_bytes(data[end:], "little"):
                     self._stop(Corruption("the checksum of the frame is wrong"), segment, at)
                     return
-                at += self._frame_bytes
+                at += self.frame_bytes
             at = 0
 
     def _walk_frame(
@@ -131,7 +131,7 @@ class ShardScan:
         base = 0
         self._unproved = 0
         for opcode, flags, _, _, start, payload_at, payload_end, end in skim(
-            data, header.size, min(len(data), self._frame_bytes - CRC_BYTES)
+            data, header.size, min(len(data), self.frame_bytes - CRC_BYTES)
         ):
             if opcode == control.MARK:
                 mark = self._check_mark(data, base, payload_at, payload_end, lsn, last_cycle)
@@ -167,7 +167,7 @@ class ShardScan:
         return mark
 
     def _has_frame_after(self, segment: Lsn, at: int, lsn: Lsn) -> bool:
-        after = at + self._frame_bytes
+        after = at + self.frame_bytes
         if after < self._source.geometry.segment_bytes:
             return bool(self._source.read(segment, after, after + HEADER_BYTES))
         return lsn != segment and self._source.has_segment(lsn)
@@ -189,9 +189,9 @@ class ShardScan:
         segments = [segment for segment in self._source.segments() if segment >= self._stopped.segment]
         at = self._stopped.at
         for segment in segments:
-            while data := self._source.read(segment, at, at + self._frame_bytes):
+            while data := self._source.read(segment, at, at + self.frame_bytes):
                 highest = max([highest, *(mark.synced_cycle for mark in find_marks(data, self._shard_count))])
-                at += self._frame_bytes
+                at += self.frame_bytes
             at = 0
         return Cycle(highest)
 
@@ -240,15 +240,39 @@ class CompleteCycle:
     """Per shard, its newest mark at or below the cycle: the shard is cut after it."""
     synced_cycle: Cycle
     """The highest that is named anywhere: a complete cycle below it means rot."""
+    synced_places: tuple[Position | None, ...]
+    """Per shard, a place up to which everything is known to be fsynced; None: the shard has no files."""
+
+
+class _SyncedPlace:
+    """How far one shard is known to be fsynced, to within a frame: marks are many, frames are few."""
+
+    def __init__(self, start: Position | None, frame_bytes: int) -> None:
+        self._frame_bytes = frame_bytes
+        self._places: list[tuple[int, Position | None]] = [(0, start)]
+        """Cycle and end of the first mark of each frame; the first place is the newest that is known to be synced."""
+
+    def add(self, found: ValidMark) -> None:
+        last = self._places[-1][1]
+        frame = found.end.at // self._frame_bytes
+        if last is None or (last.segment, last.at // self._frame_bytes) != (found.end.segment, frame):
+            self._places.append((found.mark.cycle, found.end))
+
+    def newest(self, synced_cycle: int) -> Position | None:
+        """The newest place at or below a cycle; those before it are forgotten."""
+        while len(self._places) > 1 and self._places[1][0] <= synced_cycle:
+            del self._places[0]
+        return self._places[0][1]
 
 
 def find_complete_cycle(scans: Sequence[ShardScan]) -> CompleteCycle:
     """Take the shards together, cycle by cycle."""
+    places = [_SyncedPlace(scan.start, scan.frame_bytes) for scan in scans]
     walks = [scan.marks() for scan in scans]
     heads = [next(walk, None) for walk in walks]
     ends: list[int] = [scan.start_lsn for scan in scans]
     latest: list[ValidMark | None] = [None] * len(scans)
-    found = CompleteCycle(Cycle(0), Ts(0), tuple(scan.start_lsn for scan in scans), tuple(latest), Cycle(0))
+    found = Cycle(0), Ts(0), tuple(scan.start_lsn for scan in scans), tuple(latest)
     synced = 0
     is_chain = True
     while pending := [head.mark.cycle for head in heads if head is not None]:
@@ -259,10 +283,12 @@ def find_complete_cycle(scans: Sequence[ShardScan]) -> CompleteCycle:
                 mark, latest[shard] = head.mark, head
                 ends[shard] = mark.ends[shard]
                 synced = max(synced, mark.synced_cycle)
+                places[shard].add(head)
+                places[shard].newest(synced)
                 heads[shard] = next(walks[shard], None)
         assert mark is not None
         is_chain = is_chain and all(end >= needed for end, needed in zip(ends, mark.ends, strict=True))
         if is_chain:
-            found = CompleteCycle(cycle, mark.last_ts, mark.ends, tuple(latest), Cycle(0))
+            found = cycle, mark.last_ts, mark.ends, tuple(latest)
     synced = max([synced, *(scan.highest_synced_beyond() for scan in scans)])
-    return CompleteCycle(found.cycle, found.last_ts, found.ends, found.marks, Cycle(synced))
+    return CompleteCycle(*found, Cycle(synced), tuple(place.newest(synced) for place in places))

@@ -14,6 +14,7 @@ from tidelog.errors import Corruption, TooOld
 from tidelog.ids import Lsn, ShardId
 from tidelog.journal.blob import BlobReference, check_blob, read_blob
 from tidelog.journal.frame import CRC_BYTES, HEADER_BYTES_MAX, FrameHeader, Geometry, decode_header
+from tidelog.journal.layout import rewrite
 from tidelog.journal.ring import Ring
 from tidelog.journal.segment import blob_name, journal_name, list_segments
 from tidelog.ports import Disk, File
@@ -89,6 +90,14 @@ class ShardSource:
 
     def check_blob(self, reference: BlobReference) -> None:
         check_blob(self._open(reference.segment, blob_name(reference.segment)), reference)
+
+    def write_blob_again(self, reference: BlobReference) -> None:
+        """Write a whale in its own place again (see `loader`)."""
+        file = self._disk.open(f"{self.folder}/{blob_name(reference.segment)}", "write")
+        try:
+            rewrite(file, reference.position, reference.position + reference.length)
+        finally:
+            file.close()
 
     def _open(self, segment: Lsn, name: str) -> File:
         file = self._files.get(name)
