@@ -375,7 +375,7 @@ def test_a_renewal_that_cannot_be_written_is_a_failed_journal() -> None:
     hlc.next()
     clock.advance(limits.CLOCK_BOUND_AHEAD_WALL_US)
     disk.fail("write", errno.EIO)
-    with pytest.raises(JournalFailed, match="the bound of the clock could not be written"):
+    with pytest.raises(JournalFailed, match="the bound of the clock could not be stored"):
         hlc.begin_renewal()
 
 

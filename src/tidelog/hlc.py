@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from tidelog import limits
 from tidelog.errors import ClockAhead, Corruption, JournalFailed
@@ -156,6 +156,8 @@ class HybridClock:
         """The newest ts given out or seen; after an unclean stop the bound that was found."""
         self._bound = self.last
         self._renewing: Ts | None = None
+        self._failure: JournalFailed | None = None
+        """The bound could not be stored: no ts beyond it is ever given out again."""
 
     def next(self) -> Ts:
         """A ts that is larger than every one before it, here or seen from elsewhere. Hot."""
@@ -208,22 +210,32 @@ class HybridClock:
     def _extend(self, ts: Ts) -> None:
         bound = self._bound_after(ts)
         self._renewing = None  # one that is under way no longer counts: this takes its slot
+        self._check()
         try:
             self._file.store(bound)
         except OSError as error:
-            raise JournalFailed(f"the bound of the clock could not be stored: {error}") from error
+            self._fail(error)
         self._bound = bound
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+
+    def _fail(self, error: OSError) -> NoReturn:
+        self._failure = JournalFailed(f"the bound of the clock could not be stored ({error}): restart the server")
+        raise self._failure from error
 
     def begin_renewal(self) -> bool:
         """Write a higher bound if little room is left; true if it now waits for `sync`."""
         now = max(self.last, Ts(self._clock.wall_us()))
         if self._renewing is not None or self._bound - now > limits.CLOCK_BOUND_RENEW_US:
             return False
+        self._check()
         bound = self._bound_after(now)
         try:
             self._file.write(bound)
         except OSError as error:
-            raise JournalFailed(f"the bound of the clock could not be written: {error}") from error
+            self._fail(error)
         self._renewing = bound
         return True
 

@@ -192,7 +192,7 @@ def test_removing_one_can_be_cut_short_anywhere() -> None:
         snapshot = machine.snapshot(STATE)
         machine.disk.crash_after(crash_at)
         with suppress(SimulatedCrash):
-            remove_snapshot(machine.disk, snapshot)
+            remove_snapshot(machine.disk, snapshot.path)
         machine.disk.crash()
         for found in list_snapshots(machine.disk, FOLDER):
             assert contents(machine, found)[0] == STATE

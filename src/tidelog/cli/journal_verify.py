@@ -33,7 +33,6 @@ tail_bytes).
 
 Exit status: 0 if it is sound, 1 if damage was found, 2 if DIR cannot be read."""
 
-_ATTEMPTS_MAX: Final = 3
 _SHARDS: Final = (
     Column("shard", right=True),
     Column("segments", right=True),
@@ -76,14 +75,8 @@ def verify(
 
 
 def _verify(disk: Disk, folder: str, on_progress: Callable[[int, int], None] | None) -> VerifyReport:
-    from tidelog.errors import TooOld
     from tidelog.journal.verify import verify as run
 
-    for _ in range(_ATTEMPTS_MAX - 1):
-        try:
-            return run(disk, folder, known_operations(), on_progress)
-        except TooOld:  # a server has erased a segment that was still to be read
-            continue
     return run(disk, folder, known_operations(), on_progress)
 
 

@@ -10,11 +10,13 @@ close             a clean stop
 
 from __future__ import annotations
 
+import contextlib
+import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tidelog import limits
-from tidelog.errors import DataDirectoryError, TooOld
+from tidelog.errors import ClientError, Corruption, DataDirectoryError, InternalError, TooOld
 from tidelog.hlc import HybridClock, TsFile
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import layout
@@ -27,14 +29,16 @@ from tidelog.journal.merge import JournalReader
 from tidelog.journal.operation import OperationTable
 from tidelog.journal.retention import Holders, RetentionLimits, Segment, list_erasable, plan_erasure
 from tidelog.journal.ring import Ring
-from tidelog.journal.segment import remove_segment
+from tidelog.journal.segment import list_segments, remove_segment
 from tidelog.journal.sidecar import Sidecars
 from tidelog.journal.snapshot import (
     Snapshot,
     SnapshotWriter,
-    list_snapshots,
+    list_snapshot_paths,
+    open_snapshot,
     remove_partial_snapshots,
     remove_snapshot,
+    snapshot_path,
 )
 from tidelog.journal.source import ShardSource
 from tidelog.journal.writer import JournalWriter
@@ -84,6 +88,8 @@ class Journal:
         self.epochs = epochs
         """Oldest first; the last is ours."""
         self.holders = Holders(disk, folder)
+        self._snapshot: SnapshotWriter | None = None
+        """The one that was begun last."""
         self._begin_ts = self._find_begin_ts()
 
     @classmethod
@@ -91,7 +97,11 @@ class Journal:
         cls, disk: Disk, folder: str, clock: Clock, settings: Settings, *, apply: Apply, new_epoch_id: Callable[[], int]
     ) -> Journal:
         """Open a data directory, making it if it is missing or empty, and replay what it holds into `apply`."""
-        disk.make_folder(folder)
+        folder = posixpath.normpath(folder)  # the parent of `data/` is to be the parent
+        try:
+            disk.make_folder(folder)
+        except OSError as error:
+            raise DataDirectoryError(f"{folder} cannot be used as a data directory: {error}") from error
         lock = layout.lock_directory(disk, folder)
         hlc = writer = None
         try:
@@ -136,7 +146,8 @@ class Journal:
         for source in self._sources():
             segments = source.segments()
             if segments and segments[0] > 0:
-                begin_ts = max(begin_ts, source.frame_header(segments[0], 0).ts)
+                with contextlib.suppress(Corruption):  # whoever reads it will be told
+                    begin_ts = max(begin_ts, source.proved_header(segments[0]).ts)
             source.close()
         return begin_ts
 
@@ -192,19 +203,24 @@ class Journal:
     def begin_snapshot(self) -> SnapshotWriter | None:
         """A snapshot of this moment, between two transactions; None if the newest one already shows it."""
         self.writer.write()
+        if self._snapshot is not None and self._snapshot.is_open:
+            raise ClientError("a snapshot is under way already")
         written = self.writer.written
-        if any(snapshot.point.ts == written.ts for snapshot in list_snapshots(self._disk, self._folder)):
+        if snapshot_path(self._folder, written.ts) in list_snapshot_paths(self._disk, self._folder):
             return None
         point = SnapshotPoint(written.ts, written.lsns)
-        return SnapshotWriter(self._disk, self._folder, self.meta.geometry, self.meta.slots, point, self.epochs)
+        self._snapshot = SnapshotWriter(
+            self._disk, self._folder, self.meta.geometry, self.meta.slots, point, self.epochs
+        )
+        return self._snapshot
 
     def finish_snapshot(self, snapshot: SnapshotWriter) -> Snapshot:
         """Make it count, after the journal is durable up to its point, and drop those that are too many."""
         if self.writer.durable_ts < snapshot.point.ts:
             self.writer.sync()
         finished = snapshot.finish()
-        for old in list_snapshots(self._disk, self._folder)[: -self._settings.retention.snapshots_kept]:
-            remove_snapshot(self._disk, old)
+        for path in list_snapshot_paths(self._disk, self._folder)[: -max(self._settings.retention.snapshots_kept, 1)]:
+            remove_snapshot(self._disk, path)
         return finished
 
     def erase(self) -> list[Segment]:
@@ -213,12 +229,16 @@ class Journal:
         return self._erase(lambda erasable: plan_erasure(erasable, self.holders, self._settings.retention, now_us))
 
     def _erase(self, choose: Callable[[Sequence[Segment]], list[Segment]]) -> list[Segment]:
-        snapshots = list_snapshots(self._disk, self._folder)
-        if not snapshots:
+        paths = list_snapshot_paths(self._disk, self._folder)
+        if not paths:
             return []
+        try:
+            covered = open_snapshot(self._disk, paths[0]).point.lsns
+        except Corruption:
+            return []  # what a damaged snapshot covers is unknown: nothing goes until it is gone itself
         sources = self._sources()
         try:
-            going = choose(list_erasable(self._disk, sources, snapshots[0].point.lsns))
+            going = choose(list_erasable(self._disk, sources, covered))
             if going:
                 # The name of a snapshot whose last fsync failed may not be durable yet.
                 self._disk.sync_folder(f"{self._folder}/{layout.SNAPSHOTS}")
@@ -243,15 +263,19 @@ class Journal:
     # --- stopping -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop in order."""
+        """Stop in order; not while an fsync is under way."""
+        if self.writer.is_syncing:
+            raise InternalError("an fsync is under way: finish it before closing the journal")
         is_clean = False
         try:
             self.writer.close()
             is_clean = True
         finally:
-            self.hlc.close(clean=is_clean)
-            self._erased.close()
-            self._lock.release()
+            try:
+                self.hlc.close(clean=is_clean)
+            finally:
+                self._erased.close()
+                self._lock.release()
 
 
 def _read_or_create(disk: Disk, folder: str, settings: Settings) -> Meta:
@@ -265,4 +289,7 @@ def _read_or_create(disk: Disk, folder: str, settings: Settings) -> Meta:
         raise DataDirectoryError(
             f"{folder} is not a data directory of Tidelog and not empty (it has {strange[0]!r}): name another one"
         )
+    for name in disk.list(folder):
+        if name.startswith("shard-") and list_segments(disk, f"{folder}/{name}"):
+            raise DataDirectoryError(f"{folder}/{name} has a journal, but {layout.META} is missing: restore it too")
     return layout.create_directory(disk, folder, settings.geometry, settings.shard_count)

@@ -187,8 +187,6 @@ def create_directory(disk: Disk, folder: str, geometry: Geometry, shard_count: i
 def make_shard_folders(disk: Disk, folder: str, shard_count: int) -> None:
     """Make a folder with one folder a shard in it; the names in `folder` are durable with its next sync."""
     disk.make_folder(folder)
-    parent = posixpath.dirname(folder)
-    if parent and disk.exists(parent):
-        disk.sync_folder(parent)
+    disk.sync_folder(posixpath.dirname(folder) or ".")
     for shard in range(shard_count):
         disk.make_folder(shard_folder(folder, shard))

@@ -100,16 +100,25 @@ class JournalReader:
             if not any(head[1] == shard for head in heads):
                 self._push_next(shard)
         while heads:
-            ts, shard, part = heappop(heads)
-            self._push_next(shard)
-            parts = [part]
-            while heads and heads[0][0] == ts:
-                _, shard, part = heappop(heads)
-                self._push_next(shard)
-                parts.append(part)
-            if len(parts) > 1 or part.records[0].opcode == START:
+            ts = heads[0][0]
+            parts = self._take_parts(ts)
+            if len(parts) > 1 or parts[0].records[0].opcode == START:
                 _check_whole(ts, parts)
             yield _make_transaction((ts, parts))
+
+    def _take_parts(self, ts: Ts) -> list[Part]:
+        """All parts of the next transaction. If reading on fails they are put back, and a later call finds them."""
+        heads = self._heads
+        taken = []
+        try:
+            while heads and heads[0][0] == ts:
+                taken.append(heappop(heads))
+                self._push_next(taken[-1][1])
+        except BaseException:
+            for head in taken:
+                heappush(heads, head)
+            raise
+        return [part for _, _, part in taken]
 
     def _read_one_shard(self) -> Iterator[Transaction]:
         """Hot: with one shard, as is usual, there is nothing to merge."""

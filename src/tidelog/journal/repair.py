@@ -13,11 +13,12 @@ Afterwards the next start is not a clean one, so it begins a new epoch, and whoe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tidelog.errors import Corruption, DataDirectoryError, TooOld
-from tidelog.hlc import TsFile
+from tidelog.hlc import TsFile, read_stored_ts
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import layout
 from tidelog.journal.blob import decode_reference
@@ -25,6 +26,7 @@ from tidelog.journal.frame import CRC_BYTES, decode_header
 from tidelog.journal.layout import Meta, shard_folder
 from tidelog.journal.loader import Plan, cut_tails, plan_cuts, plan_recovery, refuse_gap, refuse_rot, start_scans
 from tidelog.journal.record import BLOB, walk
+from tidelog.journal.retention import Holders
 from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
 from tidelog.journal.segment import Position, journal_name, list_segments, segment_file_names
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot
@@ -73,6 +75,7 @@ class _Repair:
         self._report = RepairReport()
 
     def run(self) -> RepairReport:
+        self._set_aside_small_files()
         snapshot, damaged = self._newest_whole_snapshot()
         needed = snapshot.point.lsns if snapshot else (Lsn(0),) * self._meta.shard_count
         scans = self._scans(needed, damaged)
@@ -97,17 +100,31 @@ class _Repair:
     # --- what to go back to -------------------------------------------------------------------------------------
 
     def _newest_whole_snapshot(self) -> tuple[Snapshot | None, list[tuple[str, Corruption]]]:
-        """The newest snapshot that is whole, and those after it that are not."""
+        """The newest snapshot that is whole, and all that are not."""
         damaged: list[tuple[str, Corruption]] = []
-        for path in reversed(list_snapshot_paths(self._disk, self._folder)):
+        newest = None
+        for path in list_snapshot_paths(self._disk, self._folder):
             try:
                 snapshot = open_snapshot(self._disk, path)
                 snapshot.check(self._disk)
+                newest = snapshot
             except Corruption as error:
                 damaged.append((path, error))
-            else:
-                return snapshot, damaged
-        return None, damaged
+        return newest, damaged
+
+    def _set_aside_small_files(self) -> None:
+        """Holders and the erased-through ts: a start does without them (the files themselves say what is gone)."""
+        checks: list[tuple[str, Callable[[], object]]] = [
+            (layout.HOLDERS, lambda: Holders(self._disk, self._folder)),
+            (layout.ERASED, lambda: read_stored_ts(self._disk, self._folder, layout.ERASED)),
+        ]
+        for name, check in checks:
+            if not self._disk.exists(f"{self._folder}/{name}"):
+                continue
+            try:
+                check()
+            except Corruption as error:
+                self._move(f"{self._folder}/{name}", f"files/{name}", f"damaged ({error.problem})")
 
     def _scans(self, needed: tuple[Lsn, ...], damaged: list[tuple[str, Corruption]]) -> list[ShardScan]:
         """A damaged snapshot can go only if an older one, or the beginning of the journal, takes its place."""
@@ -143,7 +160,8 @@ class _Repair:
     def _set_aside_journal(self, reason: str) -> None:
         for shard in range(self._meta.shard_count):
             folder = shard_folder(self._folder, shard)
-            for segment in list_segments(self._disk, folder):
+            # Newest first: cut short, what is left still begins where it did, and the next repair goes on.
+            for segment in reversed(list_segments(self._disk, folder)):
                 self._move_segment(ShardId(shard), segment, f"the journal ends before the snapshot ({reason})")
 
     def _set_aside_damaged_history(self, needed: tuple[Lsn, ...]) -> None:
@@ -154,9 +172,12 @@ class _Repair:
             segments = source.segments()
             old = [first for first, after in pairwise(segments) if after < needed[shard]]
             damaged = [first for first in old if not _is_whole(source, first)]
-            for first in [first for first in old if damaged and first <= damaged[-1]]:
-                after = segments[segments.index(first) + 1]
-                erased_ts = max(erased_ts, source.frame_header(after, 0).ts)
+            going = [first for first in old if damaged and first <= damaged[-1]]
+            if going:
+                # What is not damaged has a head that is proved; the newest damaged one is followed by such a segment.
+                after = segments[segments.index(going[-1]) + 1]
+                erased_ts = max(erased_ts, source.proved_header(after).ts)
+            for first in going:
                 self._move_segment(ShardId(shard), first, "damaged history before the snapshot")
             source.close()
         if erased_ts and not self._dry_run:

@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from tidelog import limits
-from tidelog.errors import ClientError, HolderLapsed, LimitExceeded
+from tidelog.errors import ClientError, Corruption, HolderLapsed, LimitExceeded
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal.layout import HOLDERS, read_json, write_json
 from tidelog.journal.segment import blob_name, journal_name
@@ -87,7 +87,10 @@ class Holders:
         if not name or len(name.encode()) > limits.HOLDER_NAME_BYTES_MAX:
             raise LimitExceeded(f"a holder's name has 1 to {limits.HOLDER_NAME_BYTES_MAX} bytes")
         if name not in self._holders and len(self._holders) >= limits.HOLDERS_MAX:
-            raise LimitExceeded(f"there are {limits.HOLDERS_MAX} holders already")
+            lapsed = [each.name for each in self.all() if each.lapsed is not None]
+            if not lapsed:
+                raise LimitExceeded(f"there are {limits.HOLDERS_MAX} holders already")
+            del self._holders[lapsed[0]]  # it was let go, and never came to hear of it
         before = self._holders.get(name)
         holder = self._holders[name] = Holder(name, ts, now_us, durable)
         if durable or (before is not None and before.is_durable):  # the file must not bring the old one back
@@ -151,20 +154,31 @@ class Holders:
 
 
 def list_erasable(disk: Disk, sources: Sequence[ShardSource], covered: Sequence[Lsn]) -> list[Segment]:
-    """The segments that snapshots cover (`covered`: the lsns up to which the oldest kept one does), oldest first."""
-    found = []
+    """The segments that snapshots cover (`covered`: the lsns up to which the oldest kept one does), oldest first.
+
+    What is erased cannot be had again, so a head counts only if it is proved: a shard's list ends at the first that is
+    damaged, and nothing behind it goes.
+    """
+    found: list[Segment] = []
     for source in sources:
-        segments = source.segments()
-        for first, after in pairwise(segments):
+        last_ts = Ts(0)
+        for first, after in pairwise(source.segments()):
             if after >= covered[source.shard]:
                 break
+            try:
+                header = source.proved_header(after)
+            except Corruption:
+                break
+            if header.ts < last_ts:
+                break
+            last_ts = header.ts
             size = 0
             for name in (journal_name(first), blob_name(first)):
                 if disk.exists(f"{source.folder}/{name}"):
                     file = disk.open(f"{source.folder}/{name}", "read")
                     size += file.size()
                     file.close()
-            found.append(Segment(source.shard, first, after, source.frame_header(after, 0).ts, size))
+            found.append(Segment(source.shard, first, after, last_ts, size))
     return sorted(found, key=lambda segment: (segment.last_ts, segment.shard, segment.first))
 
 

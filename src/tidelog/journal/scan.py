@@ -15,7 +15,7 @@ beyond the damage: marks further on are looked for frame by frame and, in a dama
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, NamedTuple
@@ -61,6 +61,8 @@ class ShardScan:
         self._stopped: Position | None = None
         self._unproved = 0
         """In the frame walked last, where the bytes begin that no mark in it covers."""
+        self._last_mark: control.Mark | None = None
+        """The newest valid one."""
 
     @property
     def shard(self) -> ShardId:
@@ -93,6 +95,7 @@ class ShardScan:
         first, at = self.start
         for segment in segments:
             if segment not in (first, lsn):
+                self._unproved = 0
                 self._stop(Corruption(f"a segment is missing before it: lsn {lsn} was expected"), segment, 0)
                 return
             while at < self._source.geometry.segment_bytes:
@@ -120,6 +123,7 @@ class ShardScan:
         self, data: bytes, position: Position, lsn: int, last_cycle: int, continues: bool
     ) -> Generator[ValidMark, None, tuple[int, int, bool]]:
         """The valid marks of one frame; returns lsn, last cycle and whether a record goes on, for the next."""
+        self._unproved = 0
         header = decode_header(data)
         if header.lsn != lsn:
             raise FormatError(f"the frame begins at lsn {header.lsn} where {lsn} was expected")
@@ -129,14 +133,13 @@ class ShardScan:
             raise FormatError("the frame and the one before disagree about a continued record")
         is_continuation = bool(header.flags & CONTINUES)
         base = 0
-        self._unproved = 0
         for opcode, flags, _, _, start, payload_at, payload_end, end in skim(
             data, header.size, min(len(data), self.frame_bytes - CRC_BYTES)
         ):
             if opcode == control.MARK:
                 mark = self._check_mark(data, base, payload_at, payload_end, lsn, last_cycle)
                 last_cycle, base = mark.cycle, end
-                self._unproved = end
+                self._unproved, self._last_mark = end, mark
                 yield ValidMark(mark, Position(position.segment, position.at + end))
             elif opcode < CONTROL:
                 if is_continuation:
@@ -187,17 +190,27 @@ class ShardScan:
         if self._stopped is None:
             return Cycle(0)
         segments = [segment for segment in self._source.segments() if segment >= self._stopped.segment]
-        at = self._stopped.at
+        at, skip = self._stopped.at, self._unproved
         for segment in segments:
             while data := self._source.read(segment, at, at + self.frame_bytes):
-                highest = max([highest, *(mark.synced_cycle for mark in find_marks(data, self._shard_count))])
-                at += self.frame_bytes
+                marks = find_marks(data[skip:], self._shard_count, self._is_plausible)
+                highest = max([highest, *(mark.synced_cycle for mark in marks)])
+                at, skip = at + self.frame_bytes, 0
             at = 0
         return Cycle(highest)
 
+    def _is_plausible(self, mark: control.Mark) -> bool:
+        """Whether what looks like a mark may follow the last valid one. A value may be a copy of some journal."""
+        if self._last_mark is None:
+            return True
+        pairs = zip(mark.ends, self._last_mark.ends, strict=True)
+        return mark.cycle > self._last_mark.cycle and all(end >= known for end, known in pairs)
 
-def find_marks(data: bytes, shard_count: int) -> Iterator[control.Mark]:
-    """Marks in a frame that may be damaged: those whose crc is right from the frame's start or another mark's end.
+
+def find_marks(
+    data: bytes, shard_count: int, is_plausible: Callable[[control.Mark], bool] = lambda _: True
+) -> Iterator[control.Mark]:
+    """Marks in bytes that may be damaged: those whose crc is right from the beginning or from another mark's end.
 
     The damage may be in the beginning of the mark before; what begins almost like a mark may end like one.
     """
@@ -210,15 +223,16 @@ def find_marks(data: bytes, shard_count: int) -> Iterator[control.Mark]:
         at = found.start()
         if at + size > len(data):
             break
-        if data.startswith(prefix, at):
-            mark = control.decode_mark(data[at + len(prefix) : at + size])
-            covered_end = at + size - control.MARK_CRC_BYTES
-            bases = [0, *ends[-_BASES_TRIED:], *likely_ends[-_BASES_TRIED:]]
-            if mark.synced_cycle < mark.cycle and any(crc32c(view[base:covered_end]) == mark.crc for base in bases):
-                yield mark
-            ends.append(at + size)
-        else:
+        if not data.startswith(prefix, at):
             likely_ends.append(at + size)
+            continue
+        mark = control.decode_mark(data[at + len(prefix) : at + size])
+        covered_end = at + size - control.MARK_CRC_BYTES
+        bases = [0, *ends[-_BASES_TRIED:], *likely_ends[-_BASES_TRIED:]]
+        may_be = mark.synced_cycle < mark.cycle and is_plausible(mark)
+        if may_be and any(crc32c(view[base:covered_end]) == mark.crc for base in bases):
+            yield mark
+        ends.append(at + size)  # also of one that is damaged itself: the next begins there
 
 
 @cache

@@ -16,6 +16,7 @@ then never older than the snapshot.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -127,6 +128,11 @@ def list_snapshots(disk: Disk, folder: str) -> list[Snapshot]:
     return [open_snapshot(disk, path) for path in list_snapshot_paths(disk, folder)]
 
 
+def snapshot_path(folder: str, ts: Ts) -> str:
+    """Where the complete snapshot of a moment lies."""
+    return f"{folder}/{SNAPSHOTS}/snapshot-{ts:016x}"
+
+
 def list_snapshot_paths(disk: Disk, folder: str) -> list[str]:
     """Where the complete snapshots of a data directory lie, oldest first."""
     parent = f"{folder}/{SNAPSHOTS}"
@@ -164,16 +170,21 @@ class SnapshotWriter:
     ) -> None:
         self._disk = disk
         self._parent = f"{folder}/{SNAPSHOTS}"
-        self.path = f"{self._parent}/snapshot-{point.ts:016x}"
+        self.path = snapshot_path(folder, point.ts)
         self._partial = f"{self.path}.partial"
         self._meta = Meta(geometry, tuple(slots), point)
         self._files: dict[str, File] = {}
         self._cycle = 0
         self._gathered = 0
         self.bytes_written = 0
-        remove_partial_snapshots(disk, folder)
-        disk.make_folder(self._parent)
-        make_shard_folders(disk, self._partial, len(slots))
+        self.is_open = True
+        """Values may be added; false once it is finished, has failed or was abandoned."""
+        try:
+            remove_partial_snapshots(disk, folder)
+            disk.make_folder(self._parent)
+            make_shard_folders(disk, self._partial, len(slots))
+        except OSError as error:
+            raise self._failed(error) from error
         state = ShardState(None, Lsn(0), Ts(0), 0, 0, 0)
         self._shards = [ShardWriter(geometry, len(slots), state) for _ in slots]
         for epoch in epochs[-limits.EPOCHS_KEPT_MAX :]:
@@ -235,10 +246,13 @@ class SnapshotWriter:
 
     def _failed(self, error: OSError) -> SnapshotFailed:
         self.abandon()
+        with contextlib.suppress(OSError):  # the next one, or the next start, removes it otherwise
+            remove_tree(self._disk, self._partial)
         return SnapshotFailed(f"the snapshot {self.path} was given up ({error}); what was there before still counts")
 
     def abandon(self) -> None:
         """Close the files."""
+        self.is_open = False
         for file in self._files.values():
             file.close()
         self._files.clear()
@@ -255,11 +269,11 @@ def remove_partial_snapshots(disk: Disk, folder: str) -> None:
     disk.sync_folder(parent)
 
 
-def remove_snapshot(disk: Disk, snapshot: Snapshot) -> None:
+def remove_snapshot(disk: Disk, path: str) -> None:
     """Remove a snapshot; it stops being one before its first file goes."""
-    parent = snapshot.path.rpartition("/")[0]
-    partial = f"{snapshot.path}.partial"
-    disk.rename(snapshot.path, partial)
+    parent = path.rpartition("/")[0]
+    partial = f"{path}.partial"
+    disk.rename(path, partial)
     disk.sync_folder(parent)
     remove_tree(disk, partial)
     disk.sync_folder(parent)

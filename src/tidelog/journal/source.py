@@ -13,15 +13,17 @@ from crc32c import crc32c
 from tidelog.errors import Corruption, TooOld
 from tidelog.ids import Lsn, ShardId
 from tidelog.journal.blob import BlobReference, check_blob, read_blob
+from tidelog.journal.control import MARK, MARK_CRC_BYTES
 from tidelog.journal.frame import CRC_BYTES, HEADER_BYTES_MAX, FrameHeader, Geometry, decode_header
 from tidelog.journal.layout import rewrite
+from tidelog.journal.record import skim
 from tidelog.journal.ring import Ring
 from tidelog.journal.segment import blob_name, journal_name, list_segments
 from tidelog.ports import Disk, File
 
 
 class ShardSource:
-    """The bytes of one shard's files, read only."""
+    """The bytes of one shard's files."""
 
     def __init__(
         self,
@@ -57,7 +59,12 @@ class ShardSource:
             data = self._ring.read(self.shard, segment, start, end)
             if data is not None:
                 return data
-        data = self._open(segment, journal_name(segment)).read(start, end - start)
+        file = self._open(segment, journal_name(segment))
+        try:
+            data = file.read(start, end - start)
+        except OSError as error:
+            # Not damage: what cannot be read now may be whole, and must never be cut like a torn tail.
+            raise OSError(error.errno, f"{error.strerror or error} at position {start}", file.path) from error
         if self._on_read is not None:
             self._on_read(len(data))
         return data
@@ -72,6 +79,24 @@ class ShardSource:
         if len(data) <= end or crc32c(memoryview(data)[:end]) != int.from_bytes(data[end:], "little"):
             raise self.located(Corruption("the checksum of the frame is wrong"), segment, start)
         return data
+
+    def proved_header(self, segment: Lsn) -> FrameHeader:
+        """The head of a segment's first frame, proved by the frame's checksum or, while that is open, by a mark."""
+        data = self.read(segment, 0, self.geometry.frame_bytes)
+        try:
+            header = decode_header(data)
+            end = self.geometry.frame_bytes - CRC_BYTES
+            if len(data) > end and crc32c(memoryview(data)[:end]) == int.from_bytes(data[end:], "little"):
+                return header
+            for opcode, _, _, _, _, _, payload_end, _ in skim(data, header.size, min(len(data), end)):
+                if opcode == MARK:
+                    crc_at = payload_end - MARK_CRC_BYTES
+                    if crc32c(memoryview(data)[:crc_at]) == int.from_bytes(data[crc_at:payload_end], "little"):
+                        return header
+                    break
+            raise Corruption("nothing proves the head of the segment")
+        except Corruption as error:
+            raise self.located(error, segment, 0) from None
 
     def blob_size(self, segment: Lsn) -> int:
         return self._open(segment, blob_name(segment)).size()

@@ -107,7 +107,7 @@ def _audit(
         audit.check_small_files()
         for path in list_snapshot_paths(disk, folder):
             audit.check_kept_snapshot(path)
-        audit.check_journal()
+        audit.check_journal_if_readable()
     return audit.report
 
 
@@ -174,8 +174,17 @@ class _Audit:
 
     # --- the journal --------------------------------------------------------------------------------------------
 
-    def check_journal(self) -> None:
-        starts = tuple(next(iter(source.segments()), Lsn(0)) for source in self._sources)
+    def check_journal_if_readable(self) -> None:
+        try:
+            self._check_journal()
+        except FileNotFoundError:
+            raise  # a server erases under us: the audit begins anew
+        except OSError as error:
+            problem = f"the disk cannot read it ({error.strerror})"
+            self.report.problems.append(Corruption(problem, path=str(error.filename or self._folder)))
+
+    def _check_journal(self) -> None:
+        starts = tuple(self._first_kept(source) for source in self._sources)
         scans = self._start_scans(starts)
         complete = find_complete_cycle(scans)
         if complete.cycle < complete.synced_cycle:
@@ -197,6 +206,21 @@ class _Audit:
                 f"{report.tail_bytes} bytes follow the newest complete cycle {complete.cycle}: written but never "
                 f"complete, or being written right now; the next start cuts them"
             )
+
+    def _first_kept(self, source: ShardSource) -> Lsn:
+        """The first segment that is not being erased: a crash may have left some of the files of one that is."""
+        segments = source.segments()
+        while len(segments) > 1 and self._is_erased(source, segments[1]):
+            segments = segments[1:]
+        return segments[0] if segments else Lsn(0)
+
+    def _is_erased(self, source: ShardSource, after: Lsn) -> bool:
+        """Whether the segment before `after` is."""
+        try:
+            erased = read_stored_ts(self._disk, self._folder, layout.ERASED)
+            return erased is not None and source.proved_header(after).ts <= erased.ts
+        except (Corruption, FileNotFoundError):
+            return False
 
     def _start_scans(self, starts: tuple[Lsn, ...]) -> list[ShardScan]:
         return [

@@ -38,7 +38,8 @@ from tidelog.journal.segment import Position, blob_name, journal_name
 from tidelog.journal.shard_writer import Batch, ShardWriter
 from tidelog.ports import Disk, File
 
-_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+_FOR_NOW: Final = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+"""Errors of a write that pass: no space, and no descriptor for a new segment."""
 _RECORD_BYTES: Final = 16
 """What a record takes beside its payload, roughly: so that many empty ones fill a batch too."""
 
@@ -130,6 +131,11 @@ class JournalWriter:
         return self._pending is not None and not self._failed
 
     @property
+    def is_syncing(self) -> bool:
+        """An fsync is under way: it must finish before the journal can be closed."""
+        return self._sync_in_flight
+
+    @property
     def has_failed(self) -> bool:
         return self._failed
 
@@ -141,6 +147,11 @@ class JournalWriter:
     def batch_is_full(self) -> bool:
         """Enough has gathered: write before appending more."""
         return self._batch_bytes >= limits.BATCH_BYTES_FULL
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Written and not yet fsynced."""
+        return self._unsynced_bytes
 
     @property
     def has_backlog(self) -> bool:
@@ -184,7 +195,7 @@ class JournalWriter:
     def _check(self, ts: Ts, size: int) -> None:
         """Refuse a transaction before any of it is taken."""
         if self.refusal is not None:
-            raise self.refusal
+            raise self.refusal.with_traceback(None)  # it is raised many times: its traceback must not grow
         if ts <= self._last_ts:
             raise InternalError(f"ts {ts} is not above the last one, {self._last_ts}")
         if size > limits.TRANSACTION_BYTES_MAX:
@@ -208,7 +219,7 @@ class JournalWriter:
     def append_epoch(self, epoch: control.Epoch, ts: Ts) -> None:
         """An epoch begins, on every shard."""
         if self.refusal is not None:
-            raise self.refusal
+            raise self.refusal.with_traceback(None)
         for shard in self._shards:
             shard.add_epoch(epoch, ts)
 
@@ -220,7 +231,7 @@ class JournalWriter:
         `JournalFull`: nothing is lost, the same call tries again later. `JournalFailed`: writes end here.
         """
         if self._failed and self.refusal is not None:
-            raise self.refusal
+            raise self.refusal.with_traceback(None)
         if self._pending is None:
             dirty = [ShardId(index) for index, shard in enumerate(self._shards) if shard.is_dirty]
             if not dirty:
@@ -249,10 +260,11 @@ class JournalWriter:
                     path = f"{folder}/{journal_name(piece.position.segment)}"
                     write_all(self._file(folder, path), piece.position.at, piece.chunks)
         except OSError as error:
-            if error.errno not in _NO_SPACE:
+            if error.errno not in _FOR_NOW:
                 self._fail(f"writing {path}", error)
             self.refusal = JournalFull(
-                f"no space is left for {path}: writes are refused until there is (nothing that was accepted is lost)"
+                f"no space is left for {path} ({error.strerror}): writes are refused until there is (nothing that was "
+                f"accepted is lost)"
             )
             raise self.refusal from error
         self._cycle_written(self._pending)
@@ -320,7 +332,11 @@ class JournalWriter:
         if self._sync_in_flight or self._failed:
             return None
         self._last_sync_us = monotonic_us
-        renews_clock = self._hlc.begin_renewal()
+        try:
+            renews_clock = self._hlc.begin_renewal()
+        except JournalFailed as error:
+            self._failed, self.refusal = True, error
+            raise
         with_files = everything or self._policy is not FsyncPolicy.NEVER
         dirty = list(self._dirty_files) if with_files else []
         if not dirty and not renews_clock:
@@ -363,7 +379,7 @@ class JournalWriter:
         if self._sync_in_flight:
             raise InternalError("an fsync is under way: finish it before beginning another")
         if self._failed and self.refusal is not None:
-            raise self.refusal
+            raise self.refusal.with_traceback(None)
         job = self.begin_sync(self._last_sync_us, everything=everything)
         if job is None:
             return
