@@ -16,6 +16,7 @@
     │   └── Corruption           bytes on disk are not what was written (names file, frame and position)
     │       └── FormatError      the bytes break the format itself
     └── InternalError        our fault: an invariant does not hold
+        ├── ApplyFailed          state and journal may differ: the process stops
         └── TransactionTorn      a transaction below a complete cycle is not whole
 
 An error says what was tried, where, and what to do. Errors of the operating system (`OSError`) are turned into
@@ -27,6 +28,7 @@ from __future__ import annotations
 from typing import Final
 
 __all__: Final = [
+    "ApplyFailed",
     "ClientError",
     "ClockAhead",
     "CommandError",
@@ -131,6 +133,10 @@ class FormatError(Corruption):
 
 class InternalError(TidelogError):
     """An invariant of ours does not hold: a bug, never the caller's fault."""
+
+
+class ApplyFailed(InternalError):
+    """An operation was applied in part, or not journaled: state and journal may differ, so the process must stop."""
 
 
 class TransactionTorn(InternalError):

@@ -44,12 +44,20 @@ PUBSUB_BUFFER_SOFT_S: Final = 60
 """... for this long."""
 QUEUED_BYTES_MAX: Final = 1 * GIB
 """Arguments of the commands of one MULTI; past it the connection is cut (`client-query-buffer-limit`)."""
+HOT_VALUE_BYTES_MAX: Final = 16 * KIB
+"""Larger values take the general path, which counts what it makes the server hold."""
 REPLIES_BYTES_HELD: Final = 1 * MIB
 """With replies of this size made and not taken yet, the other commands of a client wait."""
 CLIENTS_MAX: Final = 10_000
+HTTP_CONNECTIONS_MAX: Final = 1000
+HTTP_IDLE_S_MAX: Final = 30
 KEEPALIVE_S: Final = 300
-DEBUG_SLEEP_S_MAX: Final = 60.0
-STOP_S_MAX: Final = 10.0
+DEBUG_SLEEP_S_MAX: Final = 60
+SLOW_LOG_MAX: Final = 100_000
+"""Slow commands that are remembered, whatever is asked for."""
+TIMER_S_MAX: Final = 86_400
+"""Longer timers are set again in between."""
+STOP_S_MAX: Final = 5
 """How long a stop waits for the disk, and for clients to take their replies."""
 WAITING_TURNS_MAX: Final = 10_000
 """Turns of the loop whose replies wait for an fsync; past it nothing more is read from clients."""

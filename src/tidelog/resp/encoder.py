@@ -1,0 +1,161 @@
+"""Replies as bytes, for RESP2 and RESP3.
+
+A reply is a plain Python value; the classes here stand for what Python has no type of its own for:
+
+    value             RESP2                         RESP3
+    str               +simple string                the same
+    bytes             $bulk string                  the same
+    int               :integer                      the same
+    None              $-1, the null bulk string     _
+    NULL_ARRAY        *-1, the null array           _
+    bool              :1 or :0                      #t or #f
+    float             $bulk string                  ,double
+    list, tuple       *array                        the same
+    dict              *array, flat                  %map
+    Pairs             *array, flat                  *array of *arrays of two
+    SetReply          *array                        ~set
+    Push              *array                        >push
+    Verbatim          $bulk string                  =verbatim string
+    ErrorReply        -error                        the same
+    Wire              bytes that are encoded already, whatever the protocol
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+CRLF: Final = b"\r\n"
+OK: Final = b"+OK\r\n"
+QUEUED: Final = b"+QUEUED\r\n"
+NULL_BULK_2: Final = b"$-1\r\n"
+NULL_ARRAY_2: Final = b"*-1\r\n"
+NULL_3: Final = b"_\r\n"
+
+Reply = Any
+"""Any of the values in the table above, nested in lists and dicts."""
+
+
+class NullArray:
+    """The type of `NULL_ARRAY`."""
+
+
+NULL_ARRAY: Final = NullArray()
+
+
+class Pairs(list[tuple[Reply, Reply]]):
+    """Members with what belongs to each, in order: scores, values."""
+
+
+class SetReply(list[Reply]):
+    """Members in no order."""
+
+
+class Push(list[Reply]):
+    """A message that answers no command."""
+
+
+class Wire(bytes):
+    """Bytes that are encoded already."""
+
+
+class Verbatim:
+    """Text for people, with its format (three letters)."""
+
+    __slots__ = ("format", "text")
+
+    def __init__(self, text: bytes, format: bytes = b"txt") -> None:  # noqa: A002
+        self.text = text
+        self.format = format
+
+
+class ErrorReply:
+    """An error: a code in capitals, a space and a sentence."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+    def __repr__(self) -> str:
+        return f"ErrorReply({self.message!r})"
+
+
+def encode(reply: Reply, protocol: int) -> bytes:
+    """The bytes of one reply in RESP2 or RESP3 (`protocol` is 2 or 3)."""
+    kind = type(reply)
+    if kind is bytes:
+        return b"$%d\r\n%b\r\n" % (len(reply), reply)
+    if kind is int:
+        return b":%d\r\n" % reply
+    parts: list[bytes] = []
+    _append(parts, reply, protocol)
+    return b"".join(parts)
+
+
+def encode_error(message: str) -> bytes:
+    """An error reply; line ends in the message would end the reply, so they become spaces."""
+    return b"-%b\r\n" % message.replace("\r", " ").replace("\n", " ").encode("utf-8", "surrogateescape")
+
+
+def format_double(number: float) -> bytes:
+    """A double as Redis prints it: integers without a point, otherwise 17 digits."""
+    if number != number:
+        return b"nan"
+    if number in (float("inf"), float("-inf")):
+        return b"inf" if number > 0 else b"-inf"
+    return b"%.17g" % number
+
+
+def _append(parts: list[bytes], reply: Reply, protocol: int) -> None:
+    kind = type(reply)
+    if kind is bytes:
+        parts.append(b"$%d\r\n%b\r\n" % (len(reply), reply))
+    elif kind is int:
+        parts.append(b":%d\r\n" % reply)
+    elif reply is None:
+        parts.append(NULL_BULK_2 if protocol == 2 else NULL_3)
+    elif kind is list or kind is tuple:
+        _append_items(parts, b"*", reply, protocol)
+    else:
+        _append_rare(parts, reply, protocol)
+
+
+def _append_items(parts: list[bytes], head: bytes, items: Any, protocol: int) -> None:
+    parts.append(b"%b%d\r\n" % (head, len(items)))
+    for item in items:
+        _append(parts, item, protocol)
+
+
+def _append_rare(parts: list[bytes], reply: Reply, protocol: int) -> None:
+    if isinstance(reply, str):
+        parts.append(b"+%b\r\n" % reply.encode())
+    elif isinstance(reply, bool):
+        parts.append((b":1\r\n" if reply else b":0\r\n") if protocol == 2 else (b"#t\r\n" if reply else b"#f\r\n"))
+    elif isinstance(reply, float):
+        text = format_double(reply)
+        parts.append(b"$%d\r\n%b\r\n" % (len(text), text) if protocol == 2 else b",%b\r\n" % text)
+    elif isinstance(reply, dict):
+        parts.append(b"*%d\r\n" % (2 * len(reply)) if protocol == 2 else b"%%%d\r\n" % len(reply))
+        for key, value in reply.items():
+            _append(parts, key, protocol)
+            _append(parts, value, protocol)
+    elif isinstance(reply, Pairs):
+        flat = [item for pair in reply for item in pair] if protocol == 2 else reply
+        _append_items(parts, b"*", flat, protocol)
+    elif isinstance(reply, SetReply):
+        _append_items(parts, b"*" if protocol == 2 else b"~", reply, protocol)
+    elif isinstance(reply, Push):
+        _append_items(parts, b"*" if protocol == 2 else b">", reply, protocol)
+    elif isinstance(reply, Wire):
+        parts.append(bytes(reply))
+    elif isinstance(reply, ErrorReply):
+        parts.append(encode_error(reply.message))
+    elif isinstance(reply, NullArray):
+        parts.append(NULL_ARRAY_2 if protocol == 2 else NULL_3)
+    elif isinstance(reply, Verbatim):
+        text = reply.text
+        if protocol == 3:
+            text = reply.format + b":" + text
+        parts.append(b"%b%d\r\n%b\r\n" % (b"$" if protocol == 2 else b"=", len(text), text))
+    else:
+        raise TypeError(f"a reply cannot be a {type(reply).__name__}")

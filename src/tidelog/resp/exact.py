@@ -1,0 +1,187 @@
+"""Requests, decoded strictly: every length is checked before anything is kept for it.
+
+    *<count>\\r\\n  then count times  $<length>\\r\\n<bytes>\\r\\n      or a line of words (`inline`)
+
+It is fed bytes, returns the commands that are complete, and keeps the rest. What a length declares is never allocated:
+memory grows with what has arrived. Slower than hiredis by far; `decoder` says when it is used.
+
+It takes what Redis takes: a length ends at a carriage return, and neither the byte after it nor the two after an
+argument are looked at. Two things are refused at once for which Redis would wait: a zero byte in a length, and a line
+that is too long although its end has arrived.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog import limits
+from tidelog.resp.inline import split_line
+
+Command = list[bytes]
+
+_STAR: Final = ord("*")
+_DOLLAR: Final = b"$"
+_NUMBER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
+"""The only spelling that Redis takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """What a client may send."""
+
+    arguments_max: int = limits.ARGUMENTS_MAX
+    bulk_bytes_max: int = limits.BULK_BYTES_MAX
+    is_authenticated: bool = True
+
+
+class ProtocolError(Exception):
+    """The peer broke the protocol: it is told and its connection ends."""
+
+
+class ExactDecoder:
+    """One connection's requests.
+
+    `feed` raises `ProtocolError` if they are wrong; what came before is in `commands`. Fed again, it looks once more at
+    what was wrong: only other limits make a difference.
+    """
+
+    def __init__(self, bounds: RequestLimits) -> None:
+        self.bounds = bounds
+        self._buffer = bytearray()
+        self._at = 0
+        self._missing = 0
+        """Arguments of the command under way that are still to come."""
+        self._arguments: Command = []
+        self._bulk_length = -1
+        """Of the argument under way; -1: its length is still to come."""
+        self._skip_until = 0
+        """Nothing can be complete before the buffer is this long."""
+        self.commands: list[Command] = []
+
+    @property
+    def is_idle(self) -> bool:
+        """Between two commands, with nothing buffered."""
+        return not self._buffer and not self._missing
+
+    def rest(self, bytes_max: int) -> bytes | None:
+        """What there is of the command under way, in bytes that lead here as well; None: they would be more."""
+        arguments, head = self._arguments, b""
+        if len(self._buffer) + len(arguments) > bytes_max:
+            return None
+        if sum(map(len, arguments)) > bytes_max:
+            return None
+        if self._missing:
+            parts = [b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments]
+            head = b"*%d\r\n%b" % (len(arguments) + self._missing, b"".join(parts))
+        if self._bulk_length >= 0:
+            head += b"$%d\r\n" % self._bulk_length
+        return head + self._buffer if len(head) + len(self._buffer) <= bytes_max else None
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes; complete commands are appended to `commands`."""
+        self._buffer += data
+        if len(self._buffer) < self._skip_until:
+            return
+        self._skip_until = 0
+        try:
+            while self._step():
+                pass
+        finally:
+            del self._buffer[: self._at]
+            self._skip_until = max(self._skip_until - self._at, 0)
+            self._at = 0
+
+    def _step(self) -> bool:
+        """Take the next piece; false if it has not arrived yet."""
+        if self._bulk_length >= 0:
+            return self._take_bulk()
+        if self._missing:
+            return self._take_bulk_length()
+        if self._at >= len(self._buffer):
+            return False
+        if self._buffer[self._at] == _STAR:
+            return self._take_count()
+        return self._take_inline()
+
+    def _find_line(self, end: bytes, problem: str) -> bytes | None:
+        """The line that begins here, without its end; None if that has not arrived."""
+        length = self._buffer.find(end, self._at) - self._at
+        if length < 0:
+            length = len(self._buffer) - self._at
+            if length > limits.INLINE_BYTES_MAX:
+                raise ProtocolError(f"Protocol error: {problem}")
+            return None
+        if length > limits.INLINE_BYTES_MAX:
+            raise ProtocolError(f"Protocol error: {problem}")
+        return bytes(self._buffer[self._at : self._at + length])
+
+    def _find_head(self, problem: str) -> bytes | None:
+        """The head that begins here, without the two bytes after it; None if they have not arrived."""
+        line = self._find_line(b"\r", problem)
+        return line if line is not None and self._at + len(line) + 2 <= len(self._buffer) else None
+
+    def _take_count(self) -> bool:
+        head = self._find_head("too big mbulk count string")
+        if head is None:
+            return False
+        count = _number(head[1:])
+        if count is None or count > self.bounds.arguments_max:
+            raise ProtocolError("Protocol error: invalid multibulk length")
+        if count > limits.UNAUTHENTICATED_ARGUMENTS_MAX and not self.bounds.is_authenticated:
+            raise ProtocolError("Protocol error: unauthenticated multibulk length")
+        self._at += len(head) + 2
+        self._missing = max(count, 0)
+        return True
+
+    def _take_bulk_length(self) -> bool:
+        head = self._find_head("too big bulk count string")
+        if head is None:
+            return False
+        if not head.startswith(_DOLLAR):
+            got = (head[:1] or b"\r").decode("utf-8", "surrogateescape")
+            raise ProtocolError(f"Protocol error: expected '$', got '{got}'")
+        length = _number(head[1:])
+        if length is None or not 0 <= length <= self.bounds.bulk_bytes_max:
+            raise ProtocolError("Protocol error: invalid bulk length")
+        if length > limits.UNAUTHENTICATED_BULK_BYTES_MAX and not self.bounds.is_authenticated:
+            raise ProtocolError("Protocol error: unauthenticated bulk length")
+        self._at += len(head) + 2
+        self._bulk_length = length
+        return True
+
+    def _take_bulk(self) -> bool:
+        end = self._at + self._bulk_length
+        if len(self._buffer) < end + 2:
+            self._skip_until = end + 2
+            return False
+        with memoryview(self._buffer) as view:
+            self._arguments.append(bytes(view[self._at : end]))
+        self._at = end + 2
+        self._bulk_length = -1
+        self._missing -= 1
+        if not self._missing:
+            self.commands.append(self._arguments)
+            self._arguments = []
+        return True
+
+    def _take_inline(self) -> bool:
+        line = self._find_line(b"\n", "too big inline request")
+        if line is None:
+            return False
+        words = split_line(line)
+        if words is None:
+            raise ProtocolError("Protocol error: unbalanced quotes in request")
+        self._at += len(line) + 1
+        if words:
+            self.commands.append(words)
+        return True
+
+
+def _number(text: bytes) -> int | None:
+    """A number as Redis reads it; None: it is none, or does not fit 64 bits."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None

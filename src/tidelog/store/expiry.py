@@ -1,0 +1,28 @@
+"""Active expiry: removing what has expired although nobody asks for it.
+
+Each pass takes keys from the heap of expiries that are due, bounded in number, and removes them in one transaction, as
+operations like any other: followers and feeds see a deletion.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop
+
+from tidelog import limits
+from tidelog.store.store import Store
+
+
+def remove_due(store: Store) -> int:
+    """Remove keys that have expired, up to a bound; returns how many."""
+    transaction = store.begin()
+    removed = 0
+    for database in store.databases:
+        due = database.due
+        while due and due[0][0] <= transaction.now_ms and removed < limits.EXPIRED_AT_ONCE_MAX:
+            when, key = heappop(due)
+            if database.expiries.get(key) == when:
+                transaction.find_in(database, key)
+                transaction.remove_expired()
+                removed += 1
+    store.commit(transaction)
+    return removed

@@ -1,0 +1,175 @@
+"""One database: a dict a slot, made when its first key comes.
+
+A slot's dict is what SCAN, snapshots and initial scans of feeds visit in one step, so it must stay small: past
+`SLOT_KEYS_SPLIT` keys (keys that share a tag) it is split into buckets by a hash of the key, doubling as it grows.
+
+    slots[slot]    None | dict | Buckets      key -> value
+    expiries       key -> absolute ms, for keys that expire
+    due            the same as a heap, with stale entries that are skipped when they come up
+
+Nothing here reads a clock: an expired key is there until an operation removes it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappush
+from typing import Any
+
+from tidelog import limits
+from tidelog.ids import SLOT_COUNT
+from tidelog.store.slots import slot_of
+from tidelog.types.effect import Value
+
+
+class Buckets:
+    """A slot with many keys: a power of two of dicts."""
+
+    __slots__ = ("_count", "_mask", "dicts")
+
+    def __init__(self, items: dict[bytes, Value]) -> None:
+        self._count = 0
+        self._mask = 1
+        self.dicts: list[dict[bytes, Value]] = [{}, {}]
+        for key, value in items.items():
+            self[key] = value
+
+    def _dict(self, key: bytes) -> dict[bytes, Value]:
+        return self.dicts[zlib.crc32(key) & self._mask]
+
+    def get(self, key: bytes) -> Value | None:
+        return self._dict(key).get(key)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._dict(key)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[bytes]:
+        for part in self.dicts:
+            yield from part
+
+    def __setitem__(self, key: bytes, value: Value) -> None:
+        part = self._dict(key)
+        if key not in part:
+            self._count += 1
+        part[key] = value
+        if len(part) > limits.SLOT_KEYS_SPLIT:
+            self._grow()
+
+    def __delitem__(self, key: bytes) -> None:
+        del self._dict(key)[key]
+        self._count -= 1
+
+    def _grow(self) -> None:
+        parts, self._mask = self.dicts, self._mask * 2 + 1
+        self.dicts = [{} for _ in range(self._mask + 1)]
+        for part in parts:
+            for key, value in part.items():
+                self._dict(key)[key] = value
+
+
+class Database:
+    """The keys of one database, over all shards."""
+
+    __slots__ = ("due", "expiries", "number", "observer", "size", "slots")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.slots: list[Any] = [None] * SLOT_COUNT
+        self.expiries: dict[bytes, int] = {}
+        self.due: list[tuple[int, bytes]] = []
+        self.size = 0
+        """How many keys there are."""
+        self.observer: Callable[[Database, bytes | None], None] | None = None
+        """Told of a key before it changes (None: of all): for WATCH and snapshots."""
+
+    def __len__(self) -> int:
+        return self.size
+
+    def find(self, key: bytes) -> Value | None:
+        bucket = self.slots[slot_of(key)]
+        return None if bucket is None else bucket.get(key)
+
+    def change(self, key: bytes) -> Value | None:
+        if self.observer is not None:
+            self.observer(self, key)
+        return self.find(key)
+
+    def put(self, key: bytes, value: Value, expire_ms: int | None = None) -> None:
+        self.put_at(slot_of(key), key, value, expire_ms)
+
+    def put_at(self, slot: int, key: bytes, value: Value, expire_ms: int | None = None) -> None:
+        """As `put`, for a key whose slot is known. Hot."""
+        if self.observer is not None:
+            self.observer(self, key)
+        bucket = self.slots[slot]
+        if bucket is None:
+            bucket = self.slots[slot] = {}
+        if key not in bucket:
+            self.size += 1
+            if len(bucket) >= limits.SLOT_KEYS_SPLIT and type(bucket) is dict:
+                bucket = self.slots[slot] = Buckets(bucket)
+        bucket[key] = value
+        if expire_ms is not None or key in self.expiries:
+            self._set_expiry(key, expire_ms)
+
+    def remove(self, key: bytes) -> None:
+        slot = slot_of(key)
+        bucket = self.slots[slot]
+        if bucket is None or key not in bucket:
+            return
+        if self.observer is not None:
+            self.observer(self, key)
+        del bucket[key]
+        self.size -= 1
+        self.expiries.pop(key, None)
+        if not bucket:
+            self.slots[slot] = None
+
+    def set_expiry(self, key: bytes, expire_ms: int | None) -> None:
+        if self.find(key) is None:
+            return
+        if self.observer is not None:
+            self.observer(self, key)
+        self._set_expiry(key, expire_ms)
+
+    def _set_expiry(self, key: bytes, expire_ms: int | None) -> None:
+        if expire_ms is None:
+            self.expiries.pop(key, None)
+            return
+        self.expiries[key] = expire_ms
+        heappush(self.due, (expire_ms, key))
+        if len(self.due) > 2 * len(self.expiries) + limits.EXPIRY_STALE_MAX:
+            self.due = [(when, which) for which, when in self.expiries.items()]
+            heapify(self.due)
+
+    def clear(self, slots: tuple[int, int] = (0, SLOT_COUNT - 1)) -> None:
+        """Every key is gone, or every key of a shard's slots (first and last)."""
+        if self.observer is not None:
+            self.observer(self, None)
+        first, last = slots
+        if (first, last) == (0, SLOT_COUNT - 1):
+            self.slots = [None] * SLOT_COUNT
+            self.expiries, self.due, self.size = {}, [], 0
+            return
+        gone = [key for bucket in self.slots[first : last + 1] if bucket is not None for key in bucket]
+        self.slots[first : last + 1] = [None] * (last - first + 1)
+        self.size -= len(gone)
+        for key in gone:
+            self.expiries.pop(key, None)
+
+    def buckets(self, slot: int) -> list[dict[bytes, Value]]:
+        """The dicts of a slot: what is visited in one step."""
+        bucket = self.slots[slot]
+        if bucket is None:
+            return []
+        return bucket.dicts if type(bucket) is Buckets else [bucket]
+
+    def all_keys(self) -> Iterator[bytes]:
+        """Every key; the database must not change meanwhile."""
+        for bucket in self.slots:
+            if bucket is not None:
+                yield from bucket

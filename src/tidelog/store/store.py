@@ -1,0 +1,243 @@
+"""The store: databases, the effects that change them, and the journal that remembers.
+
+    transaction   what a command reads and writes through
+    commit        its records go to the journal under one ts
+    replay        the journal's records, applied by the same effects
+
+One thread. Replies may leave once `commit` and then the journal's `write` have returned; with `fsync = always`, once
+the transaction is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tidelog import limits
+from tidelog.ids import ShardId, Ts, slot_ranges
+from tidelog.journal.journal import Journal, Settings
+from tidelog.journal.layout import META, read_meta
+from tidelog.journal.merge import Transaction as JournalTransaction
+from tidelog.journal.operation import (
+    DEL,
+    FLUSHDB,
+    START,
+    VAL,
+    OperationTable,
+    core_table,
+    decode_pairs,
+    encode_items,
+    encode_pairs,
+)
+from tidelog.journal.reader import Part, Record
+from tidelog.ports import Clock, Disk, Random
+from tidelog.store.capture import Capture
+from tidelog.store.keyspace import Database
+from tidelog.store.scan_orders import ScanOrders
+from tidelog.store.slots import shards_by_slot, slot_of
+from tidelog.store.transaction import Transaction
+from tidelog.store.watch import Watcher, Watches
+from tidelog.types import hash as hash_type
+from tidelog.types import set as set_type
+from tidelog.types import string, zset
+from tidelog.types.effect import Effect
+
+Encoded = tuple[ShardId, int, bytes]
+"""Shard, opcode and payload of a record."""
+
+
+def all_effects() -> list[Effect]:
+    """Every operation that changes the keyspace."""
+    return [*string.effects(), *hash_type.effects(), *set_type.effects(), *zset.effects()]
+
+
+def operation_table() -> OperationTable:
+    """The journal's table with every operation there is."""
+    return OperationTable([core_table().kind(START), *(effect.kind for effect in all_effects())])
+
+
+class Store:
+    """All state of a server."""
+
+    def __init__(self, clock: Clock, random: Random) -> None:
+        self._clock = clock
+        self.random = random
+        """Draws what commands such as SPOP choose."""
+        self.scan_orders = ScanOrders()
+        self._databases = [Database(number) for number in range(limits.DATABASES)]
+        self._by_operation = {effect.operation: effect for effect in all_effects()}
+        self._by_opcode = {effect.kind.opcode: effect for effect in all_effects()}
+        self._watches = Watches()
+        self._capture: Capture | None = None
+        self.expired_count = 0
+        """Keys that were removed because they had expired."""
+        self.journal: Journal
+        self.slots: Sequence[tuple[int, int]] = ()
+        """For every shard, its first and last slot."""
+        self.owners: list[ShardId] = []
+        """For every slot, its shard."""
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        folder: str,
+        clock: Clock,
+        settings: Settings,
+        new_epoch_id: Callable[[], int],
+        random: Random,
+    ) -> Store:
+        """Open a data directory and load what it holds."""
+        store = cls(clock, random)
+        store.slots = _slots_of(disk, folder, settings)
+        store.owners = shards_by_slot(store.slots)
+        store.journal = Journal.open(disk, folder, clock, settings, apply=store._replay, new_epoch_id=new_epoch_id)
+        return store
+
+    @property
+    def refusal(self) -> Exception | None:
+        """Why no write is taken at the moment; None: they are. Hot."""
+        return self.journal.writer.refusal
+
+    # --- watching -----------------------------------------------------------------------------------------------
+
+    def watch(self, watcher: Watcher, database: int, key: bytes) -> None:
+        self._watches.add(watcher, database, key)
+        self._set_observers()
+
+    def unwatch(self, watcher: Watcher) -> None:
+        if watcher.watched or watcher.is_dirty:
+            self._watches.forget(watcher)
+            self._set_observers()
+
+    def _set_observers(self) -> None:
+        """Databases tell of changes only while someone wants to know."""
+        wanted = self._observe if self._watches or self._capture is not None else None
+        for database in self._databases:
+            database.observer = wanted
+
+    def _observe(self, database: Database, key: bytes | None) -> None:
+        """A key is about to change; None: all of them."""
+        if self._capture is not None:
+            self._capture.observe(database, key)
+        self._watches.touch(database, key)
+
+    # --- snapshots ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_capturing(self) -> bool:
+        return self._capture is not None
+
+    def begin_capture(self) -> Capture | None:
+        """A snapshot of this moment, to be visited in slices; None if there is one of it, or one is under way."""
+        if self._capture is not None:
+            return None
+        snapshot = self.journal.begin_snapshot()
+        if snapshot is None:
+            return None
+        self._capture = Capture(self._databases, snapshot, self.encode)
+        self._set_observers()
+        return self._capture
+
+    def end_capture(self) -> None:
+        """It has visited everything, or is given up."""
+        self._capture = None
+        self._set_observers()
+
+    def save(self) -> None:
+        """Take a snapshot here and now."""
+        capture = self.begin_capture()
+        if capture is None:
+            return
+        try:
+            while not capture.is_done:
+                capture.visit(limits.CAPTURE_KEYS_AT_ONCE)
+            self.journal.finish_snapshot(capture.snapshot)
+        except BaseException:
+            capture.snapshot.abandon()
+            raise
+        finally:
+            self.end_capture()
+
+    # --- databases ----------------------------------------------------------------------------------------------
+
+    def database(self, number: int) -> Database:
+        return self._databases[number]
+
+    @property
+    def databases(self) -> list[Database]:
+        return self._databases
+
+    # --- transactions -------------------------------------------------------------------------------------------
+
+    def begin(self, database: int = 0) -> Transaction:
+        """A transaction at this moment."""
+        return Transaction(self, self._databases[database], self._clock.wall_us() // 1000)
+
+    def commit(self, transaction: Transaction) -> Ts | None:
+        """Hand its records to the journal under one ts; None if it changed nothing."""
+        transaction.remove_expired()
+        records = transaction.records
+        if not records:
+            return None
+        ts = self.journal.hlc.next()
+        self.journal.writer.append(ts, records)
+        transaction.records = []
+        return ts
+
+    def apply(self, database: Database, operation: Any) -> None:
+        """Change state by one operation."""
+        self._by_operation[type(operation)].apply(database, operation)
+
+    def encode(self, operation: Any) -> list[Encoded]:
+        """The records of an operation: one per shard that it names keys of."""
+        kind = self._by_operation[type(operation)].kind
+        opcode = kind.opcode
+        owners = self.owners
+        if opcode == VAL:
+            return [
+                (shard, VAL, encode_pairs(pairs))
+                for shard, pairs in self._by_shard(operation.pairs, lambda pair: pair[0])
+            ]
+        if opcode == DEL:
+            return [(shard, DEL, encode_items(keys)) for shard, keys in self._by_shard(operation.keys, lambda key: key)]
+        payload = kind.encode(operation)
+        if opcode == FLUSHDB:
+            return [(ShardId(shard), FLUSHDB, payload) for shard in range(len(self.slots))]
+        return [(owners[slot_of(operation.key)], opcode, payload)]
+
+    def _by_shard(self, items: Any, key_of: Callable[[Any], bytes]) -> list[tuple[ShardId, list[Any]]]:
+        if len(self.slots) == 1:
+            return [(ShardId(0), items)]
+        found: dict[ShardId, list[Any]] = {}
+        for item in items:
+            found.setdefault(self.owners[slot_of(key_of(item))], []).append(item)
+        return list(found.items())
+
+    # --- recovery -----------------------------------------------------------------------------------------------
+
+    def _replay(self, transaction: JournalTransaction, payload_of: Callable[[Part, Record], bytes]) -> None:
+        """Apply one transaction of the journal. Hot while loading."""
+        for part in transaction.parts:
+            for record in part.records:
+                opcode = record.opcode
+                if opcode == START:
+                    continue
+                database = self._databases[record.database]
+                expire_ms = record.expire_ms if record.expire_ms >= 0 else None
+                payload = payload_of(part, record)
+                if opcode == VAL:
+                    for key, value in decode_pairs(payload):
+                        database.put(key, value, expire_ms)
+                elif opcode == FLUSHDB:
+                    database.clear(self.slots[part.shard])
+                else:
+                    effect = self._by_opcode[opcode]
+                    effect.apply(database, effect.kind.decode(payload, expire_ms))
+
+
+def _slots_of(disk: Disk, folder: str, settings: Settings) -> Sequence[tuple[int, int]]:
+    """The slot ranges that a directory has, or will have once it is made."""
+    if disk.exists(f"{folder}/{META}"):
+        return read_meta(disk, folder).slots
+    return slot_ranges(settings.shard_count)

@@ -1,0 +1,62 @@
+"""WATCH: who wants to know whether a key changed before their EXEC.
+
+Watchers are told before a key changes, through the database's observer, which is set only while there is someone to
+tell: a change of a key that nobody watches costs nothing more.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Watcher(Protocol):
+    """A client that watches keys."""
+
+    watched: set[tuple[int, bytes]]
+    is_dirty: bool
+
+
+class Watchable(Protocol):
+    """A database."""
+
+    number: int
+
+    def find(self, key: bytes) -> object | None: ...
+
+
+class Watches:
+    """All watched keys of a store."""
+
+    def __init__(self) -> None:
+        self._watchers: dict[tuple[int, bytes], set[int]] = {}
+        self._by_identity: dict[int, Watcher] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._watchers)
+
+    def add(self, watcher: Watcher, database: int, key: bytes) -> None:
+        watcher.watched.add((database, key))
+        self._watchers.setdefault((database, key), set()).add(id(watcher))
+        self._by_identity[id(watcher)] = watcher
+
+    def forget(self, watcher: Watcher) -> None:
+        """It watches nothing any more, and starts clean."""
+        for place in watcher.watched:
+            watchers = self._watchers.get(place, set())
+            watchers.discard(id(watcher))
+            if not watchers:
+                self._watchers.pop(place, None)
+        self._by_identity.pop(id(watcher), None)
+        watcher.watched.clear()
+        watcher.is_dirty = False
+
+    def touch(self, database: Watchable, key: bytes | None) -> None:
+        """A key is about to change; None: every key that the database has."""
+        number = database.number
+        if key is None:
+            places = [place for place in self._watchers if place[0] == number and database.find(place[1]) is not None]
+        else:
+            places = [(number, key)]
+        for place in places:
+            for identity in self._watchers.get(place, ()):
+                self._by_identity[identity].is_dirty = True

@@ -1,0 +1,85 @@
+"""An operation and its effect on a keyspace: what every type hands to the store.
+
+`apply` validates nothing and cannot fail: whatever could go wrong was decided before. It never reads a clock. If it
+does raise, state and journal differ, and the process stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tidelog import limits
+from tidelog.errors import FormatError
+from tidelog.journal.operation import OperationKind, decode_items, encode_items
+
+Value = Any
+"""`bytes`, `Hash`, `Set`, `ZSet` or `Stream`; told apart by `type`."""
+
+
+class Keyspace(Protocol):
+    """One database, as effects see it."""
+
+    def find(self, key: bytes) -> Value | None:
+        """The value, expired or not; not to be changed."""
+
+    def change(self, key: bytes) -> Value | None:
+        """The value, for changing it in place: whoever watches the key, or still needs it as it was, is told."""
+
+    def put(self, key: bytes, value: Value, expire_ms: int | None = None) -> None:
+        """A whole new value; the one before and its expiry are gone."""
+
+    def remove(self, key: bytes) -> None:
+        """The key is gone; fine if it was not there."""
+
+    def set_expiry(self, key: bytes, expire_ms: int | None) -> None:
+        """When the key expires (absolute ms); None: never. Fine if it is not there."""
+
+    def clear(self) -> None:
+        """Every key is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One kind of operation: its row in the journal's table, and what it does."""
+
+    operation: type[Any]
+    """The class of its operations."""
+    kind: OperationKind
+    apply: Callable[[Keyspace, Any], None]
+
+
+def split_long(key: bytes, items: Sequence[bytes], step: int = 1) -> list[Sequence[bytes]]:
+    """Cut the items of an operation on one key into runs that fit a record; `step` items belong together."""
+    if len(items) <= limits.RECORD_MEMBERS_MAX * step and sum(map(len, items)) + len(key) <= limits.RECORD_SPLIT_BYTES:
+        return [items]
+    runs: list[Sequence[bytes]] = []
+    start = size = 0
+    for at in range(0, len(items), step):
+        grown = size + sum(map(len, items[at : at + step]))
+        if at > start and (grown > limits.RECORD_SPLIT_BYTES or at - start >= limits.RECORD_MEMBERS_MAX * step):
+            runs.append(items[start:at])
+            grown -= size
+            start = at
+        size = grown
+    runs.append(items[start:])
+    return runs
+
+
+def encode_keyed(key: bytes, items: Sequence[bytes]) -> bytes:
+    """The payload of an operation on one key: the key, then its items."""
+    return encode_items([key, *items])
+
+
+def decode_keyed(payload: bytes, step: int = 1) -> tuple[bytes, list[bytes]]:
+    """What `encode_keyed` was given."""
+    items = decode_items(payload)
+    if not items or (len(items) - 1) % step:
+        raise FormatError(f"an operation on one key has {len(items)} items")
+    return items[0], items[1:]
+
+
+def keyed_keys(payload: bytes) -> list[bytes]:
+    """The one key that such a payload names."""
+    return [decode_keyed(payload)[0]]

@@ -1,0 +1,92 @@
+"""Hashes: fields and values under one key, in the order in which the fields came.
+
+0x10 hset   | key | field, value ... |     fields are set; the hash is made if it is not there
+0x11 hdel   | key | field ... |            fields are gone; a hash without fields is gone too
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tidelog.journal.operation import OperationKind
+from tidelog.types.effect import Effect, Keyspace, decode_keyed, encode_keyed, keyed_keys, split_long
+
+HSET: Final = 0x10
+HDEL: Final = 0x11
+
+
+class Hash(dict[bytes, bytes]):
+    """Field -> value."""
+
+    __slots__ = ()
+
+
+class HSet(NamedTuple):
+    """Set fields; `items` is field, value, field, value ..."""
+
+    key: bytes
+    items: Sequence[bytes]
+
+
+class HDel(NamedTuple):
+    """Remove fields."""
+
+    key: bytes
+    fields: Sequence[bytes]
+
+
+def hset(key: bytes, items: Sequence[bytes]) -> list[HSet]:
+    """Set fields, in as many records as they need."""
+    return [HSet(key, run) for run in split_long(key, items, 2)]
+
+
+def hdel(key: bytes, fields: Sequence[bytes]) -> list[HDel]:
+    """Remove fields, in as many records as they need."""
+    return [HDel(key, run) for run in split_long(key, fields)]
+
+
+def _apply_hset(keyspace: Keyspace, op: HSet) -> None:
+    value = keyspace.change(op.key)
+    if value is None:
+        value = Hash()
+        keyspace.put(op.key, value)
+    value.update(zip(op.items[::2], op.items[1::2], strict=True))
+
+
+def _apply_hdel(keyspace: Keyspace, op: HDel) -> None:
+    value = keyspace.change(op.key)
+    if value is None:
+        return
+    for field in op.fields:
+        value.pop(field, None)
+    if not value:
+        keyspace.remove(op.key)
+
+
+def effects() -> list[Effect]:
+    """Every operation of this module."""
+    return [
+        Effect(
+            HSet,
+            OperationKind(
+                HSET,
+                "hset",
+                lambda op: encode_keyed(op.key, op.items),
+                lambda payload, _: HSet(*decode_keyed(payload, 2)),
+                keyed_keys,
+            ),
+            _apply_hset,
+        ),
+        Effect(
+            HDel,
+            OperationKind(
+                HDEL,
+                "hdel",
+                lambda op: encode_keyed(op.key, op.fields),
+                lambda payload, _: HDel(*decode_keyed(payload)),
+                keyed_keys,
+            ),
+            _apply_hdel,
+        ),
+    ]

@@ -1,0 +1,91 @@
+"""Sets: members under one key, in no order.
+
+0x20 sadd   | key | member ... |     members are in; the set is made if it is not there
+0x21 srem   | key | member ... |     members are out; a set without members is gone too
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tidelog.journal.operation import OperationKind
+from tidelog.types.effect import Effect, Keyspace, decode_keyed, encode_keyed, keyed_keys, split_long
+
+SADD: Final = 0x20
+SREM: Final = 0x21
+
+
+class Set(set[bytes]):
+    """Members."""
+
+    __slots__ = ()
+
+
+class SAdd(NamedTuple):
+    """Add members."""
+
+    key: bytes
+    members: Sequence[bytes]
+
+
+class SRem(NamedTuple):
+    """Remove members."""
+
+    key: bytes
+    members: Sequence[bytes]
+
+
+def sadd(key: bytes, members: Sequence[bytes]) -> list[SAdd]:
+    """Add members, in as many records as they need."""
+    return [SAdd(key, run) for run in split_long(key, members)]
+
+
+def srem(key: bytes, members: Sequence[bytes]) -> list[SRem]:
+    """Remove members, in as many records as they need."""
+    return [SRem(key, run) for run in split_long(key, members)]
+
+
+def _apply_sadd(keyspace: Keyspace, op: SAdd) -> None:
+    value = keyspace.change(op.key)
+    if value is None:
+        value = Set()
+        keyspace.put(op.key, value)
+    value.update(op.members)
+
+
+def _apply_srem(keyspace: Keyspace, op: SRem) -> None:
+    value = keyspace.change(op.key)
+    if value is None:
+        return
+    value.difference_update(op.members)
+    if not value:
+        keyspace.remove(op.key)
+
+
+def effects() -> list[Effect]:
+    """Every operation of this module."""
+    return [
+        Effect(
+            SAdd,
+            OperationKind(
+                SADD,
+                "sadd",
+                lambda op: encode_keyed(op.key, op.members),
+                lambda payload, _: SAdd(*decode_keyed(payload)),
+                keyed_keys,
+            ),
+            _apply_sadd,
+        ),
+        Effect(
+            SRem,
+            OperationKind(
+                SREM,
+                "srem",
+                lambda op: encode_keyed(op.key, op.members),
+                lambda payload, _: SRem(*decode_keyed(payload)),
+                keyed_keys,
+            ),
+            _apply_srem,
+        ),
+    ]

@@ -1,0 +1,308 @@
+"""Sorted sets: members with scores under one key, ordered by score and then by member.
+
+0x30 zadd   | key | score, member ... |     a score is a double, 8 bytes; the set is made if it is not there
+0x31 zrem   | key | member ... |            members are gone; a set without members is gone too
+
+A set is kept in one of two ways. Most sets of a keyspace are small, and for them what an object costs is what counts:
+two columns in order, searched from one end to the other, take a seventh of the memory. A dict that is sorted when it is
+asked for its order was tried for them too: three times the columns, and every range paid for a sort.
+
+    packed     up to PACKED_MEMBERS_MAX      a list of members, an array of their scores, both in the set's order
+    indexed    larger                        a dict member -> score, and a SortedList of (score, member)
+
+A score is never NaN, and a zero has no sign: `zadd` takes it away, as Redis does where it stores small sets.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from math import inf, nextafter
+from typing import Final, NamedTuple
+
+from sortedcontainers import SortedList
+
+from tidelog.journal.operation import OperationKind
+from tidelog.types.effect import Effect, Keyspace, decode_keyed, encode_keyed, keyed_keys, split_long
+
+ZADD: Final = 0x30
+ZREM: Final = 0x31
+
+PACKED_MEMBERS_MAX: Final = 128
+"""A set that grows past this is indexed (Redis draws the line between listpack and skip list at the same place) ..."""
+PACKED_AGAIN_MEMBERS: Final = PACKED_MEMBERS_MAX // 2
+"""... and one that shrinks to this is packed again; between the two it stays what it is."""
+_ONE_BY_ONE_MEMBERS_MAX: Final = 8
+"""A packed set that takes or loses more than this at once is made anew."""
+_REBUILD_FRACTION: Final = 4
+"""So is an indexed one, once it is more than one in this many of its members."""
+
+_DOUBLE: Final = struct.Struct("<d")
+pack_score = _DOUBLE.pack
+
+Entry = tuple[float, bytes]
+"""Score and member: what a set is ordered by."""
+
+
+class _Index:
+    """A large set: both parts always hold the same members."""
+
+    __slots__ = ("ordered", "scores")
+
+    def __init__(self, scores: dict[bytes, float]) -> None:
+        self.scores = scores
+        self.ordered: SortedList[Entry] = SortedList((score, member) for member, score in scores.items())
+
+
+class ZSet:
+    """Members, each with its score, in order; a place is how many entries stand before it."""
+
+    __slots__ = ("_index", "_members", "_scores")
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self._members: list[bytes] = []
+        """In order while the set is packed, else empty."""
+        self._scores: array[float] = array("d")
+        """Those of `_members`."""
+        self._index: _Index | None = None
+        """None: the set is packed."""
+        self.update(entries)
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._members) if self._index is None else len(self._index.scores)
+
+    def __contains__(self, member: object) -> bool:
+        return member in (self._members if self._index is None else self._index.scores)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Entries in order."""
+        return zip(self._scores, self._members, strict=True) if self._index is None else iter(self._index.ordered)
+
+    def __repr__(self) -> str:
+        return f"ZSet({list(self)!r})"
+
+    def members(self) -> Collection[bytes]:
+        """The members, in no order that means something; not to be changed."""
+        return self._members if self._index is None else self._index.scores.keys()
+
+    def score(self, member: bytes) -> float | None:
+        if self._index is not None:
+            return self._index.scores.get(member)
+        place = self.rank(member)
+        return None if place is None else self._scores[place]
+
+    def rank(self, member: bytes) -> int | None:
+        """The place of a member."""
+        if self._index is not None:
+            score = self._index.scores.get(member)
+            return None if score is None else self._index.ordered.index((score, member))
+        try:
+            return self._members.index(member)
+        except ValueError:
+            return None
+
+    def at(self, place: int) -> Entry:
+        """The entry at a place; negative: from the end."""
+        if self._index is not None:
+            return self._index.ordered[place]
+        return self._scores[place], self._members[place]
+
+    def slice(self, start: int, stop: int) -> list[Entry]:
+        """Entries from a place to before another, in order."""
+        if self._index is not None:
+            return list(self._index.ordered.islice(start, stop))
+        return list(zip(self._scores[start:stop], self._members[start:stop], strict=True))
+
+    def place_of_score(self, score: float, *, after: bool) -> int:
+        """How many entries have a lower score, or with `after` also how many have this one."""
+        if self._index is None:
+            return bisect_right(self._scores, score) if after else bisect_left(self._scores, score)
+        if after:
+            if score == inf:
+                return len(self)
+            score = nextafter(score, inf)
+        # A tuple of one element sorts before every longer one that begins with it.
+        return self._index.ordered.bisect_left((score,))  # type: ignore[arg-type]
+
+    def place_of_entry(self, score: float, member: bytes, *, after: bool) -> int:
+        """How many entries stand before this one, or with `after` up to it; it need not be there."""
+        if self._index is not None:
+            ordered = self._index.ordered
+            return ordered.bisect_right((score, member)) if after else ordered.bisect_left((score, member))
+        scores = self._scores
+        low = bisect_left(scores, score)
+        if low == len(scores) or scores[low] != score:
+            return low
+        high = bisect_right(scores, score, low)
+        return (bisect_right if after else bisect_left)(self._members, member, low, high)
+
+    def copy(self) -> ZSet:
+        """One that changes by itself."""
+        other = ZSet()
+        if self._index is None:
+            other._members, other._scores = self._members[:], self._scores[:]
+        else:
+            index = other._index = _Index({})
+            index.scores = self._index.scores.copy()
+            index.ordered.update(self._index.ordered)
+        return other
+
+    # --- changing -----------------------------------------------------------------------------------------------
+
+    def update(self, entries: Iterable[Entry]) -> None:
+        """Set scores; later ones win."""
+        fresh = {member: score for score, member in entries}
+        index = self._index
+        if index is None:
+            if len(fresh) > _ONE_BY_ONE_MEMBERS_MAX:
+                self._rebuild({**dict(zip(self._members, self._scores, strict=True)), **fresh})
+            else:
+                for member, score in fresh.items():
+                    self._set(score, member)
+        elif len(fresh) * _REBUILD_FRACTION > len(index.scores):
+            self._rebuild({**index.scores, **fresh})
+        else:
+            for member, score in fresh.items():
+                self._set_indexed(index, score, member)
+
+    def discard(self, members: Collection[bytes]) -> None:
+        """Remove members; fine if they are not there."""
+        index = self._index
+        if index is None:
+            if len(members) > _ONE_BY_ONE_MEMBERS_MAX:
+                gone = set(members)
+                self._pack([entry for entry in self if entry[1] not in gone])
+                return
+            for member in members:
+                at = self.rank(member)
+                if at is not None:
+                    del self._members[at], self._scores[at]
+            return
+        if len(members) * _REBUILD_FRACTION > len(index.scores):
+            gone = set(members)
+            self._rebuild({member: score for member, score in index.scores.items() if member not in gone})
+            return
+        for member in members:
+            score = index.scores.pop(member, None)
+            if score is not None:
+                index.ordered.remove((score, member))
+        if len(index.scores) <= PACKED_AGAIN_MEMBERS:
+            self._pack(index.ordered)
+
+    def _set(self, score: float, member: bytes) -> None:
+        if self._index is not None:  # the members before this one were too many
+            self._set_indexed(self._index, score, member)
+            return
+        members, scores = self._members, self._scores
+        at = self.rank(member)
+        if at is not None:
+            if scores[at] == score:
+                return
+            del members[at], scores[at]
+        elif len(members) >= PACKED_MEMBERS_MAX:
+            self._rebuild({**dict(zip(members, scores, strict=True)), member: score})
+            return
+        at = self.place_of_entry(score, member, after=False)
+        members.insert(at, member)
+        scores.insert(at, score)
+
+    @staticmethod
+    def _set_indexed(index: _Index, score: float, member: bytes) -> None:
+        before = index.scores.get(member)
+        if before is not None:
+            if before == score:
+                return
+            index.ordered.remove((before, member))
+        index.scores[member] = score
+        index.ordered.add((score, member))
+
+    def _rebuild(self, scores: dict[bytes, float]) -> None:
+        bound = PACKED_MEMBERS_MAX if self._index is None else PACKED_AGAIN_MEMBERS
+        if len(scores) <= bound:
+            self._pack(sorted((score, member) for member, score in scores.items()))
+        else:
+            self._index = _Index(scores)
+            self._members, self._scores = [], array("d")
+
+    def _pack(self, ordered: Iterable[Entry]) -> None:
+        entries = list(ordered)
+        self._index = None
+        self._members = [member for _, member in entries]
+        self._scores = array("d", [score for score, _ in entries])
+
+
+class ZAdd(NamedTuple):
+    """Set scores; `items` is score (8 bytes), member, score, member ..."""
+
+    key: bytes
+    items: Sequence[bytes]
+
+
+class ZRem(NamedTuple):
+    """Remove members."""
+
+    key: bytes
+    members: Sequence[bytes]
+
+
+def zadd(key: bytes, items: Iterable[tuple[float, bytes]]) -> list[ZAdd]:
+    """Set scores, in as many records as they need."""
+    flat: list[bytes] = []
+    for score, member in items:
+        flat += (pack_score(score + 0.0), member)  # adding it makes a zero positive
+    return [ZAdd(key, run) for run in split_long(key, flat, 2)]
+
+
+def zrem(key: bytes, members: Sequence[bytes]) -> list[ZRem]:
+    """Remove members, in as many records as they need."""
+    return [ZRem(key, run) for run in split_long(key, members)]
+
+
+def _apply_zadd(keyspace: Keyspace, op: ZAdd) -> None:
+    value = keyspace.change(op.key)
+    if value is None:
+        value = ZSet()
+        keyspace.put(op.key, value)
+    scores = [_DOUBLE.unpack(score)[0] for score in op.items[::2]]
+    value.update(zip(scores, op.items[1::2], strict=True))
+
+
+def _apply_zrem(keyspace: Keyspace, op: ZRem) -> None:
+    value = keyspace.change(op.key)
+    if value is None:
+        return
+    value.discard(op.members)
+    if not value:
+        keyspace.remove(op.key)
+
+
+def effects() -> list[Effect]:
+    """Every operation of this module."""
+    return [
+        Effect(
+            ZAdd,
+            OperationKind(
+                ZADD,
+                "zadd",
+                lambda op: encode_keyed(op.key, op.items),
+                lambda payload, _: ZAdd(*decode_keyed(payload, 2)),
+                keyed_keys,
+            ),
+            _apply_zadd,
+        ),
+        Effect(
+            ZRem,
+            OperationKind(
+                ZREM,
+                "zrem",
+                lambda op: encode_keyed(op.key, op.members),
+                lambda payload, _: ZRem(*decode_keyed(payload)),
+                keyed_keys,
+            ),
+            _apply_zrem,
+        ),
+    ]
