@@ -1,0 +1,53 @@
+"""Reading arguments as Redis does, with its error texts."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tidelog.commands.long_double import add_long_doubles, format_long_double, parse_long_double
+from tidelog.errors import CommandError
+
+I64_MIN: Final = -(2**63)
+I64_MAX: Final = 2**63 - 1
+
+_INTEGER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
+
+NOT_AN_INTEGER: Final = "ERR value is not an integer or out of range"
+NOT_A_FLOAT: Final = "ERR value is not a valid float"
+SYNTAX: Final = "ERR syntax error"
+
+
+def syntax_error() -> CommandError:
+    return CommandError(SYNTAX)
+
+
+def integer(argument: bytes, error: str = NOT_AN_INTEGER) -> int:
+    """A signed 64-bit integer in its only spelling: no plus, no leading zeros, no spaces."""
+    if _INTEGER.fullmatch(argument):
+        number = int(argument)
+        if I64_MIN <= number <= I64_MAX:
+            return number
+    raise CommandError(error)
+
+
+def positive(argument: bytes, error: str) -> int:
+    """An integer of at least 1."""
+    number = integer(argument)
+    if number < 1:
+        raise CommandError(error)
+    return number
+
+
+def add_floats(value: bytes, increment: bytes, *, value_error: str = NOT_A_FLOAT) -> bytes:
+    """The sum of two numbers as INCRBYFLOAT and HINCRBYFLOAT compute and print it."""
+    number = parse_long_double(value)
+    if number is None:
+        raise CommandError(value_error)
+    by = parse_long_double(increment)
+    if by is None:
+        raise CommandError(NOT_A_FLOAT)
+    total = add_long_doubles(number, by)
+    if total is None:
+        raise CommandError("ERR increment would produce NaN or Infinity")
+    return format_long_double(total)

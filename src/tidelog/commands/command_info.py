@@ -1,0 +1,290 @@
+"""COMMAND: what commands there are, and what a row of the table says of each.
+
+Two things are derived and not written into every row: the group of a command, from the file that has its handler, and
+its ACL categories, from its flags and its group. Where Redis differs from the rule, `_MORE_CATEGORIES` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tidelog.commands.arguments import I64_MAX, syntax_error
+from tidelog.commands.client import Client
+from tidelog.commands.glob import matcher
+from tidelog.commands.help import help_reply
+from tidelog.commands.table import Arguments, Command, CommandTable, Keys, connection
+from tidelog.errors import CommandError
+from tidelog.resp.encoder import Reply, SetReply
+
+_GROUPS: Final = {
+    "strings": "string",
+    "keys": "generic",
+    "hashes": "hash",
+    "sets": "set",
+    "sorted_sets": "sorted-set",
+    "sorted_set_algebra": "sorted-set",
+    "sorted_set_ranges": "sorted-set",
+    "lists": "list",
+    "streams": "stream",
+    "pubsub": "pubsub",
+    "transactions": "transactions",
+    "connection": "connection",
+    "clients": "connection",
+}
+"""File -> group; a file that is not here has commands of the group `server`."""
+
+_CATEGORIES: Final = {
+    "string": "@string",
+    "generic": "@keyspace",
+    "hash": "@hash",
+    "set": "@set",
+    "sorted-set": "@sortedset",
+    "list": "@list",
+    "stream": "@stream",
+    "transactions": "@transaction",
+    "connection": "@connection",
+}
+"""Group -> category; pub/sub has its category by its flag."""
+
+_BY_FLAG: Final = {
+    "write": ["@write"],
+    "readonly": ["@read"],
+    "admin": ["@admin", "@dangerous"],
+    "pubsub": ["@pubsub"],
+    "blocking": ["@blocking"],
+}
+
+_MORE_CATEGORIES: Final = {
+    "DBSIZE": ["@keyspace"],
+    "FLUSHALL": ["@keyspace", "@dangerous"],
+    "FLUSHDB": ["@keyspace", "@dangerous"],
+    "INFO": ["@dangerous"],
+    "KEYS": ["@dangerous"],
+    "LASTSAVE": ["@admin", "@dangerous"],
+    "ROLE": ["@admin", "@dangerous"],
+    "SORT": ["@dangerous", "@list", "@set", "@sortedset"],
+    "SWAPDB": ["@keyspace", "@dangerous"],
+}
+
+
+def group_of(row: Command) -> str:
+    """The group that a command belongs to."""
+    file = getattr(row.handler, "__module__", "").rpartition(".")[2]
+    return "connection" if row.name.startswith("COMMAND") else _GROUPS.get(file, "server")
+
+
+def categories_of(row: Command) -> set[str]:
+    """The ACL categories that a command belongs to."""
+    found = {category for flag in row.flags for category in _BY_FLAG.get(flag, ())}
+    found.add("@fast" if "fast" in row.flags else "@slow")
+    found.update(_MORE_CATEGORIES.get(row.name, ()))
+    category = _CATEGORIES.get(group_of(row))
+    if category is not None:
+        found.add(category)
+    return found
+
+
+# --- the reply of COMMAND INFO ----------------------------------------------------------------------------------
+
+
+def _describe(row: Command, subcommands: Sequence[Command] = ()) -> Reply:
+    keys = row.keys
+    return [
+        row.name.lower().encode(),
+        row.arity,
+        SetReply(sorted(row.flags)),
+        keys.first,
+        keys.last,
+        keys.step,
+        SetReply(sorted(categories_of(row))),
+        SetReply(),
+        SetReply(_key_specs(row)),
+        SetReply(_describe(subcommand) for subcommand in subcommands),
+    ]
+
+
+def _describe_container(name: bytes, rows: Sequence[Command]) -> Reply:
+    return [name.lower(), -2, SetReply(), 0, 0, 0, SetReply(["@slow"]), SetReply(), SetReply(), SetReply(map(_describe, rows))]  # fmt: skip # noqa: E501
+
+
+def _key_specs(row: Command) -> list[Reply]:
+    """Where the keys stand, in the form of Redis 7. What is done to them is told only as reading or changing."""
+    flags = SetReply(["RO", "access"] if "readonly" in row.flags else ["RW", "update"])
+    keys = row.keys
+    specs = []
+    if keys.first:
+        last = keys.last - keys.first if keys.last >= 0 else keys.last
+        specs.append(_spec(flags, keys.first, b"range", {b"lastkey": last, b"keystep": keys.step, b"limit": 0}))
+    if keys.count_at:
+        specs.append(_spec(flags, keys.count_at, b"keynum", {b"keynumidx": 0, b"firstkey": 1, b"keystep": 1}))
+    return specs
+
+
+def _spec(flags: SetReply, index: int, kind: bytes, spec: dict[bytes, int]) -> Reply:
+    return {
+        b"flags": flags,
+        b"begin_search": {b"type": b"index", b"spec": {b"index": index}},
+        b"find_keys": {b"type": kind, b"spec": spec},
+    }
+
+
+def _info(table: CommandTable, name: bytes) -> Reply:
+    row = table.find(name)
+    if row is not None:
+        return _describe(row)
+    container, _, subcommand = name.partition(b"|")
+    rows = table.subcommands(container)
+    if rows is None:
+        return None
+    if subcommand:
+        row = rows.get(subcommand.upper())
+        return None if row is None else _describe(row)
+    bare = table.bare(container)
+    return _describe_container(name, list(rows.values())) if bare is None else _describe(bare, list(rows.values()))
+
+
+def _top_level(table: CommandTable) -> list[bytes]:
+    names = [row.name.encode() for row in table.rows() if "|" not in row.name]
+    return list(dict.fromkeys([*names, *table.containers()]))
+
+
+def command(client: Client, _arguments: Arguments) -> Reply:
+    table = client.server.table
+    return [_info(table, name) for name in _top_level(table)]
+
+
+def command_count(client: Client, _arguments: Arguments) -> Reply:
+    return len(_top_level(client.server.table))
+
+
+def command_info(client: Client, arguments: Arguments) -> Reply:
+    table = client.server.table
+    return [_info(table, name) for name in arguments[2:] or _top_level(table)]
+
+
+# --- the others -------------------------------------------------------------------------------------------------
+
+
+def command_list(client: Client, arguments: Arguments) -> Reply:
+    table = client.server.table
+    is_wanted: Callable[[Command], bool]
+    if len(arguments) == 2:
+        return [row.name.lower().encode() for row in table.rows()] + [
+            name.lower() for name in table.containers() if table.bare(name) is None
+        ]
+    if len(arguments) != 5 or arguments[2].upper() != b"FILTERBY":
+        raise syntax_error()
+    what, value = arguments[3].upper(), arguments[4]
+    if what == b"MODULE":
+        return []
+    if what == b"ACLCAT":
+        category = "@" + value.decode("utf-8", "surrogateescape").lower()
+        is_wanted = lambda row: category in categories_of(row)  # noqa: E731
+    elif what == b"PATTERN":
+        is_match = matcher(value.lower())
+        is_wanted = lambda row: is_match(row.name.lower().encode())  # noqa: E731
+    else:
+        raise syntax_error()
+    return [row.name.lower().encode() for row in table.rows() if is_wanted(row)]
+
+
+def command_docs(client: Client, arguments: Arguments) -> Reply:
+    table = client.server.table
+    found: dict[bytes, Reply] = {}
+    for name in arguments[2:] or _top_level(table):
+        docs = _docs(table, name)
+        if docs is not None:
+            found[name.lower()] = docs
+    return found
+
+
+def _docs(table: CommandTable, name: bytes) -> Reply:
+    container, _, subcommand = name.partition(b"|")
+    row, rows = table.find(name), table.subcommands(container)
+    if row is not None:
+        return _document(row)
+    if rows is None:
+        return None
+    if subcommand:
+        row = rows.get(subcommand.upper())
+        return None if row is None else _document(row)
+    title = container.decode().upper()
+    docs = {
+        b"summary": f"commands that begin with {title}".encode(),
+        b"group": group_of(next(iter(rows.values()))).encode(),
+    }
+    return {**docs, b"subcommands": {each.name.lower().encode(): _document(each) for each in rows.values()}}
+
+
+def _document(row: Command) -> dict[bytes, Reply]:
+    return {b"summary": row.summary.encode(), b"group": group_of(row).encode()}
+
+
+def command_getkeys(client: Client, arguments: Arguments) -> Reply:
+    words = arguments[2:]
+    table = client.server.table
+    row = table.find(words[0])
+    if row is None:
+        rows = table.subcommands(words[0])
+        row = None if rows is None or len(words) < 2 else rows.get(words[1].upper())
+    if row is None:
+        raise CommandError("ERR Invalid command specified")
+    if row.keys == Keys():
+        raise CommandError("ERR The command has no key arguments")
+    if not row.takes(len(words)):
+        raise CommandError("ERR Invalid number of arguments specified for command")
+    return find_keys(row.keys, words)
+
+
+def find_keys(keys: Keys, words: Sequence[bytes]) -> list[bytes]:
+    """The keys among the words of a command."""
+    found: list[bytes] = []
+    if keys.first:
+        last = keys.last if keys.last >= 0 else len(words) + keys.last
+        found += words[keys.first : last + 1 : keys.step]
+    if keys.count_at:
+        text = words[keys.count_at]
+        count = int(text) if text.isdigit() and int(text) < I64_MAX else 0
+        counted = words[keys.count_at + 1 : keys.count_at + 1 + count]
+        if not counted or len(counted) < count:
+            raise CommandError("ERR Invalid arguments specified for command")
+        found += counted
+    return found
+
+
+def command_help(_client: Client, _arguments: Arguments) -> Reply:
+    return help_reply(
+        "COMMAND",
+        """
+        (no subcommand)
+            Return details about all Redis commands.
+        COUNT
+            Return the total number of commands in this Redis server.
+        LIST
+            Return a list of all commands in this Redis server.
+        INFO [<command-name> ...]
+            Return details about multiple Redis commands.
+            If no command names are given, documentation details for all
+            commands are returned.
+        DOCS [<command-name> ...]
+            Return documentation details about multiple Redis commands.
+            If no command names are given, documentation details for all
+            commands are returned.
+        GETKEYS <full-command>
+            Return the keys from a full Redis command.
+        """,
+    )
+
+
+_FLAGS = "loading stale"
+
+COMMANDS: list[Command] = [
+    connection("COMMAND", -1, command, _FLAGS, summary="all commands"),
+    connection("COMMAND|COUNT", 2, command_count, _FLAGS, summary="how many commands there are"),
+    connection("COMMAND|INFO", -2, command_info, _FLAGS, summary="about some commands"),
+    connection("COMMAND|DOCS", -2, command_docs, _FLAGS, summary="a line about commands"),
+    connection("COMMAND|LIST", -2, command_list, _FLAGS, summary="the names of commands"),
+    connection("COMMAND|GETKEYS", -4, command_getkeys, _FLAGS, summary="the keys of a command"),
+    connection("COMMAND|HELP", 2, command_help, _FLAGS, summary="what COMMAND can do"),
+]

@@ -1,0 +1,98 @@
+"""CONFIG: parameters of the running server, under the names that Redis gives them."""
+
+from __future__ import annotations
+
+from tidelog.commands.arguments import syntax_error
+from tidelog.commands.client import Client
+from tidelog.commands.glob import matcher
+from tidelog.commands.help import help_reply
+from tidelog.commands.parameters import IMMUTABLE, BadValue
+from tidelog.commands.table import Arguments, Command, connection
+from tidelog.errors import CommandError
+from tidelog.resp.encoder import Reply
+
+_GLOB_SIGNS = frozenset(b"*?[")
+
+
+def config_get(client: Client, arguments: Arguments) -> Reply:
+    parameters = client.server.parameters
+    found: dict[bytes, bytes] = {}
+    for pattern in arguments[2:]:
+        if _GLOB_SIGNS.isdisjoint(pattern):
+            parameter = parameters.find(_text(pattern))
+            if parameter is not None and parameter.name.encode() not in found:
+                found[pattern] = parameter.get().encode()
+        else:
+            is_match = matcher(pattern.lower())
+            for parameter in parameters:
+                name = parameter.name.encode()
+                if is_match(name):
+                    found[name] = parameter.get().encode()
+    return found
+
+
+def config_set(client: Client, arguments: Arguments) -> Reply:
+    if len(arguments) % 2:
+        raise syntax_error()
+    seen = set()
+    work = []
+    for name, value in zip(arguments[2::2], arguments[3::2], strict=True):
+        parameter = client.server.parameters.find(_text(name))
+        if parameter is None:
+            raise CommandError(f"ERR Unknown option or number of arguments for CONFIG SET - '{_text(name)}'")
+        if parameter.read is None:
+            raise _failed(name, IMMUTABLE)
+        if parameter.name in seen:
+            raise _failed(name, "duplicate parameter")
+        seen.add(parameter.name)
+        try:
+            work.append(parameter.read(_text(value)))
+        except BadValue as problem:
+            raise _failed(name, str(problem)) from None
+    for put_to_work in work:
+        put_to_work()
+    return "OK"
+
+
+def _failed(name: bytes, why: str) -> CommandError:
+    return CommandError(f"ERR CONFIG SET failed (possibly related to argument '{_text(name)}') - {why}")
+
+
+def _text(argument: bytes) -> str:
+    return argument.decode("utf-8", "surrogateescape")
+
+
+def config_resetstat(client: Client, _arguments: Arguments) -> Reply:
+    client.server.reset_statistics()
+    return "OK"
+
+
+def config_rewrite(_client: Client, _arguments: Arguments) -> Reply:
+    raise CommandError("ERR Tidelog never rewrites its configuration: change tidelog.toml and restart")
+
+
+def config_help(_client: Client, _arguments: Arguments) -> Reply:
+    return help_reply(
+        "CONFIG",
+        """
+        GET <pattern>
+            Return parameters matching the glob-like <pattern> and their values.
+        SET <directive> <value>
+            Set the configuration <directive> to <value>.
+        RESETSTAT
+            Reset statistics reported by the INFO command.
+        REWRITE
+            Rewrite the configuration file.
+        """,
+    )
+
+
+_FLAGS = "admin noscript loading stale"
+
+COMMANDS: list[Command] = [
+    connection("CONFIG|GET", -3, config_get, _FLAGS, summary="parameters that match a pattern"),
+    connection("CONFIG|SET", -4, config_set, _FLAGS, summary="change parameters"),
+    connection("CONFIG|RESETSTAT", 2, config_resetstat, _FLAGS, summary="count from zero again"),
+    connection("CONFIG|REWRITE", 2, config_rewrite, _FLAGS, summary="refused: the file is yours"),
+    connection("CONFIG|HELP", 2, config_help, "loading stale", summary="what CONFIG can do"),
+]

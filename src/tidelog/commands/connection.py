@@ -1,0 +1,139 @@
+"""What concerns the connection itself: HELLO, AUTH, SELECT, PING, ECHO, QUIT, RESET."""
+
+from __future__ import annotations
+
+from tidelog import __version__, limits
+from tidelog.commands.arguments import integer, syntax_error
+from tidelog.commands.client import Client, Replies
+from tidelog.commands.table import Arguments, Command, connection
+from tidelog.errors import CommandError
+from tidelog.resp.encoder import Reply
+
+_WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."
+
+
+def ping(client: Client, arguments: Arguments) -> Reply:
+    if len(arguments) > 2:
+        raise CommandError("ERR wrong number of arguments for 'ping' command")
+    if client.protocol == 2 and client.is_listening:
+        return [b"pong", arguments[1] if len(arguments) == 2 else b""]
+    return "PONG" if len(arguments) == 1 else arguments[1]
+
+
+def echo(_client: Client, arguments: Arguments) -> Reply:
+    return arguments[1]
+
+
+def quit_(client: Client, _arguments: Arguments) -> Reply:
+    client.closes_after_reply = True
+    return "OK"
+
+
+def select(client: Client, arguments: Arguments) -> Reply:
+    number = integer(arguments[1])
+    if not 0 <= number < limits.DATABASES:
+        raise CommandError("ERR DB index is out of range")
+    client.database = number
+    client.state_changed()
+    return "OK"
+
+
+def auth(client: Client, arguments: Arguments) -> Reply:
+    if len(arguments) > 3:
+        raise syntax_error()
+    if len(arguments) == 2 and not client.server.needs_password:
+        raise CommandError(
+            "ERR AUTH <password> called without any password configured for the default user. Are you sure your "
+            "configuration is correct?"
+        )
+    _authenticate(client, arguments[1] if len(arguments) == 3 else b"default", arguments[-1])
+    return "OK"
+
+
+def _authenticate(client: Client, user: bytes, password: bytes) -> None:
+    """There is one user, `default`; without a password it takes any."""
+    if user != b"default" or (client.server.needs_password and not client.server.is_password(password)):
+        raise CommandError(_WRONG_PASSWORD)
+    client.is_authenticated = True
+    client.state_changed()
+
+
+def hello(client: Client, arguments: Arguments) -> Reply:
+    protocol, credentials, name = client.protocol, None, None
+    at = 2
+    if len(arguments) > 1:
+        try:
+            protocol = integer(arguments[1])
+        except CommandError:
+            raise CommandError("ERR Protocol version is not an integer or out of range") from None
+        if protocol not in (2, 3):
+            raise CommandError("NOPROTO unsupported protocol version")
+    while at < len(arguments):
+        option, left = arguments[at].upper(), len(arguments) - at - 1
+        if option == b"AUTH" and left >= 2:
+            credentials = arguments[at + 1], arguments[at + 2]
+            at += 3
+        elif option == b"SETNAME" and left >= 1:
+            name = check_name(arguments[at + 1])
+            at += 2
+        else:
+            raise CommandError(f"ERR Syntax error in HELLO option '{arguments[at].decode('utf-8', 'replace')}'")
+    if credentials is not None:
+        _authenticate(client, *credentials)
+    if not client.is_authenticated:
+        raise CommandError(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH "
+            "<user> <pass> option can be used to authenticate the client and select the RESP protocol version at "
+            "the same time"
+        )
+    if name is not None:
+        client.name = name
+    client.protocol = protocol
+    client.state_changed()
+    return {
+        b"server": b"redis",
+        b"version": REDIS_VERSION,
+        b"tidelog_version": __version__.encode(),
+        b"proto": protocol,
+        b"id": client.id,
+        b"mode": b"standalone",
+        b"role": b"master",
+        b"modules": [],
+    }
+
+
+REDIS_VERSION = b"7.0.15"
+"""The version of Redis whose commands these are: clients choose what they send by it."""
+
+
+def check_name(name: bytes) -> bytes:
+    """A connection's name, which must be printable and have no spaces."""
+    if any(not 33 <= byte <= 126 for byte in name):
+        raise CommandError("ERR Client names cannot contain spaces, newlines or special characters.")
+    return name
+
+
+def reset(client: Client, _arguments: Arguments) -> Reply:
+    client.queued = None
+    client.queued_bytes = 0
+    client.replies = Replies.ON
+    client.is_unevictable = False
+    client.server.store.unwatch(client)
+    client.server.subscriptions.forget(client)
+    client.protocol, client.database, client.name = 2, 0, b""
+    client.is_authenticated = not client.server.needs_password
+    client.state_changed()
+    return "RESET"
+
+
+_OPEN = "noscript loading stale fast no_auth allow_busy"
+
+COMMANDS: list[Command] = [
+    connection("PING", -1, ping, "fast", summary="is anybody there?"),
+    connection("ECHO", 2, echo, "loading stale fast", summary="the same back"),
+    connection("QUIT", -1, quit_, _OPEN, summary="close the connection"),
+    connection("SELECT", 2, select, "loading stale fast", summary="choose a database"),
+    connection("AUTH", -2, auth, _OPEN, summary="give the password"),
+    connection("HELLO", -1, hello, _OPEN, summary="choose the protocol"),
+    connection("RESET", 1, reset, _OPEN, summary="as if newly connected"),
+]

@@ -1,0 +1,84 @@
+"""Running one command inside a transaction: find its row, let it decide, apply what it decided."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from traceback import format_tb
+from typing import Any
+
+from tidelog.commands.table import Command, CommandTable, Kind
+from tidelog.errors import ApplyFailed, CommandError
+from tidelog.resp.encoder import ErrorReply, Reply
+from tidelog.store.transaction import Transaction
+
+_SHOWN_BYTES_MAX = 128
+_LOG = logging.getLogger("tidelog")
+
+
+def find_command(table: CommandTable, arguments: Sequence[bytes]) -> Command:
+    """The row for these arguments; `CommandError` if there is none or their number is wrong."""
+    row = table.find(arguments[0])
+    if row is None:
+        row = _find_subcommand(table, arguments)
+    if not row.takes(len(arguments)):
+        raise CommandError(f"ERR wrong number of arguments for '{row.name.lower()}' command")
+    return row
+
+
+def _find_subcommand(table: CommandTable, arguments: Sequence[bytes]) -> Command:
+    rows = table.subcommands(arguments[0])
+    if rows is None:
+        raise CommandError(_unknown(arguments))
+    container = arguments[0].decode().upper()
+    if len(arguments) < 2:
+        bare = table.bare(arguments[0])
+        if bare is not None:
+            return bare
+        raise CommandError(f"ERR wrong number of arguments for '{container.lower()}' command")
+    row = rows.get(arguments[1].upper())
+    if row is None:
+        shown = arguments[1][:_SHOWN_BYTES_MAX].decode("utf-8", "surrogateescape")
+        raise CommandError(f"ERR unknown subcommand '{shown}'. Try {container} HELP.")
+    return row
+
+
+def run_command(row: Command, transaction: Transaction, arguments: Sequence[bytes]) -> Reply:
+    """Let a command of the keyspace decide, and apply what it decided; a refusal is its reply."""
+    operations: Sequence[Any] = ()
+    try:
+        if row.kind is Kind.READ:
+            reply = row.handler(transaction, arguments)
+        else:
+            reply, operations = row.handler(transaction, arguments)
+    except CommandError as error:
+        reply = ErrorReply(str(error))
+    except Exception as error:
+        reply = internal_error(row, error)
+    try:
+        transaction.run(operations)
+    except Exception as error:
+        raise ApplyFailed(f"an operation of {row.name} could not be applied: {explain(error)}") from error
+    return reply
+
+
+def internal_error(row: Command, error: Exception) -> ErrorReply:
+    """The reply to a command that met a bug. Which one is for the log, and what the client sent is for nobody."""
+    _LOG.error("%s failed, and nothing of it happened: %s", row.name, explain(error))
+    return ErrorReply("ERR internal error")
+
+
+def explain(error: Exception) -> str:
+    """Where an error came from and of what kind it is, without its message: that may quote what a client sent."""
+    return f"{type(error).__name__}\n{''.join(format_tb(error.__traceback__))}".rstrip()
+
+
+def _unknown(arguments: Sequence[bytes]) -> str:
+    name = arguments[0][:_SHOWN_BYTES_MAX].decode("utf-8", "surrogateescape")
+    shown = ""
+    for argument in arguments[1:]:
+        if len(shown) >= _SHOWN_BYTES_MAX:
+            break
+        text = argument[: _SHOWN_BYTES_MAX - len(shown)].decode("utf-8", "surrogateescape")
+        shown += f"'{text}' "
+    return f"ERR unknown command '{name}', with args beginning with: {shown}"

@@ -1,0 +1,170 @@
+"""Patterns, as Redis's `stringmatchlen` has them.
+
+    *        any bytes, none included              ?        one byte
+    [a-c]    one of these; a range may run either way; `^` first: one that is none of these
+    \\x       x itself, also inside brackets       other    itself
+
+What is peculiar there is so here: brackets that are not closed end with the pattern; `[a-]` is a range to `]`; bytes of
+128 and above are negative, so that they stand before 0 in a range; an empty string is matched by the empty pattern
+only, not even by `*`.
+
+A pattern is cut at its stars into parts of a fixed length. The first and the last part have their place, and each one
+between is searched from where the one before it ended: the leftmost place is always the best, so nothing is ever tried
+twice, and no pattern takes longer than the product of the two lengths.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+_STAR, _ANY, _OPEN, _CLOSE, _NOT, _ESCAPE, _RANGE = b"*?[]^\\-"
+_KEPT_BYTES_MAX: Final = 256
+"""Longer patterns are not worth being remembered."""
+_KEPT_MAX: Final = 128
+
+Matcher = Callable[[bytes], bool]
+_EVERY: Final = frozenset(range(256))
+
+
+class _Part(NamedTuple):
+    """What stands between two stars: as many bytes as it has choices."""
+
+    size: int
+    literal: bytes | None
+    """Its bytes, if there is no choice: faster, and nothing to compile."""
+    regex: re.Pattern[bytes] | None
+
+    def is_at(self, string: bytes, at: int) -> bool:
+        if self.literal is not None:
+            return string.startswith(self.literal, at)
+        assert self.regex is not None
+        return self.regex.match(string, at) is not None
+
+    def find_end(self, string: bytes, start: int, end: int) -> int:
+        """Where its leftmost place ends; -1: it has none."""
+        if self.literal is not None:
+            at = string.find(self.literal, start, end)
+            return -1 if at < 0 else at + self.size
+        assert self.regex is not None
+        found = self.regex.search(string, start, end)
+        return -1 if found is None else found.end()
+
+
+def matches(pattern: bytes, string: bytes) -> bool:
+    """Whether a string matches a pattern. Who tries many strings calls `matcher` once."""
+    return matcher(pattern)(string)
+
+
+def matcher(pattern: bytes, *, ignores_case: bool = False) -> Matcher:
+    """Says of a string whether it matches the pattern."""
+    make = _kept_matcher if len(pattern) <= _KEPT_BYTES_MAX else _matcher
+    return make(pattern, ignores_case)
+
+
+def _matcher(pattern: bytes, ignores_case: bool) -> Matcher:
+    parts = [_part(choices) for choices in _parse(pattern, ignores_case)]
+    first = parts[0]
+    if len(parts) == 1:
+        return lambda string: len(string) == first.size and first.is_at(string, 0)
+    middle, last = parts[1:-1], parts[-1]
+
+    def is_match(string: bytes) -> bool:
+        at, end = first.size, len(string) - last.size
+        if end < at or not string or not first.is_at(string, 0) or not last.is_at(string, end):
+            return False
+        for part in middle:
+            at = part.find_end(string, at, end)
+            if at < 0:
+                return False
+        return True
+
+    return is_match
+
+
+_kept_matcher: Final = lru_cache(_KEPT_MAX)(_matcher)
+
+
+# --- reading a pattern ------------------------------------------------------------------------------------------
+
+
+def _parse(pattern: bytes, ignores_case: bool) -> list[list[frozenset[int]]]:
+    """The parts between the stars; a part is, for each of its bytes, the ones that may stand there."""
+    parts: list[list[frozenset[int]]] = [[]]
+    singles = [_same(byte, ignores_case) for byte in range(256)]
+    at = 0
+    while at < len(pattern):
+        byte = pattern[at]
+        at += 1
+        if byte == _STAR:
+            if parts[-1] or len(parts) == 1:  # of several stars in a row, one is enough
+                parts.append([])
+        elif byte == _ANY:
+            parts[-1].append(_EVERY)
+        elif byte == _OPEN:
+            choices, at = _parse_brackets(pattern, at, ignores_case)
+            parts[-1].append(choices)
+        else:
+            if byte == _ESCAPE and at < len(pattern):
+                byte = pattern[at]
+                at += 1
+            parts[-1].append(singles[byte])
+    return parts
+
+
+def _parse_brackets(pattern: bytes, at: int, ignores_case: bool) -> tuple[frozenset[int], int]:
+    """What may stand for the brackets that were opened before a position, and the position after them."""
+    is_negated = at < len(pattern) and pattern[at] == _NOT
+    if is_negated:
+        at += 1
+    choices: set[int] = set()
+    while at < len(pattern):
+        byte, left = pattern[at], len(pattern) - at
+        if byte == _ESCAPE and left >= 2:
+            choices.add(pattern[at + 1])
+            at += 2
+        elif byte == _CLOSE:
+            at += 1
+            break
+        elif left >= 3 and pattern[at + 1] == _RANGE:
+            choices |= _range(byte, pattern[at + 2], ignores_case)
+            at += 3
+        else:
+            choices |= _same(byte, ignores_case)
+            at += 1
+    return frozenset(_EVERY - choices if is_negated else choices), at
+
+
+def _range(start: int, end: int, ignores_case: bool) -> set[int]:
+    first, last = sorted((_signed(start), _signed(end)))
+    if ignores_case:
+        first, last = _lower(first), _lower(last)
+    return {byte for byte in _EVERY if first <= (_lower(_signed(byte)) if ignores_case else _signed(byte)) <= last}
+
+
+def _same(byte: int, ignores_case: bool) -> frozenset[int]:
+    return frozenset({byte, *bytes([byte]).lower(), *bytes([byte]).upper()} if ignores_case else {byte})
+
+
+def _signed(byte: int) -> int:
+    return byte - 256 if byte > 127 else byte
+
+
+def _lower(signed: int) -> int:
+    return signed + 32 if ord("A") <= signed <= ord("Z") else signed
+
+
+def _part(choices: list[frozenset[int]]) -> _Part:
+    if all(len(each) == 1 for each in choices):
+        return _Part(len(choices), bytes(byte for each in choices for byte in each), None)
+    return _Part(len(choices), None, re.compile(b"".join(map(_regex, choices)), re.DOTALL))
+
+
+def _regex(choices: frozenset[int]) -> bytes:
+    if choices == _EVERY:
+        return b"."
+    if not choices:
+        return b"(?!)"
+    return b"[%b]" % b"".join(b"\\x%02x" % byte for byte in sorted(choices))

@@ -1,0 +1,165 @@
+"""Hashes. Whatever computes a new value of a field journals the value (`HSet`), never the computation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tidelog.commands.arguments import I64_MAX, I64_MIN, NOT_A_FLOAT, add_floats, integer, syntax_error
+from tidelog.commands.drawing import check_pairs_count, draw, draw_one, drawn_count
+from tidelog.commands.long_double import parse_long_double
+from tidelog.commands.scanning import scan_cursor, scan_members, scan_options
+from tidelog.commands.table import ONE_KEY, Arguments, Command, read, write
+from tidelog.errors import CommandError
+from tidelog.resp.encoder import Pairs, Reply
+from tidelog.store.transaction import Transaction
+from tidelog.types.hash import Hash, hdel, hset
+
+Decision = tuple[Reply, Sequence[Any]]
+
+_NOTHING = Hash()
+
+
+def _hash(transaction: Transaction, key: bytes) -> Hash:
+    """The hash at a key; an empty one if there is none. Not to be changed."""
+    value: Hash | None = transaction.find_typed(key, Hash)
+    return value if value is not None else _NOTHING
+
+
+# --- fields -----------------------------------------------------------------------------------------------------
+
+
+def _set_fields(transaction: Transaction, arguments: Arguments, command: str) -> tuple[int, Sequence[Any]]:
+    """How many fields are new, and what sets them all; of a field that comes twice, the last value counts."""
+    if len(arguments) % 2:
+        raise CommandError(f"ERR wrong number of arguments for '{command}' command")
+    value = _hash(transaction, arguments[1])
+    fields = dict(zip(arguments[2::2], arguments[3::2], strict=True))
+    is_new = [field not in value for field in fields]
+    return sum(is_new), hset(arguments[1], [item for pair in fields.items() for item in pair])
+
+
+def hset_(transaction: Transaction, arguments: Arguments) -> Decision:
+    return _set_fields(transaction, arguments, "hset")
+
+
+def hmset(transaction: Transaction, arguments: Arguments) -> Decision:
+    return "OK", _set_fields(transaction, arguments, "hmset")[1]
+
+
+def hsetnx(transaction: Transaction, arguments: Arguments) -> Decision:
+    if arguments[2] in _hash(transaction, arguments[1]):
+        return 0, []
+    return 1, hset(arguments[1], arguments[2:4])
+
+
+def hget(transaction: Transaction, arguments: Arguments) -> Reply:
+    return _hash(transaction, arguments[1]).get(arguments[2])
+
+
+def hmget(transaction: Transaction, arguments: Arguments) -> Reply:
+    value = _hash(transaction, arguments[1])
+    return [value.get(field) for field in arguments[2:]]
+
+
+def hgetall(transaction: Transaction, arguments: Arguments) -> Reply:
+    return dict(_hash(transaction, arguments[1]))
+
+
+def hkeys(transaction: Transaction, arguments: Arguments) -> Reply:
+    return list(_hash(transaction, arguments[1]))
+
+
+def hvals(transaction: Transaction, arguments: Arguments) -> Reply:
+    return list(_hash(transaction, arguments[1]).values())
+
+
+def hdel_(transaction: Transaction, arguments: Arguments) -> Decision:
+    value = _hash(transaction, arguments[1])
+    gone = [field for field in dict.fromkeys(arguments[2:]) if field in value]
+    return len(gone), hdel(arguments[1], gone) if gone else []
+
+
+def hexists(transaction: Transaction, arguments: Arguments) -> Reply:
+    return int(arguments[2] in _hash(transaction, arguments[1]))
+
+
+def hlen(transaction: Transaction, arguments: Arguments) -> Reply:
+    return len(_hash(transaction, arguments[1]))
+
+
+def hstrlen(transaction: Transaction, arguments: Arguments) -> Reply:
+    return len(_hash(transaction, arguments[1]).get(arguments[2], b""))
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------
+
+
+def hincrby(transaction: Transaction, arguments: Arguments) -> Decision:
+    key, field = arguments[1], arguments[2]
+    by = integer(arguments[3])
+    value = _hash(transaction, key).get(field, b"0")
+    result = integer(value, "ERR hash value is not an integer") + by
+    if not I64_MIN <= result <= I64_MAX:
+        raise CommandError("ERR increment or decrement would overflow")
+    return result, hset(key, [field, b"%d" % result])
+
+
+def hincrbyfloat(transaction: Transaction, arguments: Arguments) -> Decision:
+    key, field = arguments[1], arguments[2]
+    by = parse_long_double(arguments[3])
+    if by is None:
+        raise CommandError(NOT_A_FLOAT)
+    if isinstance(by, float):
+        raise CommandError("ERR value is NaN or Infinity")
+    value = _hash(transaction, key).get(field, b"0")
+    result = add_floats(value, arguments[3], value_error="ERR hash value is not a float")
+    return result, hset(key, [field, result])
+
+
+# --- some of the fields -----------------------------------------------------------------------------------------
+
+
+def hscan(transaction: Transaction, arguments: Arguments) -> Reply:
+    scan_cursor(arguments[2])
+    value = _hash(transaction, arguments[1])
+    if not value:
+        return [b"0", []]
+    cursor, fields = scan_members(transaction, arguments[1], value, scan_options(arguments, 2))
+    return [b"%d" % cursor, [item for field in fields for item in (field, value[field])]]
+
+
+def hrandfield(transaction: Transaction, arguments: Arguments) -> Reply:
+    random = transaction.store.random
+    if len(arguments) == 2:
+        value = _hash(transaction, arguments[1])
+        return draw_one(random, value) if value else None
+    count = drawn_count(arguments[2])
+    wants_values = len(arguments) > 3
+    if len(arguments) > 4 or (wants_values and arguments[3].upper() != b"WITHVALUES"):
+        raise syntax_error()
+    if wants_values:
+        check_pairs_count(count)
+    value = _hash(transaction, arguments[1])
+    fields = draw(random, value, count) if value else []
+    return Pairs((field, value[field]) for field in fields) if wants_values else fields
+
+
+COMMANDS: list[Command] = [
+    write("HSET", -4, hset_, ONE_KEY, "denyoom fast", summary="set fields and return how many are new"),
+    write("HMSET", -4, hmset, ONE_KEY, "denyoom fast", summary="set fields (the old form of HSET)"),
+    write("HSETNX", 4, hsetnx, ONE_KEY, "denyoom fast", summary="set a field that is not there"),
+    read("HGET", 3, hget, ONE_KEY, "fast", summary="the value of a field"),
+    read("HMGET", -3, hmget, ONE_KEY, "fast", summary="the values of fields"),
+    read("HGETALL", 2, hgetall, ONE_KEY, summary="all fields and values"),
+    read("HKEYS", 2, hkeys, ONE_KEY, summary="all fields"),
+    read("HVALS", 2, hvals, ONE_KEY, summary="all values"),
+    write("HDEL", -3, hdel_, ONE_KEY, "fast", summary="delete fields"),
+    read("HEXISTS", 3, hexists, ONE_KEY, "fast", summary="whether a field is there"),
+    read("HLEN", 2, hlen, ONE_KEY, "fast", summary="how many fields there are"),
+    read("HSTRLEN", 3, hstrlen, ONE_KEY, "fast", summary="the length of a field's value"),
+    write("HINCRBY", 4, hincrby, ONE_KEY, "denyoom fast", summary="add to the integer in a field"),
+    write("HINCRBYFLOAT", 4, hincrbyfloat, ONE_KEY, "denyoom fast", summary="add to the number in a field"),
+    read("HSCAN", -3, hscan, ONE_KEY, summary="fields and values, some at a time"),
+    read("HRANDFIELD", -2, hrandfield, ONE_KEY, summary="fields drawn at random"),
+]

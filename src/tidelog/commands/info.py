@@ -1,0 +1,50 @@
+"""INFO: facts about the server, as text, in sections."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.commands.client import Client
+from tidelog.commands.table import Arguments, Command, connection
+from tidelog.resp.encoder import Reply, Verbatim
+
+SECTIONS: Final = {
+    "server": "Server",
+    "clients": "Clients",
+    "memory": "Memory",
+    "persistence": "Persistence",
+    "stats": "Stats",
+    "replication": "Replication",
+    "cpu": "CPU",
+    "modules": "Modules",
+    "commandstats": "Commandstats",
+    "errorstats": "Errorstats",
+    "cluster": "Cluster",
+    "keyspace": "Keyspace",
+    "tidelog": "Tidelog",
+}
+"""Name -> head, in the order of the reply."""
+_ON_REQUEST: Final = frozenset(["commandstats"])
+"""Not part of `INFO` without arguments."""
+
+
+def info(client: Client, arguments: Arguments) -> Reply:
+    wanted: set[str] = set()
+    for argument in arguments[1:] or [b"default"]:
+        name = argument.decode("utf-8", "surrogateescape").lower()
+        if name == "default":
+            wanted |= SECTIONS.keys() - _ON_REQUEST
+        elif name in ("all", "everything"):
+            wanted |= SECTIONS.keys()
+        else:
+            wanted.add(name)
+    texts = []
+    for name, head in SECTIONS.items():
+        facts = client.server.info(name) if name in wanted else None
+        if facts is not None:
+            lines = [f"# {head}\r\n", *(f"{key}:{value}\r\n" for key, value in facts.items())]
+            texts.append("".join(lines))
+    return Verbatim("\r\n".join(texts).encode("utf-8", "surrogateescape"))
+
+
+COMMANDS: list[Command] = [connection("INFO", -1, info, "loading stale", summary="facts about the server")]

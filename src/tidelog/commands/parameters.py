@@ -1,0 +1,113 @@
+"""Parameters: what CONFIG GET shows and CONFIG SET changes, under the names that Redis gives them.
+
+A parameter reads its value from wherever it is at work, so nothing is kept twice. Setting has two steps, so that
+several are set together or not at all: every value is read first, which may refuse it, and only then put to work.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+IMMUTABLE: Final = "can't set immutable config"
+
+_UNITS: Final = {
+    "": 1, "b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3,
+}  # fmt: skip
+
+
+class BadValue(Exception):
+    """A value that a parameter does not take; the message says why."""
+
+
+Work = Callable[[], None]
+Read = Callable[[str], Work]
+"""Read a value, or raise `BadValue`; what is returned puts it to work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter."""
+
+    name: str
+    get: Callable[[], str]
+    read: Read | None = None
+    """None: it cannot change while the server runs."""
+
+
+class Parameters:
+    """All of them, by name."""
+
+    def __init__(self, parameters: Iterable[Parameter] = ()) -> None:
+        self._by_name = {parameter.name: parameter for parameter in parameters}
+
+    def __iter__(self) -> Iterator[Parameter]:
+        return iter(self._by_name.values())
+
+    def find(self, name: str) -> Parameter | None:
+        return self._by_name.get(name.lower())
+
+
+# --- reading values, with Redis's words -------------------------------------------------------------------------
+
+
+def read_integer(text: str, low: int, high: int) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,19}", text):
+        raise BadValue("argument couldn't be parsed into an integer")
+    number = int(text)
+    if not low <= number <= high:
+        raise BadValue(f"argument must be between {low} and {high} inclusive")
+    return number
+
+
+def read_memory(text: str) -> int:
+    """A number of bytes, with a unit if need be: `100mb`."""
+    found = re.fullmatch(r"([0-9]{1,18})([a-z]{0,2})", text.lower())
+    if found is None or found[2] not in _UNITS:
+        raise BadValue("argument must be a memory value")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def read_choice(text: str, choices: Sequence[str]) -> str:
+    if text.lower() not in choices:
+        raise BadValue(f"argument(s) must be one of the following: {', '.join(choices)}")
+    return text.lower()
+
+
+# --- kinds of parameters ----------------------------------------------------------------------------------------
+
+
+def fixed(name: str, value: object) -> Parameter:
+    """It is what it is, and cannot be set."""
+    return Parameter(name, lambda: str(value))
+
+
+def constant(name: str, value: object, why: str) -> Parameter:
+    """Redis can change it and we cannot: setting it to what it is works, so that scripts go on."""
+
+    def read(text: str) -> Work:
+        if text.lower() != str(value).lower():
+            raise BadValue(why)
+        return lambda: None
+
+    return Parameter(name, lambda: str(value), read)
+
+
+def number(
+    name: str, get: Callable[[], int], put: Callable[[int], None], low: int = 0, high: int = 2**63 - 1
+) -> Parameter:
+    def read(text: str) -> Work:
+        value = read_integer(text, low, high)
+        return lambda: put(value)
+
+    return Parameter(name, lambda: str(get()), read)
+
+
+def memory(name: str, get: Callable[[], int], put: Callable[[int], None]) -> Parameter:
+    def read(text: str) -> Work:
+        value = read_memory(text)
+        return lambda: put(value)
+
+    return Parameter(name, lambda: str(get()), read)

@@ -1,0 +1,189 @@
+"""What concerns the whole server: TIME, DBSIZE, FLUSHALL, SAVE, SHUTDOWN, MEMORY, DEBUG and their like."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tidelog import limits
+from tidelog.commands.arguments import integer, syntax_error
+from tidelog.commands.client import Client
+from tidelog.commands.help import help_reply
+from tidelog.commands.table import NO_KEYS, Arguments, Command, Keys, connection, read, write
+from tidelog.errors import CommandError
+from tidelog.journal.operation import FlushDb
+from tidelog.resp.encoder import Reply, Wire
+from tidelog.store.transaction import InDatabase, Transaction
+from tidelog.types.effect import Value
+
+Decision = tuple[Reply, Sequence[Any]]
+
+_SAMPLES_DEFAULT: Final = 5
+_KEY_OVERHEAD_BYTES: Final = 16 + 8
+"""What a dict keeps for a key, roughly: its place in the index and in the table, when two thirds of both are used."""
+_EXPIRY_BYTES: Final = 120
+"""What an expiry takes in its dict and its heap, roughly."""
+
+
+def time(client: Client, _arguments: Arguments) -> Reply:
+    now_us = client.server.clock.wall_us()
+    return [b"%d" % (now_us // 1_000_000), b"%d" % (now_us % 1_000_000)]
+
+
+def role(_client: Client, _arguments: Arguments) -> Reply:
+    return [b"master", 0, []]
+
+
+# --- the keyspace as a whole ------------------------------------------------------------------------------------
+
+
+def dbsize(transaction: Transaction, _arguments: Arguments) -> Reply:
+    return transaction.database.size
+
+
+def _check_flush_mode(arguments: Arguments) -> None:
+    """ASYNC and SYNC are both accepted; dropping the dicts is one step either way."""
+    if len(arguments) > 2 or (len(arguments) == 2 and arguments[1].upper() not in (b"ASYNC", b"SYNC")):
+        raise syntax_error()
+
+
+def flushdb(transaction: Transaction, arguments: Arguments) -> Decision:
+    _check_flush_mode(arguments)
+    return "OK", [FlushDb()] if transaction.database.size else []
+
+
+def flushall(transaction: Transaction, arguments: Arguments) -> Decision:
+    _check_flush_mode(arguments)
+    databases = [database for database in transaction.store.databases if database.size]
+    return "OK", [InDatabase(database.number, FlushDb()) for database in databases]
+
+
+# --- snapshots and stopping -------------------------------------------------------------------------------------
+
+
+def save(client: Client, _arguments: Arguments) -> Reply:
+    client.server.save_snapshot()
+    return "OK"
+
+
+def bgsave(client: Client, arguments: Arguments) -> Reply:
+    if len(arguments) > 2 or (len(arguments) == 2 and arguments[1].upper() != b"SCHEDULE"):
+        raise syntax_error()
+    client.server.begin_snapshot()
+    return "Background saving started"
+
+
+def lastsave(client: Client, _arguments: Arguments) -> Reply:
+    return client.server.last_snapshot_s
+
+
+def shutdown(client: Client, arguments: Arguments) -> Reply:
+    """Stop in order. The journal has everything: SAVE and NOSAVE come to the same, and FORCE has nothing to force."""
+    options = [argument.upper() for argument in arguments[1:]]
+    if not {b"SAVE", b"NOSAVE", b"NOW", b"FORCE", b"ABORT"}.issuperset(options):
+        raise syntax_error()
+    if b"ABORT" in options:
+        if len(options) > 1:
+            raise syntax_error()
+        raise CommandError("ERR No shutdown in progress.")
+    if {b"SAVE", b"NOSAVE"} <= set(options):
+        raise syntax_error()
+    client.closes_after_reply = True
+    client.server.shut_down()
+    return Wire()
+
+
+# --- memory -----------------------------------------------------------------------------------------------------
+
+
+def memory_usage(transaction: Transaction, arguments: Arguments) -> Reply:
+    samples = _SAMPLES_DEFAULT
+    at = 3
+    while at < len(arguments):
+        if arguments[at].upper() != b"SAMPLES" or at + 1 >= len(arguments):
+            raise syntax_error()
+        samples = integer(arguments[at + 1])
+        if samples < 0:
+            raise syntax_error()
+        at += 2
+    key = arguments[2]
+    value = transaction.find(key)
+    if value is None:
+        return None
+    size = sys.getsizeof(key) + _KEY_OVERHEAD_BYTES + size_of(value, samples)
+    return size if transaction.expiry(key) is None else size + _EXPIRY_BYTES
+
+
+def size_of(value: Value, samples: int) -> int:
+    """Bytes that a value takes, from some of its members (0: all) if it has many."""
+    if type(value) is bytes:
+        return sys.getsizeof(value)
+    count = len(value)
+    looked_at = members_bytes = 0
+    for member in value.items() if isinstance(value, dict) else value:
+        if samples and looked_at == samples:
+            break
+        members_bytes += sum(map(sys.getsizeof, member)) if isinstance(member, tuple) else sys.getsizeof(member)
+        looked_at += 1
+    per_member = _KEY_OVERHEAD_BYTES + (members_bytes // looked_at if looked_at else 0)
+    return sys.getsizeof(value) + count * per_member
+
+
+def memory_purge(_client: Client, _arguments: Arguments) -> Reply:
+    return "OK"
+
+
+def memory_help(_client: Client, _arguments: Arguments) -> Reply:
+    return help_reply(
+        "MEMORY",
+        """
+        PURGE
+            Accepted: memory is given back as it becomes free.
+        USAGE <key> [SAMPLES <count>]
+            Return memory in bytes used by <key> and its value. Nested values are
+            sampled up to <count> times (default: 5, 0 means sample all).
+        """,
+    )
+
+
+# --- debugging --------------------------------------------------------------------------------------------------
+
+
+def debug(client: Client, arguments: Arguments) -> Reply:
+    if not client.is_local:
+        raise CommandError("ERR DEBUG command not allowed. It works from a local connection only.")
+    subcommand = arguments[1].upper()
+    if subcommand == b"SLEEP" and len(arguments) == 3:
+        client.server.sleep(min(_leading_float(arguments[2]), limits.DEBUG_SLEEP_S_MAX))
+        return "OK"
+    if subcommand == b"HELP" and len(arguments) == 2:
+        return help_reply("DEBUG", "SLEEP <seconds>\n    Stop the server for <seconds>. Decimals allowed.")
+    shown = arguments[1].decode("utf-8", "surrogateescape")
+    raise CommandError(f"ERR unknown subcommand or wrong number of arguments for '{shown}'. Try DEBUG HELP.")
+
+
+def _leading_float(argument: bytes) -> float:
+    """As strtod(3) reads it: what stands at the beginning, 0 if nothing does; nothing negative."""
+    found = re.match(rb"\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)", argument)
+    return float(found[1]) if found else 0.0
+
+
+_SAVING = "admin noscript no_async_loading"
+
+COMMANDS: list[Command] = [
+    connection("TIME", 1, time, "loading stale fast", summary="the time of the server"),
+    connection("ROLE", 1, role, "noscript loading stale fast", summary="that this is a leader"),
+    read("DBSIZE", 1, dbsize, NO_KEYS, "fast", summary="how many keys the database has"),
+    write("FLUSHDB", -1, flushdb, NO_KEYS, summary="delete every key of the database"),
+    write("FLUSHALL", -1, flushall, NO_KEYS, summary="delete every key of every database"),
+    connection("SAVE", 1, save, _SAVING + " no_multi", summary="make a snapshot while everyone waits"),
+    connection("BGSAVE", -1, bgsave, _SAVING, summary="make a snapshot"),
+    connection("LASTSAVE", 1, lastsave, "loading stale fast", summary="when the last snapshot was made"),
+    connection("SHUTDOWN", -1, shutdown, "admin noscript loading stale no_multi allow_busy", summary="stop the server"),
+    read("MEMORY|USAGE", -3, memory_usage, Keys(2, 2, 1), summary="how many bytes a key takes, roughly"),
+    connection("MEMORY|PURGE", 2, memory_purge, "", summary="accepted: memory is given back as it becomes free"),
+    connection("MEMORY|HELP", 2, memory_help, "loading stale", summary="what MEMORY can do"),
+    connection("DEBUG", -2, debug, "admin noscript loading stale", summary="SLEEP: stop the server for a while"),
+]

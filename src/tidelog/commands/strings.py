@@ -1,0 +1,253 @@
+"""Strings. Whatever computes a new value journals the value (`Val`), never the computation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tidelog import limits
+from tidelog.commands.arguments import I64_MAX, I64_MIN, add_floats, integer, syntax_error
+from tidelog.commands.expiry_options import UNITS, absolute_ms
+from tidelog.commands.table import ALL_KEYS, ONE_KEY, Arguments, Command, Keys, read, write
+from tidelog.errors import CommandError
+from tidelog.journal.operation import Del, Val
+from tidelog.resp.encoder import Reply
+from tidelog.store.transaction import WRONG_TYPE, Transaction
+from tidelog.types.effect import split_long
+from tidelog.types.string import Expire
+
+Decision = tuple[Reply, Sequence[Any]]
+
+_PAIRS = Keys(1, -1, 2)
+
+
+def _string(transaction: Transaction, key: bytes) -> bytes | None:
+    value: bytes | None = transaction.find_typed(key, bytes)
+    return value
+
+
+def replace(transaction: Transaction, key: bytes, value: bytes, expire_ms: int | None = None) -> list[Any]:
+    """Operations that put a string in the place of whatever is there."""
+    operations: list[Any] = [Val([(key, value)], expire_ms)]
+    if type(transaction.find(key)) not in (bytes, type(None)):
+        operations.insert(0, Del([key]))
+    return operations
+
+
+def _changed(transaction: Transaction, key: bytes, value: bytes) -> list[Any]:
+    """A string changed in place: it keeps its expiry."""
+    return [Val([(key, value)], transaction.expiry(key) if transaction.find(key) is not None else None)]
+
+
+def _check_size(size: int) -> None:
+    if size > limits.BULK_BYTES_MAX:
+        raise CommandError("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
+
+
+def get(transaction: Transaction, arguments: Arguments) -> Reply:
+    return _string(transaction, arguments[1])
+
+
+def set_(transaction: Transaction, arguments: Arguments) -> Decision:
+    key, value = arguments[1], arguments[2]
+    condition = unit = time = None
+    wants_old = keeps_expiry = False
+    at = 3
+    while at < len(arguments):
+        option = arguments[at].upper()
+        if option in (b"NX", b"XX") and condition in (None, option):
+            condition = option
+        elif option == b"GET":
+            wants_old = True
+        elif option == b"KEEPTTL" and unit is None:
+            keeps_expiry = True
+        elif option in UNITS and unit in (None, option) and not keeps_expiry and at + 1 < len(arguments):
+            at += 1
+            unit, time = option, arguments[at]
+        else:
+            raise syntax_error()
+        at += 1
+    when = absolute_ms(time, unit, transaction.now_ms, "set") if unit is not None and time is not None else None
+    old = transaction.find(key)
+    if wants_old and type(old) not in (bytes, type(None)):
+        raise CommandError(WRONG_TYPE)
+    if (condition == b"NX" and old is not None) or (condition == b"XX" and old is None):
+        return old if wants_old else None, []
+    if keeps_expiry and old is not None:
+        when = transaction.expiry(key)
+    return old if wants_old else "OK", replace(transaction, key, value, when)
+
+
+def setnx(transaction: Transaction, arguments: Arguments) -> Decision:
+    if transaction.find(arguments[1]) is not None:
+        return 0, []
+    return 1, [Val([(arguments[1], arguments[2])])]
+
+
+def _set_expiring(transaction: Transaction, arguments: Arguments, unit: bytes, command: str) -> Decision:
+    when = absolute_ms(arguments[2], unit, transaction.now_ms, command)
+    return "OK", replace(transaction, arguments[1], arguments[3], when)
+
+
+def setex(transaction: Transaction, arguments: Arguments) -> Decision:
+    return _set_expiring(transaction, arguments, b"EX", "setex")
+
+
+def psetex(transaction: Transaction, arguments: Arguments) -> Decision:
+    return _set_expiring(transaction, arguments, b"PX", "psetex")
+
+
+def getset(transaction: Transaction, arguments: Arguments) -> Decision:
+    return _string(transaction, arguments[1]), replace(transaction, arguments[1], arguments[2])
+
+
+def getdel(transaction: Transaction, arguments: Arguments) -> Decision:
+    value = _string(transaction, arguments[1])
+    return value, [Del([arguments[1]])] if value is not None else []
+
+
+def getex(transaction: Transaction, arguments: Arguments) -> Decision:
+    key = arguments[1]
+    persists = False
+    unit = time = None
+    at = 2
+    while at < len(arguments):
+        option = arguments[at].upper()
+        if option == b"PERSIST" and unit is None:
+            persists = True
+        elif option in UNITS and unit in (None, option) and not persists and at + 1 < len(arguments):
+            at += 1
+            unit, time = option, arguments[at]
+        else:
+            raise syntax_error()
+        at += 1
+    value = _string(transaction, key)
+    if value is None:
+        return None, []
+    if unit is not None and time is not None:
+        when = absolute_ms(time, unit, transaction.now_ms, "getex")
+        return value, [Expire(key, when) if when > transaction.now_ms else Del([key])]
+    return value, [Expire(key, None)] if persists and transaction.expiry(key) is not None else []
+
+
+def mget(transaction: Transaction, arguments: Arguments) -> Reply:
+    values = [transaction.find(key) for key in arguments[1:]]
+    return [value if type(value) is bytes else None for value in values]
+
+
+def _pairs(arguments: Arguments, command: str) -> list[tuple[bytes, bytes]]:
+    if len(arguments) % 2 == 0:
+        raise CommandError(f"ERR wrong number of arguments for '{command}' command")
+    return list(zip(arguments[1::2], arguments[2::2], strict=True))
+
+
+def _set_pairs(transaction: Transaction, pairs: list[tuple[bytes, bytes]]) -> list[Any]:
+    latest = dict(pairs)
+    of_other_types = [key for key in latest if type(transaction.find(key)) not in (bytes, type(None))]
+    operations: list[Any] = [Del(of_other_types)] if of_other_types else []
+    flat = [item for pair in latest.items() for item in pair]
+    runs = split_long(b"", flat, 2)
+    return operations + [Val(list(zip(run[::2], run[1::2], strict=True))) for run in runs]
+
+
+def mset(transaction: Transaction, arguments: Arguments) -> Decision:
+    return "OK", _set_pairs(transaction, _pairs(arguments, "mset"))
+
+
+def msetnx(transaction: Transaction, arguments: Arguments) -> Decision:
+    pairs = _pairs(arguments, "msetnx")
+    if any(transaction.find(key) is not None for key, _ in pairs):
+        return 0, []
+    return 1, _set_pairs(transaction, pairs)
+
+
+def append(transaction: Transaction, arguments: Arguments) -> Decision:
+    value = _string(transaction, arguments[1]) or b""
+    _check_size(len(value) + len(arguments[2]))
+    result = value + arguments[2]
+    return len(result), _changed(transaction, arguments[1], result)
+
+
+def strlen(transaction: Transaction, arguments: Arguments) -> Reply:
+    return len(_string(transaction, arguments[1]) or b"")
+
+
+def _increment(transaction: Transaction, key: bytes, by: int) -> Decision:
+    value = _string(transaction, key)
+    result = (integer(value) if value is not None else 0) + by
+    if not I64_MIN <= result <= I64_MAX:
+        raise CommandError("ERR increment or decrement would overflow")
+    return result, _changed(transaction, key, b"%d" % result)
+
+
+def incr(transaction: Transaction, arguments: Arguments) -> Decision:
+    return _increment(transaction, arguments[1], 1)
+
+
+def decr(transaction: Transaction, arguments: Arguments) -> Decision:
+    return _increment(transaction, arguments[1], -1)
+
+
+def incrby(transaction: Transaction, arguments: Arguments) -> Decision:
+    return _increment(transaction, arguments[1], integer(arguments[2]))
+
+
+def decrby(transaction: Transaction, arguments: Arguments) -> Decision:
+    by = integer(arguments[2])
+    if by == I64_MIN:
+        raise CommandError("ERR decrement would overflow")
+    return _increment(transaction, arguments[1], -by)
+
+
+def incrbyfloat(transaction: Transaction, arguments: Arguments) -> Decision:
+    value = _string(transaction, arguments[1])
+    result = add_floats(value if value is not None else b"0", arguments[2])
+    return result, _changed(transaction, arguments[1], result)
+
+
+def getrange(transaction: Transaction, arguments: Arguments) -> Reply:
+    start, end = integer(arguments[2]), integer(arguments[3])
+    value = _string(transaction, arguments[1]) or b""
+    if start < 0 and end < 0 and start > end:
+        return b""
+    size = len(value)
+    start = max(start + size, 0) if start < 0 else start
+    end = max(end + size, 0) if end < 0 else min(end, size - 1)
+    return value[start : end + 1] if size and start <= end else b""
+
+
+def setrange(transaction: Transaction, arguments: Arguments) -> Decision:
+    offset, patch = integer(arguments[2]), arguments[3]
+    if offset < 0:
+        raise CommandError("ERR offset is out of range")
+    value = _string(transaction, arguments[1]) or b""
+    if not patch:
+        return len(value), []
+    _check_size(offset + len(patch))
+    result = value[:offset].ljust(offset, b"\0") + patch + value[offset + len(patch) :]
+    return len(result), _changed(transaction, arguments[1], result)
+
+
+COMMANDS: list[Command] = [
+    read("GET", 2, get, ONE_KEY, "fast", summary="the value of a key"),
+    write("SET", -3, set_, ONE_KEY, "denyoom", summary="set a key, with conditions and expiry"),
+    write("SETNX", 3, setnx, ONE_KEY, "denyoom fast", summary="set a key that is not there"),
+    write("SETEX", 4, setex, ONE_KEY, "denyoom", summary="set a key that expires in seconds"),
+    write("PSETEX", 4, psetex, ONE_KEY, "denyoom", summary="set a key that expires in milliseconds"),
+    write("GETSET", 3, getset, ONE_KEY, "denyoom fast", summary="set a key and return what it was"),
+    write("GETDEL", 2, getdel, ONE_KEY, "fast", summary="return a key and delete it"),
+    write("GETEX", -2, getex, ONE_KEY, "fast", summary="return a key and set when it expires"),
+    read("MGET", -2, mget, ALL_KEYS, "fast", summary="the values of keys"),
+    write("MSET", -3, mset, _PAIRS, "denyoom", summary="set keys"),
+    write("MSETNX", -3, msetnx, _PAIRS, "denyoom", summary="set keys of which none is there"),
+    write("APPEND", 3, append, ONE_KEY, "denyoom fast", summary="append to a string"),
+    read("STRLEN", 2, strlen, ONE_KEY, "fast", summary="the length of a string"),
+    write("INCR", 2, incr, ONE_KEY, "denyoom fast", summary="add one to an integer"),
+    write("DECR", 2, decr, ONE_KEY, "denyoom fast", summary="take one from an integer"),
+    write("INCRBY", 3, incrby, ONE_KEY, "denyoom fast", summary="add to an integer"),
+    write("DECRBY", 3, decrby, ONE_KEY, "denyoom fast", summary="take from an integer"),
+    write("INCRBYFLOAT", 3, incrbyfloat, ONE_KEY, "denyoom fast", summary="add to a number"),
+    read("GETRANGE", 4, getrange, ONE_KEY, summary="a part of a string"),
+    read("SUBSTR", 4, getrange, ONE_KEY, summary="a part of a string (the old name of GETRANGE)"),
+    write("SETRANGE", 4, setrange, ONE_KEY, "denyoom", summary="overwrite a part of a string"),
+]

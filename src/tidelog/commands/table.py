@@ -1,0 +1,126 @@
+"""The table of commands: what a row says, and the rows of all families.
+
+A row names the command, how many arguments it takes (Redis's arity: the name counts; negative means at least), its
+handler, its flags, and where its keys stand. There are three kinds of handlers:
+
+    READ        (transaction, arguments) -> reply
+    WRITE       (transaction, arguments) -> (reply, operations)
+    CONNECTION  (client, arguments) -> reply             changes the connection or the server, never the keyspace
+
+`arguments[0]` is the name as the client wrote it. A handler that refuses raises `CommandError`, and nothing happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from tidelog.resp.encoder import Reply
+from tidelog.store.transaction import Transaction
+
+Arguments = Sequence[bytes]
+ReadHandler = Callable[[Transaction, Arguments], Reply]
+WriteHandler = Callable[[Transaction, Arguments], tuple[Reply, Sequence[Any]]]
+ConnectionHandler = Callable[[Any, Arguments], Reply]
+"""The first argument is a `Client`."""
+
+
+class Kind(Enum):
+    """Which kind of handler a row has."""
+
+    READ = "read"
+    WRITE = "write"
+    CONNECTION = "connection"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Where the keys of a command stand: first, last (negative: from the end) and step; (0, 0, 0): it has none."""
+
+    first: int = 0
+    last: int = 0
+    step: int = 0
+    count_at: int = 0
+    """Not 0: the argument there says how many keys follow it; those come after the ones above."""
+
+
+NO_KEYS = Keys()
+ONE_KEY = Keys(1, 1, 1)
+ALL_KEYS = Keys(1, -1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One row."""
+
+    name: str
+    """In capitals; a subcommand is `CONTAINER|NAME`."""
+    arity: int
+    handler: Callable[..., Any]
+    kind: Kind
+    keys: Keys = NO_KEYS
+    flags: frozenset[str] = field(default_factory=frozenset)
+    """As COMMAND INFO names them, beside `readonly` and `write`: fast, denyoom, admin, pubsub, noscript, no_auth ..."""
+    summary: str = ""
+    """One line for the documentation."""
+
+    def takes(self, count: int) -> bool:
+        """Whether it takes this many arguments, its name among them."""
+        return count == self.arity if self.arity > 0 else count >= -self.arity
+
+
+def read(name: str, arity: int, handler: ReadHandler, keys: Keys, flags: str = "", *, summary: str) -> Command:
+    """A row for a command that reads."""
+    return Command(name, arity, handler, Kind.READ, keys, frozenset(["readonly", *flags.split()]), summary)
+
+
+def write(name: str, arity: int, handler: WriteHandler, keys: Keys, flags: str = "", *, summary: str) -> Command:
+    """A row for a command that changes keys."""
+    return Command(name, arity, handler, Kind.WRITE, keys, frozenset(["write", *flags.split()]), summary)
+
+
+def connection(
+    name: str, arity: int, handler: ConnectionHandler, flags: str, *, summary: str, keys: Keys = NO_KEYS
+) -> Command:
+    """A row for a command that concerns the connection or the server."""
+    return Command(name, arity, handler, Kind.CONNECTION, keys, frozenset(flags.split()), summary)
+
+
+class CommandTable:
+    """Name -> row. Names are found in any case; a container (CONFIG, CLIENT ...) has its subcommands."""
+
+    def __init__(self, rows: Iterable[Command]) -> None:
+        self._by_name: dict[bytes, Command] = {}
+        self._containers: dict[bytes, dict[bytes, Command]] = {}
+        for row in rows:
+            name = row.name.encode()
+            container, _, subcommand = name.partition(b"|")
+            place, key = self._by_name, name
+            if subcommand:
+                place, key = self._containers.setdefault(container, {}), subcommand
+            assert key not in place, f"two rows for {row.name}"
+            place[key] = row
+        self._bare = {name: self._by_name.pop(name) for name in self._containers if name in self._by_name}
+        """Containers that are commands themselves when they are given no argument: COMMAND."""
+
+    def find(self, name: bytes) -> Command | None:
+        """The row of a command that is no container."""
+        return self._by_name.get(name) or self._by_name.get(name.upper())
+
+    def subcommands(self, name: bytes) -> dict[bytes, Command] | None:
+        """The rows of a container; None: it is none."""
+        return self._containers.get(name.upper())
+
+    def bare(self, name: bytes) -> Command | None:
+        """The row of a container that is given no argument; None: it needs one."""
+        return self._bare.get(name.upper())
+
+    def rows(self) -> list[Command]:
+        """All rows, those of subcommands too."""
+        in_containers = (row for rows in self._containers.values() for row in rows.values())
+        return [*self._by_name.values(), *self._bare.values(), *in_containers]
+
+    def containers(self) -> list[bytes]:
+        return list(self._containers)
