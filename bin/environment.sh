@@ -4,6 +4,7 @@
 #
 #   set_up_environment      sets `checkout` and `venv`, and installs only if something changed
 #   need_debian_package     makes sure of a package of the operating system
+#   need_redis_server       makes sure of a redis-server, without the service that Debian's package would start
 #
 # The environment is $TIDELOG_VENV or, unset, `<checkout>.venv` beside the checkout; where nothing can be made there,
 # `.venv` inside it. It holds three files of ours:
@@ -145,6 +146,16 @@ need_debian_package() {
         fail "apt-get could not install $name (see above)"
     hash -r
     has_command "$@" || fail "the package $name is installed, and still this does not work: $*"
+}
+
+# A real Redis to compare with, as `redis-server` on the PATH. Debian's package of that name starts a service, which
+# nobody asked for; its program is the one that redis-tools has as redis-check-rdb, and acts by the name it is called.
+need_redis_server() {
+    PATH=$venv/bin:$PATH
+    if has_command redis-server; then return; fi
+    need_debian_package redis-tools redis-check-rdb
+    ln -sf -- "$(command -v redis-check-rdb)" "$venv/bin/redis-server"
+    hash -r
 }
 
 has_command() {

@@ -1,6 +1,7 @@
 """The command line: one file a subcommand, each thin over the library.
 
     app              the tree of commands
+    serve            `tidelog serve`
     journal_*        `tidelog journal ls | show | verify | repair`
     journal_folder   what they share: which directory is meant, which operations are known
     output, values   how things are printed: tables on a terminal, plain text in a pipe, JSON lines with --json

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tidelog import __version__
-from tidelog.cli import journal_ls, journal_repair, journal_show, journal_verify
+from tidelog.cli import journal_ls, journal_repair, journal_show, journal_verify, serve
 
 app = typer.Typer(
     name="tidelog",
@@ -34,6 +34,8 @@ def tidelog(
 ) -> None:
     """Tidelog: an event store that keeps every change in one journal."""
 
+
+app.command("serve", epilog=serve.EPILOG)(serve.serve)
 
 journal = typer.Typer(
     no_args_is_help=True,

@@ -1,0 +1,145 @@
+"""`tidelog serve`: run a server until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from tidelog.cli.exits import FINE, guarded
+from tidelog.cli.values import printable
+
+if TYPE_CHECKING:
+    from tidelog.server.runtime import Runtime, ServerConfig
+
+EPILOG: Final = """Every option can also be set in the environment (--http-port: TIDELOG_HTTP_PORT) and in the
+configuration file (http-port = 8399); an option counts before the environment, and that before the file.
+
+Examples:
+
+  tidelog serve --data data
+
+  tidelog serve --data data --fsync always --requirepass-file secret.txt --host 0.0.0.0
+
+  redis-cli -p 6399 set greeting hello"""
+
+
+@guarded
+def serve(
+    data: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The data directory, made if it is missing. [default: data]")
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="HOST", help="The address to listen on. [default: 127.0.0.1]")
+    ] = None,
+    port: Annotated[
+        str | None, typer.Option(metavar="PORT", help="The port for Redis clients; 0: none. [default: 6399]")
+    ] = None,
+    http_port: Annotated[
+        str | None,
+        typer.Option("--http-port", metavar="PORT", help="The port for /metrics and /health; 0: none. [default: 8399]"),
+    ] = None,
+    http_hosts: Annotated[
+        str | None,
+        typer.Option(
+            "--http-hosts",
+            metavar="NAME,...",
+            help="Names that HTTP may be asked under, beside those of the loopback interface.",
+        ),
+    ] = None,
+    unix_socket: Annotated[
+        str | None,
+        typer.Option("--unix-socket", metavar="PATH", help="A socket for Redis clients of the same user."),
+    ] = None,
+    shards: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N", help="Into how many shards a new data directory is divided; it stays that way. [default: 1]"
+        ),
+    ] = None,
+    fsync: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="When changes are made durable: always (before the reply), everysec or never. [default: everysec]",
+        ),
+    ] = None,
+    requirepass_file: Annotated[
+        str | None,
+        typer.Option(
+            "--requirepass-file",
+            metavar="FILE",
+            help="Clients must give the password that is the first line of this file. Without one, only this machine "
+            "is served.",
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        str | None, typer.Option("--tls-cert", metavar="FILE", help="Serve TLS with this certificate chain (PEM).")
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's key.")] = None,
+    maxmemory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Refuse writes above this much memory, such as 2gb; 0: no limit. [default: 0]"
+        ),
+    ] = None,
+    maxclients: Annotated[
+        str | None, typer.Option(metavar="N", help="How many connections there may be. [default: 10000]")
+    ] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(metavar="SECONDS", help="Close a connection that is silent for longer; 0: never. [default: 0]"),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The configuration file. [default: tidelog.toml, if there is one here]"),
+    ] = None,
+) -> int:
+    """Serve Redis clients from a data directory.
+
+    Prints one line when it is ready. SIGTERM or Ctrl-C stop it in order: what was read is answered and made durable.
+    """
+    from tidelog.server.configuration import configure
+
+    flags = {
+        "data": data,
+        "host": host,
+        "port": port,
+        "http-port": http_port,
+        "http-hosts": http_hosts,
+        "unix-socket": unix_socket,
+        "shards": shards,
+        "fsync": fsync,
+        "requirepass-file": requirepass_file,
+        "tls-cert": tls_cert,
+        "tls-key": tls_key,
+        "maxmemory": maxmemory,
+        "maxclients": maxclients,
+        "timeout": timeout,
+    }
+    settled = configure(flags, os.environ, config, os.path.exists)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="tidelog: %(message)s")
+
+    import uvloop
+
+    from tidelog.server.runtime import serve as run
+
+    uvloop.run(run(settled, lambda runtime: _say_ready(settled, runtime)))
+    return FINE
+
+
+def _say_ready(config: ServerConfig, runtime: Runtime) -> None:
+    """The one line that says that clients can come."""
+    places = []
+    if runtime.port is not None:
+        host = f"[{config.host}]" if ":" in config.host else config.host
+        places.append(f"{'rediss' if config.tls_cert else 'redis'}://{host}:{runtime.port}")
+        if runtime.http_port is not None:
+            places.append(f"{'https' if config.tls_cert else 'http'}://{host}:{runtime.http_port}")
+    if config.unix_socket is not None:
+        places.append(f"unix:{config.unix_socket}")
+    line = f"tidelog: ready on {' '.join(places)}, data in {os.path.abspath(config.data)}, pid {os.getpid()}"
+    print(printable(line), flush=True)

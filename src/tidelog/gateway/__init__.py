@@ -1,0 +1,1 @@
+"""The HTTP edge. `app` puts it together, `hosts` says who may ask, `metrics` and `health` are what there is so far."""

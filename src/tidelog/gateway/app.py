@@ -1,0 +1,94 @@
+"""The HTTP side of a server: /metrics for Prometheus, /health for whoever balances load.
+
+It only reads. Everything runs on the server's own loop, between its turns, so what a page says is of one moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator, Sequence
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from tidelog import limits
+from tidelog.gateway.hosts import HostGuard
+from tidelog.gateway.metrics import CONTENT_TYPE, collect, render
+from tidelog.server.engine import Engine
+from tidelog.server.facts import Facts
+from tidelog.server.memory import Memory
+
+
+def make_app(engine: Engine, facts: Facts, memory: Memory, hosts: Sequence[str]) -> Starlette:
+    """The pages."""
+
+    async def metrics(_request: Request) -> Response:
+        return PlainTextResponse(render(collect(engine, facts, memory)), media_type=CONTENT_TYPE)
+
+    async def health(_request: Request) -> Response:
+        refusal = engine.store.refusal
+        if refusal is not None:
+            return JSONResponse({"status": "not writable", "reason": str(refusal)}, 503)
+        if engine.is_out_of_memory:
+            return JSONResponse({"status": "not writable", "reason": "used memory > 'maxmemory'"}, 503)
+        return JSONResponse({"status": "ok"})
+
+    return Starlette(
+        routes=[Route("/metrics", metrics), Route("/health", health)],
+        middleware=[Middleware(HostGuard, hosts=hosts, is_protected=not engine.needs_password)],
+    )
+
+
+class _Uvicorn(uvicorn.Server):
+    """Signals are the runtime's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Gateway:
+    """Serves the pages until it is stopped."""
+
+    def __init__(
+        self, app: Starlette, sockets: list[socket.socket], tls_cert: str | None = None, tls_key: str | None = None
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            http="h11",
+            server_header=False,
+            ssl_certfile=tls_cert,
+            ssl_keyfile=tls_key,
+            limit_concurrency=limits.HTTP_CONNECTIONS_MAX,
+            timeout_keep_alive=limits.HTTP_IDLE_S_MAX,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = _Uvicorn(config)
+        self._sockets = sockets
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        return int(self._sockets[0].getsockname()[1])
+
+    async def start(self) -> None:
+        self._task = asyncio.create_task(self._server.serve(self._sockets))
+        while not self._server.started and not self._task.done():
+            await asyncio.sleep(0.001)
+        if self._task.done():
+            self._task.result()
+
+    async def stop(self) -> None:
+        self._server.should_exit = True
+        if self._task is not None:
+            await self._task

@@ -1,0 +1,70 @@
+"""Who may ask over HTTP: a guard in front of every page.
+
+A browser that visits a hostile page can be made to send requests here, under a name that the page's owner has pointed
+at this machine. So the name in `Host` must be one of the loopback interface or one that was configured, and a request
+that says which page it comes from (`Origin`) must come from such a name as well. Without a password the server serves
+this machine only, and so does this guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+_LOCAL_NAMES: Final = frozenset(["localhost", "localhost.localdomain", "ip6-localhost"])
+
+
+class HostGuard:
+    """Passes on what may be asked, and answers 403 to the rest."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str], *, is_protected: bool) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._is_protected = is_protected
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        problem = self.problem(Headers(scope=scope), scope.get("client"))
+        if problem is None:
+            await self._app(scope, receive, send)
+        else:
+            await PlainTextResponse(problem + "\n", 403)(scope, receive, send)
+
+    def problem(self, headers: Headers, client: tuple[str, int] | None) -> str | None:
+        """Why a request is refused; None: it is not."""
+        if self._is_protected and client is not None and not is_loopback(client[0]):
+            return "protected mode: without a password only this machine is served"
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self.is_known(host_name(hosts[0])):
+            return "unknown Host: ask under a loopback name, or configure http-hosts"
+        origin = headers.get("origin")
+        if origin is not None and not self.is_known(urlsplit(origin).hostname or ""):
+            return "unknown Origin"
+        return None
+
+    def is_known(self, host: str) -> bool:
+        return host in _LOCAL_NAMES or host in self._hosts or is_loopback(host)
+
+
+def host_name(host: str) -> str:
+    """The name in a Host header, without the port."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return address.is_loopback or (mapped is not None and mapped.is_loopback)

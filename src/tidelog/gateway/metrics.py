@@ -1,0 +1,110 @@
+"""/metrics: the numbers of a server in the text format of Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tidelog.server.engine import Engine
+from tidelog.server.facts import Facts
+from tidelog.server.memory import Memory
+from tidelog.server.metrics import Durations
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Sample(NamedTuple):
+    """One number, with the metric that it belongs to."""
+
+    name: str
+    kind: str
+    """counter, gauge or histogram."""
+    help: str
+    value: float
+    labels: str = ""
+    suffix: str = ""
+
+
+def render(samples: Iterator[Sample]) -> str:
+    """The text; the samples of one metric must follow each other."""
+    lines = []
+    last = ""
+    for sample in samples:
+        if sample.name != last:
+            last = sample.name
+            lines += [f"# HELP {sample.name} {sample.help}", f"# TYPE {sample.name} {sample.kind}"]
+        value = int(sample.value) if sample.value == int(sample.value) else repr(sample.value)
+        lines.append(f"{sample.name}{sample.suffix}{sample.labels} {value}")
+    return "\n".join(lines) + "\n"
+
+
+def collect(engine: Engine, facts: Facts, memory: Memory) -> Iterator[Sample]:
+    """Every number that is shown."""
+    yield from _traffic(engine, facts)
+    yield from _keyspace(engine)
+    yield from _machine(memory, facts)
+    yield from _journal(engine, facts)
+
+
+def _traffic(engine: Engine, facts: Facts) -> Iterator[Sample]:
+    metrics, clients, subscriptions = engine.metrics, engine.clients, engine.subscriptions
+    yield Sample("tidelog_uptime_seconds", "gauge", "Since the server started.", facts.uptime_s)
+    yield Sample("tidelog_commands_total", "counter", "Commands that clients sent.", clients.command_count)
+    yield Sample("tidelog_connections", "gauge", "Connections that are open.", len(clients))
+    yield Sample("tidelog_connections_total", "counter", "Connections that were made.", metrics.connections)
+    yield Sample(
+        "tidelog_connections_refused_total", "counter", "Connections turned away.", metrics.connections_refused
+    )
+    cut = "tidelog_connections_cut_total", "counter", "Connections that were cut."
+    yield Sample(*cut, metrics.cut_for_output, '{reason="output"}')
+    yield Sample(*cut, metrics.cut_for_idling, '{reason="idle"}')
+    for code, count in sorted(metrics.errors.items()):
+        yield Sample("tidelog_errors_total", "counter", "Error replies.", count, f'{{code="{_label(code)}"}}')
+    yield Sample("tidelog_pubsub_channels", "gauge", "Channels with listeners.", len(subscriptions.channels()))
+    yield Sample("tidelog_pubsub_patterns", "gauge", "Patterns with listeners.", subscriptions.pattern_count())
+    yield Sample("tidelog_pubsub_messages_total", "counter", "Messages published.", subscriptions.message_count)
+    yield Sample(
+        "tidelog_pubsub_deliveries_total", "counter", "Messages sent to someone.", subscriptions.delivery_count
+    )
+
+
+def _keyspace(engine: Engine) -> Iterator[Sample]:
+    databases = engine.store.databases
+    for database in databases:
+        yield Sample("tidelog_keys", "gauge", "Keys.", database.size, f'{{db="{database.number}"}}')
+    for database in databases:
+        count = len(database.expiries)
+        yield Sample("tidelog_keys_expiring", "gauge", "Keys that expire.", count, f'{{db="{database.number}"}}')
+    yield Sample("tidelog_expired_keys_total", "counter", "Keys that have expired.", engine.store.expired_count)
+
+
+def _machine(memory: Memory, facts: Facts) -> Iterator[Sample]:
+    yield Sample("tidelog_memory_bytes", "gauge", "Memory of the process.", memory.used_bytes)
+    yield Sample("tidelog_memory_limit_bytes", "gauge", "maxmemory; 0: none.", memory.limit_bytes)
+    yield Sample("tidelog_journal_bytes", "gauge", "The journal on disk.", facts.journal_bytes)
+
+
+def _journal(engine: Engine, facts: Facts) -> Iterator[Sample]:
+    writer = engine.store.journal.writer
+    yield Sample("tidelog_writable", "gauge", "1: writes are taken.", writer.refusal is None)
+    yield Sample("tidelog_journal_cycle", "counter", "The newest cycle that is written.", writer.written.cycle)
+    yield Sample("tidelog_journal_synced_cycle", "counter", "The newest that is durable.", writer.synced_cycle)
+    yield Sample("tidelog_journal_written_ts", "counter", "Newest transaction written (us).", writer.written_ts)
+    yield Sample("tidelog_journal_durable_ts", "counter", "Newest transaction durable (us).", writer.durable_ts)
+    yield Sample("tidelog_journal_lag_seconds", "gauge", "Written and not yet durable.", facts.not_durable_us / 1e6)
+    yield Sample("tidelog_journal_backlog_bytes", "gauge", "Written and not yet durable.", facts.unsynced_bytes)
+    yield from _histogram("tidelog_fsync_seconds", "How long fsyncs took.", engine.metrics.syncs)
+
+
+def _histogram(name: str, text: str, durations: Durations) -> Iterator[Sample]:
+    count = 0
+    for bound, more in zip([*durations.bounds_s, None], durations.counts, strict=True):
+        count += more
+        label = "+Inf" if bound is None else f"{bound:g}"
+        yield Sample(name, "histogram", text, count, f'{{le="{label}"}}', "_bucket")
+    yield Sample(name, "histogram", text, durations.total_s, suffix="_sum")
+    yield Sample(name, "histogram", text, count, suffix="_count")
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,191 @@
+"""How a server is configured: flags over the environment over `tidelog.toml`.
+
+Every setting has one row in `SETTINGS`: its name as a flag (`--http-port`), which is also its key in the file, and with
+`TIDELOG_` before it in the environment (`TIDELOG_HTTP_PORT`). A value that is not good is refused with an error that
+says where it came from. Secrets are never values: the configuration names the file that has one.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from tidelog import limits
+from tidelog.commands.parameters import BadValue, read_memory
+from tidelog.errors import EnvironmentFault
+from tidelog.journal.durability import FsyncPolicy
+
+FILE_DEFAULT: Final = "tidelog.toml"
+ENVIRONMENT_PREFIX: Final = "TIDELOG_"
+_SECRET_BYTES_MAX: Final = 512
+
+
+class BadConfiguration(EnvironmentFault):
+    """A setting has a value that it cannot have; the message says where that came from."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """How a server runs."""
+
+    data: str = "data"
+    """The data directory."""
+    host: str = "127.0.0.1"
+    port: int | None = 6399
+    """0: any that is free; None: no TCP."""
+    http_port: int | None = None
+    """0: any that is free; None: no HTTP."""
+    http_hosts: tuple[str, ...] = ()
+    """Names that HTTP may be asked under, beside those of the loopback interface."""
+    unix_socket: str | None = None
+    shards: int | None = None
+    """None: as many as the data directory has, and 1 if it is new."""
+    fsync: FsyncPolicy = FsyncPolicy.EVERYSEC
+    password: bytes | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    maxmemory: int = 0
+    """In bytes; 0: no limit."""
+    maxclients: int = limits.CLIENTS_MAX
+    timeout: int = 0
+    """Seconds after which a connection that says nothing is closed; 0: never."""
+
+
+# --- reading values ---------------------------------------------------------------------------------------------
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise BadValue("must be a text")
+    return value
+
+
+def _integer(low: int, high: int, what: str) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,12}", value):
+            value = int(value)
+        if type(value) is not int or not low <= value <= high:
+            raise BadValue(f"must be {what}, {low} to {high}")
+        return value
+
+    return read
+
+
+def _port_or_off(value: Any) -> int | None:
+    """0 is off, as in Redis."""
+    return _integer(0, 65535, "a port")(value) or None
+
+
+def _fsync(value: Any) -> FsyncPolicy:
+    try:
+        return FsyncPolicy(value)
+    except ValueError:
+        raise BadValue(f"must be one of {', '.join(policy.value for policy in FsyncPolicy)}") from None
+
+
+def _memory(value: Any) -> int:
+    try:
+        return read_memory(str(value))
+    except BadValue:
+        raise BadValue("must be a number of bytes, such as 512mb or 2gb; 0: no limit") from None
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise BadValue("must be names with commas between them")
+    return tuple(name.strip().lower() for name in names if name.strip())
+
+
+def read_password(path: str) -> bytes:
+    """The first line of a file."""
+    try:
+        with open(path, "rb") as file:
+            password = file.readline(_SECRET_BYTES_MAX + 1).rstrip(b"\r\n")
+    except OSError as error:
+        raise BadValue(f"names {path}, which cannot be read: {error.strerror}") from None
+    if not 0 < len(password) <= _SECRET_BYTES_MAX:
+        raise BadValue(f"names {path}, whose first line must be a password of 1 to {_SECRET_BYTES_MAX} bytes")
+    return password
+
+
+class Setting(NamedTuple):
+    """One setting."""
+
+    field: str
+    """Of `ServerConfig`."""
+    read: Callable[[Any], Any]
+
+
+SETTINGS: Final[dict[str, Setting]] = {
+    "host": Setting("host", _text),
+    "port": Setting("port", _port_or_off),
+    "http-port": Setting("http_port", _port_or_off),
+    "http-hosts": Setting("http_hosts", _names),
+    "unix-socket": Setting("unix_socket", _text),
+    "data": Setting("data", _text),
+    "shards": Setting("shards", _integer(1, limits.SHARDS_MAX, "a number of shards")),
+    "fsync": Setting("fsync", _fsync),
+    "requirepass-file": Setting("password", lambda value: read_password(_text(value))),
+    "tls-cert": Setting("tls_cert", _text),
+    "tls-key": Setting("tls_key", _text),
+    "maxmemory": Setting("maxmemory", _memory),
+    "maxclients": Setting("maxclients", _integer(1, 1_000_000, "a number of clients")),
+    "timeout": Setting("timeout", _integer(0, 2**31 - 1, "a number of seconds")),
+}
+"""By the name of the flag."""
+
+DEFAULTS: Final[dict[str, Any]] = {"http_port": 8399}
+"""Of the command line, where they differ from `ServerConfig`'s."""
+
+
+# --- putting the sources together -------------------------------------------------------------------------------
+
+
+def configure(
+    flags: Mapping[str, Any], environment: Mapping[str, str], file: str | None, exists: Callable[[str], bool]
+) -> ServerConfig:
+    """The configuration from all sources; `flags` has those that were given, under their names."""
+    named = file or environment.get(f"{ENVIRONMENT_PREFIX}CONFIG") or None
+    path = named or (FILE_DEFAULT if exists(FILE_DEFAULT) else None)
+    found: dict[str, tuple[str, Any]] = {}
+    if path is not None:
+        found.update({name: (f"{path}: {name}", value) for name, value in read_file(path).items()})
+    for name in SETTINGS:
+        variable = ENVIRONMENT_PREFIX + name.upper().replace("-", "_")
+        if environment.get(variable):
+            found[name] = variable, environment[variable]
+        if flags.get(name) is not None:
+            found[name] = f"--{name}", flags[name]
+    values = dict(DEFAULTS)
+    for name, (origin, value) in found.items():
+        try:
+            values[SETTINGS[name].field] = SETTINGS[name].read(value)
+        except BadValue as problem:
+            shown = "" if name == "requirepass-file" else f" (it is {value!r})"
+            raise BadConfiguration(f"{origin} {problem}{shown}") from None
+    config = ServerConfig(**values)
+    if (config.tls_cert is None) != (config.tls_key is None):
+        given, missing = ("tls-cert", "tls-key") if config.tls_key is None else ("tls-key", "tls-cert")
+        raise BadConfiguration(f"{found[given][0]} needs {missing} beside it")
+    if config.port is None and config.unix_socket is None:
+        raise BadConfiguration(f"{found['port'][0]} is 0 and there is no unix-socket: nobody could connect")
+    return config
+
+
+def read_file(path: str) -> dict[str, Any]:
+    """The settings of a file."""
+    try:
+        with open(path, "rb") as file:
+            content = tomllib.load(file)
+    except OSError as error:
+        raise BadConfiguration(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadConfiguration(f"{path}: not TOML: {error}") from None
+    for name in content:
+        if name not in SETTINGS:
+            raise BadConfiguration(f"{path}: {name}: there is no such setting (there are {', '.join(SETTINGS)})")
+    return content

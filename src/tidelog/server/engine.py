@@ -1,0 +1,304 @@
+"""The engine: runs the commands of connections, one transaction each, and turns replies into bytes.
+
+    hot        a handful of commands on one key, which most traffic consists of: bytes in, bytes out (`hot`)
+    general    everything else: find the row, check what the connection may do, let the handler decide, apply, encode
+
+A write is refused before anything of it happens if the journal takes no writes at the moment or memory is full. A bug
+in a handler is answered with an error, and nothing happened. A bug while applying or journaling ends the process:
+state and journal may differ, and a restart brings back the journal's.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter, sleep
+from typing import Final, NoReturn, Protocol
+
+from tidelog.commands.client import Client, Queued, Replies
+from tidelog.commands.dispatch import explain, find_command, internal_error, run_command
+from tidelog.commands.parameters import Parameters
+from tidelog.commands.slow_log import SlowLog
+from tidelog.commands.subscriptions import Subscriptions
+from tidelog.commands.table import Command, CommandTable, Kind
+from tidelog.commands.transactions import queue
+from tidelog.errors import ApplyFailed, CommandError, JournalFull, LimitExceeded
+from tidelog.ports import Clock
+from tidelog.resp.encoder import QUEUED, ErrorReply, Reply, Wire, encode, encode_error
+from tidelog.server.clients import Clients
+from tidelog.server.hot import NOTHING_HOT, HotCommands, HotPath, SetRun
+from tidelog.server.metrics import Metrics
+from tidelog.store.store import Store
+from tidelog.store.transaction import Transaction
+
+_LOG: Final = logging.getLogger("tidelog")
+
+_IN_MULTI_AT_ONCE: Final = frozenset(["EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"])
+"""Commands that are run and not queued inside MULTI."""
+
+_NOT_IN_MULTI: Final = frozenset(["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"])
+"""Commands that are refused inside MULTI, beside those with the flag `no_multi`."""
+
+_WHILE_LISTENING: Final = frozenset(
+    [
+        *("SUBSCRIBE", "UNSUBSCRIBE", "PSUBSCRIBE", "PUNSUBSCRIBE", "SSUBSCRIBE", "SUNSUBSCRIBE"),
+        *("PING", "QUIT", "RESET"),
+    ]
+)
+"""Commands of a RESP2 connection that listens: its other replies could be taken for messages."""
+
+_OF_HTTP: Final = frozenset([b"post", b"host:"])
+"""What a browser that was lured here says first. It is cut off before it comes to the commands in its request."""
+
+
+class Process(Protocol):
+    """What the engine asks of the process that it runs in."""
+
+    def shut_down(self) -> None:
+        """Stop in order, soon."""
+
+    def fail(self, error: ApplyFailed) -> NoReturn:
+        """Stop at once: nothing may be written or answered any more."""
+
+
+class Snapshots(Protocol):
+    """Who makes snapshots."""
+
+    last_s: int
+    """When the last one was made (seconds since 1970)."""
+    is_under_way: bool
+
+    def begin(self) -> None: ...
+
+    def save(self) -> None: ...
+
+
+class Engine:
+    """Runs commands. One thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        table: CommandTable,
+        clock: Clock,
+        clients: Clients,
+        metrics: Metrics,
+        process: Process,
+        password: bytes | None = None,
+    ) -> None:
+        self.store = store
+        self.table = table
+        self.clock = clock
+        self.clients = clients
+        self.metrics = metrics
+        self.subscriptions = Subscriptions()
+        self.slow_log = SlowLog()
+        self.parameters = Parameters()
+        self.facts: Callable[[str], Mapping[str, object] | None] = lambda _section: None
+        """What INFO shows."""
+        self.snapshots: Snapshots | None = None
+        self._process = process
+        self._password = password
+        self._is_out_of_memory = False
+        self._hot: dict[tuple[int, int], tuple[HotCommands, SetRun]] = {}
+        self._started_s = clock.wall_us() // 1_000_000
+
+    @property
+    def needs_password(self) -> bool:
+        return self._password is not None
+
+    def is_password(self, password: bytes) -> bool:
+        return self._password is not None and hmac.compare_digest(password, self._password)
+
+    def hot_path(self, client: Client) -> tuple[HotCommands, SetRun]:
+        """The hot commands of a connection, and how it runs many SETs; nothing if it is not plain."""
+        if (
+            client.queued is not None
+            or not client.is_authenticated
+            or client.is_listening
+            or client.replies is not Replies.ON
+            or self.clients.pause_now is not None
+        ):
+            return NOTHING_HOT
+        place = client.database, client.protocol
+        if place not in self._hot:
+            path = HotPath(self.store, *place)
+            self._hot[place] = path.commands(), path.set_run
+        return self._only_reads(*self._hot[place]) if self._is_out_of_memory else self._hot[place]
+
+    def _only_reads(self, commands: HotCommands, _set_run: SetRun) -> tuple[HotCommands, SetRun]:
+        rows = {name: self.table.find(name) for name in commands}
+        reads = {name: commands[name] for name, row in rows.items() if row is not None and row.kind is Kind.READ}
+        return reads, NOTHING_HOT[1]
+
+    @property
+    def is_out_of_memory(self) -> bool:
+        return self._is_out_of_memory
+
+    def set_out_of_memory(self, is_out: bool) -> None:
+        """From now on, refuse what takes memory, or no longer."""
+        if is_out != self._is_out_of_memory:
+            self._is_out_of_memory = is_out
+            self.clients.states_changed()
+
+    # --- commands -----------------------------------------------------------------------------------------------
+
+    def execute(self, client: Client, arguments: Sequence[bytes]) -> bytes | None:
+        """The general path: run one command; its reply as bytes, or None if it has to wait (CLIENT PAUSE)."""
+        began_s = perf_counter()
+        try:
+            row = find_command(self.table, arguments)
+            self._check(client, row)
+        except CommandError as error:
+            return self._refuse(client, arguments, str(error))
+        if self.clients.pause_now is not None and self._must_wait(client, row, self.clients.pause_now.writes_only):
+            return None
+        if client.queued is not None and row.name not in _IN_MULTI_AT_ONCE:
+            if not queue(client, row, arguments):
+                _LOG.warning("cut off %s: its MULTI is too large", client.peer)
+                client.kill()
+            return QUEUED
+        client.last_command = row.name
+        try:
+            if row.kind is Kind.CONNECTION:
+                reply = self._run_connection(row, client, arguments)
+            else:
+                transaction = self.store.begin(client.database)
+                reply = run_command(row, transaction, arguments)
+                self._commit(transaction)
+        except ApplyFailed as error:
+            self._process.fail(error)
+        self._note(client, row, arguments, reply, perf_counter() - began_s)
+        return self._encode(row, reply, client.protocol)
+
+    def _check(self, client: Client, row: Command) -> None:
+        """Whether a connection may run a command as things are."""
+        if client.queued is not None and ("no_multi" in row.flags or row.name in _NOT_IN_MULTI):
+            raise CommandError("ERR Command not allowed inside a transaction")
+        if not client.is_authenticated and "no_auth" not in row.flags:
+            raise CommandError("NOAUTH Authentication required.")
+        refusal = self.refusal_of(row)
+        if refusal is not None:
+            raise CommandError(refusal)
+        if client.protocol == 2 and client.is_listening and row.name not in _WHILE_LISTENING:
+            raise CommandError(
+                f"ERR Can't execute '{row.name.lower()}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
+                f"RESET are allowed in this context"
+            )
+
+    def refusal_of(self, row: Command) -> str | None:
+        if row.kind is not Kind.WRITE:
+            return None
+        if self._is_out_of_memory and "denyoom" in row.flags:
+            return "OOM command not allowed when used memory > 'maxmemory'."
+        return None if self.store.refusal is None else f"MISCONF {self.store.refusal}"
+
+    def _refuse(self, client: Client, arguments: Sequence[bytes], error: str) -> bytes:
+        if arguments[0].lower() in _OF_HTTP:
+            _LOG.warning("cut off %s, which speaks HTTP: somebody may be luring a browser here", client.peer)
+            client.kill()
+            return b""
+        if client.queued is not None:
+            client.has_queue_error = True
+        self.metrics.count_error(error)
+        return encode_error(error)
+
+    def _must_wait(self, client: Client, row: Command, writes_only: bool) -> bool:
+        """Whether a pause holds a command."""
+        if not writes_only or row.kind is Kind.WRITE or row.name in ("PUBLISH", "SPUBLISH"):
+            return True
+        return row.name == "EXEC" and any(queued.kind is Kind.WRITE for queued, _ in client.queued or ())
+
+    def _run_connection(self, row: Command, client: Client, arguments: Sequence[bytes]) -> Reply:
+        try:
+            return row.handler(client, arguments)
+        except CommandError as error:
+            return ErrorReply(str(error))
+        except ApplyFailed:
+            raise
+        except Exception as error:
+            return internal_error(row, error)
+
+    def _commit(self, transaction: Transaction) -> None:
+        try:
+            try:
+                self.store.commit(transaction)
+            except LimitExceeded:
+                # Others gathered too much before it in this turn.
+                self.store.journal.writer.write()
+                self.store.commit(transaction)
+        except JournalFull as error:
+            raise ApplyFailed(f"a transaction could not be journaled after it was applied: {error}") from error
+        except Exception as error:
+            raise ApplyFailed(f"a transaction could not be journaled: {explain(error)}") from error
+
+    def _note(self, client: Client, row: Command, arguments: Sequence[bytes], reply: Reply, took_s: float) -> None:
+        """Remember what was slow or went wrong."""
+        if type(reply) is ErrorReply:
+            self.metrics.count_error(reply.message)
+        slow_log = self.slow_log
+        if took_s * 1e6 >= slow_log.threshold_us >= 0 and "skip_slowlog" not in row.flags:
+            slow_log.add(client, row, arguments, self.clock.wall_us() // 1_000_000, int(took_s * 1e6))
+
+    def _encode(self, row: Command, reply: Reply, protocol: int) -> bytes:
+        try:
+            return encode(reply, protocol)
+        except Exception as error:
+            return encode(internal_error(row, error), protocol)
+
+    # --- transactions -------------------------------------------------------------------------------------------
+
+    def run_transaction(self, client: Client, queued: Sequence[Queued]) -> list[Reply]:
+        """EXEC: all of them in one transaction."""
+        transaction = self.store.begin(client.database)
+        replies = [self._run_queued(row, client, transaction, arguments) for row, arguments in queued]
+        self._commit(transaction)
+        return replies
+
+    def _run_queued(self, row: Command, client: Client, transaction: Transaction, arguments: Sequence[bytes]) -> Reply:
+        began_s = perf_counter()
+        client.last_command = row.name
+        if row.kind is Kind.CONNECTION:
+            reply = self._run_connection(row, client, arguments)
+            transaction.database = self.store.database(client.database)  # SELECT inside MULTI
+        else:
+            reply = run_command(row, transaction, arguments)
+        self._note(client, row, arguments, reply, perf_counter() - began_s)
+        return Wire(self._encode(row, reply, client.protocol))  # HELLO inside MULTI changes how later ones look
+
+    # --- what commands ask of the server ------------------------------------------------------------------------
+
+    def info(self, section: str) -> Mapping[str, object] | None:
+        return self.facts(section)
+
+    def reset_statistics(self) -> None:
+        self.metrics.reset()
+        self.clients.reset_count()
+        self.store.expired_count = 0
+        self.subscriptions.message_count = self.subscriptions.delivery_count = 0
+
+    def begin_snapshot(self) -> None:
+        self._snapshots().begin()
+
+    def save_snapshot(self) -> None:
+        self._snapshots().save()
+
+    def _snapshots(self) -> Snapshots:
+        if self.snapshots is None:
+            raise CommandError("ERR snapshots cannot be asked for yet: the journal keeps every change meanwhile")
+        return self.snapshots
+
+    @property
+    def last_snapshot_s(self) -> int:
+        return self._started_s if self.snapshots is None else self.snapshots.last_s
+
+    def sleep(self, seconds: float) -> None:
+        sleep(seconds)
+
+    def shut_down(self) -> None:
+        self._process.shut_down()
+
+    def fail(self, error: Exception) -> NoReturn:
+        """A hot command met a bug after it may have changed something."""
+        self._process.fail(ApplyFailed(f"a command could not be finished: {explain(error)}"))

@@ -1,0 +1,269 @@
+"""Facts about a running server: the sections of INFO, and the numbers that /metrics shows."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from tidelog import __version__
+from tidelog.commands.connection import REDIS_VERSION
+from tidelog.journal.durability import FsyncPolicy
+from tidelog.server.memory import total_bytes
+
+if TYPE_CHECKING:
+    from tidelog.server.configuration import ServerConfig
+    from tidelog.server.engine import Engine
+    from tidelog.server.memory import Memory
+
+Section = Mapping[str, object]
+
+
+class Facts:
+    """Reads what is at work; keeps nothing but what it takes to tell a rate."""
+
+    def __init__(
+        self, config: ServerConfig, engine: Engine, memory: Memory, run_id: str, port: Callable[[], int]
+    ) -> None:
+        self._config = config
+        self._engine = engine
+        self._memory = memory
+        self._run_id = run_id
+        self._port = port
+        self._started_us = engine.clock.monotonic_us()
+        self._rate_from = self._started_us, 0
+        """When commands were last counted, and how many there were."""
+        self.commands_per_s = 0
+        self._behind_since_us = 0
+        """Since when something that is written is not durable; 0: everything is."""
+        self._sections: dict[str, Callable[[], Section]] = {
+            "server": self._server,
+            "clients": self._clients,
+            "memory": self._memory_facts,
+            "persistence": self._persistence,
+            "stats": self._stats,
+            "replication": self._replication,
+            "cpu": self._cpu,
+            "modules": dict,
+            "commandstats": dict,
+            "errorstats": self._errors,
+            "cluster": lambda: {"cluster_enabled": 0},
+            "keyspace": self._keyspace,
+            "tidelog": self._tidelog,
+        }
+
+    def section(self, name: str) -> Section | None:
+        make = self._sections.get(name)
+        return None if make is None else make()
+
+    def tick(self) -> None:
+        """Once a second: how many commands there were."""
+        now_us, count = self._engine.clock.monotonic_us(), self._engine.clients.command_count
+        from_us, from_count = self._rate_from
+        self.commands_per_s = max(0, round((count - from_count) * 1e6 / max(1, now_us - from_us)))
+        self._rate_from = now_us, count
+
+    def look(self) -> int:
+        """Some times a second: since when something is not durable; returns for how long."""
+        return self.not_durable_us
+
+    @property
+    def uptime_s(self) -> int:
+        return (self._engine.clock.monotonic_us() - self._started_us) // 1_000_000
+
+    @property
+    def journal_bytes(self) -> int:
+        """What the journal takes on disk, blobs and sidecars among it."""
+        return sum(
+            _file_bytes(entry.path)
+            for entry in os.scandir(self._config.data)
+            if entry.name.startswith("shard-") and entry.is_dir()
+        )
+
+    # --- sections -----------------------------------------------------------------------------------------------
+
+    def _server(self) -> Section:
+        system = os.uname()
+        uptime_s = self.uptime_s
+        return {
+            "redis_version": REDIS_VERSION.decode(),
+            "redis_git_sha1": "00000000",
+            "redis_git_dirty": 0,
+            "redis_mode": "standalone",
+            "tidelog_version": __version__,
+            "os": f"{system.sysname} {system.release} {system.machine}",
+            "arch_bits": 64 if sys.maxsize > 2**32 else 32,
+            "multiplexing_api": "epoll",
+            "python_version": platform.python_version(),
+            "process_id": os.getpid(),
+            "run_id": self._run_id,
+            "tcp_port": self._port(),
+            "server_time_usec": self._engine.clock.wall_us(),
+            "uptime_in_seconds": uptime_s,
+            "uptime_in_days": uptime_s // 86400,
+            "hz": 10,
+            "configured_hz": 10,
+            "config_file": "",
+        }
+
+    def _clients(self) -> Section:
+        clients = self._engine.clients
+        return {
+            "connected_clients": len(clients),
+            "cluster_connections": 0,
+            "maxclients": clients.clients_max,
+            "blocked_clients": 0,
+            "tracking_clients": 0,
+            "pubsub_clients": sum(session.is_listening for session in clients.all()),
+        }
+
+    def _memory_facts(self) -> Section:
+        memory = self._memory
+        return {
+            "used_memory": memory.used_bytes,
+            "used_memory_human": human(memory.used_bytes),
+            "used_memory_rss": memory.used_bytes,
+            "used_memory_rss_human": human(memory.used_bytes),
+            "used_memory_peak": memory.peak_bytes,
+            "used_memory_peak_human": human(memory.peak_bytes),
+            "total_system_memory": total_bytes(),
+            "total_system_memory_human": human(total_bytes()),
+            "maxmemory": memory.limit_bytes,
+            "maxmemory_human": human(memory.limit_bytes),
+            "maxmemory_policy": "noeviction",
+            "mem_fragmentation_ratio": "1.00",
+            "mem_allocator": "libc",
+        }
+
+    def _persistence(self) -> Section:
+        engine = self._engine
+        is_saving = engine.snapshots is not None and engine.snapshots.is_under_way
+        writer = engine.store.journal.writer
+        return {
+            "loading": 0,
+            "async_loading": 0,
+            "rdb_bgsave_in_progress": int(is_saving),
+            "rdb_last_save_time": engine.last_snapshot_s,
+            "rdb_last_bgsave_status": "ok",
+            "aof_enabled": 1,
+            "aof_rewrite_in_progress": 0,
+            "aof_rewrite_scheduled": 0,
+            "aof_last_write_status": "ok" if writer.refusal is None else "err",
+            "aof_last_bgrewrite_status": "ok",
+        }
+
+    def _stats(self) -> Section:
+        engine, metrics = self._engine, self._engine.metrics
+        return {
+            "total_connections_received": metrics.connections,
+            "total_commands_processed": engine.clients.command_count,
+            "instantaneous_ops_per_sec": self.commands_per_s,
+            "rejected_connections": metrics.connections_refused,
+            "expired_keys": engine.store.expired_count,
+            "evicted_keys": 0,
+            "evicted_clients": 0,
+            "pubsub_channels": len(engine.subscriptions.channels()),
+            "pubsub_patterns": engine.subscriptions.pattern_count(),
+            "pubsubshard_channels": len(engine.subscriptions.shard_channels()),
+            "total_error_replies": metrics.errors.total(),
+            "client_output_buffer_limit_disconnections": metrics.cut_for_output,
+            "client_idle_disconnections": metrics.cut_for_idling,
+            "slowlog_len": len(engine.slow_log.entries),
+        }
+
+    def _replication(self) -> Section:
+        return {
+            "role": "master",
+            "connected_slaves": 0,
+            "master_failover_state": "no-failover",
+            "master_replid": self._run_id,
+            "master_replid2": "0" * 40,
+            "master_repl_offset": self._engine.store.journal.writer.written_ts,
+            "second_repl_offset": -1,
+            "repl_backlog_active": 0,
+        }
+
+    def _cpu(self) -> Section:
+        used, threads = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_THREAD)
+        return {
+            "used_cpu_sys": f"{used.ru_stime:.6f}",
+            "used_cpu_user": f"{used.ru_utime:.6f}",
+            "used_cpu_sys_children": "0.000000",
+            "used_cpu_user_children": "0.000000",
+            "used_cpu_sys_main_thread": f"{threads.ru_stime:.6f}",
+            "used_cpu_user_main_thread": f"{threads.ru_utime:.6f}",
+        }
+
+    def _errors(self) -> Section:
+        errors = self._engine.metrics.errors
+        return {f"errorstat_{code}": f"count={errors[code]}" for code in sorted(errors)}
+
+    def _keyspace(self) -> Section:
+        return {
+            f"db{database.number}": f"keys={database.size},expires={len(database.expiries)},avg_ttl=0"
+            for database in self._engine.store.databases
+            if database.size
+        }
+
+    def _tidelog(self) -> Section:
+        journal = self._engine.store.journal
+        writer = journal.writer
+        syncs = self._engine.metrics.syncs
+        return {
+            "tidelog_version": __version__,
+            "shards": journal.meta.shard_count,
+            "fsync": writer.policy.value,
+            "cycle": writer.written.cycle,
+            "synced_cycle": writer.synced_cycle,
+            "last_ts": writer.written_ts,
+            "durable_ts": writer.durable_ts,
+            "not_durable_us": self.not_durable_us,
+            "unsynced_bytes": self.unsynced_bytes,
+            "journal_bytes": self.journal_bytes,
+            "epochs": len(journal.epochs),
+            "writable": int(writer.refusal is None),
+            "fsyncs": syncs.count,
+            "last_fsync_ms": f"{1000 * syncs.last_s:.3f}",
+        }
+
+    @property
+    def not_durable_us(self) -> int:
+        """For how long something that is written has not been durable; with `never` nobody asked for it to be."""
+        writer = self._engine.store.journal.writer
+        if writer.policy is FsyncPolicy.NEVER or writer.durable_ts >= writer.written_ts:
+            self._behind_since_us = 0
+            return 0
+        now_us = self._engine.clock.monotonic_us()
+        self._behind_since_us = self._behind_since_us or now_us
+        return now_us - self._behind_since_us
+
+    @property
+    def unsynced_bytes(self) -> int:
+        writer = self._engine.store.journal.writer
+        return 0 if writer.policy is FsyncPolicy.NEVER else writer.unsynced_bytes
+
+
+def human(size: int) -> str:
+    """A size as Redis shows it."""
+    if size < 1024:
+        return f"{size}B"
+    number = float(size)
+    for unit in ("K", "M", "G", "T"):
+        number /= 1024
+        if number < 1024:
+            return f"{number:.2f}{unit}"
+    return f"{number / 1024:.2f}P"
+
+
+def _file_bytes(folder: str) -> int:
+    """Of the files in a folder; one may be erased meanwhile."""
+    total = 0
+    for entry in os.scandir(folder):
+        try:
+            total += entry.stat().st_size
+        except FileNotFoundError:
+            continue
+    return total

@@ -1,0 +1,142 @@
+"""Opening ports: TCP with or without TLS, and unix sockets. What can be wrong with them is said in words.
+
+Sockets are bound here and then handed to the loop, so that their options are set before anyone connects: connections
+inherit keep-alive from the socket that they came to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+import ssl
+import stat
+from typing import Final
+
+from tidelog import limits
+from tidelog.errors import EnvironmentFault
+
+_BACKLOG: Final = 511
+_SOCKET_MODE: Final = 0o700
+_DESCRIPTORS_BESIDE_CLIENTS: Final = 64
+"""For the journal, the ports and whatever else the process has open."""
+
+
+class CannotListen(EnvironmentFault):
+    """A port, a socket file or a certificate cannot be used."""
+
+
+def bind_tcp(host: str, port: int) -> list[socket.socket]:
+    """Sockets for every address that a host has; port 0 takes any that is free."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise CannotListen(f"cannot listen on {host}: {error.strerror or error}") from error
+    bound: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            bound.append(_bind_one(family, kind, protocol, address))
+    except OSError as error:
+        for each in bound:
+            each.close()
+        raise CannotListen(f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}") from error
+    return bound
+
+
+def _bind_one(family: int, kind: int, protocol: int, address: tuple[object, ...]) -> socket.socket:
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, limits.KEEPALIVE_S)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, limits.KEEPALIVE_S // 3)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+        made.listen(_BACKLOG)
+    except BaseException:
+        made.close()
+        raise
+    made.setblocking(False)
+    return made
+
+
+class UnixSocket:
+    """A socket in the file system that only its owner may use."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._remove_stale()
+            # Made without rights for others from the beginning: between bind and chmod anybody could come.
+            before = os.umask(0o777 & ~_SOCKET_MODE)
+            try:
+                self.socket.bind(path)
+            finally:
+                os.umask(before)
+            os.chmod(path, _SOCKET_MODE)
+            self.socket.listen(_BACKLOG)
+        except OSError as error:
+            self.socket.close()
+            raise CannotListen(f"cannot listen on {path}: {error.strerror or error}") from error
+        except CannotListen:
+            self.socket.close()
+            raise
+        self.socket.setblocking(False)
+        self._file = _identity(path)
+
+    def _remove_stale(self) -> None:
+        """Remove what a server that died has left; one that lives is left alone."""
+        try:
+            mode = os.lstat(self.path).st_mode
+        except FileNotFoundError:
+            return
+        if not stat.S_ISSOCK(mode):
+            raise CannotListen(f"cannot listen on {self.path}: there is a file of that name")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            try:
+                probe.connect(self.path)
+            except ConnectionRefusedError:
+                os.unlink(self.path)
+            else:
+                raise CannotListen(f"cannot listen on {self.path}: another server does")
+
+    def remove(self) -> None:
+        """Take it out of the file system, unless another has taken its place."""
+        with contextlib.suppress(OSError):
+            if _identity(self.path) == self._file:
+                os.unlink(self.path)
+
+
+def _identity(path: str) -> tuple[int, int, int]:
+    """Which file it is. The number alone may have been given to the next one."""
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_ctime_ns
+
+
+def make_tls(certificate: str, key: str) -> ssl.SSLContext:
+    """TLS 1.2 and later with a certificate and its key."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise CannotListen(f"cannot use the certificate {certificate} with the key {key}: {error}") from error
+    return context
+
+
+def allow_descriptors(clients_max: int) -> int:
+    """Let the process have enough of them; returns how many clients it can have."""
+    wanted = clients_max + _DESCRIPTORS_BESIDE_CLIENTS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return max(1, min(clients_max, soft - _DESCRIPTORS_BESIDE_CLIENTS))
+    return clients_max

@@ -1,0 +1,135 @@
+"""The parameters of a running server, under the names that Redis gives them: what CONFIG shows and changes.
+
+Those that common clients and tools ask for are here. Where Tidelog has only one way, the parameter says that way and
+refuses any other. The password is not a parameter, so that nothing can show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from tidelog import limits
+from tidelog.commands.parameters import (
+    BadValue,
+    Parameter,
+    Parameters,
+    Work,
+    constant,
+    fixed,
+    memory,
+    number,
+    read_memory,
+)
+from tidelog.journal.durability import FsyncPolicy
+from tidelog.server.clients import OutputLimits
+from tidelog.server.configuration import ServerConfig
+
+if TYPE_CHECKING:
+    from tidelog.server.engine import Engine
+    from tidelog.server.memory import Memory
+
+_FSYNC: Final = {FsyncPolicy.ALWAYS: "always", FsyncPolicy.EVERYSEC: "everysec", FsyncPolicy.NEVER: "no"}
+_INT_MAX: Final = 2**31 - 1
+_NO_FORKS: Final = "Tidelog makes snapshots by the size of its journal"
+
+
+def live_parameters(
+    config: ServerConfig, engine: Engine, used: Memory, ports: Callable[[], list[int]], sample: Callable[[], None]
+) -> Parameters:
+    """All of them."""
+    clients, slow_log = engine.clients, engine.slow_log
+
+    def put_clients_max(value: int) -> None:
+        clients.clients_max = value
+
+    def put_idle(value: int) -> None:
+        clients.idle_s_max = value
+
+    def put_maxmemory(value: int) -> None:
+        used.limit_bytes = value
+        sample()
+
+    def put_threshold(value: int) -> None:
+        slow_log.threshold_us = value
+
+    def put_slow_length(value: int) -> None:
+        slow_log.length_max = min(value, limits.SLOW_LOG_MAX)
+
+    return Parameters(
+        [
+            memory("maxmemory", lambda: used.limit_bytes, put_maxmemory),
+            constant("maxmemory-policy", "noeviction", "Tidelog never evicts data: the only policy is noeviction"),
+            fixed("maxmemory-samples", 5),
+            constant("appendonly", "yes", "every change is journaled: it cannot be turned off"),
+            constant(
+                "appendfsync", _FSYNC[config.fsync], "the fsync policy is chosen when the server starts (--fsync)"
+            ),
+            constant("save", "", _NO_FORKS),
+            constant("stop-writes-on-bgsave-error", "yes", "it cannot be turned off"),
+            constant("notify-keyspace-events", "", "there are no keyspace events: a change feed tells of changes"),
+            fixed("databases", limits.DATABASES),
+            fixed("bind", config.host),
+            Parameter("port", lambda: str(ports()[0] if ports() else 0)),
+            fixed("tls-port", 0),
+            fixed("unixsocket", config.unix_socket or ""),
+            fixed("unixsocketperm", "700" if config.unix_socket else "0"),
+            fixed("dir", config.data),
+            fixed("protected-mode", "no" if engine.needs_password else "yes"),
+            number("timeout", lambda: clients.idle_s_max, put_idle, 0, _INT_MAX),
+            constant("tcp-keepalive", limits.KEEPALIVE_S, "it cannot be changed"),
+            number("maxclients", lambda: clients.clients_max, put_clients_max, 1, config.maxclients),
+            constant("hz", 10, "it cannot be changed"),
+            fixed("proto-max-bulk-len", limits.BULK_BYTES_MAX),
+            fixed("client-query-buffer-limit", limits.QUEUED_BYTES_MAX),
+            Parameter(
+                "client-output-buffer-limit",
+                lambda: _show_output_limits(clients.output_limits),
+                lambda text: _read_output_limits(clients.output_limits, text),
+            ),
+            number("slowlog-log-slower-than", lambda: slow_log.threshold_us, put_threshold, -1),
+            number("slowlog-max-len", lambda: slow_log.length_max, put_slow_length),
+            fixed("latency-tracking", "no"),
+            fixed("cluster-enabled", "no"),
+            fixed("io-threads", 1),
+            fixed("enable-debug-command", "local"),
+            fixed("lua-time-limit", 5000),
+            fixed("replica-read-only", "yes"),
+            fixed("hash-max-listpack-entries", 512),
+            fixed("hash-max-listpack-value", 64),
+            fixed("set-max-intset-entries", 512),
+            fixed("zset-max-listpack-entries", 128),
+            fixed("zset-max-listpack-value", 64),
+        ]
+    )
+
+
+def _show_output_limits(bounds: OutputLimits) -> str:
+    return f"normal 0 0 0 slave 0 0 0 pubsub {bounds.hard_bytes} {bounds.soft_bytes} {bounds.soft_s}"
+
+
+def _read_output_limits(bounds: OutputLimits, text: str) -> Work:
+    """`pubsub <hard> <soft> <seconds>`; of the others only that they have no limit of their own."""
+    words = text.split()
+    if not words or len(words) % 4:
+        raise BadValue("Wrong number of arguments in buffer limit configuration.")
+    changed: tuple[int, int, int] | None = None
+    for at in range(0, len(words), 4):
+        kind, hard, soft, seconds = words[at : at + 4]
+        try:
+            wanted = read_memory(hard), read_memory(soft), int(seconds)
+        except ValueError:
+            raise BadValue("Error in hard, soft or soft_seconds setting in buffer limit configuration.") from None
+        if kind.lower() == "pubsub" and wanted[2] >= 0:
+            changed = wanted
+        elif kind.lower() not in ("normal", "slave", "replica"):
+            raise BadValue("Invalid client class specified in buffer limit configuration.")
+        elif wanted != (0, 0, 0):
+            raise BadValue(f"{kind} clients are not read from while they do not read: they need no limit")
+
+    def work() -> None:
+        if changed is not None:
+            bounds.hard_bytes, bounds.soft_bytes, bounds.soft_s = changed
+            bounds.hard_bytes = bounds.hard_bytes or limits.PUBSUB_BUFFER_BYTES_MAX
+
+    return work

@@ -1,0 +1,54 @@
+"""What the server counts, since it started or since CONFIG RESETSTAT.
+
+Nothing here is touched for every command: sessions count theirs themselves, a buffer at a time, and `Clients` adds them
+up when someone asks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from typing import Final
+
+SYNC_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+class Durations:
+    """A histogram of durations."""
+
+    def __init__(self, bounds_s: tuple[float, ...] = SYNC_BOUNDS_S) -> None:
+        self.bounds_s = bounds_s
+        self.counts = [0] * (len(bounds_s) + 1)
+        """Per bound, how many were at most that long and longer than the bound before; the last: longer than all."""
+        self.total_s = 0.0
+        self.last_s = 0.0
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(self.bounds_s, seconds)] += 1
+        self.total_s += seconds
+        self.last_s = seconds
+
+
+class Metrics:
+    """Counters of events that are rare enough to be counted one by one."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.connections = 0
+        """That were made, those that were turned away among them."""
+        self.connections_refused = 0
+        self.cut_for_output = 0
+        """Connections that were cut because they did not read."""
+        self.cut_for_idling = 0
+        self.errors: Counter[str] = Counter()
+        """Error replies by their code."""
+        self.syncs = Durations()
+
+    def count_error(self, message: str) -> None:
+        self.errors[message.partition(" ")[0]] += 1

@@ -1,0 +1,260 @@
+"""The one place where everything is wired: store, engine, ports, timers, and how it stops.
+
+start   open the data directory (recovering it), open the ports, say that it is ready
+run     timers: once a second the fsync of `everysec` and a look at the clients, ten times a second memory and what has
+        expired
+stop    on SIGTERM, SIGINT or SHUTDOWN: close the ports, answer what was read, fsync, a clean stop of the journal
+fail    a bug while applying or journaling: the process ends at once, as if it were killed. What was answered is in
+        the journal, and nothing that is not comes after it
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import random
+import secrets
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+from tidelog import limits
+from tidelog.commands.all import command_table
+from tidelog.commands.dispatch import explain
+from tidelog.errors import ApplyFailed, DataDirectoryError, JournalFailed, JournalFull
+from tidelog.gateway.app import Gateway, make_app
+from tidelog.journal.journal import Settings
+from tidelog.server.clients import Clients
+from tidelog.server.configuration import ServerConfig
+from tidelog.server.engine import Engine
+from tidelog.server.facts import Facts
+from tidelog.server.listener import UnixSocket, allow_descriptors, bind_tcp, make_tls
+from tidelog.server.live_parameters import live_parameters
+from tidelog.server.memory import Memory
+from tidelog.server.metrics import Metrics
+from tidelog.server.session import Session
+from tidelog.server.turn import Turns
+from tidelog.store.expiry import remove_due
+from tidelog.store.store import Store
+from tidelog.system.clock import SystemClock
+from tidelog.system.disk import SystemDisk
+
+__all__ = ["Runtime", "ServerConfig", "serve"]
+
+_LOG: Final = logging.getLogger("tidelog")
+_SECOND_S: Final = 1.0
+_TENTH_S: Final = 0.1
+_SWITCH_INTERVAL_S: Final = 0.0005
+_GC_THRESHOLDS: Final = (100_000, 50, 1_000_000)
+"""Young objects are collected now and then, old ones practically never: the keyspace is made of them."""
+_FAILED: Final = 70
+"""The exit status of a process that must not go on (EX_SOFTWARE)."""
+
+
+class Runtime:
+    """A running server."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._clock = SystemClock()
+        self._tls = None
+        if config.tls_cert is not None and config.tls_key is not None:
+            self._tls = make_tls(config.tls_cert, config.tls_key)
+        self.store = Store.open(
+            SystemDisk(),
+            config.data,
+            self._clock,
+            Settings(shard_count=config.shards or 1, policy=config.fsync),
+            new_epoch_id=lambda: secrets.randbits(63),
+            random=random.Random(),
+        )
+        self._check_shards()
+        self._metrics = Metrics()
+        self._memory = Memory(config.maxmemory)
+        clients_max = allow_descriptors(config.maxclients)
+        if clients_max < config.maxclients:
+            _LOG.warning(
+                "the system allows too few open files for %d clients: at most %d", config.maxclients, clients_max
+            )
+        self.clients = Clients(
+            self._clock, self._metrics, clients_max=clients_max, is_protected=config.password is None
+        )
+        self.clients.idle_s_max = config.timeout
+        self.engine = Engine(
+            self.store, command_table(), self._clock, self.clients, self._metrics, self, config.password
+        )
+        self._facts = Facts(config, self.engine, self._memory, secrets.token_hex(20), lambda: self.port or 0)
+        self.engine.facts = self._facts.section
+        self.engine.parameters = live_parameters(
+            config, self.engine, self._memory, lambda: self.ports, self._sample_memory
+        )
+        self._servers: list[asyncio.AbstractServer] = []
+        self._unix: UnixSocket | None = None
+        self._gateway: Gateway | None = None
+        self._timers: list[asyncio.Task[None]] = []
+        self.stopping = asyncio.Event()
+        self.turns: Turns
+
+    def _check_shards(self) -> None:
+        found, wanted = self.store.journal.meta.shard_count, self._config.shards
+        if wanted is not None and wanted != found:
+            self.store.journal.close()
+            raise DataDirectoryError(
+                f"{self._config.data} has {found} shard{'s' if found > 1 else ''} and not {wanted}: their number is "
+                f"fixed when a data directory is made"
+            )
+
+    # --- starting -----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the ports and start the timers."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._on_error)
+        self.turns = Turns(loop, self.store.journal.writer, self._clock.monotonic_us, self._metrics.syncs.add)
+        try:
+            await self._open_ports(loop)
+        except BaseException:
+            self._close_ports()
+            self.store.journal.close()
+            raise
+        self._timers = [
+            asyncio.create_task(_every(_SECOND_S, self._each_second)),
+            asyncio.create_task(_every(_TENTH_S, self._each_tenth)),
+        ]
+        for timer in self._timers:
+            timer.add_done_callback(self._on_timer_end)
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
+
+    async def _open_ports(self, loop: asyncio.AbstractEventLoop) -> None:
+        config = self._config
+        if config.port is not None:
+            for bound in bind_tcp(config.host, config.port):
+                self._servers.append(await loop.create_server(self._session, sock=bound, ssl=self._tls))
+        if config.unix_socket is not None:
+            self._unix = UnixSocket(config.unix_socket)
+            self._servers.append(await loop.create_unix_server(self._session, sock=self._unix.socket))
+        if config.http_port is not None:
+            app = make_app(self.engine, self._facts, self._memory, config.http_hosts)
+            sockets = bind_tcp(config.host, config.http_port)
+            self._gateway = Gateway(app, sockets, config.tls_cert, config.tls_key)
+            await self._gateway.start()
+
+    def _session(self) -> Session:
+        return Session(self.engine, self.turns, self.clients)
+
+    @property
+    def ports(self) -> list[int]:
+        """The TCP ports that are open, also where 0 was asked for."""
+        names = [socket.getsockname() for server in self._servers for socket in getattr(server, "sockets", ())]
+        return [name[1] for name in names if isinstance(name, tuple)]
+
+    @property
+    def port(self) -> int | None:
+        return next(iter(self.ports), None)
+
+    @property
+    def http_port(self) -> int | None:
+        return None if self._gateway is None else self._gateway.port
+
+    # --- running ------------------------------------------------------------------------------------------------
+
+    def _each_second(self) -> None:
+        self.turns.tick()
+        self.clients.sweep()
+        self._facts.tick()
+
+    def _each_tenth(self) -> None:
+        self._sample_memory()
+        self._facts.look()
+        writer = self.store.journal.writer
+        try:
+            if writer.refusal is None:
+                remove_due(self.store)
+            # Also what there was no space for: it is tried again, whether or not anyone asks for something.
+            if not writer.has_failed:
+                writer.write()
+        except JournalFull:
+            pass  # it says so itself, and `refusal` tells everyone
+        except JournalFailed as error:
+            _LOG.error("%s", error)
+
+    def _sample_memory(self) -> None:
+        self.engine.set_out_of_memory(self._memory.sample(self._clock.monotonic_us()))
+
+    # --- stopping -----------------------------------------------------------------------------------------------
+
+    def shut_down(self) -> None:
+        self.stopping.set()
+
+    def fail(self, error: ApplyFailed) -> NoReturn:
+        _LOG.critical("%s", error)
+        _LOG.critical("state and journal may differ: the server stops here, and a restart recovers from the journal")
+        logging.shutdown()
+        os._exit(_FAILED)
+
+    def _on_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An error that nobody caught. One of the network is a client's; any other is a bug that may have done harm."""
+        error = context.get("exception")
+        if error is None or isinstance(error, OSError):
+            _LOG.info("%s: %s", context.get("message"), error)
+        else:
+            self.engine.fail(error)
+
+    def _on_timer_end(self, timer: asyncio.Task[None]) -> None:
+        error = None if timer.cancelled() else timer.exception()
+        if isinstance(error, Exception):
+            self.fail(ApplyFailed(f"a timer failed: {explain(error)}"))
+
+    async def stop(self) -> None:
+        """Stop in order."""
+        for timer in self._timers:
+            timer.cancel()
+        self._close_ports()
+        for session in self.clients.all():
+            session.stop_reading()
+        if self._gateway is not None:
+            await self._gateway.stop()
+        try:
+            await asyncio.wait_for(self.turns.drain(), limits.STOP_S_MAX)
+        except TimeoutError:
+            _LOG.error("the disk did not take everything within %g s", limits.STOP_S_MAX)
+        for session in self.clients.all():
+            session.close()
+        deadline = asyncio.get_running_loop().time() + limits.STOP_S_MAX
+        while len(self.clients) and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.001)
+        for session in self.clients.all():
+            session.kill()
+        self.store.journal.close()
+
+    def _close_ports(self) -> None:
+        for server in self._servers:
+            server.close()
+        if self._unix is not None:
+            self._unix.remove()
+
+
+async def _every(seconds: float, work: Callable[[], None]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        work()
+
+
+async def serve(config: ServerConfig, on_ready: Callable[[Runtime], None]) -> None:
+    """Run until SIGTERM, SIGINT or SHUTDOWN."""
+    runtime = Runtime(config)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, runtime.stopping.set)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    await runtime.start()
+    on_ready(runtime)
+    with contextlib.suppress(asyncio.CancelledError):
+        await runtime.stopping.wait()
+    await runtime.stop()

@@ -1,0 +1,341 @@
+"""A connection: bytes in, commands to the engine, replies out at the end of the turn.
+
+A client that does not read its replies is not read from either: past the transport's high-water mark reading stops
+until it has caught up. Within one buffer, commands wait once their replies have come to `REPLIES_BYTES_HELD`: a buffer
+may ask for a large value thousands of times. So what a client can make us hold is bounded.
+
+    reading --not read from, or replies too large, or CLIENT PAUSE--> held: what was not run yet waits, nothing is read
+       ^                                                                |
+       +---------------- it reads again, or the pause ends -------------+
+"""
+
+from __future__ import annotations
+
+import asyncio
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, cast
+
+from tidelog import limits
+from tidelog.commands.client import Queued, Replies
+from tidelog.resp.decoder import RequestDecoder
+from tidelog.resp.encoder import OK, encode_error
+from tidelog.resp.exact import Command, RequestLimits
+from tidelog.server.engine import Engine
+from tidelog.server.hot import SET_NAMES
+from tidelog.server.turn import Turns
+
+if TYPE_CHECKING:
+    from tidelog.server.clients import Clients
+
+
+class Session(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, engine: Engine, turns: Turns, clients: Clients) -> None:
+        self._engine = engine
+        self._turns = turns
+        self._clients = clients
+        self._transport: asyncio.Transport | None = None
+        self.id = clients.next_id()
+        self.out: list[bytes] = []
+        """Replies of this turn."""
+        self.waiting_turns = 0
+        """Earlier turns whose replies wait for an fsync."""
+        self.protocol = 2
+        self.database = 0
+        self.name = b""
+        self.is_authenticated = not engine.needs_password
+        self.queued: list[Queued] | None = None
+        self.queued_bytes = 0
+        self.has_queue_error = False
+        self.watched: set[tuple[int, bytes]] = set()
+        self.is_dirty = False
+        self.channels: set[bytes] = set()
+        self.patterns: set[bytes] = set()
+        self.shard_channels: set[bytes] = set()
+        self.closes_after_reply = False
+        self.replies = Replies.ON
+        self.last_command = ""
+        self.is_unevictable = False
+        self.peer = self.local = ""
+        self.is_local = False
+        self.command_count = 0
+        """Commands that it has sent."""
+        self._seen_count = 0
+        """The same when somebody last looked: more since then means that it is not idle."""
+        self._came_us = self._active_us = engine.clock.monotonic_us()
+        self._slow_since_us = 0
+        """Since when it has left much unread; 0: it has not."""
+        self._out_bytes = 0
+        """Of replies and messages of this turn; those of hot commands are small and not counted."""
+        self._held: list[Command] = []
+        """Commands that could not be run yet."""
+        self._is_paused = False
+        """They wait for a pause to end."""
+        self._is_clogged = False
+        """It does not take what is sent to it."""
+        self._is_reading = True
+        self._is_stopping = False
+        self._is_at_end = False
+        """It sends no more: its connection ends with the last reply."""
+        self._decoder = RequestDecoder(RequestLimits(is_authenticated=self.is_authenticated))
+        self._catch_up = engine.store.journal.hlc.catch_up
+        self._hot, self._set_run = engine.hot_path(self)
+
+    @property
+    def server(self) -> Engine:
+        return self._engine
+
+    @property
+    def is_listening(self) -> bool:
+        return bool(self.channels or self.patterns or self.shard_channels)
+
+    def state_changed(self) -> None:
+        self._hot, self._set_run = self._engine.hot_path(self)
+        self._decoder.set_limits(RequestLimits(is_authenticated=self.is_authenticated))
+
+    # --- the transport's calls ----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self.local, _ = address_of(transport.get_extra_info("sockname"))
+        self.peer, self.is_local = address_of(transport.get_extra_info("peername") or self.local.removesuffix(":0"))
+        refusal = self._clients.refusal(self)
+        if refusal is not None:
+            transport.write(encode_error(refusal))
+            transport.close()
+            return
+        self._clients.add(self)
+        self.state_changed()  # what was told to all since this was made
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._transport = None
+        self._held.clear()
+        self._engine.store.unwatch(self)
+        self._engine.subscriptions.forget(self)
+        self._clients.remove(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Hot."""
+        out = self.out
+        if not out:
+            self._turns.add(self)
+        commands = self._decoder.feed(data)
+        if self._held:
+            self._held += commands
+            return
+        self._catch_up()
+        hot, execute = self._hot, self._engine.execute
+        at, count = 0, len(commands)
+        self.command_count += count
+        while at < count:
+            arguments = commands[at]
+            name = arguments[0]
+            if name in SET_NAMES and count - at > 1:
+                done = self._set_run(commands, at)
+                if done:
+                    out.append(OK * done)
+                    at += done
+                    continue
+            at += 1
+            handler = hot.get(name)
+            if handler is not None:
+                reply = handler(arguments)
+                if reply is not None:
+                    out.append(reply)
+                    continue
+            reply = execute(self, arguments)
+            if not self._take(reply):
+                self._hold(commands[at if reply is not None else at - 1 :])
+                return
+            hot = self._hot
+        if self._decoder.error is not None:
+            self._end_of_commands()
+
+    def eof_received(self) -> bool:
+        """It sends no more. What it sent is answered before the connection is closed."""
+        if not (self.out or self._held or self.waiting_turns):
+            return False
+        if self._held:
+            self._is_at_end = True
+        else:
+            self.closes_after_reply = True
+        return True
+
+    def pause_writing(self) -> None:
+        self._is_clogged = True
+        self._update_reading()
+
+    def resume_writing(self) -> None:
+        self._is_clogged = False
+        self.go_on()
+        self._update_reading()
+
+    # --- commands that wait -------------------------------------------------------------------------------------
+
+    def _take(self, reply: bytes | None) -> bool:
+        """Take the reply of the general path; false: the commands after it, and it too if there is none, wait."""
+        if reply is None:
+            self._is_paused = True
+            return False
+        if self.replies is not Replies.ON:
+            reply = self._muted(reply)
+        self.out.append(reply)
+        self._out_bytes += len(reply)
+        return self._out_bytes < limits.REPLIES_BYTES_HELD and not self.closes_after_reply
+
+    def _muted(self, _reply: bytes) -> bytes:
+        """What becomes of a reply that is not wanted."""
+        if self.replies is Replies.SKIP_NEXT:
+            self.replies = Replies.SKIP
+        elif self.replies is Replies.SKIP:
+            self.replies = Replies.ON
+            self.state_changed()
+        return b""
+
+    def _hold(self, commands: list[Command]) -> None:
+        if self.closes_after_reply:
+            return
+        if commands:
+            self._held = commands
+            self._update_reading()
+        else:
+            self._end_of_commands()
+
+    def go_on(self) -> None:
+        """Run commands that were held, as far as they may."""
+        if not self._held or self._is_clogged or self._is_paused or self._transport is None:
+            return
+        commands, self._held = self._held, []
+        if not self.out:
+            self._turns.add(self)
+        self._catch_up()
+        for at, arguments in enumerate(commands):
+            reply = self._engine.execute(self, arguments)
+            if not self._take(reply):
+                self._hold(commands[at + 1 if reply is not None else at :])
+                break
+        else:
+            self._end_of_commands()
+        self._update_reading()
+
+    def end_pause(self) -> None:
+        self._is_paused = False
+        self.go_on()
+
+    def _end_of_commands(self) -> None:
+        """Everything that was understood has been run."""
+        if self._decoder.error is not None:
+            self.out.append(encode_error(f"ERR {self._decoder.error}"))
+            self.closes_after_reply = True
+        elif self._is_at_end:
+            self.closes_after_reply = True
+
+    def _update_reading(self) -> None:
+        """Read only if what is read can be run."""
+        is_wanted = not (self._is_clogged or self._held or self._is_stopping)
+        if is_wanted == self._is_reading or self._transport is None or self._transport.is_closing():
+            return
+        self._is_reading = is_wanted
+        if is_wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    # --- replies ------------------------------------------------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        if self._transport is None:
+            return
+        if data:
+            self._transport.write(data)
+        self._out_bytes = 0
+        if self.closes_after_reply:
+            if not (self.out or self.waiting_turns):
+                self._transport.close()
+        elif self._held:
+            asyncio.get_running_loop().call_soon(self.go_on)
+
+    def push(self, data: bytes) -> None:
+        """A message of pub/sub: it leaves with this turn's replies. Who does not read them is cut off."""
+        if self._transport is None:
+            return
+        if not self.out:
+            self._turns.add(self)
+        self.out.append(data)
+        self._out_bytes += len(data)
+        if self.unsent_bytes > self._clients.output_limits.hard_bytes:
+            self._engine.metrics.cut_for_output += 1
+            self.kill()
+
+    def stop_reading(self) -> None:
+        """The server stops: what was read is answered, and nothing more is read."""
+        self._is_stopping = True
+        self._update_reading()
+
+    def close(self) -> None:
+        """Close once everything that was sent has been taken."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def kill(self) -> None:
+        """Close at once, whatever it has not taken yet."""
+        self.closes_after_reply = True
+        self.out.clear()
+        self._held.clear()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def abort(self, reason: str) -> None:
+        """Close without what was about to be said."""
+        self.out.clear()
+        if self._transport is not None:
+            self._transport.write(encode_error(f"MISCONF {reason}"))
+            self._transport.close()
+
+    # --- what others want to know -------------------------------------------------------------------------------
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._out_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
+
+    @property
+    def descriptor(self) -> int:
+        connection = None if self._transport is None else self._transport.get_extra_info("socket")
+        return -1 if connection is None else int(connection.fileno())
+
+    @property
+    def age_s(self) -> int:
+        return (self._engine.clock.monotonic_us() - self._came_us) // 1_000_000
+
+    @property
+    def idle_s(self) -> int:
+        now_us = self._engine.clock.monotonic_us()
+        self.look(now_us)
+        return (now_us - self._active_us) // 1_000_000
+
+    def look(self, now_us: int) -> None:
+        """See whether it has sent something since somebody last looked."""
+        if self.command_count != self._seen_count:
+            self._seen_count = self.command_count
+            self._active_us = now_us
+
+    def is_reading_too_slowly(self, now_us: int) -> bool:
+        """Whether it has left much unread for long."""
+        bounds = self._clients.output_limits
+        if not bounds.soft_bytes or self.unsent_bytes <= bounds.soft_bytes:
+            self._slow_since_us = 0
+            return False
+        self._slow_since_us = self._slow_since_us or now_us
+        return now_us - self._slow_since_us > 1_000_000 * bounds.soft_s
+
+
+def address_of(name: object) -> tuple[str, bool]:
+    """A socket's name as Redis shows it, and whether it is on this machine."""
+    if not isinstance(name, tuple):
+        return f"{name}:0", True
+    host, port = name[:2]
+    address = ip_address(host.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)
+    is_local = address.is_loopback or (mapped is not None and mapped.is_loopback)
+    return (f"[{host}]:{port}" if address.version == 6 else f"{host}:{port}"), is_local
