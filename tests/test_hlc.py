@@ -380,6 +380,66 @@ def test_a_renewal_that_cannot_be_written_is_a_failed_journal() -> None:
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
+@pytest.mark.parametrize("first", ["next", "following", "begin_renewal"])
+def test_once_the_bound_could_not_be_stored_nothing_beyond_it_is_tried_again(first: str, operation: str) -> None:
+    disk, clock = new_disk(), SimulatedClock()
+    hlc = open_clock(disk, clock)
+    hlc.next()
+    clock.advance(limits.CLOCK_BOUND_AHEAD_WALL_US - 1)
+    below = hlc.next()
+    calls = {"next": hlc.next, "following": hlc.following, "begin_renewal": hlc.begin_renewal}
+    if first == "begin_renewal":
+        disk.fail("write", errno.EIO)
+    else:
+        clock.advance(2)
+        hlc.catch_up()
+        disk.fail("write" if operation == "write" else "sync", errno.EIO)
+    with pytest.raises(JournalFailed, match="restart the server") as caught:
+        calls[first]()
+    operations = disk.operations
+    clock.advance(10)
+    hlc.catch_up()
+    for _ in range(3):
+        for call in calls.values():
+            with pytest.raises(JournalFailed) as again:
+                call()
+            assert again.value is caught.value
+    assert disk.operations == operations, "the disk works again, and is not asked"
+    assert hlc.last >= below
+    disk.crash("lose_all")
+    assert open_clock(disk, clock).next() > below
+
+
+def test_after_a_renewal_that_failed_what_lies_below_the_bound_is_still_given_out() -> None:
+    disk, clock = new_disk(), SimulatedClock()
+    hlc = open_clock(disk, clock)
+    hlc.next()
+    clock.advance(limits.CLOCK_BOUND_AHEAD_WALL_US - 100)
+    disk.fail("write", errno.ENOSPC)
+    with pytest.raises(JournalFailed):
+        hlc.begin_renewal()
+    given = [hlc.next() for _ in range(50)]
+    assert given == sorted(set(given))
+    clock.advance(101)
+    with pytest.raises(JournalFailed):
+        hlc.next()
+
+
+def test_a_clock_that_failed_does_not_grow_its_traceback() -> None:
+    disk, clock = new_disk(), SimulatedClock()
+    hlc = open_clock(disk, clock)
+    hlc.next()
+    clock.advance(2 * limits.CLOCK_BOUND_AHEAD_WALL_US)
+    disk.fail("write", errno.EIO)
+    lengths = []
+    for _ in range(1000):
+        with pytest.raises(JournalFailed) as caught:
+            hlc.next()
+        lengths.append(len(caught.traceback))
+    assert max(lengths) < 10
+
+
+@pytest.mark.parametrize("operation", ["write", "sync"])
 def test_a_clean_stop_that_cannot_be_stored_is_a_failed_journal_and_not_clean(operation: str) -> None:
     disk, clock = new_disk(), SimulatedClock()
     hlc = open_clock(disk, clock)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from itertools import islice
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.journal.machine import FOLDER, Machine, Put
+from tests.journal.machine import FOLDER, Machine, Put, Seen, seen
 from tidelog.errors import Corruption, TransactionTorn
 from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal.frame import Geometry
@@ -97,6 +98,55 @@ def test_a_reader_over_several_shards_never_sees_half_a_transaction() -> None:
     (transaction,) = reader.read()
     assert [part.shard for part in transaction.parts] == [0, 1]
     assert [record.opcode for record in transaction.parts[0].records] == [START, VAL]
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3])
+def test_a_read_that_fails_for_once_loses_nothing(shards: int) -> None:
+    machine = Machine(shards=shards, frames_per_segment=2, ring_bytes_max=0)
+    for number in range(40):
+        puts: list[Put] = [(number % shards, b"k%d" % number, bytes(300 if number % 9 == 0 else 60))]
+        if number % 4 == 0:
+            puts += [(shard, b"all", b"%d" % number) for shard in range(shards) if shard != number % shards]
+        machine.commit(*puts)
+    expected = machine.read()
+    assert len(expected) == 40
+    failures = 0
+    for after in range(1, 200):
+        reader = machine.journal.reader_since(Ts(0))
+        machine.disk.fail("read", errno.EIO, after=after, path_contains="journal-")
+        found: list[Seen] = []
+        try:
+            for transaction in reader.read():
+                found.append(seen(transaction, reader.payload_of))  # noqa: PERF401
+            break
+        except OSError:
+            failures += 1
+            found += machine.read_on(reader)
+        finally:
+            reader.close()
+        assert found == expected, after
+    assert failures > 4
+
+
+def test_a_read_that_fails_again_and_again_goes_on_each_time() -> None:
+    machine = Machine(shards=2, frames_per_segment=1, ring_bytes_max=0)
+    for number in range(40):
+        machine.commit((number % 2, b"k%d" % number, bytes(60)), (1 - number % 2, b"both", b""))
+    expected = machine.read()
+    reader = machine.journal.reader_since(Ts(0))
+    found: list[Seen] = []
+    failures = 0
+    for _ in range(100):
+        machine.disk.clear_faults()
+        machine.disk.fail("read", errno.EIO, after=2, path_contains="journal-")
+        try:
+            for transaction in reader.read():
+                found.append(seen(transaction, reader.payload_of))  # noqa: PERF401
+            break
+        except OSError:
+            failures += 1
+    assert found == expected
+    assert failures > 3
 
 
 def test_seeking_again_forgets_what_was_read_ahead() -> None:

@@ -190,6 +190,41 @@ def test_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
         who.hold("c", Ts(0), NOW)
 
 
+@pytest.mark.parametrize("durable", [False, True])
+def test_those_that_were_let_go_make_room_for_others(monkeypatch: pytest.MonkeyPatch, durable: bool) -> None:
+    monkeypatch.setattr(limits, "HOLDERS_MAX", 3)
+    disk = SimulatedDisk()
+    disk.make_folder(FOLDER)
+    who = holders(disk)
+    for number, name in enumerate(("a", "b", "c")):
+        who.hold(name, Ts(number), NOW, durable=durable)
+    who.lapse([who.get("b"), who.get("c")], "it did not move")
+    with pytest.raises(HolderLapsed):
+        who.get("b")
+    who.hold("d", Ts(9), NOW, durable=durable)
+    assert [holder.name for holder in who.all()] == ["a", "c", "d"], "the furthest behind of them made room"
+    with pytest.raises(ClientError, match="there is no holder 'b'"):
+        who.get("b")
+    who.hold("e", Ts(9), NOW, durable=durable)
+    with pytest.raises(LimitExceeded, match="3 holders already"):
+        who.hold("f", Ts(9), NOW, durable=durable)
+    assert [holder.name for holder in who.holding()] == ["a", "d", "e"]
+    assert [holder.name for holder in holders(disk).all()] == (["a", "d", "e"] if durable else [])
+
+
+def test_holders_that_stalled_make_room_in_an_open_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HOLDERS_MAX", 5)
+    machine = grown()
+    for number in range(5):
+        machine.journal.holders.hold(f"feed-{number}", Ts(1), machine.clock.wall_us())
+    machine.clock.advance(limits.HOLDER_LAPSE_US + 1)
+    with pytest.raises(LimitExceeded):
+        machine.journal.holders.hold("new", Ts(1), machine.clock.wall_us())
+    machine.journal.erase()
+    machine.journal.holders.hold("new", machine.journal.erased_ts, machine.clock.wall_us())
+    assert [holder.name for holder in machine.journal.holders.holding()] == ["new"]
+
+
 @pytest.mark.parametrize("bit", range(0, 800, 53))
 def test_damaged_holders_are_refused(bit: int) -> None:
     disk = SimulatedDisk()

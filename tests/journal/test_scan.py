@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
@@ -305,3 +307,86 @@ def test_scans_raise_nothing_but_say_what_is_wrong() -> None:
     assert list(scan.marks()) == []
     assert isinstance(scan.damage, Corruption)
     assert (scan.damage.path, scan.damage.frame, scan.damage.position) == (machine.path(), 0, 0)
+
+
+# --- values that look like marks --------------------------------------------------------------------------------
+
+
+def crafted_marks(shards: int = 1, end: int = 1) -> bytes:
+    """Two marks that prove each other and claim that a cycle far ahead was synced."""
+    ends = [Lsn(end)] * shards
+    first = control.encode_mark_without_crc(Cycle(1 << 40), Ts(1), Cycle(1 << 39), ends) + bytes(4)
+    second = control.encode_mark_without_crc(Cycle((1 << 40) + 1), Ts(1), Cycle(1 << 39), ends)
+    return first + second + crc32c(second).to_bytes(4, "little")
+
+
+def journal_copy(shards: int = 1) -> bytes:
+    """The file of another journal, with many synced cycles."""
+    other = Machine(shards=shards, frame_bytes=1 << 20)
+    for number in range(50):
+        other.commit(*[(shard, b"a", b"%d" % number) for shard in range(shards)])
+    return other.disk.read_file(other.path())
+
+
+def with_value(value: bytes, shards: int) -> tuple[Machine, list[Ts]]:
+    """A durable value in the frame that is open, and a few transactions around it."""
+    machine = Machine(shards=shards, frame_bytes=1 << 20)
+    return machine, [machine.commit((0, b"before", b"")), machine.commit((0, b"value", value))]
+
+
+def tear(machine: Machine, count: int) -> None:
+    machine.disk.crash("keep_all")
+    cut(machine, 0, len(machine.disk.read_file(machine.path())) - count)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("make", [crafted_marks, journal_copy])
+@pytest.mark.parametrize("torn", [1, 100, 2000])
+def test_a_synced_value_that_looks_like_marks_does_not_make_rot_of_a_torn_tail(
+    make: Callable[[int], bytes], shards: int, torn: int
+) -> None:
+    machine, durable = with_value(make(shards), shards)
+    machine.write((0, b"next", bytes(3000)))
+    tear(machine, torn)
+    assert complete(machine).synced_cycle <= complete(machine).cycle
+    machine.open()
+    assert machine.replayed == durable
+    assert machine.journal.recovered.tail_bytes > 0
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("torn", [1, 100, 2000])
+def test_a_copy_of_a_journal_in_the_torn_tail_itself_does_not_make_rot_of_it(shards: int, torn: int) -> None:
+    machine, durable = with_value(b"", shards)
+    for number in range(60):  # more cycles than the copy has
+        durable.append(machine.commit((0, b"more", b"%d" % number)))
+    machine.write((0, b"value", journal_copy(shards)), (0, b"next", bytes(3000)))
+    tear(machine, torn)
+    machine.open()
+    assert machine.replayed == durable
+
+
+@pytest.mark.xfail(reason="marks in the tail itself that lie ahead of ours in every number are believed", strict=True)
+@pytest.mark.parametrize("value", [crafted_marks(end=10**6), journal_copy()], ids=["crafted", "copy"])
+def test_marks_ahead_of_ours_in_the_torn_tail_itself_do_not_make_rot_of_it(value: bytes) -> None:
+    machine, durable = with_value(b"", 1)
+    machine.write((0, b"value", value), (0, b"next", bytes(3000)))
+    tear(machine, 100)
+    machine.open()
+    assert machine.replayed == durable
+
+
+@pytest.mark.parametrize("make", [crafted_marks, journal_copy])
+def test_rot_is_found_before_and_after_values_that_look_like_marks(make: Callable[[], bytes]) -> None:
+    machine, _ = with_value(make(), 1)
+    for number in range(3):
+        machine.commit((0, b"after", b"%d" % number))
+    machine.disk.kill()
+    data = machine.disk.read_file(machine.path())
+    for byte in (30, data.index(b"value") + 1, data.index(b"value") + 40, data.index(b"after")):
+        machine.disk.flip_bit(machine.path(), 8 * byte)
+        with pytest.raises(Corruption, match="was fsynced"):
+            machine.open()
+        machine.disk.flip_bit(machine.path(), 8 * byte)
+    machine.open()
+    assert len(machine.replayed) == 5

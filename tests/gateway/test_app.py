@@ -1,0 +1,104 @@
+"""/health and /metrics of a store on a simulated disk that can run full."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+from random import Random
+from typing import Any, NoReturn
+
+import pytest
+
+from tidelog.commands.all import command_table
+from tidelog.errors import ApplyFailed, JournalFull
+from tidelog.gateway.app import make_app
+from tidelog.journal.journal import Settings
+from tidelog.server.clients import Clients
+from tidelog.server.configuration import ServerConfig
+from tidelog.server.engine import Engine
+from tidelog.server.facts import Facts
+from tidelog.server.memory import Memory
+from tidelog.server.metrics import Metrics
+from tidelog.store.store import Store
+from tidelog.testing.clock import SimulatedClock
+from tidelog.testing.disk import SimulatedDisk
+
+
+class NoProcess:
+    def shut_down(self) -> None: ...
+
+    def fail(self, error: ApplyFailed) -> NoReturn:
+        raise error
+
+
+class Served:
+    """The pages of an engine without sockets."""
+
+    def __init__(self, folder: str) -> None:
+        clock, metrics = SimulatedClock(), Metrics()
+        store = Store.open(SimulatedDisk(1), "/data", clock, Settings(), lambda: 1, Random(1))
+        clients = Clients(clock, metrics, is_protected=True)
+        self.engine = Engine(store, command_table(), clock, clients, metrics, NoProcess())
+        memory = Memory(0)
+        facts = Facts(ServerConfig(data=folder), self.engine, memory, "0" * 40, lambda: 0)
+        self._app = make_app(self.engine, facts, memory, [])
+
+    def get(self, path: str) -> tuple[int, str]:
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "query_string": b"",
+            "headers": [(b"host", b"localhost")],
+            "client": ("127.0.0.1", 5),
+        }
+        asyncio.run(self._app(scope, receive, send))
+        return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:]).decode()
+
+
+@pytest.fixture
+def served(tmp_path: Any) -> Served:
+    return Served(str(tmp_path))
+
+
+def test_healthy(served: Served) -> None:
+    assert served.get("/health") == (200, '{"status":"ok"}')
+
+
+def test_a_journal_that_refuses(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = served.engine.store.journal.writer
+    transaction = served.engine.store.begin()
+    served.engine.store.commit(transaction)
+
+    def no_space(*_: Any) -> NoReturn:
+        raise OSError(errno.ENOSPC, "no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tidelog.journal.writer.write_all", no_space)
+        from tidelog.journal.operation import Val
+
+        transaction = served.engine.store.begin()
+        transaction.run([Val([(b"a", b"1")])])
+        served.engine.store.commit(transaction)
+        with pytest.raises(JournalFull):
+            writer.write()
+    status, body = served.get("/health")
+    assert status == 503
+    assert "no space is left" in json.loads(body)["reason"]
+    assert "tidelog_writable 0\n" in served.get("/metrics")[1]
+    writer.write()
+    assert served.get("/health")[0] == 200
+    assert 'tidelog_keys{db="0"} 1\n' in served.get("/metrics")[1]
+
+
+def test_nothing_else(served: Served) -> None:
+    assert served.get("/nothing")[0] == 404

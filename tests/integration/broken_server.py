@@ -1,0 +1,61 @@
+"""A server with bugs in it, to see what becomes of them: run as `tidelog` is.
+
+ECHO fails            a handler of the kind CONNECTION
+STRLEN fails          a handler that reads
+APPEND fails          a handler that writes, before it has decided anything
+RANDOMKEY             returns what no reply can be
+SET boom ...          fails while it is applied, on the general path
+HSET boom f v         fails on the hot path, when it has changed something already
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NoReturn
+
+from tidelog.cli import main
+from tidelog.commands import connection, keys, strings
+from tidelog.commands.table import Command
+from tidelog.server import hot
+from tidelog.store.store import Store
+
+SECRET = "a value that must not be logged"
+
+
+def fail(_where: Any, arguments: Any) -> NoReturn:
+    raise ValueError(f"{SECRET}: {arguments!r}")
+
+
+def replace(rows: list[Command], name: str, handler: Any) -> None:
+    index = next(index for index, row in enumerate(rows) if row.name == name)
+    rows[index] = dataclasses.replace(rows[index], handler=handler)
+
+
+def break_everything() -> None:
+    replace(connection.COMMANDS, "ECHO", fail)
+    replace(strings.COMMANDS, "STRLEN", fail)
+    replace(strings.COMMANDS, "APPEND", fail)
+    replace(keys.COMMANDS, "RANDOMKEY", lambda _transaction, _arguments: object())
+    apply = Store.apply
+
+    def apply_or_fail(self: Store, database: Any, operation: Any) -> None:
+        if b"boom" in repr(operation).encode():
+            fail(None, operation)
+        apply(self, database, operation)
+
+    Store.apply = apply_or_fail  # type: ignore[method-assign]
+    broken: Any = hot
+    encode = broken.encode_keyed
+
+    def encode_or_fail(key: bytes, items: Any) -> bytes:
+        if key == b"boom":
+            fail(None, items)
+        encoded: bytes = encode(key, items)
+        return encoded
+
+    broken.encode_keyed = encode_or_fail
+
+
+if __name__ == "__main__":
+    break_everything()
+    main()

@@ -1,0 +1,134 @@
+"""A `tidelog serve` for tests: a process of its own on a free port of the loopback interface."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+import tidelog
+
+SOURCES: Final = str(Path(tidelog.__file__).parent.parent)
+COMMAND: Final = [sys.executable, "-P", "-m", "tidelog.cli", "serve"]
+READY_S_MAX: Final = 30.0
+STOP_S_MAX: Final = 30.0
+ATTEMPTS: Final = 5
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This one without settings of the developer's own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TIDELOG_")}
+    return {**kept, "PYTHONPATH": SOURCES, **more}
+
+
+class ServerProcess:
+    """A running server. Leaving the block stops it, whatever it takes."""
+
+    def __init__(
+        self,
+        data: Path,
+        *arguments: str,
+        has_http: bool = False,
+        command: Sequence[str] = COMMAND,
+        **more_environment: str,
+    ) -> None:
+        self.data = data
+        self.errors = data.parent / f"{data.name}.stderr"
+        for _ in range(ATTEMPTS):
+            self.port = free_port()
+            self.http_port = free_port() if has_http else 0
+            places = ["--port", str(self.port), "--http-port", str(self.http_port)]
+            with self.errors.open("ab") as errors:
+                self.process = subprocess.Popen(
+                    [*command, "--data", str(data), *places, *arguments],
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    env=environment(**more_environment),
+                    cwd=data.parent,
+                )
+            self.ready_line = self._wait_until_ready()
+            if self.ready_line:
+                return
+            # Somebody else may have taken the port first; anything else fails again, and then for good.
+            self.close()
+            if "Address already in use" not in self.stderr:
+                break
+        raise RuntimeError(f"the server did not start: {self.stderr}")
+
+    def _wait_until_ready(self) -> str:
+        assert self.process.stdout is not None
+        deadline = time.monotonic() + READY_S_MAX
+        line = b""
+        while not line.endswith(b"\n") and time.monotonic() < deadline:
+            if select.select([self.process.stdout], [], [], 0.1)[0]:
+                more = os.read(self.process.stdout.fileno(), 65536)
+                if not more:
+                    break
+                line += more
+        return line.decode().strip() if line.endswith(b"\n") else ""
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def stderr(self) -> str:
+        return self.errors.read_text()
+
+    @property
+    def resident_bytes(self) -> int:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+        assert found
+        return 1024 * int(found[1])
+
+    def client(self, **options: Any) -> redis.Redis:
+        """One that does not try again: what fails should be seen."""
+        return redis.Redis(port=self.port, socket_timeout=30, **{"retry": Retry(NoBackoff(), 0), **options})
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+
+    def terminate(self) -> int:
+        """Stop in order; returns the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_S_MAX)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(STOP_S_MAX)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_S_MAX)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,155 @@
+"""The exact decoder: what it takes, what it refuses and how it says so, and that it keeps no more than has arrived."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.resp.wire import COMMANDS, PLACES, cut, decode_exactly, encode_command
+from tidelog import limits
+from tidelog.resp.exact import Command, ExactDecoder, RequestLimits
+
+PING = b"*1\r\n$4\r\nPING\r\n"
+UNAUTHENTICATED = RequestLimits(is_authenticated=False)
+
+
+@given(COMMANDS, PLACES)
+def test_commands_come_out_wherever_they_are_cut(commands: list[Command], places: list[int]) -> None:
+    data = b"".join(map(encode_command, commands))
+    assert decode_exactly(cut(data, places)) == (commands, None)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\r\n", b"\n", b"   \r\n", b"*0\r\n", b"*-1\r\n", b"*-9223372036854775808\r\n", b"*0\r\n*0\r\n"],
+)
+def test_nothing_is_no_command(data: bytes) -> None:
+    assert decode_exactly([data + PING]) == ([[b"PING"]], None)
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        *(
+            (head, "invalid multibulk length")
+            for head in [b"*\r\n", b"*x\r\n", b"*1x\r\n", b"* 1\r\n", b"*+1\r\n", b"*01\r\n", b"*-0\r\n", b"*1.0\r\n",
+                         b"*2147483648\r\n", b"*1000000000\r\n", b"*9223372036854775808\r\n", b"*1\n$4\r\n"]
+        ),
+        *(
+            (b"*1\r\n" + head, "invalid bulk length")
+            for head in [b"$\r\n", b"$x\r\n", b"$-1\r\n", b"$-0\r\n", b"$04\r\n", b"$+4\r\n", b"$4 \r\n",
+                         b"$536870913\r\n", b"$9223372036854775807\r\n", b"$9223372036854775808\r\n"]
+        ),
+        *(
+            (b"*1\r\n" + item, f"expected '$', got '{chr(item[0])}'")
+            for item in [b":5\r\n", b"+PING\r\n", b"*1\r\n", b"_\r\n", b"#t\r\n", b",1\r\n", b"%1\r\n", b"~1\r\n",
+                         b">1\r\n", b"PING\r\n", b"=8\r\n", b"-ERR\r\n", b"(1\r\n", b"\r\n\r\n"]
+        ),
+        (b"*2\r\n$3\r\nGET\r\n:5\r\n", "expected '$', got ':'"),
+        (b"*1\r\n\xff\r\n", "expected '$', got '\udcff'"),
+        (b'PING "\r\n', "unbalanced quotes in request"),
+        (b"'a'b\n", "unbalanced quotes in request"),
+        (b"*" + b"1" * limits.INLINE_BYTES_MAX, "too big mbulk count string"),
+        (b"*" + b"1" * limits.INLINE_BYTES_MAX + b"\r\n", "too big mbulk count string"),
+        (b"*1\r\n$" + b"1" * limits.INLINE_BYTES_MAX, "too big bulk count string"),
+        (b"P" * (limits.INLINE_BYTES_MAX + 1), "too big inline request"),
+        (b"P" * (limits.INLINE_BYTES_MAX + 1) + b"\n", "too big inline request"),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_what_is_wrong_is_named_after_what_was_right(data: bytes, problem: str) -> None:
+    expected = [[b"PING"], [b"PING"]], f"Protocol error: {problem}"
+    assert decode_exactly([PING + PING + data]) == expected
+    assert decode_exactly(cut(PING + PING + data, range(200))) == expected
+
+
+@pytest.mark.parametrize(
+    "data", [b"*", b"*1", b"*1\r", b"*1\r\n", b"*1\r\n:", b"*1\r\n:5", b"*1\r\n$4\r\nPING\r", b"*2147483648", b"PING"]
+)
+def test_what_is_not_complete_is_waited_for(data: bytes) -> None:
+    decoder = ExactDecoder(RequestLimits())
+    decoder.feed(data)
+    assert decoder.commands == []
+    assert not decoder.is_idle
+
+
+def test_line_ends_are_not_looked_at() -> None:
+    """As in Redis."""
+    assert decode_exactly([b"*1\rX$4\rXPINGXX" + PING]) == ([[b"PING"], [b"PING"]], None)
+
+
+def test_limits() -> None:
+    most = limits.UNAUTHENTICATED_ARGUMENTS_MAX
+    assert decode_exactly([encode_command([b"x"] * most)], UNAUTHENTICATED) == ([[b"x"] * most], None)
+    assert decode_exactly([PING, b"*%d\r\n" % (most + 1)], UNAUTHENTICATED) == (
+        [[b"PING"]],
+        "Protocol error: unauthenticated multibulk length",
+    )
+    large = b"x" * limits.UNAUTHENTICATED_BULK_BYTES_MAX
+    assert decode_exactly([encode_command([large])], UNAUTHENTICATED) == ([[large]], None)
+    assert decode_exactly([b"*1\r\n$%d\r\n" % (len(large) + 1)], UNAUTHENTICATED) == (
+        [],
+        "Protocol error: unauthenticated bulk length",
+    )
+    small = RequestLimits(arguments_max=2, bulk_bytes_max=3)
+    assert decode_exactly([encode_command([b"abc", b"d"]), b"*3\r\n"], small) == (
+        [[b"abc", b"d"]],
+        "Protocol error: invalid multibulk length",
+    )
+    assert decode_exactly([b"*1\r\n$4\r\n"], small)[1] == "Protocol error: invalid bulk length"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"*1048576\r\n", b"*1\r\n$536870912\r\n", b"*1048576\r\n$0\r\n\r\n$536870912\r\nx", b"*1\r\n$536870912\r\n" * 2],
+)
+def test_what_is_declared_takes_no_memory(data: bytes) -> None:
+    decoder = ExactDecoder(RequestLimits())
+    tracemalloc.start()
+    try:
+        for piece in cut(data, range(len(data))):
+            decoder.feed(piece)
+        assert tracemalloc.get_traced_memory()[1] < 10_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_large_argument_is_copied_once() -> None:
+    argument = bytes(1_000_000)
+    decoder = ExactDecoder(RequestLimits())
+    tracemalloc.start()
+    try:
+        for piece in cut(encode_command([b"SET", b"k", argument]), range(0, 1_000_100, 10_000)):
+            decoder.feed(piece)
+        assert tracemalloc.get_traced_memory()[1] < 3_500_000
+    finally:
+        tracemalloc.stop()
+    assert decoder.commands == [[b"SET", b"k", argument]]
+    assert decoder.is_idle
+
+
+@given(COMMANDS, st.integers(0, 300))
+def test_the_rest_leads_to_the_same_place(commands: list[Command], size: int) -> None:
+    data = b"".join(map(encode_command, commands))
+    decoder = ExactDecoder(RequestLimits())
+    decoder.feed(data[:size])
+    rest = decoder.rest(10_000)
+    assert rest is not None
+    assert data[:size].endswith(rest)
+    assert (rest == b"") == decoder.is_idle
+    other = ExactDecoder(RequestLimits())
+    other.feed(rest)
+    other.feed(data[size:])
+    decoder.feed(data[size:])
+    assert decoder.commands == commands
+    assert other.commands == commands[len(commands) - len(other.commands) :]
+
+
+def test_a_long_rest_is_left_alone() -> None:
+    decoder = ExactDecoder(RequestLimits())
+    decoder.feed(encode_command([b"x" * 100, b"y"])[:-3])
+    assert decoder.rest(100) is None
+    assert decoder.rest(130) is not None

@@ -1,0 +1,113 @@
+"""Configuration: what counts before what, and what a bad value is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidelog.journal.durability import FsyncPolicy
+from tidelog.server.configuration import SETTINGS, BadConfiguration, ServerConfig, configure, read_file
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def no_file(_path: str) -> bool:
+    return False
+
+
+def test_defaults() -> None:
+    assert configure({}, {}, None, no_file) == ServerConfig(http_port=8399)
+
+
+def test_flags_count_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "some.toml"
+    file.write_text('port = 1\nhost = "::1"\nfsync = "never"\nhttp-hosts = ["A.example", "b"]\nmaxmemory = 5\n')
+    environment = {"TIDELOG_PORT": "2", "TIDELOG_FSYNC": "always", "TIDELOG_UNRELATED": "x", "TIDELOG_HOST": ""}
+    found = configure({"port": "3", "host": None}, environment, str(file), no_file)
+    assert found == ServerConfig(
+        port=3,
+        host="::1",
+        fsync=FsyncPolicy.ALWAYS,
+        http_hosts=("a.example", "b"),
+        http_port=8399,
+        maxmemory=5,
+    )
+
+
+def test_the_environment_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("port = 1\n")
+    (tmp_path / "b.toml").write_text("port = 2\n")
+    environment = {"TIDELOG_CONFIG": str(tmp_path / "a.toml")}
+    assert configure({}, environment, None, no_file).port == 1
+    assert configure({}, environment, str(tmp_path / "b.toml"), no_file).port == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("0", 0), ("100", 100), ("1k", 1000), ("1kb", 1024), ("3MB", 3 << 20), ("2gb", 2 << 30)]
+)
+def test_memory(text: str, size: int) -> None:
+    assert configure({"maxmemory": text}, {}, None, no_file).maxmemory == size
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("port", "65536"),
+        ("port", "-1"),
+        ("port", "1.5"),
+        ("port", ""),
+        ("shards", "257"),
+        ("fsync", "ALWAYS"),
+        ("maxmemory", "1tb"),
+        ("maxclients", "0"),
+        ("timeout", "1h"),
+        ("host", ""),
+    ],
+)
+def test_bad_values_name_their_origin(name: str, value: str) -> None:
+    with pytest.raises(BadConfiguration, match=f"^--{name} must be"):
+        configure({name: value}, {}, None, no_file)
+    variable = f"TIDELOG_{name.upper()}"
+    if value:
+        with pytest.raises(BadConfiguration, match=f"^{variable} must be"):
+            configure({}, {variable: value}, None, no_file)
+
+
+def test_a_port_of_zero_is_off() -> None:
+    found = configure({"port": "0", "http-port": "0", "unix-socket": "x"}, {}, None, no_file)
+    assert (found.port, found.http_port, found.unix_socket) == (None, None, "x")
+
+
+@pytest.mark.parametrize(
+    ("content", "password"), [(b"secret\n", b"secret"), (b"se cret\r\nmore", b"se cret"), (b"\xff", b"\xff")]
+)
+def test_passwords(tmp_path: Path, content: bytes, password: bytes) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(content)
+    assert configure({"requirepass-file": str(file)}, {}, None, no_file).password == password
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"x" * 513])
+def test_bad_passwords_are_not_shown(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(content)
+    with pytest.raises(BadConfiguration, match="first line must be a password") as caught:
+        configure({"requirepass-file": str(file)}, {}, None, no_file)
+    assert "xxx" not in str(caught.value)
+
+
+def test_the_file_in_the_checkout_shows_every_setting() -> None:
+    path = ROOT / "tidelog.toml"
+    assert read_file(str(path)) == {}
+    shown = [line[2:] for line in path.read_text().splitlines() if line.startswith("# ") and " = " in line]
+    assert sorted(line.partition(" = ")[0] for line in shown) == sorted(SETTINGS)
+
+
+def test_the_file_in_the_checkout_shows_defaults(tmp_path: Path) -> None:
+    lines = [line[2:] for line in (ROOT / "tidelog.toml").read_text().splitlines() if line.startswith("# ")]
+    kept = [line for line in lines if line.partition(" = ")[0] in SETTINGS and " = " in line]
+    examples = ("unix-socket", "http-hosts", "requirepass-file", "tls-cert", "tls-key")
+    file = tmp_path / "tidelog.toml"
+    file.write_text("\n".join(line for line in kept if not line.startswith(examples)))
+    assert configure({}, {}, str(file), no_file) == ServerConfig(http_port=8399, shards=1)
