@@ -79,6 +79,25 @@ def test_an_accepted_pipeline_is_answered_whole(tmp_path: Path) -> None:
         assert count == 1000
 
 
+def test_commands_that_had_to_wait_are_answered(tmp_path: Path) -> None:
+    """Large replies that the client has not taken yet, and a pause: what was read is still answered."""
+    with ServerProcess(tmp_path / "data") as server, server.connect() as reader, server.connect() as paused:
+        client = server.client()
+        client.set("large", b"x" * 300_000)
+        reader.sendall(b"GET large\r\n" * 60)
+        assert len(reader.recv(10)) == 10
+        client.client_pause(20_000)
+        paused.sendall(b"INCR n\r\n" * 3)
+        time.sleep(0.3)
+        server.process.send_signal(signal.SIGTERM)
+        received = 10
+        while more := reader.recv(1 << 20):
+            received += len(more)
+        assert received == 60 * (300_000 + len(b"$300000\r\n\r\n"))
+        assert paused.recv(100) == b":1\r\n:2\r\n:3\r\n"
+        assert server.process.wait(30) == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals(tmp_path: Path, number: signal.Signals) -> None:
     with ServerProcess(tmp_path / "data") as server:

@@ -354,13 +354,16 @@ def test_a_synced_value_that_looks_like_marks_does_not_make_rot_of_a_torn_tail(
     assert machine.journal.recovered.tail_bytes > 0
 
 
+@pytest.mark.parametrize("make", [crafted_marks, journal_copy])
 @pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("torn", [1, 100, 2000])
-def test_a_copy_of_a_journal_in_the_torn_tail_itself_does_not_make_rot_of_it(shards: int, torn: int) -> None:
+def test_marks_of_a_shorter_journal_in_the_torn_tail_itself_do_not_make_rot_of_it(
+    make: Callable[[int], bytes], shards: int, torn: int
+) -> None:
     machine, durable = with_value(b"", shards)
-    for number in range(60):  # more cycles than the copy has
-        durable.append(machine.commit((0, b"more", b"%d" % number)))
-    machine.write((0, b"value", journal_copy(shards)), (0, b"next", bytes(3000)))
+    # Fewer cycles than the copy has, and more records.
+    durable.append(machine.commit(*[(number % shards, b"%d" % number, b"") for number in range(400)]))
+    machine.write((0, b"value", make(shards)), (0, b"next", bytes(3000)))
     tear(machine, torn)
     machine.open()
     assert machine.replayed == durable
@@ -390,3 +393,17 @@ def test_rot_is_found_before_and_after_values_that_look_like_marks(make: Callabl
         machine.disk.flip_bit(machine.path(), 8 * byte)
     machine.open()
     assert len(machine.replayed) == 5
+
+
+@pytest.mark.parametrize("byte", [0, 3, 4, 12])
+def test_rot_in_the_head_of_the_last_frame_is_told_by_the_marks_in_it(byte: int) -> None:
+    """However much of the frame before it is proved."""
+    machine = Machine(shards=1)
+    while len(machine.disk.read_file(machine.path())) < FRAME_BYTES + 300:
+        machine.commit((0, b"k", bytes(60)))
+    machine.disk.kill()
+    machine.disk.flip_bit(machine.path(), 8 * (FRAME_BYTES + byte))
+    before = machine.disk.read_file(machine.path())
+    with pytest.raises(Corruption, match="was fsynced"):
+        machine.open()
+    assert machine.disk.read_file(machine.path()) == before

@@ -1,10 +1,239 @@
-"""Addresses as Redis shows them."""
+"""A connection without a socket: when it reads, when commands wait, and what it is called."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any, NoReturn
+
 import pytest
 
-from tidelog.server.session import address_of
+from tidelog import limits
+from tidelog.commands.all import command_table
+from tidelog.errors import ApplyFailed
+from tidelog.journal.journal import Settings
+from tidelog.server.clients import Clients
+from tidelog.server.engine import Engine
+from tidelog.server.metrics import Metrics
+from tidelog.server.session import Session, address_of
+from tidelog.server.turn import Turns
+from tidelog.store.store import Store
+from tidelog.testing.clock import SimulatedClock
+from tidelog.testing.disk import SimulatedDisk
+
+
+class NoProcess:
+    def shut_down(self) -> None: ...
+
+    def fail(self, error: ApplyFailed) -> NoReturn:
+        raise error
+
+
+class Transport:
+    """Takes what it is given; says whether anyone would read."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.is_reading = True
+        self.is_closed = False
+
+    def get_extra_info(self, name: str) -> object:
+        return {"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)}.get(name)
+
+    def write(self, data: bytes) -> None:
+        assert not self.is_closed
+        self.written += data
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    abort = close
+
+    def pause_reading(self) -> None:
+        assert self.is_reading
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.is_reading
+        self.is_reading = True
+
+    def take(self) -> bytes:
+        taken, self.written = self.written, b""
+        return taken
+
+
+class World:
+    """An engine on a simulated disk."""
+
+    def __init__(self) -> None:
+        self.clock, metrics = SimulatedClock(), Metrics()
+        store = Store.open(SimulatedDisk(1), "/data", self.clock, Settings(), lambda: 1, Random(1))
+        self.clients = Clients(self.clock, metrics, is_protected=True)
+        self.engine = Engine(store, command_table(), self.clock, self.clients, metrics, NoProcess())
+        self._turns = Turns(asyncio.get_running_loop(), store.journal.writer, self.clock.monotonic_us)
+
+    def connect(self) -> tuple[Session, Transport]:
+        session, transport = Session(self.engine, self._turns, self.clients), Transport()
+        made: Any = transport
+        session.connection_made(made)
+        return session, transport
+
+
+async def turns(count: int = 3) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def in_loop(test: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
+    """Run a test on a loop, with a world of its own."""
+
+    def run() -> None:
+        async def inside() -> None:
+            await test(World())
+
+        asyncio.run(inside())
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+@in_loop
+async def test_commands_are_answered_at_the_end_of_the_turn(world: World) -> None:
+    session, transport = world.connect()
+    session.data_received(b"SET a 1\r\nGET a\r\n")
+    assert (transport.take(), session.is_busy) == (b"", True)
+    await turns()
+    assert (transport.take(), session.is_busy) == (b"+OK\r\n$1\r\n1\r\n", False)
+    assert (session.command_count, world.clients.command_count) == (2, 2)
+
+
+@in_loop
+async def test_large_replies_make_later_commands_wait(world: World) -> None:
+    session, transport = world.connect()
+    value = b"x" * (limits.REPLIES_BYTES_HELD // 3)
+    session.data_received(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$%d\r\n%b\r\n" % (len(value), value))
+    await turns()
+    assert transport.take() == b"+OK\r\n"
+    session.data_received(b"GET a\r\n" * 10 + b"PING\r\n")
+    assert not transport.is_reading
+    assert sum(map(len, session.out)) < 2 * limits.REPLIES_BYTES_HELD
+    session.pause_writing()
+    await turns(10)
+    reply = b"$%d\r\n%b\r\n" % (len(value), value)
+    assert transport.take() == reply * 3
+    session.resume_writing()
+    await turns(20)
+    assert transport.take() == reply * 7 + b"+PONG\r\n"
+    assert transport.is_reading
+
+
+@in_loop
+async def test_a_broken_protocol_behind_commands_that_wait(world: World) -> None:
+    session, transport = world.connect()
+    world.clients.pause(10_000, writes_only=False)
+    session.data_received(b"PING\r\n*x\r\n")
+    await turns()
+    assert transport.take() == b""
+    world.clients.resume()
+    await turns()
+    assert transport.take() == b"+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n"
+    assert transport.is_closed
+
+
+@in_loop
+async def test_the_end_of_input_behind_commands_that_wait(world: World) -> None:
+    session, transport = world.connect()
+    world.clients.pause(10_000, writes_only=False)
+    session.data_received(b"PING\r\nPING\r\n")
+    assert session.eof_received()
+    assert not transport.is_closed
+    world.clients.resume()
+    await turns()
+    assert (transport.written, transport.is_closed) == (b"+PONG\r\n+PONG\r\n", True)
+
+
+@in_loop
+async def test_the_end_of_input_with_nothing_to_answer(world: World) -> None:
+    session, _ = world.connect()
+    assert not session.eof_received()
+
+
+@in_loop
+async def test_a_pause_that_holds_writes_lets_hot_reads_through(world: World) -> None:
+    session, transport = world.connect()
+    session.data_received(b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n")
+    world.clients.pause(10_000, writes_only=True)
+    session.data_received(b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n" + b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n" * 2)
+    await turns()
+    assert transport.take() == b"$-1\r\n" * 2
+    assert not transport.is_reading
+    session.data_received(b"PING\r\n")  # TLS may still have had some
+    world.clients.resume()
+    await turns()
+    assert transport.take() == b"+OK\r\n+OK\r\n+PONG\r\n"
+    assert transport.is_reading
+
+
+@in_loop
+async def test_nothing_is_read_while_the_disk_is_behind(world: World) -> None:
+    _, before = world.connect()
+    world.clients.wait_for_disk(True)
+    _, after = world.connect()
+    assert (before.is_reading, after.is_reading) == (False, False)
+    world.clients.wait_for_disk(False)
+    assert (before.is_reading, after.is_reading) == (True, True)
+
+
+@in_loop
+async def test_full_memory_takes_writes_off_the_hot_path(world: World) -> None:
+    session, transport = world.connect()
+    world.engine.set_out_of_memory(True)
+    late, other = world.connect()
+    for connection in (session, late):
+        connection.data_received(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n" * 2 + b"DEL a\r\nGET a\r\n")
+    await turns()
+    refused = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+    assert transport.take() == other.take() == refused * 2 + b":0\r\n$-1\r\n"
+    world.engine.set_out_of_memory(False)
+    session.data_received(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n")
+    await turns()
+    assert transport.take() == b"+OK\r\n"
+
+
+@in_loop
+async def test_too_large_a_transaction_is_cut_off(world: World) -> None:
+    session, transport = world.connect()
+    session.data_received(b"MULTI\r\nSET a 1\r\n")
+    session.queued_bytes = limits.QUEUED_BYTES_MAX
+    session.data_received(b"SET a 2\r\n")
+    await turns()
+    assert transport.is_closed
+    assert world.engine.store.database(0).size == 0
+
+
+@in_loop
+async def test_idling(world: World) -> None:
+    session, transport = world.connect()
+    world.clients.idle_s_max = 10
+    world.clock.advance(9_000_000)
+    session.data_received(b"PING\r\n")
+    await turns()
+    world.clients.sweep()
+    assert (session.age_s, session.idle_s) == (9, 0)
+    world.clock.advance(9_000_000)
+    world.clients.sweep()
+    assert session.idle_s == 9
+    assert not transport.is_closed
+    world.clock.advance(2_000_000)
+    world.clients.sweep()
+    assert transport.is_closed
 
 
 @pytest.mark.parametrize(

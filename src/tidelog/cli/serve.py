@@ -134,11 +134,11 @@ def serve(
 def _say_ready(config: ServerConfig, runtime: Runtime) -> None:
     """The one line that says that clients can come."""
     places = []
+    host = f"[{config.host}]" if ":" in config.host else config.host
     if runtime.port is not None:
-        host = f"[{config.host}]" if ":" in config.host else config.host
         places.append(f"{'rediss' if config.tls_cert else 'redis'}://{host}:{runtime.port}")
-        if runtime.http_port is not None:
-            places.append(f"{'https' if config.tls_cert else 'http'}://{host}:{runtime.http_port}")
+    if runtime.http_port is not None:
+        places.append(f"{'https' if config.tls_cert else 'http'}://{host}:{runtime.http_port}")
     if config.unix_socket is not None:
         places.append(f"unix:{config.unix_socket}")
     line = f"tidelog: ready on {' '.join(places)}, data in {os.path.abspath(config.data)}, pid {os.getpid()}"

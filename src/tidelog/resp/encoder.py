@@ -38,6 +38,9 @@ Reply = Any
 class NullArray:
     """The type of `NULL_ARRAY`."""
 
+    def __repr__(self) -> str:
+        return "NULL_ARRAY"
+
 
 NULL_ARRAY: Final = NullArray()
 
@@ -66,6 +69,9 @@ class Verbatim:
     def __init__(self, text: bytes, format: bytes = b"txt") -> None:  # noqa: A002
         self.text = text
         self.format = format
+
+    def __repr__(self) -> str:
+        return f"Verbatim({self.text!r}, {self.format!r})"
 
 
 class ErrorReply:

@@ -51,6 +51,8 @@ class Clients:
         self.output_limits = OutputLimits()
         self.pause_now: Pause | None = None
         self._pause_timer: asyncio.TimerHandle | None = None
+        self.waits_for_disk = False
+        """The disk does not keep up: nothing is read from anyone."""
         self._is_protected = is_protected
         self._sessions: dict[int, Session] = {}
         self._last_id = 0
@@ -111,9 +113,16 @@ class Clients:
                 if session.is_reading_too_slowly(now_us):
                     self._metrics.cut_for_output += 1
                     session.kill()
-            elif self.idle_s_max and session.idle_s > self.idle_s_max:
+            elif self.idle_s_max and session.idle_s > self.idle_s_max and not session.is_busy:
                 self._metrics.cut_for_idling += 1
                 session.kill()
+
+    def wait_for_disk(self, is_needed: bool) -> None:
+        """Stop reading from everyone until the disk has caught up, or go on."""
+        if is_needed != self.waits_for_disk:
+            self.waits_for_disk = is_needed
+            for session in self.all():
+                session.update_reading()
 
     def states_changed(self) -> None:
         """Something that decides which path commands take has changed for all."""

@@ -172,6 +172,7 @@ class Runtime:
     def _each_tenth(self) -> None:
         self._sample_memory()
         self._facts.look()
+        self.clients.wait_for_disk(self.turns.has_backlog)
         writer = self.store.journal.writer
         try:
             if writer.refusal is None:
@@ -212,22 +213,26 @@ class Runtime:
             self.fail(ApplyFailed(f"a timer failed: {explain(error)}"))
 
     async def stop(self) -> None:
-        """Stop in order."""
+        """Stop in order. Neither a disk that is full nor a client that does not read holds it up for long."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + limits.STOP_S_MAX
         for timer in self._timers:
             timer.cancel()
         self._close_ports()
+        self.clients.resume()
         for session in self.clients.all():
             session.stop_reading()
         if self._gateway is not None:
             await self._gateway.stop()
+        while any(session.is_busy for session in self.clients.all()) and loop.time() < deadline:
+            await asyncio.sleep(0.001)
         try:
-            await asyncio.wait_for(self.turns.drain(), limits.STOP_S_MAX)
+            await asyncio.wait_for(self.turns.drain(), max(0.1, deadline - loop.time()))
         except TimeoutError:
             _LOG.error("the disk did not take everything within %g s", limits.STOP_S_MAX)
         for session in self.clients.all():
             session.close()
-        deadline = asyncio.get_running_loop().time() + limits.STOP_S_MAX
-        while len(self.clients) and asyncio.get_running_loop().time() < deadline:
+        while len(self.clients) and loop.time() < deadline:
             await asyncio.sleep(0.001)
         for session in self.clients.all():
             session.kill()

@@ -107,6 +107,7 @@ class Session(asyncio.Protocol):
             return
         self._clients.add(self)
         self.state_changed()  # what was told to all since this was made
+        self.update_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = None
@@ -164,12 +165,12 @@ class Session(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._is_clogged = True
-        self._update_reading()
+        self.update_reading()
 
     def resume_writing(self) -> None:
         self._is_clogged = False
         self.go_on()
-        self._update_reading()
+        self.update_reading()
 
     # --- commands that wait -------------------------------------------------------------------------------------
 
@@ -198,7 +199,7 @@ class Session(asyncio.Protocol):
             return
         if commands:
             self._held = commands
-            self._update_reading()
+            self.update_reading()
         else:
             self._end_of_commands()
 
@@ -217,7 +218,7 @@ class Session(asyncio.Protocol):
                 break
         else:
             self._end_of_commands()
-        self._update_reading()
+        self.update_reading()
 
     def end_pause(self) -> None:
         self._is_paused = False
@@ -231,9 +232,9 @@ class Session(asyncio.Protocol):
         elif self._is_at_end:
             self.closes_after_reply = True
 
-    def _update_reading(self) -> None:
+    def update_reading(self) -> None:
         """Read only if what is read can be run."""
-        is_wanted = not (self._is_clogged or self._held or self._is_stopping)
+        is_wanted = not (self._is_clogged or self._held or self._is_stopping or self._clients.waits_for_disk)
         if is_wanted == self._is_reading or self._transport is None or self._transport.is_closing():
             return
         self._is_reading = is_wanted
@@ -271,7 +272,7 @@ class Session(asyncio.Protocol):
     def stop_reading(self) -> None:
         """The server stops: what was read is answered, and nothing more is read."""
         self._is_stopping = True
-        self._update_reading()
+        self.update_reading()
 
     def close(self) -> None:
         """Close once everything that was sent has been taken."""
@@ -294,6 +295,11 @@ class Session(asyncio.Protocol):
             self._transport.close()
 
     # --- what others want to know -------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Something that it sent is not answered yet."""
+        return bool(self._held or self.out or self.waiting_turns)
 
     @property
     def unsent_bytes(self) -> int:

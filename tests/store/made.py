@@ -1,0 +1,35 @@
+"""A store on a simulated machine, for tests of its parts."""
+
+from __future__ import annotations
+
+import random
+
+from tidelog.journal.journal import Settings
+from tidelog.store.store import Store
+from tidelog.testing.clock import SimulatedClock
+from tidelog.testing.disk import SimulatedDisk
+
+
+class Machine:
+    """A disk, a clock, and the store that is open on them."""
+
+    def __init__(self, shard_count: int = 1) -> None:
+        self.disk = SimulatedDisk()
+        self.clock = SimulatedClock()
+        self._settings = Settings(shard_count=shard_count)
+        self.store = self._open()
+
+    def _open(self) -> Store:
+        return Store.open(
+            self.disk, "/data", self.clock, self._settings, new_epoch_id=lambda: 1, random=random.Random(1)
+        )
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.wall_us() // 1000
+
+    def restart(self) -> None:
+        """The process dies after its batch was written; the next one has what the journal has."""
+        self.store.journal.writer.write()
+        self.disk.kill()
+        self.store = self._open()

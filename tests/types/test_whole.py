@@ -1,0 +1,83 @@
+"""Whole values: the operations of a copy make the same value again, and a copy is independent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog import limits
+from tidelog.store.keyspace import Database
+from tidelog.store.store import all_effects
+from tidelog.types.hash import Hash
+from tidelog.types.set import Set
+from tidelog.types.whole import copy_value, whole_value
+from tidelog.types.zset import ZSet, zadd
+
+BY_OPERATION = {effect.operation: effect for effect in all_effects()}
+MEMBERS = st.lists(st.binary(max_size=6), min_size=1, max_size=20, unique=True)
+
+
+def apply(database: Database, operations: list[Any]) -> None:
+    """Apply operations as the journal would give them back."""
+    for operation in operations:
+        effect = BY_OPERATION[type(operation)]
+        expire_ms = getattr(operation, "expire_ms", None)
+        effect.apply(database, effect.kind.decode(effect.kind.encode(operation), expire_ms))
+
+
+def sorted_set(members: list[bytes]) -> ZSet:
+    database = Database(0)
+    apply(database, list(zadd(b"z", [(float(at), member) for at, member in enumerate(members)])))
+    value = database.find(b"z")
+    assert isinstance(value, ZSet)
+    return value
+
+
+def values(members: list[bytes]) -> list[Any]:
+    return [members[0], Hash({member: member for member in members}), Set(members), sorted_set(members)]
+
+
+def plain(value: Any) -> Any:
+    return list(value) if isinstance(value, ZSet) else value
+
+
+@given(MEMBERS, st.one_of(st.none(), st.integers(1, 2**62)))
+def test_operations_make_the_value_again(members: list[bytes], expire_ms: int | None) -> None:
+    for value in values(members):
+        database = Database(0)
+        apply(database, whole_value(b"k", value, expire_ms))
+        assert plain(database.find(b"k")) == plain(value)
+        assert type(database.find(b"k")) is type(value)
+        assert database.expiries == ({} if expire_ms is None else {b"k": expire_ms})
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_large_value_takes_several_operations(at: int) -> None:
+    members = [b"%d" % number for number in range(3 * limits.RECORD_MEMBERS_MAX)]
+    value = values(members)[at]
+    operations = whole_value(b"k", value, None)
+    assert len(operations) == 3
+    database = Database(0)
+    apply(database, operations)
+    assert plain(database.find(b"k")) == plain(value)
+
+
+@given(MEMBERS)
+def test_a_copy_is_independent(members: list[bytes]) -> None:
+    for value in values(members):
+        copy = copy_value(value)
+        assert type(copy) is type(value)
+        assert plain(copy) == plain(value)
+        if type(value) is not bytes:
+            assert copy is not value
+    table = Hash({b"f": b"v"})
+    copy_value(table)[b"f"] = b"w"
+    assert table == {b"f": b"v"}
+
+
+def test_what_is_no_value() -> None:
+    with pytest.raises(TypeError, match="a value cannot be a int"):
+        whole_value(b"k", 5, None)
