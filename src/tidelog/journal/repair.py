@@ -13,6 +13,7 @@ Afterwards the next start is not a clean one, so it begins a new epoch, and whoe
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -167,6 +168,7 @@ class _Repair:
     def _set_aside_damaged_history(self, needed: tuple[Lsn, ...]) -> None:
         """Segments that only readers of old history would want, up to the last that is damaged."""
         erased_ts = Ts(0)
+        moves: list[tuple[ShardId, Lsn]] = []
         for shard in range(self._meta.shard_count):
             source = ShardSource(self._disk, shard_folder(self._folder, shard), self._meta.geometry, ShardId(shard))
             segments = source.segments()
@@ -174,12 +176,11 @@ class _Repair:
             damaged = [first for first in old if not _is_whole(source, first)]
             going = [first for first in old if damaged and first <= damaged[-1]]
             if going:
-                # What is not damaged has a head that is proved; the newest damaged one is followed by such a segment.
-                after = segments[segments.index(going[-1]) + 1]
-                erased_ts = max(erased_ts, source.proved_header(after).ts)
-            for first in going:
-                self._move_segment(ShardId(shard), first, "damaged history before the snapshot")
+                erased_ts = max(erased_ts, _first_proved_ts(source, segments[len(going) :]))
+            moves += [(ShardId(shard), first) for first in going]
             source.close()
+        for shard_id, first in moves:
+            self._move_segment(shard_id, first, "damaged history before the snapshot")
         if erased_ts and not self._dry_run:
             erased = TsFile.open(self._disk, self._folder, layout.ERASED)
             if erased.stored is None or erased.stored.ts < erased_ts:
@@ -252,6 +253,14 @@ class _Repair:
                 target.close()
                 self._disk.sync_folder(folder)
         source.close()
+
+
+def _first_proved_ts(source: ShardSource, segments: list[Lsn]) -> Ts:
+    """From when on history is whole: the ts of the first of these segments whose head is proved."""
+    for segment in segments:
+        with contextlib.suppress(Corruption):
+            return source.proved_header(segment).ts
+    return source.frame_header(segments[-1], 0).ts
 
 
 def _is_whole(source: ShardSource, segment: Lsn) -> bool:

@@ -90,7 +90,7 @@ class Holders:
             lapsed = [each.name for each in self.all() if each.lapsed is not None]
             if not lapsed:
                 raise LimitExceeded(f"there are {limits.HOLDERS_MAX} holders already")
-            del self._holders[lapsed[0]]  # it was let go, and never came to hear of it
+            self.release(lapsed[0])  # it was let go, and never came to hear of it
         before = self._holders.get(name)
         holder = self._holders[name] = Holder(name, ts, now_us, durable)
         if durable or (before is not None and before.is_durable):  # the file must not bring the old one back
