@@ -221,22 +221,20 @@ def test_a_client_that_has_not_authenticated() -> None:
 
 def test_authenticating_in_the_same_buffer() -> None:
     decoder = RequestDecoder(RequestLimits(is_authenticated=False))
-    commands = []
-    for command in decoder.feed(
-        PING + encode_command([b"AUTH", b"x"]) + encode_command([b"DEL"] * 20) + PING + PING[:5]
-    ):
-        commands.append(command)
-        if command[0] == b"AUTH":
-            decoder.set_limits(RequestLimits())
-    assert commands == [[b"PING"], [b"AUTH", b"x"], [b"DEL"] * 20, [b"PING"]]
+    data = PING + encode_command([b"AUTH", b"x"]) + encode_command([b"DEL"] * 20) + PING + PING[:5]
+    assert decoder.feed(data) == [[b"PING"], [b"AUTH", b"x"]]
+    decoder.set_limits(RequestLimits())
+    assert decoder.resume() == [[b"DEL"] * 20, [b"PING"]]
     assert decoder.error is None
     assert decoder.feed(PING[5:]) == [[b"PING"]]
 
 
-def test_authenticating_does_not_forgive_what_is_wrong() -> None:
-    decoder = RequestDecoder(RequestLimits(is_authenticated=False))
+@pytest.mark.parametrize("is_authenticated", [False, True])
+def test_resuming_does_not_forgive_what_is_wrong(is_authenticated: bool) -> None:
+    decoder = RequestDecoder(RequestLimits(is_authenticated=is_authenticated))
     assert decoder.feed(PING + b"*x\r\n" + PING) == [[b"PING"]]
     decoder.set_limits(RequestLimits())
+    assert decoder.resume() == []
     assert decoder.error == "Protocol error: invalid multibulk length"
     assert decoder.feed(PING) == []
     assert decoder.error == "Protocol error: invalid multibulk length"

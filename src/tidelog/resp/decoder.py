@@ -17,8 +17,9 @@ beside it, bounded, `exact` makes them anew if they are few. hiredis does not sa
 there is one (`has_data` is false between two arguments). Mostly the number of asterisks tells: every command has one.
 If there are more, the commands that came out are measured.
 
-Some things are let through that Redis refuses, if arguments before them are made to hide them: a status, a big number
-or a verbatim string as an argument, a set as a command. They are lists of `bytes` all the same.
+A request that is made to can hide other types behind an argument that ends like the head of a short bulk string, or not
+in a line end: what hiredis makes lists of `bytes` of is then let through, and of the rest it is told only when the
+command is complete. Redis would refuse both at once.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from tidelog import limits
 from tidelog.resp.exact import Command, ExactDecoder, ProtocolError, RequestLimits
 
 _OUTLINE: Final = bytes(
-    ord("*") if byte in b"*%>|"  # aggregates
-    else ord("+") if byte in b"+=(~"  # what hiredis takes for a bulk string or an array
+    ord("*") if byte in b"*%>"  # aggregates
+    else ord("+") if byte in b"+=(~|"  # what hiredis takes for a bulk string or an array
     else ord("0") if byte in b"0123456789"
     else byte if byte in b"$\n"
     else ord(".")
@@ -45,10 +46,10 @@ _HUGE_BULK: Final = b"$000000"
 """100,000 bytes or more: if it is not here yet, `exact` can wait for it better, or say that it is too much."""
 _ODD: Final = ord("+")
 _ODD_HEAD: Final = re.compile(
-    rb"\n[+=(~](?<!\$[0-9]\r\n[+=(~])(?<!\$[0-9]{2}\r\n[+=(~])(?<!\$[0-9]{3}\r\n[+=(~])|~[0-9]{5}"
+    rb"\n[+=(~|](?<!\$[0-9]\r\n[+=(~|])(?<!\$[0-9]{2}\r\n[+=(~|])(?<!\$[0-9]{3}\r\n[+=(~|])|[~|][0-9]{5}"
 )
 """The same in the bytes themselves, without arguments that only begin like it: `-inf (5`, `- +`."""
-_ODD_ITEM: Final = re.compile(_ODD_HEAD.pattern.replace(b"[+=(~]", rb"[-+=(:,#_*%~>|]") + rb"|\n\$-|\r[^\n]")
+_ODD_ITEM: Final = re.compile(_ODD_HEAD.pattern.replace(b"[+=(~|]", rb"[-+=(:,#_*%~>|]") + rb"|\n\$-|\r[^\n]")
 """The like for every type, nulls, and line ends for which hiredis would wait: before the command is complete."""
 _SHORT_HEAD_BYTES: Final = 6
 """What has to be seen of such a head."""
@@ -80,25 +81,22 @@ class RequestDecoder:
         self._held_tail = b""
         """The end of it: a head may go on in the next bytes. Empty if `_held` is."""
         self._is_exact = not bounds.is_authenticated
-        self._stopped: list[Command] = []
-        """What `feed` returned together with an error."""
         self.error: str | None = None
         """What is wrong with the bytes after the last command; nothing more will come."""
 
     def set_limits(self, bounds: RequestLimits) -> None:
-        """From the next bytes on. If the limits have stopped the last `feed` (AUTH and more in one buffer), the rest is
-        appended to the list that it returned, which may be being walked."""
+        """From the next bytes on."""
         exact = self._exact
-        was_authenticated = exact.bounds.is_authenticated
-        if was_authenticated and not bounds.is_authenticated and not self._is_exact:
+        if exact.bounds.is_authenticated and not bounds.is_authenticated and not self._is_exact:
             self._decode_exactly(b"")  # what is under way is decoded within the old limits
             self._is_exact = True
         exact.bounds = bounds
-        if self.error is not None and bounds.is_authenticated and not was_authenticated:
-            self.error = None
-            stopped = self._stopped
-            stopped += self._go_exact(b"")
-            self._stopped = stopped
+
+    def resume(self) -> list[Command]:
+        """What follows the last command if only limits were in the way, and are no more (AUTH and more in one buffer);
+        otherwise the error stays as it is."""
+        self.error = None
+        return self._go_exact(b"")
 
     def feed(self, data: bytes) -> list[Command]:
         """The commands that are complete with these bytes, of which there is at least one. Hot. Afterwards `error` may
@@ -142,8 +140,7 @@ class RequestDecoder:
     def _hold_rest(self, data: bytes, commands: list[Command], outline: bytes, stars: int) -> list[Command]:
         """Hold what follows these commands, the first of which may have been under way."""
         if not commands:
-            self._hold(data, outline)
-            return commands
+            return self._hold(data, outline)
         data = b"".join((*self._held, data))
         self._forget_held()
         start = data.rindex(b"*")
@@ -155,17 +152,17 @@ class RequestDecoder:
         if data and data[0] != _STAR:
             self._start_fast()
             return commands + self._go_exact(data)
-        if data:
-            self._hold(data, outline)
-        return commands
+        return commands + self._hold(data, outline) if data else commands
 
-    def _hold(self, data: bytes, outline: bytes) -> None:
+    def _hold(self, data: bytes, outline: bytes) -> list[Command]:
+        """Hold these bytes, or let the exact decoder do it, which may find that they are complete."""
         self._held.append(data)
         self._held_bytes += len(data)
         tail, self._held_tail = self._held_tail, (self._held_tail + data[-_TAIL_BYTES:])[-_TAIL_BYTES:]
         self._held_stars += _stars(tail) + _stars(data) - _stars(self._held_tail)
         if self._held_bytes > limits.DECODER_KEPT_BYTES_MAX or _is_odd(tail, data, outline):
-            self._go_exact(b"")
+            return self._go_exact(b"")
+        return []
 
     def _forget_held(self) -> None:
         self._held.clear()
@@ -177,7 +174,6 @@ class RequestDecoder:
     def _go_exact(self, data: bytes, *, is_fed: bool = False) -> list[Command]:
         """Let the exact decoder take these bytes; hiredis may have been fed them already."""
         commands = self._decode_exactly(data, is_fed=is_fed)
-        self._stopped = commands if self.error is not None else []
         self._is_exact = (
             self.error is not None
             or not self._exact.bounds.is_authenticated
