@@ -506,7 +506,7 @@ def test_a_first_write_that_was_torn_counts_as_none() -> None:
     disk = new_disk()
     TsFile.open(disk, FOLDER, "clock").store(Ts(5))
     whole = disk.read_file(PATH)
-    for size in range(len(whole)):
+    for size in range(len(whole.rstrip(b"\0"))):  # what follows is the empty second slot
         disk.write_file(PATH, whole[:size])
         assert stored(disk) is None
 

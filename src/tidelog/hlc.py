@@ -30,6 +30,7 @@ _SLOT: Final = struct.Struct("<4sB3xQQ")
 _CRC: Final = struct.Struct("<I")
 _SLOT_BYTES: Final = _SLOT.size + _CRC.size
 _SLOT_POSITIONS: Final = (0, 512)
+_FILE_BYTES: Final = _SLOT_POSITIONS[1] + _SLOT_BYTES
 _MAGIC: Final = b"TLTS"
 
 
@@ -62,6 +63,8 @@ class TsFile:
         if not disk.exists(path):
             disk.open(path, "create").close()
         file = disk.open(path, "write")
+        if file.size() < _FILE_BYTES:  # so that no later write needs space that may not be there
+            file.write(file.size(), [bytes(_FILE_BYTES - file.size())])
         stored, serial, slot = _read_slots(file)
         found = cls(file, stored, serial, slot)
         if stored is not None:
@@ -216,6 +219,10 @@ class HybridClock:
         except OSError as error:
             self._fail(error)
         self._bound = bound
+
+    @property
+    def has_failed(self) -> bool:
+        return self._failure is not None
 
     def _check(self) -> None:
         if self._failure is not None:

@@ -1,8 +1,9 @@
 """Broken requests by the thousand, through the decoder and the commands: nothing unforeseen comes out.
 
 Pipelines of commands are mutated, truncated, spiced with huge lengths and wrong types, or replaced by random bytes, cut
-anywhere, and run on a store on a simulated disk. Whatever happens, the decoder and the exact decoder agree (but for what
-`decoder` says can be hidden from it), only the defined errors come out, every reply can be read back, the journal gives back the state, and memory does not grow.
+anywhere, and run on a store on a simulated disk. Whatever happens: the decoder and the exact decoder agree, but for
+what `decoder` says can be hidden from it; only the defined errors come out; every reply can be read back; the journal
+gives back the state; and memory does not grow.
 
 `--fuzz-inputs N` tries as many; `test_inputs[7]` runs the eighth part of them again.
 """

@@ -470,7 +470,7 @@ class World:
     def _close(self) -> None:
         self._doing = "close"
         self._finish_sync()
-        if self._journal.writer.has_failed:
+        if self._journal.writer.has_failed or self._journal.hlc.has_failed:
             return
         self._calm(self._disk)
         for reader, _ in self._followers:

@@ -58,6 +58,8 @@ _TAIL_BYTES: Final = 32
 _SPARSE_BYTES_MIN: Final = 4096
 _SPARSE_BYTES_PER_ARGUMENT: Final = 400
 """In this many bytes, with so few arguments, `exact` is faster: it does not look at each byte."""
+_PIECE_BYTES_MAX: Final = 16384
+"""hiredis moves what it has not decoded yet to the front again and again, so it gets no more at once."""
 _REST_BYTES_MAX: Final = 4096
 """A command under way goes back to hiredis if there is no more of it."""
 _STAR: Final = ord("*")
@@ -107,6 +109,9 @@ class RequestDecoder:
         size = len(data)
         if size > _SPARSE_BYTES_MIN and data.count(b"$") * _SPARSE_BYTES_PER_ARGUMENT < size:
             return self._go_exact(data)
+        if size > _PIECE_BYTES_MAX:
+            pieces = [data[at : at + _PIECE_BYTES_MAX] for at in range(0, size, _PIECE_BYTES_MAX)]
+            return [command for piece in pieces for command in self.feed(piece)]
         tail = self._held_tail
         outline = data.translate(_OUTLINE) if not tail else (tail + data).translate(_OUTLINE)
         # `find`, because `in` takes twice as long for more than one byte.
