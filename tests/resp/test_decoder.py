@@ -147,6 +147,13 @@ def test_a_stream_that_is_cut_anywhere_stays_on_the_fast_path(monkeypatch: pytes
         assert decode_requests(cut(data, range(0, len(data), size))) == (commands, None)
 
 
+def test_an_error_in_a_large_buffer() -> None:
+    commands = [[b"SET", b"key:%d" % number, b"value" * 5] for number in range(2000)]
+    data = b"".join(map(encode_command, commands))
+    error = "Protocol error: expected '$', got ':'"
+    assert decode_requests([data + b"*1\r\n:5\r\n" + data]) == (commands, error)
+
+
 def test_it_goes_back_to_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
     decoder = RequestDecoder(RequestLimits())
     assert decoder.feed(PING + b"PING\r\n" + PING + PING[:9]) == [[b"PING"]] * 3

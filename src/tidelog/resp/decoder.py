@@ -55,10 +55,10 @@ _SHORT_HEAD_BYTES: Final = 6
 """What has to be seen of such a head."""
 _TAIL_BYTES: Final = 32
 """No head that hiredis takes is longer."""
-_SPARSE_BYTES_MIN: Final = 4096
+_LARGE_BYTES: Final = 4096
 _SPARSE_BYTES_PER_ARGUMENT: Final = 400
-"""In this many bytes, with so few arguments, `exact` is faster: it does not look at each byte."""
-_PIECE_BYTES_MAX: Final = 16384
+"""In more bytes than that, with so few arguments, `exact` is faster: it does not look at each byte."""
+_PIECE_BYTES_MAX: Final = 32768
 """hiredis moves what it has not decoded yet to the front again and again, so it gets no more at once."""
 _REST_BYTES_MAX: Final = 4096
 """A command under way goes back to hiredis if there is no more of it."""
@@ -107,11 +107,11 @@ class RequestDecoder:
         if self._is_exact or (not held and data[0] != _STAR):
             return self._go_exact(data)
         size = len(data)
-        if size > _SPARSE_BYTES_MIN and data.count(b"$") * _SPARSE_BYTES_PER_ARGUMENT < size:
-            return self._go_exact(data)
-        if size > _PIECE_BYTES_MAX:
-            pieces = [data[at : at + _PIECE_BYTES_MAX] for at in range(0, size, _PIECE_BYTES_MAX)]
-            return [command for piece in pieces for command in self.feed(piece)]
+        if size > _LARGE_BYTES:
+            if data.count(b"$") * _SPARSE_BYTES_PER_ARGUMENT < size:
+                return self._go_exact(data)
+            if size > _PIECE_BYTES_MAX:
+                return self._feed_pieces(data)
         tail = self._held_tail
         outline = data.translate(_OUTLINE) if not tail else (tail + data).translate(_OUTLINE)
         # `find`, because `in` takes twice as long for more than one byte.
@@ -138,6 +138,12 @@ class RequestDecoder:
             return self._hold_rest(data, commands, outline, stars)
         if held:
             self._forget_held()
+        return commands
+
+    def _feed_pieces(self, data: bytes) -> list[Command]:
+        commands: list[Command] = []
+        for at in range(0, len(data), _PIECE_BYTES_MAX):
+            commands += self.feed(data[at : at + _PIECE_BYTES_MAX])
         return commands
 
     # --- the command under way ----------------------------------------------------------------------------------
