@@ -1,6 +1,6 @@
 """What a client sent, as commands: hiredis where it is safe, our own decoder where it is not.
 
-hiredis parses a command in a fifth of a microsecond, but it was made for replies: it makes room for as many elements
+hiredis parses commands in C, but it was made for replies: it makes room for as many elements
 as a head declares, takes types that a request cannot have, and knows no line form. So it gets only bytes in which no
 head can declare much, and everything else goes to `exact`:
 
