@@ -108,7 +108,7 @@ SHARDS_MAX: Final = 256
 # --- the writer -------------------------------------------------------------------------------------------------
 
 BATCH_BYTES_FULL: Final = 8 * MIB
-"""With this much gathered, the caller is told to write before it takes more (`JournalWriter.batch_is_full`)."""
+"""With this much gathered, the caller is to write before it takes more (`JournalWriter.batch_bytes`)."""
 BATCH_BYTES_MAX: Final = 64 * MIB
 """What a batch may gather; a larger transaction is taken only by an empty batch, up to the next bound."""
 TRANSACTION_BYTES_MAX: Final = 2 * GIB

@@ -250,16 +250,15 @@ def test_never_syncs_only_when_asked_for_everything() -> None:
 # --- limits -----------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_says_when_it_is_full_and_refuses_past_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "BATCH_BYTES_FULL", 1000)
+def test_a_batch_says_how_much_it_has_and_refuses_past_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BATCH_BYTES_MAX", 2000)
     machine = Machine(shards=1)
     writer = machine.journal.writer
-    was_full = []
+    gathered = []
     for size in (900, 100, 900):
         machine.append((0, b"k", bytes(size)))
-        was_full.append(writer.batch_is_full)
-    assert was_full == [False, True, True]
+        gathered.append(writer.batch_bytes)
+    assert 900 < gathered[0] < 1000 < gathered[1] < gathered[2] < 2000
     for refused in (
         lambda: machine.append((0, b"k", bytes(200))),
         lambda: writer.append_one(ShardId(0), machine.journal.hlc.next(), VAL, bytes(200)),
@@ -267,7 +266,7 @@ def test_a_batch_says_when_it_is_full_and_refuses_past_its_limit(monkeypatch: py
         with pytest.raises(LimitExceeded, match="at most 2000, write it first"):
             refused()
     writer.write()
-    assert (writer.batch_bytes, writer.batch_is_full) == (0, False)
+    assert writer.batch_bytes == 0
     writer.sync()
     assert len(machine.read()) == 3
 

@@ -72,12 +72,12 @@ class Transport:
 class World:
     """An engine on a simulated disk."""
 
-    def __init__(self) -> None:
+    def __init__(self, password: bytes | None = None) -> None:
         self.clock, metrics = SimulatedClock(), Metrics()
         store = Store.open(SimulatedDisk(1), "/data", self.clock, Settings(), lambda: 1, Random(1))
         self.clients = Clients(self.clock, metrics, is_protected=True)
-        self.engine = Engine(store, command_table(), self.clock, self.clients, metrics, NoProcess())
-        self._turns = Turns(asyncio.get_running_loop(), store.journal.writer, self.clock.monotonic_us)
+        self.engine = Engine(store, command_table(), self.clock, self.clients, metrics, NoProcess(), password)
+        self._turns = Turns(asyncio.get_running_loop(), store.journal, self.clock.monotonic_us)
 
     def connect(self) -> tuple[Session, Transport]:
         session, transport = Session(self.engine, self._turns, self.clients), Transport()
@@ -132,6 +132,35 @@ async def test_large_replies_make_later_commands_wait(world: World) -> None:
     await turns(20)
     assert transport.take() == reply * 7 + b"+PONG\r\n"
     assert transport.is_reading
+
+
+@in_loop
+async def test_hot_replies_make_later_commands_wait(world: World) -> None:
+    session, transport = world.connect()
+    value = b"x" * limits.HOT_VALUE_BYTES_MAX
+    session.data_received(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$%d\r\n%b\r\n" % (len(value), value))
+    await turns()
+    assert transport.take() == b"+OK\r\n"
+    session.pause_writing()
+    session.data_received((b"GET a\r\n" * 5 + b"GET b\r\n" + b"SET c 1\r\n") * 1000)
+    await turns(10)
+    assert len(transport.written) < 2 * limits.REPLIES_BYTES_HELD
+    session.resume_writing()
+    await turns(2000)
+    reply = b"$%d\r\n%b\r\n" % (len(value), value)
+    assert transport.take() == (reply * 5 + b"$-1\r\n" + b"+OK\r\n") * 1000
+
+
+@in_loop
+async def test_a_command_too_large_for_a_stranger_may_come_together_with_auth(world: World) -> None:
+    many = b"".join(b"$1\r\n%d\r\n" % (number % 10) for number in range(29))
+    for password, reply in ((b"secret", b"+OK\r\n:0\r\n+PONG\r\n"), (b"wrong!", b"-WRONGPASS")):
+        world = World(b"secret")
+        session, transport = world.connect()
+        session.data_received(b"*2\r\n$4\r\nAUTH\r\n$6\r\n%b\r\n*30\r\n$3\r\nDEL\r\n%bPING\r\n" % (password, many))
+        await turns(5)
+        assert transport.take().startswith(reply)
+        assert transport.is_closed == (password == b"wrong!")
 
 
 @in_loop

@@ -82,11 +82,13 @@ def watch(client: Client, arguments: Arguments) -> Reply:
     store.commit(transaction)
     for key in arguments[1:]:
         store.watch(client, client.database, key)
+    client.state_changed()
     return "OK"
 
 
 def unwatch(client: Client, _arguments: Arguments) -> Reply:
     client.server.store.unwatch(client)
+    client.state_changed()
     return "OK"
 
 

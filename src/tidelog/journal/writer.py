@@ -70,7 +70,8 @@ class JournalWriter:
         self._synced_cycle = resume.synced_cycle
         self._last_ts = resume.last_ts
         self._durable_ts = resume.last_ts
-        self._batch_bytes = 0
+        self.batch_bytes = 0
+        """What has gathered; from `BATCH_BYTES_FULL` on, write before appending more."""
         self._pending: list[tuple[ShardId, Batch]] | None = None
         """A cycle that is not written yet: only while it is being written, or after ENOSPC."""
         self.refusal: Exception | None = None
@@ -140,15 +141,6 @@ class JournalWriter:
         return self._failed
 
     @property
-    def batch_bytes(self) -> int:
-        return self._batch_bytes
-
-    @property
-    def batch_is_full(self) -> bool:
-        """Enough has gathered: write before appending more."""
-        return self._batch_bytes >= limits.BATCH_BYTES_FULL
-
-    @property
     def unsynced_bytes(self) -> int:
         """Written and not yet fsynced."""
         return self._unsynced_bytes
@@ -162,17 +154,25 @@ class JournalWriter:
 
     def append_one(self, shard: ShardId, ts: Ts, opcode: int, payload: bytes, database: int = 0) -> None:
         """A transaction of one record without expiry. Hot."""
-        size = self._batch_bytes + len(payload) + _RECORD_BYTES
+        size = self.batch_bytes + len(payload) + _RECORD_BYTES
         if self.refusal is not None or size > limits.BATCH_BYTES_MAX or ts <= self._last_ts:
             self._check(ts, len(payload))
         self._shards[shard].add_one(ts, opcode, payload, database)
         self._last_ts = ts
-        self._batch_bytes = size
+        self.batch_bytes = size
 
     def append(self, ts: Ts, records: Sequence[NewRecord]) -> None:
         """A whole transaction: all of it or, with an error, nothing."""
         if not records:
             raise InternalError("a transaction without a record")
+        if len(records) == 1:
+            new = records[0]
+            self._check(ts, len(new.payload))
+            self._check_record(new)
+            self._shards[new.shard].add(ts, new.opcode, TS | FINISH, new.payload, new.expire_ms, new.database)
+            self.batch_bytes += len(new.payload) + _RECORD_BYTES
+            self._last_ts = ts
+            return
         self._check(ts, sum(len(new.payload) for new in records))
         for new in records:
             self._check_record(new)
@@ -189,7 +189,7 @@ class JournalWriter:
                 flags |= TS
                 begun.add(new.shard)
             self._shards[new.shard].add(ts, new.opcode, flags, new.payload, new.expire_ms, new.database)
-            self._batch_bytes += len(new.payload) + _RECORD_BYTES
+            self.batch_bytes += len(new.payload) + _RECORD_BYTES
         self._last_ts = ts
 
     def _check(self, ts: Ts, size: int) -> None:
@@ -200,9 +200,9 @@ class JournalWriter:
             raise InternalError(f"ts {ts} is not above the last one, {self._last_ts}")
         if size > limits.TRANSACTION_BYTES_MAX:
             raise LimitExceeded(f"a transaction of {size} bytes: at most {limits.TRANSACTION_BYTES_MAX}")
-        if self._batch_bytes and self._batch_bytes + size > limits.BATCH_BYTES_MAX:
+        if self.batch_bytes and self.batch_bytes + size > limits.BATCH_BYTES_MAX:
             raise LimitExceeded(
-                f"a batch of {self._batch_bytes + size} bytes: at most {limits.BATCH_BYTES_MAX}, write it first"
+                f"a batch of {self.batch_bytes + size} bytes: at most {limits.BATCH_BYTES_MAX}, write it first"
             )
 
     def _check_record(self, new: NewRecord) -> None:
@@ -282,7 +282,7 @@ class JournalWriter:
                 self._close_rolled_over(self._folders[shard], batch.end)
         self._pending = None
         self.refusal = None
-        self._batch_bytes = 0
+        self.batch_bytes = 0
         self._written = Visible(
             self._cycle, self._last_ts, tuple(shard.next_lsn for shard in self._shards), tuple(ends)
         )

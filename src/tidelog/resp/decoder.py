@@ -25,6 +25,7 @@ command is complete. Redis would refuse both at once.
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import Final
 
 import hiredis
@@ -65,7 +66,12 @@ _REST_BYTES_MAX: Final = 4096
 _STAR: Final = ord("*")
 _NEWLINE: Final = ord("\n")
 
+_LISTS: Final = frozenset([list])
+_NO_MORE: Final = object()
+"""What hiredis returns when there is no further command."""
+
 _join = b"".join
+_chain = chain.from_iterable
 
 
 class RequestDecoder:
@@ -73,7 +79,7 @@ class RequestDecoder:
 
     def __init__(self, bounds: RequestLimits) -> None:
         self._exact = ExactDecoder(bounds)
-        self._fast = hiredis.Reader()
+        self._fast = hiredis.Reader(notEnoughData=_NO_MORE)
         self._gets = self._fast.gets
         self._held: list[bytes] = []
         """What hiredis has of the command under way; empty: there is none."""
@@ -103,10 +109,9 @@ class RequestDecoder:
     def feed(self, data: bytes) -> list[Command]:
         """The commands that are complete with these bytes, of which there is at least one. Hot. Afterwards `error` may
         be set."""
-        held = self._held
+        held, size = self._held, len(data)
         if self._is_exact or (not held and data[0] != _STAR):
             return self._go_exact(data)
-        size = len(data)
         if size > _LARGE_BYTES:
             if data.count(b"$") * _SPARSE_BYTES_PER_ARGUMENT < size:
                 return self._go_exact(data)
@@ -115,25 +120,26 @@ class RequestDecoder:
         tail = self._held_tail
         outline = data.translate(_OUTLINE) if not tail else (tail + data).translate(_OUTLINE)
         # `find`, because `in` takes twice as long for more than one byte.
-        if outline.find(_HUGE_ARRAY) >= 0 or (_ODD in outline and _is_found(_ODD_HEAD, tail, data)):
+        if outline.find(_HUGE_ARRAY) >= 0 or (_ODD in outline and _has_odd_head(outline, tail, data)):
             return self._go_exact(data)
-        commands: list[Command] = []
-        append, gets = commands.append, self._gets
+        stars, fast = outline.count(b"*") + self._held_stars, self._fast
         try:
-            self._fast.feed(data)
-            command = gets()
-            while type(command) is list:
-                if not _join(command) and not command:  # only `bytes` can be joined; nothing is no command
-                    return self._go_exact(data, is_fed=True)
-                append(command)
-                command = gets()
+            fast.feed(data)
+            command = self._gets()
+            is_one = stars == 1 and data[-1] == _NEWLINE and not fast.has_data()
+            if is_one and type(command) is list and (_join(command) or command):  # only `bytes` can be joined
+                if held:
+                    self._forget_held()
+                return [command]
+            commands: list[Command] = [] if command is _NO_MORE else [command, *iter(self._gets, _NO_MORE)]
+            _join(_chain(commands))
         except (hiredis.ProtocolError, TypeError):
             return self._go_exact(data, is_fed=True)
-        if command is not False:  # whole, and no array
+        if not (all(commands) and _LISTS.issuperset(map(type, commands))):
             return self._go_exact(data, is_fed=True)
-        stars = outline.count(b"*") + self._held_stars
-        if stars != len(commands) or data[-1] != _NEWLINE or self._fast.has_data():
-            if stars <= len(commands):  # what was decoded, or is under way, is no array
+        count = len(commands)
+        if stars != count or data[-1] != _NEWLINE or fast.has_data():
+            if stars <= count:  # what was decoded, or is under way, is no array
                 return self._go_exact(data, is_fed=True)
             return self._hold_rest(data, commands, outline, stars)
         if held:
@@ -208,7 +214,7 @@ class RequestDecoder:
         return commands
 
     def _start_fast(self) -> None:
-        self._fast = hiredis.Reader()
+        self._fast = hiredis.Reader(notEnoughData=_NO_MORE)
         self._gets = self._fast.gets
         self._forget_held()
 
@@ -222,7 +228,7 @@ class RequestDecoder:
             return False
         self._fast.feed(rest)
         try:
-            is_plain = self._gets() is False
+            is_plain = self._gets() is _NO_MORE
         except hiredis.ProtocolError:
             is_plain = False
         if not is_plain:
@@ -236,6 +242,11 @@ class RequestDecoder:
 def _is_odd(tail: bytes, data: bytes, outline: bytes) -> bool:
     """Whether a command that begins like this is better left to the exact decoder."""
     return outline.find(_HUGE_BULK) >= 0 or _is_found(_ODD_ITEM, tail, data)
+
+
+def _has_odd_head(outline: bytes, tail: bytes, data: bytes) -> bool:
+    """The same as the expression says, which takes so long that it is asked only where there may be one."""
+    return (outline.find(b"\n+") >= 0 or outline.find(b"+00000") >= 0) and _is_found(_ODD_HEAD, tail, data)
 
 
 def _stars(data: bytes) -> int:

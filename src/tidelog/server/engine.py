@@ -27,7 +27,7 @@ from tidelog.errors import ApplyFailed, CommandError, JournalFull, LimitExceeded
 from tidelog.ports import Clock
 from tidelog.resp.encoder import QUEUED, ErrorReply, Reply, Wire, encode, encode_error
 from tidelog.server.clients import Clients
-from tidelog.server.hot import NOTHING_HOT, HotCommands, HotPath, SetRun
+from tidelog.server.hot import NOTHING_HOT, HotCommands, HotPath
 from tidelog.server.metrics import Metrics
 from tidelog.store.store import Store
 from tidelog.store.transaction import Transaction
@@ -101,7 +101,7 @@ class Engine:
         self._process = process
         self._password = password
         self._is_out_of_memory = False
-        self._hot: dict[tuple[int, int], tuple[HotCommands, SetRun]] = {}
+        self._hot: dict[tuple[int, int, bool, bool], HotCommands] = {}
         self._started_s = clock.wall_us() // 1_000_000
 
     @property
@@ -111,8 +111,8 @@ class Engine:
     def is_password(self, password: bytes) -> bool:
         return self._password is not None and hmac.compare_digest(password, self._password)
 
-    def hot_path(self, client: Client) -> tuple[HotCommands, SetRun]:
-        """The hot commands of a connection, and how it runs many SETs; nothing if it is not plain."""
+    def hot_commands(self, client: Client) -> HotCommands:
+        """The hot commands of a connection; none if it is not plain."""
         if (
             client.queued is not None
             or not client.is_authenticated
@@ -121,16 +121,11 @@ class Engine:
             or self.clients.pause_now is not None
         ):
             return NOTHING_HOT
-        place = client.database, client.protocol
-        if place not in self._hot:
-            path = HotPath(self.store, *place)
-            self._hot[place] = path.commands(), path.set_run
-        return self._only_reads(*self._hot[place]) if self._is_out_of_memory else self._hot[place]
-
-    def _only_reads(self, commands: HotCommands, _set_run: SetRun) -> tuple[HotCommands, SetRun]:
-        rows = {name: self.table.find(name) for name in commands}
-        reads = {name: commands[name] for name, row in rows.items() if row is not None and row.kind is Kind.READ}
-        return reads, NOTHING_HOT[1]
+        wanted = client.database, client.protocol, not self._is_out_of_memory, not client.watched
+        if wanted not in self._hot:
+            path = HotPath(self.store, client.database, client.protocol)
+            self._hot[wanted] = path.commands(writes=wanted[2], transactions=wanted[3])
+        return self._hot[wanted]
 
     @property
     def is_out_of_memory(self) -> bool:

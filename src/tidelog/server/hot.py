@@ -1,11 +1,14 @@
 """The hot path: the commands that most traffic consists of, with as little Python as they can be run with.
 
-Each does what its general handler would in the plain case, and returns None for any other: a value of another type, a
-key with an expiry, an option, an odd number of arguments, a large value (the general path counts what it holds), writes
-that are refused at the moment.
+Commands that arrive together mostly come in runs of the same one, so each is handled a *run* at a time: from a place in
+a buffer of commands on, as long as they are the same command in its plain form, their replies are appended to `out`;
+the place of the first that is not is returned. Whatever is not plain takes the general path: a value of another type,
+a key with an expiry, an option, a wrong number of arguments, a large value (the general path counts what it holds),
+writes that are refused at the moment. Both paths do the same; a test compares them.
 
-A run of SETs of different keys in one buffer is one transaction with one record: they arrived together, nobody can have
-seen one without the other, and a record costs more than a pair in it.
+Writes of different keys in one run are one transaction with one record: they arrived together, nobody can have seen one
+without the other, and a record costs more than a pair in it. A key that comes again begins another run, so that every
+value that a key ever had is in the journal under a ts of its own.
 
 A connection that is not plain (in MULTI, subscribed, not authenticated) has no hot commands at all.
 """
@@ -14,27 +17,33 @@ from __future__ import annotations
 
 from binascii import crc_hqx
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 from tidelog import limits
 from tidelog.ids import ShardId
-from tidelog.journal.operation import VAL, encode_pairs
-from tidelog.resp.encoder import NULL_3, NULL_BULK_2, OK
+from tidelog.journal.operation import VAL, encode_pair, encode_pairs
+from tidelog.resp.encoder import NULL_3, NULL_BULK_2, OK, QUEUED
 from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
-from tidelog.types.effect import encode_keyed
-from tidelog.types.hash import HSET, Hash
+from tidelog.types.hash import HSET, Hash, encode_field
 
-HotHandler = Callable[[Sequence[bytes]], bytes | None]
-HotCommands = dict[bytes, HotHandler]
+Commands = Sequence[Sequence[bytes]]
+Run = Callable[[Commands, int, list[bytes]], int]
+"""Runs commands from a place on, and returns the place of the first that it did not run."""
+HotCommands = dict[bytes, Run]
 
-SetRun = Callable[[Sequence[Sequence[bytes]], int], int]
-
-NOTHING_HOT: Final[tuple[HotCommands, SetRun]] = {}, lambda _commands, _start: 0
+NOTHING_HOT: Final[HotCommands] = {}
 """For a connection that is not plain."""
-SET_NAMES: Final = frozenset([b"SET", b"set"])
 _VALUE_BYTES_MAX: Final = limits.HOT_VALUE_BYTES_MAX
+_PAIRS_MAX: Final = limits.RECORD_MEMBERS_MAX
+_PAIRS_BYTES_MAX: Final = limits.RECORD_SPLIT_BYTES
+_REPLIES_BYTES_MAX: Final = limits.REPLIES_BYTES_HELD
+_BRACE: Final = ord("{")
 _ZERO: Final = ord("0")
+_SLOT_MASK: Final = 16383
+_DIGITS_MAX: Final = 18
+"""An integer with fewer is far from overflow."""
 _ONE_SHARD: Final = ShardId(0)
 
 
@@ -51,133 +60,286 @@ class HotPath:
         self._next_ts = store.journal.hlc.following
         self._null = NULL_BULK_2 if protocol == 2 else NULL_3
 
-    def commands(self) -> HotCommands:
-        """Name -> handler, for the two spellings that clients use."""
-        found: HotCommands = {}
-        for name, handler in (
-            (b"GET", self.get),
-            (b"SET", self.set),
-            (b"INCR", self.incr),
-            (b"HSET", self.hset),
-            (b"HGET", self.hget),
+    def commands(self, *, writes: bool = True, transactions: bool = True) -> HotCommands:
+        """By name, in the two spellings that clients use."""
+        runs: HotCommands = {b"GET": self.get, b"HGET": self.hget}
+        if writes:
+            runs |= {b"SET": self.set, b"INCR": self.incr, b"HSET": self.hset, b"MSET": self.mset}
+        if writes and transactions:
+            runs[b"MULTI"] = self.multi
+        return runs | {name.lower(): run for name, run in runs.items()}
+
+    # --- reads --------------------------------------------------------------------------------------------------
+
+    def get(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        database, first, append = self._database, commands[at][0], out.append
+        slots, expiries = database.slots, database.expiries
+        held = 0
+        try:
+            for name, key in islice(commands, at, None):
+                if name != first or held > _REPLIES_BYTES_MAX:
+                    break
+                bucket = slots[crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)]
+                value = None if bucket is None else bucket.get(key)
+                if value is None:
+                    append(self._null)
+                elif type(value) is bytes and key not in expiries:
+                    size = len(value)
+                    if size > _VALUE_BYTES_MAX:
+                        break
+                    held += size
+                    append(b"$%d\r\n%b\r\n" % (size, value))
+                else:
+                    break
+                at += 1
+        except ValueError:
+            pass  # another number of arguments
+        return at
+
+    def hget(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        database, first, append = self._database, commands[at][0], out.append
+        find, expiries = database.find, database.expiries
+        held = 0
+        try:
+            for name, key, field in islice(commands, at, None):
+                if name != first or held > _REPLIES_BYTES_MAX:
+                    break
+                found = find(key)
+                if found is None:
+                    append(self._null)
+                elif type(found) is Hash and key not in expiries:
+                    value = found.get(field)
+                    if value is None:
+                        append(self._null)
+                    else:
+                        size = len(value)
+                        if size > _VALUE_BYTES_MAX:
+                            break
+                        held += size
+                        append(b"$%d\r\n%b\r\n" % (size, value))
+                else:
+                    break
+                at += 1
+        except ValueError:
+            pass
+        return at
+
+    # --- strings ------------------------------------------------------------------------------------------------
+
+    def set(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        if self._writer.refusal is not None:
+            return at
+        database, first = self._database, commands[at][0]
+        slots, expiries, observer = database.slots, database.expiries, database.observer
+        pairs: dict[bytes, bytes] = {}
+        room = _PAIRS_BYTES_MAX
+        try:
+            for name, key, value in islice(commands, at, at + _PAIRS_MAX):
+                room -= len(key) + len(value)
+                if name != first or key in pairs or room < 0:
+                    break
+                slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
+                bucket = slots[slot]
+                old = None if bucket is None else bucket.get(key)
+                if old is None or observer is not None:
+                    if not _is_plain(old, key, expiries):
+                        break
+                    database.put_at(slot, key, value)
+                elif type(old) is bytes and key not in expiries:
+                    bucket[key] = value
+                else:
+                    break
+                pairs[key] = value
+        except ValueError:
+            pass
+        if not pairs:
+            return at
+        self._journal(pairs)
+        count = len(pairs)
+        out.append(OK * count)
+        return at + count
+
+    def incr(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        if self._writer.refusal is not None:
+            return at
+        database, first = self._database, commands[at][0]
+        slots, expiries, observer = database.slots, database.expiries, database.observer
+        pairs: dict[bytes, bytes] = {}
+        try:
+            for name, key in islice(commands, at, at + _PAIRS_MAX):
+                if name != first or key in pairs:
+                    break
+                slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
+                bucket = slots[slot]
+                old = None if bucket is None else bucket.get(key)
+                result = _incremented(old)
+                if result is None or key in expiries:
+                    break
+                if old is None or observer is not None:
+                    database.put_at(slot, key, result)
+                else:
+                    bucket[key] = result
+                pairs[key] = result
+        except ValueError:
+            pass
+        if not pairs:
+            return at
+        self._journal(pairs)
+        out.append(b":%b\r\n" % b"\r\n:".join(pairs.values()))
+        return at + len(pairs)
+
+    def mset(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        """One: it is a transaction whatever its keys are."""
+        arguments = commands[at]
+        pairs = dict(zip(arguments[1::2], arguments[2::2], strict=False))
+        if (
+            len(arguments) % 2 == 0
+            or not 0 < len(pairs) <= _PAIRS_MAX
+            or not self._has_one_shard
+            or self._writer.refusal is not None
+            or sum(map(len, arguments)) > _PAIRS_BYTES_MAX
         ):
-            found[name] = found[name.lower()] = handler
-        return found
+            return at
+        slots, expiries = self._database.slots, self._database.expiries
+        places = []
+        for key in pairs:
+            slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
+            bucket = slots[slot]
+            old = None if bucket is None else bucket.get(key)
+            if old is not None and (type(old) is not bytes or key in expiries):
+                return at
+            places.append(slot)
+        self._put(pairs, places)
+        out.append(OK)
+        return at + 1
 
-    def get(self, arguments: Sequence[bytes]) -> bytes | None:
-        if len(arguments) != 2:
-            return None
-        database, key = self._database, arguments[1]
-        bucket = database.slots[slot_of(key) if b"{" in key else crc_hqx(key, 0) & 16383]
-        value = None if bucket is None else bucket.get(key)
-        if value is None:
-            return self._null
-        if type(value) is not bytes or key in database.expiries or len(value) > _VALUE_BYTES_MAX:
-            return None
-        return b"$%d\r\n%b\r\n" % (len(value), value)
-
-    def set(self, arguments: Sequence[bytes]) -> bytes | None:
-        if len(arguments) != 3 or self._writer.refusal is not None:
-            return None
-        _, key, value = arguments
-        slot = slot_of(key)
-        if len(value) > _VALUE_BYTES_MAX or not self._is_plain(slot, key):
-            return None
-        self._put(slot, key, value)
-        return OK
-
-    def _is_plain(self, slot: int, key: bytes) -> bool:
-        """Whether a key is free or a string that stays: a `Val` and nothing else replaces it."""
+    def _put(self, pairs: dict[bytes, bytes], places: list[int]) -> None:
+        """All of them, in one transaction; `places` are their slots."""
         database = self._database
-        bucket = database.slots[slot]
-        if bucket is None:
-            return True
-        old = bucket.get(key)
-        return old is None or (type(old) is bytes and key not in database.expiries)
+        slots, observer = database.slots, database.observer
+        for slot, (key, value) in zip(places, pairs.items(), strict=True):
+            bucket = slots[slot]
+            if bucket is None or observer is not None or key not in bucket:
+                database.put_at(slot, key, value)
+            else:
+                bucket[key] = value
+        self._journal(pairs)
 
-    def _put(self, slot: int, key: bytes, value: bytes) -> None:
-        key_size, value_size = len(key), len(value)
-        if key_size < 128 and value_size < 128:
-            payload = b"\3%c%c%b%b" % (key_size << 1 | 1, value_size << 1 | 1, key, value)
-        else:
-            payload = encode_pairs(((key, value),))
-        self._database.put_at(slot, key, value)
-        self._append_one(self._owners[slot], self._next_ts(), VAL, payload, self._number)
+    def _journal(self, pairs: dict[bytes, bytes]) -> None:
+        """Different keys, as one record, or in several shards as one each."""
+        if len(pairs) > 1 and self._has_one_shard:
+            self._append_one(_ONE_SHARD, self._next_ts(), VAL, encode_pairs(pairs.items()), self._number)
+            return
+        for key, value in pairs.items():
+            shard = _ONE_SHARD if self._has_one_shard else self._owners[slot_of(key)]
+            self._append_one(shard, self._next_ts(), VAL, encode_pair(key, value), self._number)
 
-    def set_run(self, commands: Sequence[Sequence[bytes]], start: int) -> int:
-        """Run the SETs of different, plain keys that begin at `start` as one; returns how many there were."""
-        if not self._has_one_shard or self._writer.refusal is not None:
-            return 0
-        found: dict[bytes, bytes] = {}
-        slots: list[int] = []
-        room = limits.RECORD_SPLIT_BYTES
-        for arguments in commands[start : start + limits.RECORD_MEMBERS_MAX]:
-            if len(arguments) != 3 or arguments[0] not in SET_NAMES:
+    # --- hashes -------------------------------------------------------------------------------------------------
+
+    def hset(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        """One field each."""
+        if self._writer.refusal is not None:
+            return at
+        database, first, append = self._database, commands[at][0], out.append
+        slots, expiries, observer = database.slots, database.expiries, database.observer
+        append_one, next_ts, owners, number = self._append_one, self._next_ts, self._owners, self._number
+        try:
+            for name, key, field, value in islice(commands, at, None):
+                if name != first or len(field) + len(value) > _VALUE_BYTES_MAX:
+                    break
+                slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
+                bucket = slots[slot]
+                found = None if bucket is None else bucket.get(key)
+                if found is None:
+                    found = Hash()
+                    database.put_at(slot, key, found)
+                elif type(found) is not Hash or key in expiries:
+                    break
+                elif observer is not None:
+                    observer(database, key)
+                append(b":0\r\n" if field in found else b":1\r\n")
+                found[field] = value
+                append_one(owners[slot], next_ts(), HSET, encode_field(key, field, value), number)
+                at += 1
+        except ValueError:
+            pass
+        return at
+
+    # --- transactions -------------------------------------------------------------------------------------------
+
+    def multi(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        """A whole MULTI ... EXEC of SET, INCR and GET: all of it is decided before any of it is applied.
+
+        Not for a client that is inside one already, or watches a key.
+        """
+        if self._writer.refusal is not None or not self._has_one_shard or len(commands[at]) != 1:
+            return at
+        slots, expiries = self._database.slots, self._database.expiries
+        pairs: dict[bytes, bytes] = {}
+        places: list[int] = []
+        replies: list[bytes] = []
+        room = _PAIRS_BYTES_MAX
+        for arguments in islice(commands, at + 1, at + 2 + _PAIRS_MAX):
+            count, name = len(arguments), arguments[0]
+            if count == 1:
+                if name not in _EXEC:
+                    return at
                 break
-            _, key, value = arguments
-            slot = slot_of(key)
-            room -= len(key) + len(value)
-            if key in found or room < 0 or not self._is_plain(slot, key):
-                break
-            found[key] = value
-            slots.append(slot)
-        if len(found) > 1:
-            put_at = self._database.put_at
-            pairs = list(found.items())
-            for slot, (key, value) in zip(slots, pairs, strict=True):
-                put_at(slot, key, value)
-            self._append_one(_ONE_SHARD, self._next_ts(), VAL, encode_pairs(pairs), self._number)
-            return len(found)
-        return 0
-
-    def incr(self, arguments: Sequence[bytes]) -> bytes | None:
-        if len(arguments) != 2 or self._writer.refusal is not None:
-            return None
-        database, key = self._database, arguments[1]
-        slot = slot_of(key)
-        bucket = database.slots[slot]
-        value = None if bucket is None else bucket.get(key)
-        if value is None:
-            result = b"1"
-        elif type(value) is bytes and value.isdigit() and len(value) < 18 and key not in database.expiries:
-            if value[0] == _ZERO and len(value) > 1:
-                return None
-            result = b"%d" % (int(value) + 1)
+            key = arguments[1]
+            slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
+            bucket = slots[slot]
+            old = None if bucket is None else bucket.get(key)
+            if key in pairs or key in expiries:
+                return at
+            if count == 3 and name in _SET and (old is None or type(old) is bytes):
+                value = arguments[2]
+                room -= len(key) + len(value)
+                if room < 0:
+                    return at
+                pairs[key] = value
+                places.append(slot)
+                replies.append(OK)
+            elif count == 2 and name in _INCR:
+                result = _incremented(old)
+                if result is None:
+                    return at
+                pairs[key] = result
+                places.append(slot)
+                replies.append(b":%b\r\n" % result)
+            elif count == 2 and name in _GET and (old is None or type(old) is bytes):
+                if old is None:
+                    replies.append(self._null)
+                else:
+                    room -= len(old)
+                    if room < 0:
+                        return at
+                    replies.append(b"$%d\r\n%b\r\n" % (len(old), old))
+            else:
+                return at
         else:
-            return None
-        self._put(slot, key, result)
-        return b":%b\r\n" % result
+            return at  # it goes on in the next buffer, or is very long
+        if pairs:
+            self._put(pairs, places)
+        count = len(replies)
+        out += (OK, QUEUED * count, b"*%d\r\n" % count, *replies)
+        return at + count + 2
 
-    def hset(self, arguments: Sequence[bytes]) -> bytes | None:
-        if len(arguments) != 4 or self._writer.refusal is not None:
-            return None
-        _, key, field, value = arguments
-        database = self._database
-        found = database.find(key)
-        if found is not None and (type(found) is not Hash or key in database.expiries):
-            return None
-        if len(field) + len(value) > _VALUE_BYTES_MAX:
-            return None
-        found = database.change(key)
-        if found is None:
-            found = Hash()
-            database.put(key, found)
-        is_new = field not in found
-        found[field] = value
-        payload = encode_keyed(key, (field, value))
-        self._append_one(self._owners[slot_of(key)], self._next_ts(), HSET, payload, self._number)
-        return b":1\r\n" if is_new else b":0\r\n"
 
-    def hget(self, arguments: Sequence[bytes]) -> bytes | None:
-        if len(arguments) != 3:
-            return None
-        database, key = self._database, arguments[1]
-        found = database.find(key)
-        if found is None:
-            return self._null
-        if type(found) is not Hash or key in database.expiries:
-            return None
-        value = found.get(arguments[2])
-        if value is None:
-            return self._null
-        return b"$%d\r\n%b\r\n" % (len(value), value) if len(value) <= _VALUE_BYTES_MAX else None
+_GET: Final = frozenset([b"GET", b"get"])
+_SET: Final = frozenset([b"SET", b"set"])
+_INCR: Final = frozenset([b"INCR", b"incr"])
+_EXEC: Final = frozenset([b"EXEC", b"exec"])
+
+
+def _is_plain(old: object, key: bytes, expiries: dict[bytes, int]) -> bool:
+    """Whether a key is free, or a string that stays: a `Val` and nothing else replaces it."""
+    return old is None or (type(old) is bytes and key not in expiries)
+
+
+def _incremented(old: object) -> bytes | None:
+    """One more than a string says, if it plainly says a number that is not negative."""
+    if old is None:
+        return b"1"
+    if type(old) is bytes and old.isdigit() and len(old) < _DIGITS_MAX and (old[0] != _ZERO or len(old) == 1):
+        return b"%d" % (int(old) + 1)
+    return None

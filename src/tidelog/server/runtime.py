@@ -114,7 +114,7 @@ class Runtime:
         """Open the ports and start the timers."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_error)
-        self.turns = Turns(loop, self.store.journal.writer, self._clock.monotonic_us, self._metrics.syncs.add)
+        self.turns = Turns(loop, self.store.journal, self._clock.monotonic_us, self._metrics.syncs.add)
         try:
             await self._open_ports(loop)
         except BaseException:

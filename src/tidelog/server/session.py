@@ -12,16 +12,17 @@ may ask for a large value thousands of times. So what a client can make us hold 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from ipaddress import ip_address
+from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from tidelog import limits
 from tidelog.commands.client import Queued, Replies
 from tidelog.resp.decoder import RequestDecoder
-from tidelog.resp.encoder import OK, encode_error
+from tidelog.resp.encoder import encode_error
 from tidelog.resp.exact import Command, RequestLimits
 from tidelog.server.engine import Engine
-from tidelog.server.hot import SET_NAMES
 from tidelog.server.turn import Turns
 
 if TYPE_CHECKING:
@@ -31,11 +32,58 @@ if TYPE_CHECKING:
 class Session(asyncio.Protocol):
     """One connection."""
 
+    __slots__ = (
+        "_active_us",
+        "_came_us",
+        "_clients",
+        "_decoder",
+        "_engine",
+        "_feed",
+        "_held",
+        "_hot",
+        "_is_at_end",
+        "_is_clogged",
+        "_is_paused",
+        "_is_reading",
+        "_is_stopping",
+        "_out_bytes",
+        "_seen_count",
+        "_slow_since_us",
+        "_transport",
+        "_turns",
+        "_write",
+        "channels",
+        "closes_after_reply",
+        "command_count",
+        "database",
+        "has_queue_error",
+        "id",
+        "is_authenticated",
+        "is_dirty",
+        "is_local",
+        "is_unevictable",
+        "last_command",
+        "local",
+        "name",
+        "out",
+        "patterns",
+        "peer",
+        "protocol",
+        "queued",
+        "queued_bytes",
+        "replies",
+        "shard_channels",
+        "waiting_turns",
+        "watched",
+    )
+
     def __init__(self, engine: Engine, turns: Turns, clients: Clients) -> None:
         self._engine = engine
         self._turns = turns
         self._clients = clients
         self._transport: asyncio.Transport | None = None
+        self._write: Callable[[bytes], None] | None = None
+        """The transport's; None: the connection is gone."""
         self.id = clients.next_id()
         self.out: list[bytes] = []
         """Replies of this turn."""
@@ -67,7 +115,7 @@ class Session(asyncio.Protocol):
         self._slow_since_us = 0
         """Since when it has left much unread; 0: it has not."""
         self._out_bytes = 0
-        """Of replies and messages of this turn; those of hot commands are small and not counted."""
+        """Of replies and messages of this turn, without those of the last run of hot commands."""
         self._held: list[Command] = []
         """Commands that could not be run yet."""
         self._is_paused = False
@@ -79,8 +127,8 @@ class Session(asyncio.Protocol):
         self._is_at_end = False
         """It sends no more: its connection ends with the last reply."""
         self._decoder = RequestDecoder(RequestLimits(is_authenticated=self.is_authenticated))
-        self._catch_up = engine.store.journal.hlc.catch_up
-        self._hot, self._set_run = engine.hot_path(self)
+        self._feed = self._decoder.feed
+        self._hot = engine.hot_commands(self)
 
     @property
     def server(self) -> Engine:
@@ -91,7 +139,7 @@ class Session(asyncio.Protocol):
         return bool(self.channels or self.patterns or self.shard_channels)
 
     def state_changed(self) -> None:
-        self._hot, self._set_run = self._engine.hot_path(self)
+        self._hot = self._engine.hot_commands(self)
         self._decoder.set_limits(RequestLimits(is_authenticated=self.is_authenticated))
 
     # --- the transport's calls ----------------------------------------------------------------------------------
@@ -107,10 +155,11 @@ class Session(asyncio.Protocol):
             return
         self._clients.add(self)
         self.state_changed()  # what was told to all since this was made
+        self._write = transport.write
         self.update_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._transport = None
+        self._transport = self._write = None
         self._held.clear()
         self._engine.store.unwatch(self)
         self._engine.subscriptions.forget(self)
@@ -121,35 +170,30 @@ class Session(asyncio.Protocol):
         out = self.out
         if not out:
             self._turns.add(self)
-        commands = self._decoder.feed(data)
+        commands = self._feed(data)
         if self._held:
             self._held += commands
             return
-        self._catch_up()
-        hot, execute = self._hot, self._engine.execute
         at, count = 0, len(commands)
         self.command_count += count
         while at < count:
-            arguments = commands[at]
-            name = arguments[0]
-            if name in SET_NAMES and count - at > 1:
-                done = self._set_run(commands, at)
-                if done:
-                    out.append(OK * done)
-                    at += done
+            run = self._hot.get(commands[at][0])
+            if run is not None:
+                begun, made = at, len(out)
+                at = run(commands, at, out)
+                if at == count:
+                    break
+                if at != begun:
+                    self._out_bytes += sum(map(len, islice(out, made, None)))
+                    if self._out_bytes >= limits.REPLIES_BYTES_HELD:
+                        self._hold(commands[at:])
+                        return
                     continue
+            reply = self._engine.execute(self, commands[at])
             at += 1
-            handler = hot.get(name)
-            if handler is not None:
-                reply = handler(arguments)
-                if reply is not None:
-                    out.append(reply)
-                    continue
-            reply = execute(self, arguments)
             if not self._take(reply):
                 self._hold(commands[at if reply is not None else at - 1 :])
                 return
-            hot = self._hot
         if self._decoder.error is not None:
             self._end_of_commands()
 
@@ -210,7 +254,6 @@ class Session(asyncio.Protocol):
         commands, self._held = self._held, []
         if not self.out:
             self._turns.add(self)
-        self._catch_up()
         for at, arguments in enumerate(commands):
             reply = self._engine.execute(self, arguments)
             if not self._take(reply):
@@ -226,6 +269,12 @@ class Session(asyncio.Protocol):
 
     def _end_of_commands(self) -> None:
         """Everything that was understood has been run."""
+        if self._decoder.error is not None and self.is_authenticated:
+            # AUTH may have come together with a command that was too large for a stranger.
+            self._held = self._decoder.resume()
+            if self._held:
+                self.go_on()
+                return
         if self._decoder.error is not None:
             self.out.append(encode_error(f"ERR {self._decoder.error}"))
             self.closes_after_reply = True
@@ -246,13 +295,13 @@ class Session(asyncio.Protocol):
     # --- replies ------------------------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
-        if self._transport is None:
+        """What there is to say at the end of a turn. Hot."""
+        if self._write is None:
             return
-        if data:
-            self._transport.write(data)
+        self._write(data)
         self._out_bytes = 0
         if self.closes_after_reply:
-            if not (self.out or self.waiting_turns):
+            if self._transport is not None and not (self.out or self.waiting_turns):
                 self._transport.close()
         elif self._held:
             asyncio.get_running_loop().call_soon(self.go_on)

@@ -23,9 +23,10 @@ from tidelog import limits
 from tidelog.errors import JournalFailed, JournalFull
 from tidelog.ids import Ts
 from tidelog.journal.durability import FsyncPolicy, SyncJob
-from tidelog.journal.writer import JournalWriter
+from tidelog.journal.journal import Journal
 
 _RETRY_FULL_S: Final = 0.1
+_BATCH_BYTES_FULL: Final = limits.BATCH_BYTES_FULL
 
 
 class Replying(Protocol):
@@ -45,12 +46,13 @@ class Turns:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        writer: JournalWriter,
+        journal: Journal,
         now_us: Callable[[], int],
         on_sync: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
         self._loop = loop
-        self._writer = writer
+        self._writer = journal.writer
+        self._catch_up = journal.hlc.catch_up
         self._now_us = now_us
         self._call_soon = loop.call_soon
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fsync")
@@ -58,7 +60,7 @@ class Turns:
         self._with_replies: list[Replying] = []
         self._waiting: deque[tuple[Ts, list[tuple[Replying, bytes]]]] = deque()
         """Replies that wait for a ts to be durable, in order (`always` only)."""
-        self._is_always = writer.policy is FsyncPolicy.ALWAYS
+        self._is_always = journal.writer.policy is FsyncPolicy.ALWAYS
         self._sync: asyncio.Future[None] | None = None
         self._sync_began_us = 0
         self._on_sync = on_sync
@@ -66,11 +68,12 @@ class Turns:
 
     def add(self, session: Replying) -> None:
         """A session has its first reply of this turn. Hot."""
-        if self._writer.batch_is_full:
+        if self._writer.batch_bytes >= _BATCH_BYTES_FULL:
             self._make_room()
         self._with_replies.append(session)
         if not self._is_scheduled:
             self._is_scheduled = True
+            self._catch_up()
             self._call_soon(self._end)
 
     def _make_room(self) -> None:

@@ -41,6 +41,15 @@ def hset(key: bytes, items: Sequence[bytes]) -> list[HSet]:
     return [HSet(key, run) for run in split_long(key, items, 2)]
 
 
+def encode_field(key: bytes, field: bytes, value: bytes) -> bytes:
+    """The payload of an `HSet` of one field. Hot."""
+    key_size, field_size, value_size = len(key), len(field), len(value)
+    if key_size < 128 and field_size < 128 and value_size < 128:
+        sizes = key_size << 1 | 1, field_size << 1 | 1, value_size << 1 | 1
+        return b"\7%c%c%c%b%b%b" % (*sizes, key, field, value)
+    return encode_keyed(key, (field, value))
+
+
 def hdel(key: bytes, fields: Sequence[bytes]) -> list[HDel]:
     """Remove fields, in as many records as they need."""
     return [HDel(key, run) for run in split_long(key, fields)]
