@@ -270,6 +270,8 @@ def test_slow_log(both: Both, protocol: int) -> None:
     link("MULTI")
     link("GETSET", "k1", "w")
     link("EXEC")
+    link("SET", "k1", "v")
+    link("GET", "k1")
     link("CONFIG", "SET", "slowlog-log-slower-than", 10000)
     theirs, ours = link.each("SLOWLOG", "GET", -1)
     assert [entry[3] for entry in ours if entry[3][0] == b"MSET"] == [e[3] for e in theirs if e[3][0] == b"MSET"]

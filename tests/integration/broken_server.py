@@ -36,24 +36,24 @@ def break_everything() -> None:
     replace(strings.COMMANDS, "STRLEN", fail)
     replace(strings.COMMANDS, "APPEND", fail)
     replace(keys.COMMANDS, "RANDOMKEY", lambda _transaction, _arguments: object())
-    apply = Store.apply
+    encode = Store.encode
 
-    def apply_or_fail(self: Store, database: Any, operation: Any) -> None:
+    def encode_or_fail(self: Store, effect: Any, operation: Any) -> Any:
         if b"boom" in repr(operation).encode():
             fail(None, operation)
-        apply(self, database, operation)
+        return encode(self, effect, operation)
 
-    Store.apply = apply_or_fail  # type: ignore[method-assign]
+    Store.encode = encode_or_fail  # type: ignore[method-assign]
     broken: Any = hot
-    encode = broken.encode_keyed
+    encode_field = broken.encode_field
 
-    def encode_or_fail(key: bytes, items: Any) -> bytes:
+    def encode_field_or_fail(key: bytes, field: bytes, value: bytes) -> bytes:
         if key == b"boom":
-            fail(None, items)
-        encoded: bytes = encode(key, items)
+            fail(None, field)
+        encoded: bytes = encode_field(key, field, value)
         return encoded
 
-    broken.encode_keyed = encode_or_fail
+    broken.encode_field = encode_field_or_fail
 
 
 if __name__ == "__main__":

@@ -123,6 +123,8 @@ class Client(Protocol):
     """Something that is watched has changed: EXEC does nothing."""
     closes_after_reply: bool
     replies: Replies
+    is_plain: bool
+    """Nothing is to be checked before it runs a command; kept by `state_changed`."""
     last_command: str
     is_unevictable: bool
     """CLIENT NO-EVICT: kept to be shown, since nobody is evicted."""

@@ -129,7 +129,7 @@ def core_table() -> OperationTable:
     """A new table with the operations that the journal itself knows."""
     return OperationTable(
         (
-            OperationKind(VAL, "val", lambda op: encode_pairs(op.pairs), _decode_val, _val_keys),
+            OperationKind(VAL, "val", _encode_val, _decode_val, _val_keys),
             OperationKind(DEL, "del", lambda op: encode_items(op.keys), _decode_del, decode_items),
             OperationKind(FLUSHDB, "flushdb", lambda _: b"", _decode_flushdb, lambda _: None),
             OperationKind(START, "start", encode_start, decode_start, lambda _: ()),
@@ -205,6 +205,10 @@ def decode_pairs(payload: bytes) -> list[tuple[bytes, bytes]]:
                 return [(payload[3:key_end], payload[key_end:])]
     flat = _decode_blocks(payload, 2)
     return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _encode_val(op: Val) -> bytes:
+    return encode_pair(*op.pairs[0]) if len(op.pairs) == 1 else encode_pairs(op.pairs)
 
 
 def _decode_val(payload: bytes, expire_ms: int | None) -> Val:

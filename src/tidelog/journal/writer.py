@@ -166,11 +166,14 @@ class JournalWriter:
         if not records:
             raise InternalError("a transaction without a record")
         if len(records) == 1:
-            new = records[0]
-            self._check(ts, len(new.payload))
-            self._check_record(new)
-            self._shards[new.shard].add(ts, new.opcode, TS | FINISH, new.payload, new.expire_ms, new.database)
-            self.batch_bytes += len(new.payload) + _RECORD_BYTES
+            self._check_record(records[0])
+            shard, opcode, payload, expire_ms, database = records[0]
+            if expire_ms is None:
+                self.append_one(shard, ts, opcode, payload, database)
+                return
+            self._check(ts, len(payload))
+            self._shards[shard].add(ts, opcode, TS | FINISH, payload, expire_ms, database)
+            self.batch_bytes += len(payload) + _RECORD_BYTES
             self._last_ts = ts
             return
         self._check(ts, sum(len(new.payload) for new in records))

@@ -48,6 +48,9 @@ _WHILE_LISTENING: Final = frozenset(
 )
 """Commands of a RESP2 connection that listens: its other replies could be taken for messages."""
 
+_HOT_US_MAX: Final = 1000
+"""With a slow log that wants to know of less, there are no hot commands: they are not timed one by one."""
+
 _OF_HTTP: Final = frozenset([b"post", b"host:"])
 """What a browser that was lured here says first. It is cut off before it comes to the commands in its request."""
 
@@ -111,15 +114,19 @@ class Engine:
     def is_password(self, password: bytes) -> bool:
         return self._password is not None and hmac.compare_digest(password, self._password)
 
+    def is_plain(self, client: Client) -> bool:
+        """Whether nothing is to be checked of a connection before it runs a command."""
+        return (
+            client.queued is None
+            and client.is_authenticated
+            and not client.is_listening
+            and client.replies is Replies.ON
+            and self.clients.pause_now is None
+        )
+
     def hot_commands(self, client: Client) -> HotCommands:
         """The hot commands of a connection; none if it is not plain."""
-        if (
-            client.queued is not None
-            or not client.is_authenticated
-            or client.is_listening
-            or client.replies is not Replies.ON
-            or self.clients.pause_now is not None
-        ):
+        if not self.is_plain(client) or 0 <= self.slow_log.threshold_us < _HOT_US_MAX:
             return NOTHING_HOT
         wanted = client.database, client.protocol, not self._is_out_of_memory, not client.watched
         if wanted not in self._hot:
@@ -144,16 +151,20 @@ class Engine:
         began_s = perf_counter()
         try:
             row = find_command(self.table, arguments)
-            self._check(client, row)
+            if not client.is_plain:
+                self._check(client, row)
+            if row.kind is Kind.WRITE and (self._is_out_of_memory or self.store.refusal is not None):
+                self._check_writable(row)
         except CommandError as error:
             return self._refuse(client, arguments, str(error))
-        if self.clients.pause_now is not None and self._must_wait(client, row, self.clients.pause_now.writes_only):
-            return None
-        if client.queued is not None and row.name not in _IN_MULTI_AT_ONCE:
-            if not queue(client, row, arguments):
-                _LOG.warning("cut off %s: its MULTI is too large", client.peer)
-                client.kill()
-            return QUEUED
+        if not client.is_plain:
+            if self.clients.pause_now is not None and self._must_wait(client, row, self.clients.pause_now.writes_only):
+                return None
+            if client.queued is not None and row.name not in _IN_MULTI_AT_ONCE:
+                if not queue(client, row, arguments):
+                    _LOG.warning("cut off %s: its MULTI is too large", client.peer)
+                    client.kill()
+                return QUEUED
         client.last_command = row.name
         try:
             if row.kind is Kind.CONNECTION:
@@ -173,14 +184,16 @@ class Engine:
             raise CommandError("ERR Command not allowed inside a transaction")
         if not client.is_authenticated and "no_auth" not in row.flags:
             raise CommandError("NOAUTH Authentication required.")
-        refusal = self.refusal_of(row)
-        if refusal is not None:
-            raise CommandError(refusal)
         if client.protocol == 2 and client.is_listening and row.name not in _WHILE_LISTENING:
             raise CommandError(
                 f"ERR Can't execute '{row.name.lower()}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
                 f"RESET are allowed in this context"
             )
+
+    def _check_writable(self, row: Command) -> None:
+        refusal = self.refusal_of(row)
+        if refusal is not None:
+            raise CommandError(refusal)
 
     def refusal_of(self, row: Command) -> str | None:
         if row.kind is not Kind.WRITE:

@@ -52,6 +52,7 @@ def live_parameters(
 
     def put_threshold(value: int) -> None:
         slow_log.threshold_us = value
+        engine.clients.states_changed()  # hot commands are not timed
 
     def put_slow_length(value: int) -> None:
         slow_log.length_max = min(value, limits.SLOW_LOG_MAX)

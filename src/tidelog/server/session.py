@@ -61,6 +61,7 @@ class Session(asyncio.Protocol):
         "is_authenticated",
         "is_dirty",
         "is_local",
+        "is_plain",
         "is_unevictable",
         "last_command",
         "local",
@@ -128,6 +129,7 @@ class Session(asyncio.Protocol):
         """It sends no more: its connection ends with the last reply."""
         self._decoder = RequestDecoder(RequestLimits(is_authenticated=self.is_authenticated))
         self._feed = self._decoder.feed
+        self.is_plain = engine.is_plain(self)
         self._hot = engine.hot_commands(self)
 
     @property
@@ -139,6 +141,7 @@ class Session(asyncio.Protocol):
         return bool(self.channels or self.patterns or self.shard_channels)
 
     def state_changed(self) -> None:
+        self.is_plain = self._engine.is_plain(self)
         self._hot = self._engine.hot_commands(self)
         self._decoder.set_limits(RequestLimits(is_authenticated=self.is_authenticated))
 

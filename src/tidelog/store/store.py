@@ -11,7 +11,7 @@ the transaction is durable.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tidelog import limits
 from tidelog.ids import ShardId, Ts, slot_ranges
@@ -46,6 +46,9 @@ Encoded = tuple[ShardId, int, bytes]
 """Shard, opcode and payload of a record."""
 
 
+_ONE_SHARD: Final = ShardId(0)
+
+
 def all_effects() -> list[Effect]:
     """Every operation that changes the keyspace."""
     return [*string.effects(), *hash_type.effects(), *set_type.effects(), *zset.effects()]
@@ -65,7 +68,8 @@ class Store:
         """Draws what commands such as SPOP choose."""
         self.scan_orders = ScanOrders()
         self._databases = [Database(number) for number in range(limits.DATABASES)]
-        self._by_operation = {effect.operation: effect for effect in all_effects()}
+        self.effect_of = {effect.operation: effect for effect in all_effects()}
+        """Class of operations -> what they do."""
         self._by_opcode = {effect.kind.opcode: effect for effect in all_effects()}
         self._watches = Watches()
         self._capture: Capture | None = None
@@ -135,7 +139,7 @@ class Store:
         snapshot = self.journal.begin_snapshot()
         if snapshot is None:
             return None
-        self._capture = Capture(self._databases, snapshot, self.encode)
+        self._capture = Capture(self._databases, snapshot, self._encode_whole)
         self._set_observers()
         return self._capture
 
@@ -185,15 +189,12 @@ class Store:
         transaction.records = []
         return ts
 
-    def apply(self, database: Database, operation: Any) -> None:
-        """Change state by one operation."""
-        self._by_operation[type(operation)].apply(database, operation)
-
-    def encode(self, operation: Any) -> list[Encoded]:
+    def encode(self, effect: Effect, operation: Any) -> list[Encoded]:
         """The records of an operation: one per shard that it names keys of."""
-        kind = self._by_operation[type(operation)].kind
+        kind = effect.kind
         opcode = kind.opcode
-        owners = self.owners
+        if len(self.slots) == 1:
+            return [(_ONE_SHARD, opcode, kind.encode(operation))]
         if opcode == VAL:
             return [
                 (shard, VAL, encode_pairs(pairs))
@@ -204,11 +205,12 @@ class Store:
         payload = kind.encode(operation)
         if opcode == FLUSHDB:
             return [(ShardId(shard), FLUSHDB, payload) for shard in range(len(self.slots))]
-        return [(owners[slot_of(operation.key)], opcode, payload)]
+        return [(self.owners[slot_of(operation.key)], opcode, payload)]
+
+    def _encode_whole(self, operation: Any) -> list[Encoded]:
+        return self.encode(self.effect_of[type(operation)], operation)
 
     def _by_shard(self, items: Any, key_of: Callable[[Any], bytes]) -> list[tuple[ShardId, list[Any]]]:
-        if len(self.slots) == 1:
-            return [(ShardId(0), items)]
         found: dict[ShardId, list[Any]] = {}
         for item in items:
             found.setdefault(self.owners[slot_of(key_of(item))], []).append(item)

@@ -11,6 +11,7 @@ of the command that came across it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.errors import CommandError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tidelog.store.store import Store
 
 
+_new_record: Final = partial(tuple.__new__, NewRecord)  # hot: the call of the class itself is Python
 WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 
@@ -44,7 +46,7 @@ class Transaction:
         """The one that is selected."""
         self.now_ms = now_ms
         self.records: list[NewRecord] = []
-        self._expired: list[tuple[Database, bytes]] = []
+        self._expired: dict[tuple[int, bytes], Database] = {}
         """Keys that were come across expired and still have to be removed."""
 
     # --- reading ------------------------------------------------------------------------------------------------
@@ -58,8 +60,7 @@ class Transaction:
         if value is not None and database.expiries:
             when = database.expiries.get(key)
             if when is not None and when <= self.now_ms:
-                if (database, key) not in self._expired:
-                    self._expired.append((database, key))
+                self._expired[database.number, key] = database
                 return None
         return value
 
@@ -79,9 +80,9 @@ class Transaction:
     def remove_expired(self) -> None:
         """Remove what was found expired."""
         if self._expired:
-            expired, self._expired = self._expired, []
+            expired, self._expired = self._expired, {}
             self.store.expired_count += len(expired)
-            for database, key in expired:
+            for (_, key), database in expired.items():
                 self._apply(database, Del([key]))
 
     def run(self, operations: Sequence[Any]) -> None:
@@ -95,7 +96,8 @@ class Transaction:
 
     def _apply(self, database: Database, operation: Any) -> None:
         store = self.store
-        expire_ms = getattr(operation, "expire_ms", None)
-        for shard, opcode, payload in store.encode(operation):
-            self.records.append(NewRecord(shard, opcode, payload, expire_ms, database.number))
-        store.apply(database, operation)
+        effect = store.effect_of[type(operation)]
+        expire_ms = operation.expire_ms if effect.carries_expiry else None
+        for shard, opcode, payload in store.encode(effect, operation):
+            self.records.append(_new_record((shard, opcode, payload, expire_ms, database.number)))
+        effect.apply(database, operation)

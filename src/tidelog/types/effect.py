@@ -48,6 +48,8 @@ class Effect:
     """The class of its operations."""
     kind: OperationKind
     apply: Callable[[Keyspace, Any], None]
+    carries_expiry: bool = False
+    """Its operations have an `expire_ms`, which goes to the header of the record."""
 
 
 def split_long(key: bytes, items: Sequence[bytes], step: int = 1) -> list[Sequence[bytes]]:

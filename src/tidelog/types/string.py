@@ -51,8 +51,8 @@ def effects() -> list[Effect]:
         keyed_keys,
     )
     return [
-        Effect(Val, known(VAL), _apply_val),
+        Effect(Val, known(VAL), _apply_val, carries_expiry=True),
         Effect(Del, known(DEL), _apply_del),
         Effect(FlushDb, known(FLUSHDB), _apply_flushdb),
-        Effect(Expire, expire, _apply_expire),
+        Effect(Expire, expire, _apply_expire, carries_expiry=True),
     ]
