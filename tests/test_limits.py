@@ -34,5 +34,6 @@ def test_the_clock_is_renewed_long_before_its_bound_is_reached() -> None:
     assert limits.SYNC_EVERY_US * 2 < limits.CLOCK_BOUND_RENEW_US < limits.CLOCK_BOUND_AHEAD_WALL_US
 
 
-def test_a_batch_that_is_called_full_still_takes_what_is_under_way() -> None:
-    assert limits.BATCH_BYTES_FULL * 2 <= limits.BATCH_BYTES_MAX
+def test_a_batch_that_is_not_full_takes_any_transaction_and_any_command() -> None:
+    room = limits.BATCH_BYTES_MAX - limits.BATCH_BYTES_FULL
+    assert max(limits.TRANSACTION_BYTES_MAX, limits.COMMAND_BYTES_MAX) < room

@@ -42,8 +42,10 @@ PUBSUB_BUFFER_SOFT_BYTES: Final = 8 * MIB
 """... and so it is if this much stays unread ..."""
 PUBSUB_BUFFER_SOFT_S: Final = 60
 """... for this long."""
+COMMAND_BYTES_MAX: Final = 1 * GIB
+"""Arguments of one command; past it the connection is cut (`client-query-buffer-limit`)."""
 QUEUED_BYTES_MAX: Final = 1 * GIB
-"""Arguments of the commands of one MULTI; past it the connection is cut (`client-query-buffer-limit`)."""
+"""Arguments of the commands of one MULTI; past it the connection is cut too."""
 HOT_VALUE_BYTES_MAX: Final = 16 * KIB
 """Larger values take the general path, which counts what it makes the server hold."""
 REPLIES_BYTES_HELD: Final = 1 * MIB
@@ -109,9 +111,11 @@ SHARDS_MAX: Final = 256
 
 BATCH_BYTES_FULL: Final = 8 * MIB
 """With this much gathered, the caller is to write before it takes more (`JournalWriter.batch_bytes`)."""
-BATCH_BYTES_MAX: Final = 64 * MIB
-"""What a batch may gather; a larger transaction is taken only by an empty batch, up to the next bound."""
 TRANSACTION_BYTES_MAX: Final = 2 * GIB
+"""Payloads of one transaction: a command that would go past it is refused, and so can be one of many in an EXEC."""
+BATCH_BYTES_MAX: Final = TRANSACTION_BYTES_MAX + 64 * MIB
+"""What a batch may gather: who writes as soon as it is full always has room for one more transaction, so that none
+has to be turned away once it was applied."""
 UNSYNCED_BYTES_MAX: Final = 256 * MIB
 """Written and not yet fsynced (`always`, `everysec`): past it the caller is told to wait (`has_backlog`)."""
 SYNC_EVERY_US: Final = 1 * SECOND_US
@@ -144,7 +148,9 @@ EPOCHS_KEPT_MAX: Final = 1024
 
 assert FRAME_BYTES_DEFAULT in FRAME_BYTES_CHOICES
 assert min(FRAME_BYTES_CHOICES) // BLOB_FRAME_FRACTION >= RECORD_SPLIT_BYTES
-assert BATCH_BYTES_FULL < BATCH_BYTES_MAX <= UNSYNCED_BYTES_MAX < TRANSACTION_BYTES_MAX
+assert BATCH_BYTES_FULL + TRANSACTION_BYTES_MAX < BATCH_BYTES_MAX
+assert BATCH_BYTES_FULL < UNSYNCED_BYTES_MAX < TRANSACTION_BYTES_MAX
+assert BULK_BYTES_MAX < COMMAND_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert CLOCK_BOUND_RENEW_US < CLOCK_BOUND_AHEAD_WALL_US
 assert PAYLOAD_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert BULK_BYTES_MAX < PAYLOAD_BYTES_MAX

@@ -54,7 +54,7 @@ def test_a_careless_server_is_caught(bug: str, tmp_path: Path) -> None:
         killing.run(CARELESS_KILLS)
 
 
-# --- the ledger itself ------------------------------------------------------------------------------------------------
+# --- the ledger itself ------------------------------------------------------------------------------------------
 
 
 def answered(*units: Any) -> Ledger:

@@ -271,15 +271,15 @@ def test_a_batch_says_how_much_it_has_and_refuses_past_its_limit(monkeypatch: py
     assert len(machine.read()) == 3
 
 
-def test_a_large_transaction_is_taken_by_an_empty_batch_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "BATCH_BYTES_MAX", 2000)
+def test_a_batch_that_is_not_full_takes_the_largest_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TRANSACTION_BYTES_MAX", 6000)
+    monkeypatch.setattr(limits, "BATCH_BYTES_FULL", 1000)
+    monkeypatch.setattr(limits, "BATCH_BYTES_MAX", 7500)
     machine = Machine(shards=1)
-    machine.append((0, b"k", b"v"))
-    with pytest.raises(LimitExceeded, match="write it first"):
-        machine.append((0, b"large", bytes(5000)))
-    machine.journal.writer.write()
-    machine.commit((0, b"large", bytes(5000)))
-    assert [len(seen.puts[0][2]) for seen in machine.read()] == [1, 5000]
+    machine.append((0, b"k", bytes(900)))
+    assert machine.journal.writer.batch_bytes < limits.BATCH_BYTES_FULL
+    machine.commit((0, b"large", bytes(5900)))
+    assert [len(seen.puts[0][2]) for seen in machine.read()] == [900, 5900]
 
 
 @pytest.mark.parametrize(

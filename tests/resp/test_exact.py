@@ -117,6 +117,17 @@ def test_what_is_declared_takes_no_memory(data: bytes) -> None:
         tracemalloc.stop()
 
 
+def test_the_arguments_of_a_command_have_a_largest_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused as soon as a length declares too much, and counts for each command by itself."""
+    monkeypatch.setattr(limits, "COMMAND_BYTES_MAX", 10)
+    fits, head = [b"1234", b"12345", b"1"], b"*3\r\n$4\r\n1234\r\n$5\r\n12345\r\n"
+    assert decode_exactly([encode_command(fits) * 3]) == ([fits] * 3, None)
+    problem = "Protocol error: too big command"
+    assert decode_exactly([encode_command(fits), head + b"$2\r\n"]) == ([fits], problem)
+    assert decode_exactly(cut(encode_command(fits) + head + b"$2\r\n", range(200))) == ([fits], problem)
+    assert decode_exactly([b"*1\r\n$11\r\n"]) == ([], problem)
+
+
 def test_a_large_argument_is_copied_once() -> None:
     argument = bytes(1_000_000)
     decoder = ExactDecoder(RequestLimits())

@@ -8,7 +8,7 @@ from traceback import format_tb
 from typing import Any
 
 from tidelog.commands.table import Command, CommandTable, Kind
-from tidelog.errors import ApplyFailed, CommandError
+from tidelog.errors import ApplyFailed, CommandError, LimitExceeded
 from tidelog.resp.encoder import ErrorReply, Reply
 from tidelog.store.transaction import Transaction
 
@@ -44,7 +44,7 @@ def _find_subcommand(table: CommandTable, arguments: Sequence[bytes]) -> Command
 
 
 def run_command(row: Command, transaction: Transaction, arguments: Sequence[bytes]) -> Reply:
-    """Let a command of the keyspace decide, and apply what it decided; a refusal is its reply."""
+    """Let a command of the keyspace decide, and apply what it decided unless it is too much; a refusal is its reply."""
     operations: Sequence[Any] = ()
     try:
         if row.kind is Kind.READ:
@@ -57,6 +57,8 @@ def run_command(row: Command, transaction: Transaction, arguments: Sequence[byte
         reply = internal_error(row, error)
     try:
         transaction.run(operations)
+    except LimitExceeded as error:
+        return ErrorReply(f"ERR {error}")
     except Exception as error:
         raise ApplyFailed(f"an operation of {row.name} could not be applied: {explain(error)}") from error
     return reply

@@ -203,7 +203,7 @@ class JournalWriter:
             raise InternalError(f"ts {ts} is not above the last one, {self._last_ts}")
         if size > limits.TRANSACTION_BYTES_MAX:
             raise LimitExceeded(f"a transaction of {size} bytes: at most {limits.TRANSACTION_BYTES_MAX}")
-        if self.batch_bytes and self.batch_bytes + size > limits.BATCH_BYTES_MAX:
+        if self.batch_bytes + size > limits.BATCH_BYTES_MAX:
             raise LimitExceeded(
                 f"a batch of {self.batch_bytes + size} bytes: at most {limits.BATCH_BYTES_MAX}, write it first"
             )

@@ -54,6 +54,8 @@ class ExactDecoder:
         self._missing = 0
         """Arguments of the command under way that are still to come."""
         self._arguments: Command = []
+        self._arguments_bytes = 0
+        """Of the command under way: of arguments that have arrived, and of the one that was declared last."""
         self._bulk_length = -1
         """Of the argument under way; -1: its length is still to come."""
         self._skip_until = 0
@@ -147,7 +149,10 @@ class ExactDecoder:
             raise ProtocolError("Protocol error: invalid bulk length")
         if length > limits.UNAUTHENTICATED_BULK_BYTES_MAX and not self.bounds.is_authenticated:
             raise ProtocolError("Protocol error: unauthenticated bulk length")
+        if self._arguments_bytes + length > limits.COMMAND_BYTES_MAX:
+            raise ProtocolError("Protocol error: too big command")
         self._at += len(head) + 2
+        self._arguments_bytes += length
         self._bulk_length = length
         return True
 
@@ -164,6 +169,7 @@ class ExactDecoder:
         if not self._missing:
             self.commands.append(self._arguments)
             self._arguments = []
+            self._arguments_bytes = 0
         return True
 
     def _take_inline(self) -> bool:

@@ -3,19 +3,22 @@
     hot        a handful of commands on one key, which most traffic consists of: bytes in, bytes out (`hot`)
     general    everything else: find the row, check what the connection may do, let the handler decide, apply, encode
 
-A write is refused before anything of it happens if the journal takes no writes at the moment or memory is full. A bug
-in a handler is answered with an error, and nothing happened. A bug while applying or journaling ends the process:
-state and journal may differ, and a restart brings back the journal's.
+A write is refused before anything of it happens if the journal takes no writes at the moment or memory is full. So that
+this is known in time, a batch that is full is written before a command and after it: none is turned away, or finds the
+disk full, once it was applied. A bug in a handler is answered with an error, and nothing happened. A bug while applying
+or journaling ends the process: state and journal may differ, and a restart brings back the journal's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter, sleep
 from typing import Final, NoReturn, Protocol
 
+from tidelog import limits
 from tidelog.commands.client import Client, Queued, Replies
 from tidelog.commands.dispatch import explain, find_command, internal_error, run_command
 from tidelog.commands.parameters import Parameters
@@ -23,7 +26,7 @@ from tidelog.commands.slow_log import SlowLog
 from tidelog.commands.subscriptions import Subscriptions
 from tidelog.commands.table import Command, CommandTable, Kind
 from tidelog.commands.transactions import queue
-from tidelog.errors import ApplyFailed, CommandError, JournalFull, LimitExceeded
+from tidelog.errors import ApplyFailed, CommandError, JournalFailed, JournalFull
 from tidelog.ports import Clock
 from tidelog.resp.encoder import QUEUED, ErrorReply, Reply, Wire, encode, encode_error
 from tidelog.server.clients import Clients
@@ -149,6 +152,7 @@ class Engine:
     def execute(self, client: Client, arguments: Sequence[bytes]) -> bytes | None:
         """The general path: run one command; its reply as bytes, or None if it has to wait (CLIENT PAUSE)."""
         began_s = perf_counter()
+        self._make_room()
         try:
             row = find_command(self.table, arguments)
             if not client.is_plain:
@@ -228,18 +232,19 @@ class Engine:
         except Exception as error:
             return internal_error(row, error)
 
+    def _make_room(self) -> None:
+        """Write a batch that is full before the turn ends. If that fails, writes are refused from here on."""
+        writer = self.store.journal.writer
+        if writer.batch_bytes >= limits.BATCH_BYTES_FULL:
+            with contextlib.suppress(JournalFull, JournalFailed):  # the end of the turn says so
+                writer.write()
+
     def _commit(self, transaction: Transaction) -> None:
         try:
-            try:
-                self.store.commit(transaction)
-            except LimitExceeded:
-                # Others gathered too much before it in this turn.
-                self.store.journal.writer.write()
-                self.store.commit(transaction)
-        except JournalFull as error:
-            raise ApplyFailed(f"a transaction could not be journaled after it was applied: {error}") from error
+            self.store.commit(transaction)
         except Exception as error:
             raise ApplyFailed(f"a transaction could not be journaled: {explain(error)}") from error
+        self._make_room()
 
     def _note(self, client: Client, row: Command, arguments: Sequence[bytes], reply: Reply, took_s: float) -> None:
         """Remember what was slow or went wrong."""

@@ -82,7 +82,7 @@ def live_parameters(
             number("maxclients", lambda: clients.clients_max, put_clients_max, 1, config.maxclients),
             constant("hz", 10, "it cannot be changed"),
             fixed("proto-max-bulk-len", limits.BULK_BYTES_MAX),
-            fixed("client-query-buffer-limit", limits.QUEUED_BYTES_MAX),
+            fixed("client-query-buffer-limit", limits.COMMAND_BYTES_MAX),
             Parameter(
                 "client-output-buffer-limit",
                 lambda: _show_output_limits(clients.output_limits),

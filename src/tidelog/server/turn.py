@@ -26,7 +26,6 @@ from tidelog.journal.durability import FsyncPolicy, SyncJob
 from tidelog.journal.journal import Journal
 
 _RETRY_FULL_S: Final = 0.1
-_BATCH_BYTES_FULL: Final = limits.BATCH_BYTES_FULL
 
 
 class Replying(Protocol):
@@ -68,7 +67,7 @@ class Turns:
 
     def add(self, session: Replying) -> None:
         """A session has its first reply of this turn. Hot."""
-        if self._writer.batch_bytes >= _BATCH_BYTES_FULL:
+        if self._writer.batch_bytes >= limits.BATCH_BYTES_FULL:
             self._make_room()
         self._with_replies.append(session)
         if not self._is_scheduled:

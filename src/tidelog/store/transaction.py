@@ -2,23 +2,26 @@
 
 A handler reads with `find` and its relatives and returns operations; it changes nothing itself. `run` applies them, so
 that later commands of the same transaction see them, and gathers their records, which are journaled together. There is
-no roll-back: a command that failed contributes nothing, and what came before it stays.
+no roll-back: a command that failed contributes nothing, and what came before it stays. What would be more than the
+journal takes in one transaction is refused before any of it is applied.
 
 Wall time is sampled once. Only here is a key treated as expired: it is removed by an operation of its own, before those
-of the command that came across it.
+of the command that came across it. While the journal takes no writes it is left where it is, and counts as gone.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tidelog.errors import CommandError
+from tidelog import limits
+from tidelog.errors import CommandError, LimitExceeded
 from tidelog.journal.operation import Del
 from tidelog.journal.writer import NewRecord
 from tidelog.store.keyspace import Database
-from tidelog.types.effect import Value
+from tidelog.types.effect import Effect, Value
 
 if TYPE_CHECKING:
     from tidelog.store.store import Store
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 
 _new_record: Final = partial(tuple.__new__, NewRecord)  # hot: the call of the class itself is Python
 WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind of value"
+
+_PAYLOAD_BYTES_SMALL: Final = 4 * limits.KIB
+"""A transaction that has not gathered more is not looked at: no limit is that low."""
 
 
 class InDatabase(NamedTuple):
@@ -38,7 +44,7 @@ class InDatabase(NamedTuple):
 class Transaction:
     """One command, or all that EXEC or a script runs."""
 
-    __slots__ = ("_expired", "database", "now_ms", "records", "store")
+    __slots__ = ("_bytes", "_expired", "database", "now_ms", "records", "store")
 
     def __init__(self, store: Store, database: Database, now_ms: int) -> None:
         self.store = store
@@ -46,7 +52,9 @@ class Transaction:
         """The one that is selected."""
         self.now_ms = now_ms
         self.records: list[NewRecord] = []
-        self._expired: dict[tuple[int, bytes], Database] = {}
+        self._bytes = 0
+        """Of the payloads of its records."""
+        self._expired: dict[tuple[int, bytes], None] = {}
         """Keys that were come across expired and still have to be removed."""
 
     # --- reading ------------------------------------------------------------------------------------------------
@@ -60,7 +68,7 @@ class Transaction:
         if value is not None and database.expiries:
             when = database.expiries.get(key)
             if when is not None and when <= self.now_ms:
-                self._expired[database.number, key] = database
+                self._expired[database.number, key] = None
                 return None
         return value
 
@@ -78,26 +86,49 @@ class Transaction:
     # --- writing ------------------------------------------------------------------------------------------------
 
     def remove_expired(self) -> None:
-        """Remove what was found expired."""
+        """Remove what was found expired, if the journal takes it."""
         if self._expired:
-            expired, self._expired = self._expired, {}
+            with contextlib.suppress(LimitExceeded):
+                self._remove_expired()
+
+    def _remove_expired(self) -> None:
+        expired, self._expired = self._expired, {}
+        if self.store.refusal is None:
+            self._run([InDatabase(number, Del([key])) for number, key in expired])
             self.store.expired_count += len(expired)
-            for (_, key), database in expired.items():
-                self._apply(database, Del([key]))
 
     def run(self, operations: Sequence[Any]) -> None:
-        """Apply operations and gather their records."""
-        self.remove_expired()
-        for operation in operations:
-            if type(operation) is InDatabase:
-                self._apply(self.store.database(operation.number), operation.operation)
-            else:
-                self._apply(self.database, operation)
+        """Apply operations and gather their records: all of them or, if that would be too much, none."""
+        if self._expired:
+            if not operations:
+                self.remove_expired()
+                return
+            self._remove_expired()  # or not even begin: they are for a keyspace without it
+        if operations:
+            self._run(operations)
 
-    def _apply(self, database: Database, operation: Any) -> None:
-        store = self.store
-        effect = store.effect_of[type(operation)]
-        expire_ms = operation.expire_ms if effect.carries_expiry else None
-        for shard, opcode, payload in store.encode(effect, operation):
-            self.records.append(_new_record((shard, opcode, payload, expire_ms, database.number)))
-        effect.apply(database, operation)
+    def _run(self, operations: Sequence[Any]) -> None:
+        store, selected, size = self.store, self.database, self._bytes
+        records: list[NewRecord] = []
+        planned: list[tuple[Effect, Database, Any]] = []
+        for operation in operations:
+            database = selected
+            if type(operation) is InDatabase:
+                database, operation = store.database(operation.number), operation.operation
+            effect = store.effect_of[type(operation)]
+            planned.append((effect, database, operation))
+            expire_ms = operation.expire_ms if effect.carries_expiry else None
+            for shard, opcode, payload in store.encode(effect, operation):
+                size += len(payload)
+                if size > _PAYLOAD_BYTES_SMALL:
+                    _check_size(size, len(payload))
+                records.append(_new_record((shard, opcode, payload, expire_ms, database.number)))
+        self.records += records
+        self._bytes = size
+        for effect, database, operation in planned:
+            effect.apply(database, operation)
+
+
+def _check_size(size: int, payload_size: int) -> None:
+    if size > limits.TRANSACTION_BYTES_MAX or payload_size > limits.PAYLOAD_BYTES_MAX:
+        raise LimitExceeded(f"a transaction is too large: at most {limits.TRANSACTION_BYTES_MAX} bytes")
