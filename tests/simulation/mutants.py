@@ -22,7 +22,9 @@ CAUGHT: Final = 3
 """The exit status of a hunt that noticed something."""
 FIRST_SEED: Final = 7_000_000
 SOURCE: Final = Path(__file__).resolve().parents[2] / "src"
-COPIED: Final = ("*.py", "journal/*.py", "testing/*.py")
+COPIED: Final = tuple(
+    f"{part}*.py" for part in ("", "journal/", "testing/", "resp/", "types/", "store/", "commands/", "server/")
+)
 
 
 class Mutant(NamedTuple):
@@ -36,7 +38,7 @@ class Mutant(NamedTuple):
     why: str
     """What goes wrong, for who reads that it was not caught."""
     hunt: str = "crashes"
-    """Where it must be caught: `crashes` or `damage`."""
+    """Where it must be caught: `crashes`, `damage` or `store` (`store_mutants`)."""
 
 
 MUTANTS: Final = (
@@ -355,14 +357,26 @@ def hunt_damage(worlds_max: int) -> Iterator[str]:
         yield f"{type(error).__name__}: {error}"
 
 
+def hunt_store(worlds_max: int) -> Iterator[str]:
+    from tests.simulation.store_world import StoreWorld
+
+    for seed in range(FIRST_SEED, FIRST_SEED + worlds_max):
+        try:
+            StoreWorld(seed).run()
+        except Exception as error:  # any failure is what is hunted for
+            yield f"seed {seed}: {type(error).__name__}: {error}"
+
+
+HUNTS: Final = {"crashes": hunt_crashes, "damage": hunt_damage, "store": hunt_store}
+
+
 def main() -> int:
     kind, worlds_max, source = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
     import tidelog
 
     if source.resolve() not in Path(tidelog.__file__).resolve().parents:
         raise SystemExit(f"{tidelog.__file__} was imported instead of the copy in {source}")
-    hunt = hunt_damage if kind == "damage" else hunt_crashes
-    for catch in hunt(worlds_max):
+    for catch in HUNTS[kind](worlds_max):
         print(catch)
         return CAUGHT
     return 0

@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from tests.simulation.mutants import CAUGHT, MUTANTS, Mutant, apply
+from tests.simulation.store_mutants import STORE_MUTANTS
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 WORLDS_MAX: Final = 400
@@ -31,17 +32,18 @@ def hunt(kind: str, worlds_max: int, source: Path) -> subprocess.CompletedProces
     )
 
 
-@pytest.mark.parametrize("kind", ["crashes", "damage"])
+@pytest.mark.parametrize("kind", ["crashes", "damage", "store"])
 def test_the_source_as_it_is_survives(kind: str, tmp_path: Path) -> None:
     found = hunt(kind, SOUND_WORLDS, apply(None, tmp_path))
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", [*MUTANTS, *STORE_MUTANTS], ids=lambda mutant: mutant.name)
 def test_a_mutant_is_caught(mutant: Mutant, tmp_path: Path) -> None:
     found = hunt(mutant.hunt, WORLDS_MAX, apply(mutant, tmp_path))
     assert found.returncode == CAUGHT, f"{mutant.name} survived: {mutant.why}\n{found.stdout}{found.stderr}"
 
 
 def test_names_are_unique() -> None:
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 18
+    mutants = [*MUTANTS, *STORE_MUTANTS]
+    assert len({mutant.name for mutant in mutants}) == len(mutants) >= 46

@@ -88,7 +88,7 @@ class World:
         self.coverage["runs"] += 1
         self.coverage[f"policy_{self._scenario.settings.policy.value}"] += 1
         self.coverage[f"shards_{self._scenario.shard_count}"] += 1
-        with _small_snapshot_batches(self._scenario.snapshot_batch_bytes):
+        with small_snapshot_batches(self._scenario.snapshot_batch_bytes):
             for _ in range(rng.randint(2, 4)):
                 try:
                     self._start()
@@ -500,7 +500,7 @@ class World:
 
 
 @contextmanager
-def _small_snapshot_batches(batch_bytes: int) -> Iterator[None]:
+def small_snapshot_batches(batch_bytes: int) -> Iterator[None]:
     """Let a snapshot be written in as many slices as one of gigabytes is."""
     usual = limits.SNAPSHOT_BATCH_BYTES
     vars(limits)["SNAPSHOT_BATCH_BYTES"] = batch_bytes

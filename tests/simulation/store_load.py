@@ -1,0 +1,129 @@
+"""Commands of all families, drawn at random over few keys, so that they meet each other: types change, keys move
+between shards and databases, collections become empty, expiries are set, kept, lost and passed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+KEYS: Final = [*(b"k%d" % number for number in range(9)), b"{k0}a", b"{k1}b", b"a longer key, with some bytes to it"]
+MEMBERS: Final = [b"a", b"b", b"c", b"7", b"-1", b"", b"\x00\xff", b"a longer member, with some bytes to it"]
+DATABASES: Final = (0, 0, 0, 1)
+TIMES_MS: Final = (b"1", b"20", b"500", b"3000", b"3000", b"60000", b"7200000", b"-1")
+
+Words = list[bytes]
+
+
+class Load:
+    """Draws commands."""
+
+    def __init__(self, rng: Random, value_bytes_max: int) -> None:
+        self._rng = rng
+        self._value_bytes_max = value_bytes_max
+
+    def database(self) -> int:
+        return self._rng.choice(DATABASES)
+
+    def command(self) -> Words:
+        return self._rng.choice(_DRAWN)(self)
+
+    def hot(self) -> Words:
+        """One that the hot path may take."""
+        key = self.key()
+        return self._rng.choice(
+            ([b"SET", key, self.value()], [b"INCR", key], [b"HSET", key, self.member(), self.value()])
+        )
+
+    # --- arguments ----------------------------------------------------------------------------------------------
+
+    def key(self) -> bytes:
+        return self._rng.choice(KEYS)
+
+    def keys(self, most: int = 3) -> Words:
+        return [self.key() for _ in range(self._rng.randint(1, most))]
+
+    def member(self) -> bytes:
+        return self._rng.choice(MEMBERS)
+
+    def members(self) -> Words:
+        if self._rng.random() < 0.03:
+            return [b"m%d" % number for number in range(self._rng.choice((60, 200, 600)))]
+        return [self.member() for _ in range(self._rng.randint(1, 4))]
+
+    def value(self) -> bytes:
+        rng = self._rng
+        if rng.random() < 0.3:
+            return b"%d" % rng.randrange(-100, 1000)
+        return rng.randbytes(rng.randint(0, rng.choice((10, 10, 100, self._value_bytes_max))))
+
+    def number(self) -> bytes:
+        return self._rng.choice((b"1", b"-3", b"10", b"2.5", b"0", b"x"))
+
+    def score(self) -> bytes:
+        return self._rng.choice((b"1", b"2", b"-1.5", b"inf", b"0.1", b"1e9"))
+
+    def time_ms(self) -> bytes:
+        return self._rng.choice(TIMES_MS)
+
+    def pairs(self, first: Callable[[], bytes], second: Callable[[], bytes]) -> Words:
+        return [item for _ in range(self._rng.randint(1, 4)) for item in (first(), second())]
+
+    def numbered_keys(self) -> Words:
+        keys = self.keys()
+        return [b"%d" % len(keys), *keys]
+
+    def scores(self) -> Words:
+        return [item for member in self.members() for item in (self.score(), member)]
+
+    def option(self, *options: Words) -> Words:
+        return self._rng.choice(options)
+
+
+_COMMANDS: Final[list[tuple[int, Callable[[Load], Words]]]] = [
+    # Strings.
+    (6, lambda load: [b"SET", load.key(), load.value()]),
+    (4, lambda load: [b"SET", load.key(), load.value(), b"PX", load.time_ms()]),
+    (1, lambda load: [b"SET", load.key(), load.value(), *load.option([b"KEEPTTL"], [b"NX"], [b"XX", b"GET"])]),
+    (2, lambda load: [b"APPEND", load.key(), load.value()]),
+    (2, lambda load: [b"INCRBY", load.key(), load.number()]),
+    (1, lambda load: [b"INCRBYFLOAT", load.key(), load.number()]),
+    (1, lambda load: [b"SETRANGE", load.key(), load.option([b"0"], [b"5"], [b"40"])[0], load.value()]),
+    (3, lambda load: [b"MSET", *load.pairs(load.key, load.value)]),
+    (1, lambda load: [b"MSETNX", *load.pairs(load.key, load.value)]),
+    (1, lambda load: [b"GETDEL", load.key()]),
+    (1, lambda load: [b"GETSET", load.key(), load.value()]),
+    (1, lambda load: [b"GETEX", load.key(), *load.option([b"PERSIST"], [b"PX", load.time_ms()])]),
+    # Hashes.
+    (5, lambda load: [b"HSET", load.key(), *load.pairs(load.member, load.value)]),
+    (2, lambda load: [b"HDEL", load.key(), *load.members()]),
+    (1, lambda load: [b"HINCRBY", load.key(), load.member(), load.number()]),
+    (1, lambda load: [b"HSETNX", load.key(), load.member(), load.value()]),
+    # Sets.
+    (5, lambda load: [b"SADD", load.key(), *load.members()]),
+    (2, lambda load: [b"SREM", load.key(), *load.members()]),
+    (2, lambda load: [b"SPOP", load.key(), *load.option([], [b"2"], [b"100"])]),
+    (1, lambda load: [b"SMOVE", load.key(), load.key(), load.member()]),
+    (1, lambda load: [b"SUNIONSTORE", load.key(), *load.keys()]),
+    (1, lambda load: [load.option([b"SINTERSTORE"], [b"SDIFFSTORE"])[0], load.key(), *load.keys()]),
+    # Sorted sets.
+    (5, lambda load: [b"ZADD", load.key(), *load.scores()]),
+    (2, lambda load: [b"ZREM", load.key(), *load.members()]),
+    (1, lambda load: [b"ZINCRBY", load.key(), load.score(), load.member()]),
+    (1, lambda load: [load.option([b"ZPOPMIN"], [b"ZPOPMAX"])[0], load.key(), b"2"]),
+    (1, lambda load: [b"ZREMRANGEBYRANK", load.key(), b"1", b"-2"]),
+    (1, lambda load: [b"ZUNIONSTORE", load.key(), *load.numbered_keys()]),
+    (1, lambda load: [b"ZRANGESTORE", load.key(), load.key(), b"0", b"-2"]),
+    # Keys.
+    (4, lambda load: [b"DEL", *load.keys()]),
+    (5, lambda load: [b"PEXPIRE", load.key(), load.time_ms()]),
+    (2, lambda load: [b"PERSIST", load.key()]),
+    (2, lambda load: [b"RENAME", load.key(), load.key()]),
+    (2, lambda load: [b"COPY", load.key(), load.key(), *load.option([], [b"REPLACE"], [b"DB", b"1", b"REPLACE"])]),
+    (1, lambda load: [b"MOVE", load.key(), b"1"]),
+    (1, lambda load: load.option([b"FLUSHDB"], [b"FLUSHDB"], [b"FLUSHALL"])),
+    # Reads come across what has expired.
+    (2, lambda load: [b"MGET", *load.keys()]),
+    (1, lambda load: load.option([b"RANDOMKEY"], [b"KEYS", b"k*"], [b"SCAN", b"0"])),
+]
+_DRAWN: Final = [draw for weight, draw in _COMMANDS for _ in range(weight)]

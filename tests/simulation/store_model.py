@@ -1,0 +1,137 @@
+"""The store in the plainest way: a dict of Python values, and all its states, one after each transaction.
+
+Every operation that the store applies is applied here too, by code that shares nothing with it: no slots, no buckets,
+no packed sorted sets. Values are never changed in place, so a copy of the dict is a state for good. `live_state` shows
+a store in the same form, whatever its own looks like, and checks on the way what must hold inside it.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tests.simulation.recovery import require
+from tidelog.journal.operation import Del, FlushDb, Val
+from tidelog.store.keyspace import Database
+from tidelog.store.store import Store
+from tidelog.types.hash import Hash, HDel, HSet
+from tidelog.types.set import SAdd, Set, SRem
+from tidelog.types.string import Expire
+from tidelog.types.zset import ZAdd, ZRem, ZSet
+
+State = dict[tuple[int, bytes], tuple[Any, int | None]]
+"""Database and key -> value and expiry. A value is `bytes`, or the name of its type and a dict or frozenset."""
+
+_NOTHING: Final = (None, None)
+
+
+class Model:
+    """What the keyspace should be now."""
+
+    def __init__(self) -> None:
+        self.state: State = {}
+
+    def apply(self, number: int, operation: Any) -> None:
+        state = self.state
+        match operation:
+            case Val(pairs, expire_ms):
+                for key, value in pairs:
+                    state[number, key] = value, expire_ms
+            case Del(keys):
+                for key in keys:
+                    state.pop((number, key), None)
+            case FlushDb():
+                for place in [place for place in state if place[0] == number]:
+                    del state[place]
+            case Expire(key, expire_ms):
+                if (number, key) in state:
+                    state[number, key] = state[number, key][0], expire_ms
+            case HSet(key, items):
+                self._grow(number, key, "hash", dict(zip(items[::2], items[1::2], strict=True)))
+            case ZAdd(key, items):
+                scores = [struct.unpack("<d", score)[0] for score in items[::2]]
+                self._grow(number, key, "zset", dict(zip(items[1::2], scores, strict=True)))
+            case SAdd(key, members):
+                self._grow(number, key, "set", dict.fromkeys(members))
+            case HDel(key, gone) | SRem(key, gone) | ZRem(key, gone):
+                self._shrink(number, key, gone)
+            case _:
+                raise TypeError(f"the model does not know {operation!r}")
+
+    def _grow(self, number: int, key: bytes, kind: str, items: dict[bytes, Any]) -> None:
+        old, expire_ms = self.state.get((number, key), _NOTHING)
+        self.state[number, key] = (kind, {**(old[1] if old is not None else {}), **items}), expire_ms
+
+    def _shrink(self, number: int, key: bytes, gone: Sequence[bytes]) -> None:
+        old, expire_ms = self.state.get((number, key), _NOTHING)
+        if old is None:
+            return
+        left = {name: value for name, value in old[1].items() if name not in gone}
+        if left:
+            self.state[number, key] = (old[0], left), expire_ms
+        else:
+            del self.state[number, key]
+
+
+def live_state(store: Store) -> State:
+    """What a store has, expired or not."""
+    state: State = {}
+    for database in store.databases:
+        if not database.size:
+            require(not database.expiries, "database", database.number, "is empty and has expiries")
+            continue
+        for key in database.all_keys():
+            state[database.number, key] = _plain(database.find(key)), database.expiries.get(key)
+        count = sum(number == database.number for number, _ in state)
+        require(database.size == count, "database", database.number, "counts", database.size, "keys and has", count)
+        _check_expiries(database)
+    return state
+
+
+def _plain(value: Any) -> Any:
+    kind = type(value)
+    if kind is Hash:
+        return "hash", dict(value)
+    if kind is ZSet:
+        return "zset", {member: score for score, member in value}
+    return ("set", dict.fromkeys(value)) if kind is Set else value
+
+
+def _check_expiries(database: Database) -> None:
+    due = set(database.due)
+    for key, when in database.expiries.items():
+        require(database.find(key) is not None, key, "is gone and still expires")
+        require((when, key) in due, key, "expires and will never be removed")
+
+
+class StoreLedger:
+    """All transactions that count: their ts, and the state after each."""
+
+    def __init__(self) -> None:
+        self.ts: list[int] = []
+        self.states: list[State] = [{}]
+        """`states[k]`: after the first k."""
+
+    def append(self, ts: int, state: State) -> None:
+        require(ts > self.last_ts, "ts", ts, "is not above", self.last_ts)
+        self.ts.append(ts)
+        self.states.append(dict(state))
+
+    @property
+    def last_ts(self) -> int:
+        return self.ts[-1] if self.ts else 0
+
+    def count_up_to(self, ts: int) -> int:
+        return bisect_right(self.ts, ts)
+
+    def cut(self, count: int) -> None:
+        """Only the first `count` happened."""
+        del self.ts[count:], self.states[count + 1 :]
+
+
+def difference(expected: State, found: State) -> dict[tuple[int, bytes], Any]:
+    """Keys that differ: what they should be, and are."""
+    pairs = ((place, expected.get(place), found.get(place)) for place in sorted({*expected, *found}))
+    return {place: (wanted, got) for place, wanted, got in pairs if wanted != got}

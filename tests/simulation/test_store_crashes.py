@@ -1,0 +1,81 @@
+"""The whole store crashes by the thousand: it comes back as it was after a transaction, with all that was promised.
+
+One in eight of `--crash-points` is tried here (2,500 unless told), in chunks that processes share. A failure names its
+seed; `--seed N` runs that world alone, here and in `test_crashes`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import pytest
+
+from tests.simulation.store_world import StoreWorld
+
+SHARE: Final = 8
+CHUNK_COUNT: Final = 4
+SEEDS_PER_CHUNK: Final = 1_000_000
+COVERED_FROM_CRASH_POINTS: Final = 600
+"""A chunk of at least this many must have met everything that is common."""
+TRACE_SHOWN: Final = 40
+
+COMMON: Final = (
+    *("policy_always", "policy_everysec", "policy_never", "shards_1", "shards_2", "shards_3", "shards_4"),
+    *("fate_kill", "fate_lose_all", "fate_keep_all", "fate_prefix", "fate_scatter", "fate_mixed"),
+    *("crash_in_open", "crash_in_recovery", "crash_in_take_snapshot"),
+    *("multi_shard", "hot", "expired", "error_reply", "capture", "from_snapshot", "lost_some"),
+)
+RARE: Final = (
+    *("snapshot", "snapshot_failed", "save", "erase", "set_run", "clean_stop", "enospc", "refused", "eio", "eio_sync"),
+    *("fail_stop", "crash_in_sync", "crash_in_write", "crash_in_save", "crash_in_grow"),
+)
+
+
+def run_world(seed: int, coverage: Counter[str], *, tries_fates: bool = True) -> int:
+    """Run one world; a failure says how to replay it."""
+    world = StoreWorld(seed, coverage, tries_fates=tries_fates)
+    try:
+        return world.run()
+    except Exception as error:
+        steps = "\n  ".join(world.trace[-TRACE_SHOWN:])
+        pytest.fail(
+            f"seed {seed}: {type(error).__name__}: {error}\nto replay it: bin/test "
+            f"tests/simulation/test_store_crashes.py --seed {seed}\nthe last steps:\n  {steps}"
+        )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    seed = metafunc.config.getoption("--seed")
+    if "chunk" in metafunc.fixturenames:
+        metafunc.parametrize("chunk", range(CHUNK_COUNT) if seed is None else [], ids=lambda chunk: f"{chunk:02}")
+    if "seed" in metafunc.fixturenames:
+        metafunc.parametrize("seed", [] if seed is None else [seed])
+
+
+@pytest.mark.timeout(3600)
+def test_every_crash_leaves_a_state_that_was(chunk: int, pytestconfig: pytest.Config) -> None:
+    wanted = -(-pytestconfig.getoption("--crash-points") // SHARE // CHUNK_COUNT)
+    coverage = Counter[str]()
+    seed, found = chunk * SEEDS_PER_CHUNK, 0
+    while found < wanted:
+        found += run_world(seed, coverage)
+        seed += 1
+    if wanted >= COVERED_FROM_CRASH_POINTS:
+        missing = [name for name in COMMON if not coverage[name]]
+        assert not missing, f"{found} crash points never met {missing}"
+
+
+def test_a_seed(seed: int) -> None:
+    """Only with `--seed`."""
+    run_world(seed, Counter())
+
+
+def test_what_is_rare_still_happens(pytestconfig: pytest.Config) -> None:
+    if pytestconfig.getoption("--seed") is not None:
+        pytest.skip("a seed was given")
+    coverage = Counter[str]()
+    for seed in range(900_000_000, 900_000_090):
+        run_world(seed, coverage, tries_fates=False)
+    missing = [name for name in RARE if not coverage[name]]
+    assert not missing, f"90 worlds never met {missing}"
