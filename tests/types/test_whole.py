@@ -37,7 +37,7 @@ def sorted_set(members: list[bytes]) -> ZSet:
 
 
 def values(members: list[bytes]) -> list[Any]:
-    return [members[0], Hash({member: member for member in members}), Set(members), sorted_set(members)]
+    return [members[0], Hash({member: member for member in members}), Set.fromkeys(members), sorted_set(members)]
 
 
 def plain(value: Any) -> Any:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import filterfalse, islice
 from typing import Any
 
 from tidelog.commands.arguments import integer, syntax_error
@@ -126,19 +126,29 @@ def _sets(transaction: Transaction, keys: Sequence[bytes]) -> list[Set]:
 def intersect(sets: Sequence[Set]) -> Collection[bytes]:
     """The smallest first: no intermediate result is larger."""
     smallest, *others = sorted(sets, key=len)
-    return smallest.intersection(*others)
+    common: Iterable[bytes] = smallest
+    for other in others:
+        common = filter(other.__contains__, common)
+    return list(common)
 
 
 def unite(sets: Sequence[Set]) -> Collection[bytes]:
-    return set[bytes]().union(*sets)
+    united = Set()
+    for each in sets:
+        united.update(each)
+    return united
 
 
 def subtract(sets: Sequence[Set]) -> Collection[bytes]:
-    """What is left of the first. One by one: Python then goes through the smaller of the two."""
+    """What is left of the first: with a smaller one taken out of it, or asking for each member whether it is in."""
     first, *others = sets
-    left: set[bytes] = first
+    left: dict[bytes, Any] = Set(first)
     for other in others:
-        left = left.difference(other)
+        if len(other) < len(left):
+            for member in other:
+                left.pop(member, None)
+        else:
+            left = dict.fromkeys(filterfalse(other.__contains__, left))
     return left
 
 
@@ -194,7 +204,7 @@ def sintercard(transaction: Transaction, arguments: Arguments) -> Reply:
             raise CommandError("ERR LIMIT can't be negative")
     smallest, *others = sorted(_sets(transaction, arguments[2 : 2 + count]), key=len)
     if not limit:
-        return len(smallest.intersection(*others))
+        return len(intersect([smallest, *others]))
     common = (member for member in smallest if all(member in other for other in others))
     return sum(1 for _ in islice(common, limit))
 
