@@ -32,7 +32,12 @@ class Load:
         """One that the hot path may take."""
         key = self.key()
         return self._rng.choice(
-            ([b"SET", key, self.value()], [b"INCR", key], [b"HSET", key, self.member(), self.value()])
+            (
+                [b"SET", key, self.value()],
+                [b"INCR", key],
+                [b"HSET", key, self.member(), self.value()],
+                [b"MSET", key, self.value(), self.key(), self.value()],
+            )
         )
 
     # --- arguments ----------------------------------------------------------------------------------------------

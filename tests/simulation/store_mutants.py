@@ -82,8 +82,8 @@ STORE_MUTANTS: Final = (
     Mutant(
         "hot-in-the-wrong-database",
         "server/hot.py",
-        "HSET, payload, self._number)",
-        "HSET, payload)",
+        "encode_field(key, field, value), number)",
+        "encode_field(key, field, value))",
         "what the hot path writes to another database comes back in the first",
         "store",
     ),

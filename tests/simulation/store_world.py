@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store, operation_table
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedCrash, SimulatedDisk
+from tidelog.types.effect import Effect
 
 TABLE: Final = command_table()
 OPERATIONS: Final = operation_table()
@@ -121,14 +123,22 @@ class StoreWorld:
     def _listen(self, store: Store) -> None:
         """Tell the model of every operation, and the ledger of every transaction."""
         writer, model, ledger = store.journal.writer, self._model, self._ledger
-        apply, append, append_one = store.apply, writer.append, writer.append_one
+        append, append_one = writer.append, writer.append_one
+        heard: Any = store
 
-        def apply_and_tell(database: Any, operation: Any) -> None:
-            apply(database, operation)
-            model.apply(database.number, operation)
+        def tells(effect: Effect) -> Effect:
+            def apply_and_tell(database: Any, operation: Any) -> None:
+                effect.apply(database, operation)
+                model.apply(database.number, operation)
+
+            return replace(effect, apply=apply_and_tell)
 
         def append_and_tell(ts: Ts, records: list[NewRecord]) -> None:
-            append(ts, records)
+            heard.journal.writer.append_one = append_one  # which it may use, and which would tell again
+            try:
+                append(ts, records)
+            finally:
+                heard.journal.writer.append_one = append_one_and_tell
             ledger.append(ts, model.state)
 
         def append_one_and_tell(shard: ShardId, ts: Ts, opcode: int, payload: bytes, database: int = 0) -> None:
@@ -136,8 +146,7 @@ class StoreWorld:
             model.apply(database, OPERATIONS.decode(opcode, payload, None))  # the hot path has no operations
             ledger.append(ts, model.state)
 
-        heard: Any = store
-        heard.apply = apply_and_tell
+        heard.effect_of = {operation: tells(effect) for operation, effect in store.effect_of.items()}
         heard.journal.writer.append, heard.journal.writer.append_one = append_and_tell, append_one_and_tell
 
     def _live(self) -> None:
@@ -295,15 +304,16 @@ class StoreWorld:
     def _run_hot(self) -> None:
         rng, store = self._rng, self._store
         number = self._load.database()
-        path = HotPath(store, number, 2)
-        commands = path.commands()
+        hot = HotPath(store, number, 2).commands()
         store.journal.hlc.catch_up()
         try:
             if rng.random() < 0.5:
-                self.coverage["set_run"] += path.set_run(self._sets(), 0) > 0
+                self.coverage["set_run"] += hot[b"SET"](self._sets(), 0, []) > 1
+            if rng.random() < 0.5:
+                self.coverage["hot_multi"] += hot[b"MULTI"]([[b"MULTI"], *self._sets(), [b"EXEC"]], 0, []) > 0
             for _ in range(rng.randint(1, 6)):
                 words = self._load.hot()
-                self.coverage["hot"] += commands[words[0]](words) is not None
+                self.coverage["hot"] += hot[words[0]]([words], 0, [])
         except JournalFailed:
             self._require_fault()
             raise ProcessEnds from None

@@ -27,7 +27,19 @@ COMMON: Final = (
     *("multi_shard", "hot", "expired", "error_reply", "capture", "from_snapshot", "lost_some"),
 )
 RARE: Final = (
-    *("snapshot", "snapshot_failed", "save", "erase", "set_run", "clean_stop", "enospc", "refused", "eio", "eio_sync"),
+    *(
+        "snapshot",
+        "snapshot_failed",
+        "save",
+        "erase",
+        "set_run",
+        "hot_multi",
+        "clean_stop",
+        "enospc",
+        "refused",
+        "eio",
+        "eio_sync",
+    ),
     *("fail_stop", "crash_in_sync", "crash_in_write", "crash_in_save", "crash_in_grow"),
 )
 
