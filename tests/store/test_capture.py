@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tidelog import limits
 from tidelog.commands.all import command_table
 from tidelog.commands.dispatch import find_command, run_command
 from tidelog.journal.frame import Geometry
@@ -76,9 +77,15 @@ def change(store: Store, rng: random.Random) -> None:
     store.commit(transaction)
 
 
+@pytest.mark.parametrize("is_small", [False, True])
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("seed", range(12))
-def test_a_snapshot_equals_the_state_at_its_moment(seed: int, shards: int) -> None:
+def test_a_snapshot_equals_the_state_at_its_moment(
+    seed: int, shards: int, is_small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_small:  # slots with buckets, and collections that are written in pieces
+        monkeypatch.setattr(limits, "SLOT_KEYS_SPLIT", 4)
+        monkeypatch.setattr(limits, "RECORD_MEMBERS_MAX", 3)
     rng = random.Random(seed)
     disk = SimulatedDisk(seed)
     store = open_store(disk, shards)
@@ -89,7 +96,9 @@ def test_a_snapshot_equals_the_state_at_its_moment(seed: int, shards: int) -> No
     capture = store.begin_capture()
     assert capture is not None
     while not capture.is_done:
-        capture.visit(rng.choice([1, 5, 20]))
+        for _ in range(rng.choice([1, 5, 20])):
+            if not capture.is_done:
+                capture.step()
         for _ in range(rng.randrange(6)):
             change(store, rng)
     store.journal.writer.write()
@@ -98,7 +107,7 @@ def test_a_snapshot_equals_the_state_at_its_moment(seed: int, shards: int) -> No
 
     shown = Store(SimulatedClock(), random.Random(1))
     shown.slots = store.slots
-    snapshot.read(disk, shown._replay, lambda _epoch: None)
+    snapshot.read(disk, shown.replay, lambda _epoch: None)
     assert state(shown) == expected
 
     final = state(store)

@@ -29,12 +29,13 @@ from tidelog.journal.merge import JournalReader
 from tidelog.journal.operation import OperationTable
 from tidelog.journal.retention import Holders, RetentionLimits, Segment, list_erasable, plan_erasure
 from tidelog.journal.ring import Ring
-from tidelog.journal.segment import list_segments, remove_segment
+from tidelog.journal.segment import list_segments, remove_segment, segment_bytes
 from tidelog.journal.sidecar import Sidecars
 from tidelog.journal.snapshot import (
     Snapshot,
     SnapshotWriter,
     list_snapshot_paths,
+    newest_snapshot,
     open_snapshot,
     remove_partial_snapshots,
     remove_snapshot,
@@ -178,25 +179,40 @@ class Journal:
         return reader
 
     def _sources(self) -> list[ShardSource]:
-        return [
-            ShardSource(
-                self._disk, layout.shard_folder(self._folder, shard), self.meta.geometry, ShardId(shard), self._ring
-            )
-            for shard in range(self.meta.shard_count)
-        ]
+        return [self._source(shard) for shard in range(self.meta.shard_count)]
+
+    def _source(self, shard: int) -> ShardSource:
+        """A shard's files, without the ring: for any thread."""
+        return ShardSource(self._disk, layout.shard_folder(self._folder, shard), self.meta.geometry, ShardId(shard))
 
     def make_sidecars(self, table: OperationTable, frames_max: int = 1) -> int:
         """Summarise frames that were sealed since; returns how many are left to do."""
-        sources = self._sources()
-        try:
-            for _ in range(min(frames_max, len(self.writer.sealed))):
-                shard, position = self.writer.sealed.pop(0)
-                frame = position.at // self.meta.geometry.frame_bytes
-                Sidecars(self._disk, sources[shard], table).summaries(position.segment, frame + 1)
-        finally:
-            for source in sources:
-                source.close()
+        for _ in range(frames_max):
+            job = self.take_sidecar_job(table)
+            if job is None:
+                break
+            job()
         return len(self.writer.sealed)
+
+    def take_sidecar_job(self, table: OperationTable) -> Callable[[], None] | None:
+        """What is to be done to summarise the next sealed frame, on any thread; None: nothing is left.
+
+        Not beside `remove_erased`: whoever runs both runs them one after the other.
+        """
+        if not self.writer.sealed:
+            return None
+        shard, position = self.writer.sealed.pop(0)
+
+        def run() -> None:
+            source = self._source(shard)
+            try:
+                if source.has_segment(position.segment):
+                    frame = position.at // self.meta.geometry.frame_bytes
+                    Sidecars(self._disk, source, table).summaries(position.segment, frame + 1)
+            finally:
+                source.close()
+
+        return run
 
     # --- snapshots and retention --------------------------------------------------------------------------------
 
@@ -219,16 +235,41 @@ class Journal:
         if self.writer.durable_ts < snapshot.point.ts:
             self.writer.sync()
         finished = snapshot.finish()
-        for path in list_snapshot_paths(self._disk, self._folder)[: -max(self._settings.retention.snapshots_kept, 1)]:
-            remove_snapshot(self._disk, path)
+        self.remove_old_snapshots()
         return finished
 
-    def erase(self) -> list[Segment]:
-        """Erase what retention no longer wants; returns what is gone."""
-        now_us = self._clock.wall_us()
-        return self._erase(lambda erasable: plan_erasure(erasable, self.holders, self._settings.retention, now_us))
+    def remove_old_snapshots(self) -> None:
+        """Drop the snapshots that are too many. On any thread; not beside another that makes or drops them."""
+        for path in list_snapshot_paths(self._disk, self._folder)[: -max(self._settings.retention.snapshots_kept, 1)]:
+            remove_snapshot(self._disk, path)
 
-    def _erase(self, choose: Callable[[Sequence[Segment]], list[Segment]]) -> list[Segment]:
+    @property
+    def newest_snapshot(self) -> Snapshot | None:
+        return newest_snapshot(self._disk, self._folder)
+
+    def snapshot_bytes(self, snapshot: Snapshot) -> int:
+        return snapshot.size(self._disk)
+
+    def bytes_since(self, point: SnapshotPoint | None) -> int:
+        """How much of the journal was written after a snapshot, blobs among it; None: all that there is."""
+        total = 0
+        for shard in range(self.meta.shard_count):
+            folder = layout.shard_folder(self._folder, shard)
+            first, at, blob_at = (0, 0, 0) if point is None or point.places is None else point.places[shard]
+            for segment in list_segments(self._disk, folder):
+                if segment >= first:
+                    size, blobs = segment_bytes(self._disk, folder, segment)
+                    total += size + blobs - (at + blob_at if segment == first else 0)
+        return max(0, total)
+
+    def erase(self) -> list[Segment]:
+        """Erase what retention no longer wants; returns what is gone. The three steps of it, one after the other."""
+        going = self.choose_erased(self.find_erasable())
+        self.remove_erased(going)
+        return going
+
+    def find_erasable(self) -> list[Segment]:
+        """What the snapshots cover. It reads; on any thread."""
         paths = list_snapshot_paths(self._disk, self._folder)
         if not paths:
             return []
@@ -238,27 +279,35 @@ class Journal:
             return []  # what a damaged snapshot covers is unknown: nothing goes until it is gone itself
         sources = self._sources()
         try:
-            going = choose(list_erasable(self._disk, sources, covered))
-            if going:
-                # The name of a snapshot whose last fsync failed may not be durable yet.
-                self._disk.sync_folder(f"{self._folder}/{layout.SNAPSHOTS}")
-                self._erased.store(max(self.erased_ts, going[-1].last_ts))
-                gone = {(segment.shard, segment.first) for segment in going}
-                self.writer.sealed = [
-                    (shard, position) for shard, position in self.writer.sealed if (shard, position.segment) not in gone
-                ]
-                for segment in going:
-                    remove_segment(self._disk, sources[segment.shard].folder, segment.first)
-                for folder in sorted({sources[segment.shard].folder for segment in going}):
-                    self._disk.sync_folder(folder)
+            return list_erasable(self._disk, sources, covered)
         finally:
             for source in sources:
                 source.close()
+
+    def choose_erased(self, erasable: Sequence[Segment]) -> list[Segment]:
+        """Which of them go now. For the owner's thread; what is chosen gets no sidecars any more."""
+        going = plan_erasure(erasable, self.holders, self._settings.retention, self._clock.wall_us())
+        gone = {(segment.shard, segment.first) for segment in going}
+        self.writer.sealed = [
+            (shard, position) for shard, position in self.writer.sealed if (shard, position.segment) not in gone
+        ]
         return going
+
+    def remove_erased(self, going: Sequence[Segment]) -> None:
+        """Unlink them, once it is durable that they are gone. On any thread."""
+        if not going:
+            return
+        # The name of a snapshot whose last fsync failed may not be durable yet.
+        self._disk.sync_folder(f"{self._folder}/{layout.SNAPSHOTS}")
+        self._erased.store(max(self.erased_ts, going[-1].last_ts))
+        for segment in going:
+            remove_segment(self._disk, layout.shard_folder(self._folder, segment.shard), segment.first)
+        for shard in sorted({segment.shard for segment in going}):
+            self._disk.sync_folder(layout.shard_folder(self._folder, shard))
 
     def _erase_again(self) -> None:
         """A crash can bring back some files of segments that were being erased: let them go for good."""
-        self._erase(lambda erasable: [segment for segment in erasable if segment.last_ts <= self.erased_ts])
+        self.remove_erased([segment for segment in self.find_erasable() if segment.last_ts <= self.erased_ts])
 
     # --- stopping -----------------------------------------------------------------------------------------------
 
@@ -279,6 +328,11 @@ class Journal:
 
 
 def _read_or_create(disk: Disk, folder: str, settings: Settings) -> Meta:
+    if disk.exists(f"{folder}/{layout.RESTORING}"):
+        raise DataDirectoryError(
+            f"{folder} was being filled by a restore that did not finish: run `tidelog restore` on it again (it begins "
+            f"anew), or remove the directory"
+        )
     if disk.exists(f"{folder}/{layout.META}"):
         disk.sync_folder(folder)  # who made it may have been killed before its name was durable
         return layout.read_meta(disk, folder)

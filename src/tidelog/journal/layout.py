@@ -9,6 +9,7 @@
       shard-<n>/                 the segments of a shard (`segment`)
       snapshots/snapshot-<ts>/   each a journal of its own, with its own meta.json (`snapshot`)
       set-aside-<n>/             what a repair cut out
+      restore-unfinished         only while a restore fills the directory: until it is gone, nothing here counts
 
 JSON files carry the CRC32C of their other members, so a damaged one is refused instead of believed.
 """
@@ -36,6 +37,7 @@ CLOCK: Final = "clock"
 ERASED: Final = "erased"
 HOLDERS: Final = "holders.json"
 SNAPSHOTS: Final = "snapshots"
+RESTORING: Final = "restore-unfinished"
 
 _REWRITE_BYTES: Final = 1 * limits.MIB
 
@@ -48,6 +50,10 @@ class SnapshotPoint:
     """Everything up to and including this transaction is in it."""
     lsns: tuple[Lsn, ...]
     """Per shard, the first lsn of the journal that is not in it."""
+    keys: int | None = None
+    """How many keys it has; None: nobody counted."""
+    places: tuple[tuple[int, int, int], ...] | None = None
+    """Per shard, where the journal ended: segment, position in it and in its blob file; None: nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +143,10 @@ def write_meta(disk: Disk, folder: str, meta: Meta) -> None:
     }
     if meta.point is not None:
         members["point"] = {"ts": meta.point.ts, "lsns": list(meta.point.lsns)}
+        if meta.point.keys is not None:
+            members["point"]["keys"] = meta.point.keys
+        if meta.point.places is not None:
+            members["point"]["places"] = [list(place) for place in meta.point.places]
     write_json(disk, f"{folder}/{META}", members)
 
 
@@ -151,14 +161,23 @@ def read_meta(disk: Disk, folder: str) -> Meta:
         slots = tuple((int(first), int(last)) for first, last in members["slots"])
         geometry = Geometry(members["frame_bytes"], members["frames_per_segment"])
         point = members.get("point")
-        meta = Meta(
-            geometry, slots, SnapshotPoint(Ts(point["ts"]), tuple(Lsn(lsn) for lsn in point["lsns"])) if point else None
-        )
+        meta = Meta(geometry, slots, _read_point(point) if point else None)
     except (KeyError, TypeError, ValueError, LimitExceeded) as error:
         raise Corruption(f"it does not describe a journal ({error})", path=path) from None
     if not 1 <= meta.shard_count <= limits.SHARDS_MAX or members.get("shards") != meta.shard_count:
         raise Corruption(f"it names {members.get('shards')} shards and {meta.shard_count} slot ranges", path=path)
     return meta
+
+
+def _read_point(members: dict[str, Any]) -> SnapshotPoint:
+    ts, lsns = Ts(members["ts"]), tuple(Lsn(lsn) for lsn in members["lsns"])
+    places = members.get("places")
+    return SnapshotPoint(
+        ts,
+        lsns,
+        members.get("keys"),
+        None if places is None else tuple((segment, at, blob_at) for segment, at, blob_at in places),
+    )
 
 
 def lock_directory(disk: Disk, folder: str) -> Lock:

@@ -67,7 +67,11 @@ class Plan:
 
 def plan_recovery(disk: Disk, folder: str, meta: Meta) -> Plan:
     """Decide what counts. Raises `Corruption` for rot: damage at or below what was known to be synced."""
-    snapshot = newest_snapshot(disk, folder)
+    return plan_recovery_from(disk, folder, meta, newest_snapshot(disk, folder))
+
+
+def plan_recovery_from(disk: Disk, folder: str, meta: Meta, snapshot: Snapshot | None) -> Plan:
+    """The same from a given snapshot, or from the beginning of the journal."""
     if snapshot is not None and snapshot.meta.shard_count != meta.shard_count:
         raise Corruption(
             f"it has {snapshot.meta.shard_count} shards, the journal {meta.shard_count}", path=snapshot.path

@@ -39,6 +39,10 @@ FLUSHDB: Final = 0x03
 START: Final = 0x04
 
 _U64: Final = struct.Struct("<Q")
+_ODD: Final = bytes(range(1, 256, 2))
+"""The first bytes of flits that have only one."""
+_SHORT_SIZES: Final = bytes(byte >> 1 for byte in range(256))
+"""Such a flit -> its number."""
 
 
 class Val(NamedTuple):
@@ -175,10 +179,15 @@ def _decode_blocks(payload: bytes, per_item: int) -> list[bytes]:
         count *= per_item
         if count > len(payload):
             raise FormatError(f"a payload of {len(payload)} bytes claims {count} items")
+        head = payload[at : at + count]
         sizes = []
-        for _ in range(count):
-            size, at = flit.decode(payload, at)
-            sizes.append(size)
+        if len(head) == count and not head.translate(None, _ODD):  # flits of one byte each
+            sizes = list(head.translate(_SHORT_SIZES))
+            at += count
+        else:
+            for _ in range(count):
+                size, at = flit.decode(payload, at)
+                sizes.append(size)
     except IndexError:
         raise FormatError("a payload ends inside its lengths") from None
     if at + sum(sizes) != len(payload):

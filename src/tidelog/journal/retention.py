@@ -24,7 +24,7 @@ from tidelog import limits
 from tidelog.errors import ClientError, Corruption, HolderLapsed, LimitExceeded
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal.layout import HOLDERS, read_json, write_json
-from tidelog.journal.segment import blob_name, journal_name
+from tidelog.journal.segment import segment_bytes
 from tidelog.journal.source import ShardSource
 from tidelog.ports import Disk
 
@@ -172,12 +172,7 @@ def list_erasable(disk: Disk, sources: Sequence[ShardSource], covered: Sequence[
             if header.ts < last_ts:
                 break
             last_ts = header.ts
-            size = 0
-            for name in (journal_name(first), blob_name(first)):
-                if disk.exists(f"{source.folder}/{name}"):
-                    file = disk.open(f"{source.folder}/{name}", "read")
-                    size += file.size()
-                    file.close()
+            size = sum(segment_bytes(disk, source.folder, first))
             found.append(Segment(source.shard, first, after, last_ts, size))
     return sorted(found, key=lambda segment: (segment.last_ts, segment.shard, segment.first))
 

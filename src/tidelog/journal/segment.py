@@ -53,6 +53,19 @@ def list_segments(disk: Disk, folder: str) -> list[Lsn]:
     return sorted(Lsn(int(match[1], 16)) for match in found if match)
 
 
+def segment_bytes(disk: Disk, folder: str, first: Lsn) -> tuple[int, int]:
+    """How large a segment's journal file and its blob file are."""
+    sizes = []
+    for name in (journal_name(first), blob_name(first)):
+        path = f"{folder}/{name}"
+        sizes.append(0)
+        if disk.exists(path):
+            file = disk.open(path, "read")
+            sizes[-1] = file.size()
+            file.close()
+    return sizes[0], sizes[1]
+
+
 def segment_holding(segments: list[Lsn], lsn: Lsn) -> int:
     """The index of the segment that holds `lsn`, or would; -1 if it lies before all of them."""
     return bisect_right(segments, lsn) - 1

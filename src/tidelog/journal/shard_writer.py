@@ -117,6 +117,11 @@ class ShardWriter:
     def is_dirty(self) -> bool:
         return bool(self._parts or self._pieces)
 
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Where it ends if nothing is gathered: segment, position in it and in its blob file."""
+        return self._segment, self._chunk_start, self._blob_end
+
     # --- records ------------------------------------------------------------------------------------------------
 
     def add_one(self, ts: Ts, opcode: int, payload: bytes, database: int) -> None:

@@ -17,9 +17,10 @@ then never older than the snapshot.
 from __future__ import annotations
 
 import contextlib
+import errno
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tidelog import limits
@@ -177,8 +178,13 @@ class SnapshotWriter:
         self._cycle = 0
         self._gathered = 0
         self.bytes_written = 0
+        self.keys: int | None = None
+        """How many keys it has, and ..."""
+        self.places: tuple[tuple[int, int, int], ...] | None = None
+        """... where the journal ended (`SnapshotPoint`), if whoever fills it says so."""
         self.is_open = True
         """Values may be added; false once it is finished, has failed or was abandoned."""
+        self._is_given_up = False
         try:
             remove_partial_snapshots(disk, folder)
             disk.make_folder(self._parent)
@@ -229,10 +235,16 @@ class SnapshotWriter:
         self.bytes_written += sum(map(len, chunks))
 
     def finish(self) -> Snapshot:
-        """Make it durable and give it its name. The journal must be fsynced through the point before."""
+        """Make it durable and give it its name. The journal must be fsynced through the point before.
+
+        On any thread, as long as no other uses this object meanwhile, except for `give_up`.
+        """
         self._write(_LAST_CYCLE, self._shards)
+        self._meta = replace(self._meta, point=replace(self.point, keys=self.keys, places=self.places))
         try:
             for file in self._files.values():
+                if self._is_given_up:
+                    raise OSError(errno.ECANCELED, "it is no longer wanted", file.path)
                 file.sync()
             self.abandon()
             for shard in range(self._meta.shard_count):
@@ -249,6 +261,17 @@ class SnapshotWriter:
         with contextlib.suppress(OSError):  # the next one, or the next start, removes it otherwise
             remove_tree(self._disk, self._partial)
         return SnapshotFailed(f"the snapshot {self.path} was given up ({error}); what was there before still counts")
+
+    def give_up(self) -> None:
+        """Let a `finish` that is under way on another thread fail soon."""
+        self._is_given_up = True
+
+    def discard(self) -> None:
+        """Close and remove it: nothing of it stays. Fine after it has failed."""
+        self.abandon()
+        with contextlib.suppress(OSError):  # as above
+            if self._disk.exists(self._partial):
+                remove_tree(self._disk, self._partial)
 
     def abandon(self) -> None:
         """Close the files."""

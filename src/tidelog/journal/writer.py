@@ -84,6 +84,8 @@ class JournalWriter:
         self._dirty_files: dict[str, None] = {}
         self._dirty_folders: dict[str, None] = {}
         self._unsynced_bytes = 0
+        self.bytes_written = 0
+        """Since it was opened, blobs among them."""
         self._sync_in_flight = False
         self._last_sync_us = 0
         self.sealed: list[tuple[ShardId, Position]] = []
@@ -111,6 +113,11 @@ class JournalWriter:
     def written(self) -> Visible:
         """The end of the last cycle, seen or not."""
         return self._written
+
+    @property
+    def written_places(self) -> tuple[tuple[int, int, int], ...]:
+        """Per shard, where that is (`SnapshotPoint.places`); only right after `write`."""
+        return tuple(shard.place for shard in self._shards)
 
     @property
     def written_ts(self) -> Ts:
@@ -274,15 +281,18 @@ class JournalWriter:
 
     def _cycle_written(self, batches: list[tuple[ShardId, Batch]]) -> None:
         ends = list(self._written.ends)
+        size = 0
         for shard, batch in batches:
             for piece in batch.pieces:
                 self._ring.add(shard, piece.position, piece.chunks)
-                self._unsynced_bytes += sum(map(len, piece.chunks))
-            self._unsynced_bytes += sum(len(whale.payload) for whale in batch.blobs)
+                size += sum(map(len, piece.chunks))
+            size += sum(len(whale.payload) for whale in batch.blobs)
             ends[shard] = batch.end
             if batch.sealed:
                 self.sealed += [(shard, position) for position in batch.sealed]
                 self._close_rolled_over(self._folders[shard], batch.end)
+        self._unsynced_bytes += size
+        self.bytes_written += size
         self._pending = None
         self.refusal = None
         self.batch_bytes = 0

@@ -1,31 +1,41 @@
 """A snapshot of a moment while the store goes on: no fork, no stop.
 
-The slots of all databases are visited in slices. Before a transaction first changes a key in a slot that was not
-visited yet, the key is kept as it was: strings by reference, collections as a copy one level deep, a key that was not
-there as absent. A slot that is visited gives what was kept of it and otherwise what is there; afterwards its keys may
-change freely. FLUSH leaves the old dicts to the capture and goes on with new ones.
+The slots of all databases are visited in short steps. Before a transaction first changes a key that was not visited
+yet, the key is kept as it was: strings by reference, collections as a copy one level deep, a key that was not there as
+absent. Who is visited gives what was kept of it and otherwise what is there; afterwards it may change freely. FLUSH
+leaves the old dicts to the capture and goes on with new ones.
 
-So the cost of a snapshot for others is one look a change, and a copy for the first change of a collection.
+    a step    a slot; of a slot with many keys one part: those whose hash has the same low bits; of a large collection
+              one record
+
+A slot is divided by the number of buckets that it has when its turn comes. It may be split further, emptied or filled
+again meanwhile: which part a key belongs to depends on the key alone, so that it is known whether it was visited.
+
+Plain strings share records: what most keyspaces consist of is written and loaded many keys at a time. The cost for
+others is one look a change, and a copy for the first change of a collection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
-from tidelog.ids import SLOT_COUNT
+from tidelog import limits
+from tidelog.ids import SLOT_COUNT, ShardId
+from tidelog.journal.operation import VAL, encode_pairs
 from tidelog.journal.snapshot import SnapshotWriter
-from tidelog.store.keyspace import Database
+from tidelog.store.keyspace import Buckets, Database
 from tidelog.store.slots import slot_of
 from tidelog.types.effect import Value
-from tidelog.types.whole import copy_value, whole_value
+from tidelog.types.whole import copy_value, whole_value, whole_value_in_pieces
 
+_SLOTS_PASSED_AT_ONCE: Final = 256
+"""Slots without keys that one step passes over."""
 
-class Kept(NamedTuple):
-    """A key as it was; value None: it was not there."""
-
-    value: Value | None
-    expire_ms: int | None
+Kept = dict[bytes, tuple[Value | None, int | None]]
+"""Keys as they were, with their expiries; value None: it was not there. Hot: plain tuples."""
 
 
 class _Frozen(NamedTuple):
@@ -36,29 +46,52 @@ class _Frozen(NamedTuple):
 
 
 class Capture:
-    """The moment at which it was made, written slice by slice."""
+    """The moment at which it was made, written step by step."""
 
     def __init__(
-        self, databases: list[Database], snapshot: SnapshotWriter, encode: Callable[[Any], list[tuple[Any, int, bytes]]]
+        self,
+        databases: list[Database],
+        snapshot: SnapshotWriter,
+        encode: Callable[[Any], list[tuple[Any, int, bytes]]],
+        owners: list[ShardId],
     ) -> None:
         self._databases = databases
         self.snapshot = snapshot
         self._encode = encode
+        self._owners = owners
+        """For every slot, its shard."""
         self._number = 0
         """The database that is being visited ..."""
         self._slot = 0
-        """... and its first slot that has not been."""
-        self._kept: dict[tuple[int, int], dict[bytes, Kept]] = {}
-        """Database and slot -> keys that have changed since."""
+        """... its first slot that has not been ..."""
+        self._part = 0
+        """... and of that, the first part."""
+        self._mask = 0
+        """How many parts it has, less one."""
+        self._kept: dict[int, Kept] = {}
+        """Database and slot (`_place`) -> its keys that have changed since."""
+        self._kept_of_parts: list[Kept] = []
+        """The same for the slot that is being visited, if it has parts."""
         self._frozen: dict[int, _Frozen] = {}
+        self._pairs: list[tuple[bytes, bytes]] = []
+        """Plain strings that will share a record."""
+        self._pairs_bytes = 0
+        self._pairs_shard = ShardId(0)
+        self._large: deque[Iterator[Any]] = deque()
+        """Operations of large collections that are not written yet."""
         self.keys_written = 0
+        self.keys_total = sum(database.size for database in databases)
+        self._skip_empty()
+        snapshot.keys = 0
 
     @property
     def is_done(self) -> bool:
         return self._number >= len(self._databases)
 
+    # --- while the store goes on --------------------------------------------------------------------------------
+
     def observe(self, database: Database, key: bytes | None) -> None:
-        """A key is about to change; None: all of the database."""
+        """A key is about to change; None: all of the database. Hot while a snapshot is made."""
         number = database.number
         if number < self._number or number in self._frozen:
             return
@@ -66,46 +99,154 @@ class Capture:
             self._frozen[number] = _Frozen(database.slots, database.expiries)
             return
         slot = slot_of(key)
-        if number == self._number and slot < self._slot:
-            return
-        kept = self._kept.setdefault((number, slot), {})
+        if number == self._number and slot <= self._slot:
+            if slot < self._slot:
+                return
+            if self._mask:
+                part = zlib.crc32(key) & self._mask
+                if part >= self._part:
+                    self._keep(self._kept_of_parts[part], database, slot, key)
+                return
+        place = number * SLOT_COUNT + slot
+        kept = self._kept.get(place)
+        if kept is None:
+            kept = self._kept[place] = {}
+        self._keep(kept, database, slot, key)
+
+    def _keep(self, kept: Kept, database: Database, slot: int, key: bytes) -> None:
         if key not in kept:
-            value = database.find(key)
-            kept[key] = Kept(copy_value(value) if value is not None else None, database.expiries.get(key))
+            bucket = database.slots[slot]
+            value = None if bucket is None else bucket.get(key)
+            if value is not None and type(value) is not bytes:
+                value = copy_value(value)
+            kept[key] = value, database.expiries.get(key)
+
+    # --- visiting -----------------------------------------------------------------------------------------------
 
     def visit(self, keys_max: int) -> None:
-        """Write the next slots, until about so many keys are written."""
+        """Take steps until about so many keys are written."""
         enough = self.keys_written + keys_max
         while not self.is_done and self.keys_written < enough:
-            for key, kept in self._take_slot():
-                if kept.value is not None:
-                    self._write(key, kept)
+            self.step()
+
+    def step(self) -> None:
+        """The next short piece of work."""
+        if self._large:
+            self._write_piece()
+            return
+        database = self._databases[self._number]
+        slots, expiries = self._frozen.get(self._number) or (database.slots, database.expiries)
+        bucket = slots[self._slot]
+        if self._part == 0 and type(bucket) is Buckets:
+            self._divide(bucket)
+        if self._mask:
+            kept, self._kept_of_parts[self._part] = self._kept_of_parts[self._part], {}
+            self._visit_keys(kept, _part_of(bucket, self._part, self._mask), expiries)
+        else:
+            kept = self._kept.pop(self._place, {})
+            self._visit_keys(kept, () if bucket is None else (bucket,), expiries)
+        self._part += 1
+        if not self._large:
+            self._go_on()
+
+    @property
+    def _place(self) -> int:
+        return self._number * SLOT_COUNT + self._slot
+
+    def _divide(self, bucket: Buckets) -> None:
+        """A slot with many keys is visited in as many parts as it has buckets now."""
+        self._mask = len(bucket.dicts) - 1
+        self._kept_of_parts = [{} for _ in bucket.dicts]
+        for key, was in self._kept.pop(self._place, {}).items():
+            self._kept_of_parts[zlib.crc32(key) & self._mask][key] = was
+
+    def _visit_keys(self, kept: Kept, dicts: Iterable[dict[bytes, Value]], expiries: dict[bytes, int]) -> None:
+        shard = self._owners[self._slot]
+        if shard != self._pairs_shard:
+            self._write_pairs()
+            self._pairs_shard = shard
+        for key, (value, expire_ms) in kept.items():
+            if value is not None:
+                self._write(key, value, expire_ms)
+        for part in dicts:
+            for key, value in part.items():
+                if key not in kept:
+                    self._write(key, value, expiries.get(key))
+
+    def _go_on(self) -> None:
+        """To the next part, slot or database that may have something."""
+        if self._part <= self._mask:
+            return
+        database = self._databases[self._number]
+        slots = self._frozen[self._number].slots if self._number in self._frozen else database.slots
+        self._part = self._mask = 0
+        self._kept_of_parts = []
+        for _ in range(_SLOTS_PASSED_AT_ONCE):
             self._slot += 1
             if self._slot == SLOT_COUNT:
+                self._write_pairs()
                 self._number, self._slot = self._number + 1, 0
                 self._skip_empty()
+                self.snapshot.keys = self.keys_written
+                return
+            if slots[self._slot] is not None or self._place in self._kept:
+                return
 
     def _skip_empty(self) -> None:
         while not self.is_done:
             database = self._databases[self._number]
-            has_kept = self._number in self._frozen or any(number == self._number for number, _ in self._kept)
+            has_kept = self._number in self._frozen or any(place // SLOT_COUNT == self._number for place in self._kept)
             if database.size or has_kept:
                 return
             self._number += 1
 
-    def _take_slot(self) -> Iterator[tuple[bytes, Kept]]:
-        """The keys of the next slot as they were."""
-        database = self._databases[self._number]
-        slots, expiries = self._frozen.get(self._number, (database.slots, database.expiries))
-        changed = self._kept.pop((self._number, self._slot), {})
-        yield from changed.items()
-        for key in slots[self._slot] or ():
-            if key not in changed:
-                yield key, Kept(slots[self._slot].get(key), expiries.get(key))
+    # --- writing ------------------------------------------------------------------------------------------------
 
-    def _write(self, key: bytes, kept: Kept) -> None:
-        for operation in whole_value(key, kept.value, kept.expire_ms):
+    def _write(self, key: bytes, value: Value, expire_ms: int | None) -> None:
+        """Hot."""
+        self.keys_written += 1
+        if type(value) is not bytes:
+            if len(value) > limits.RECORD_MEMBERS_MAX:
+                self._large.append(whole_value_in_pieces(key, value, expire_ms))
+            else:
+                self._add(whole_value(key, value, expire_ms))
+        elif expire_ms is not None:
+            self._add(whole_value(key, value, expire_ms))
+        else:
+            size = self._pairs_bytes + len(key) + len(value)
+            if size > limits.RECORD_SPLIT_BYTES or len(self._pairs) >= limits.RECORD_MEMBERS_MAX:
+                self._write_pairs()
+                size = len(key) + len(value)
+            self._pairs.append((key, value))
+            self._pairs_bytes = size
+
+    def _write_pairs(self) -> None:
+        if self._pairs:
+            self.snapshot.add(self._pairs_shard, VAL, encode_pairs(self._pairs), None, self._number)
+            self._pairs.clear()
+        self._pairs_bytes = 0
+
+    def _write_piece(self) -> None:
+        operation = next(self._large[0], None)
+        if operation is not None:
+            self._add([operation])
+            return
+        self._large.popleft()
+        if not self._large:
+            self._go_on()
+
+    def _add(self, operations: Iterable[Any]) -> None:
+        for operation in operations:
             expire_ms = getattr(operation, "expire_ms", None)
             for shard, opcode, payload in self._encode(operation):
                 self.snapshot.add(shard, opcode, payload, expire_ms, self._number)
-        self.keys_written += 1
+
+
+def _part_of(bucket: Any, part: int, mask: int) -> list[dict[bytes, Value]]:
+    """The keys of one part of a slot, which may have been split further, emptied or begun anew since it was divided."""
+    if bucket is None:
+        return []
+    if type(bucket) is Buckets and len(bucket.dicts) > mask:
+        return bucket.dicts[part :: mask + 1]
+    dicts = bucket.dicts if type(bucket) is Buckets else [bucket]
+    return [{key: value for key, value in each.items() if zlib.crc32(key) & mask == part} for each in dicts]

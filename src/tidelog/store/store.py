@@ -95,7 +95,7 @@ class Store:
         store = cls(clock, random)
         store.slots = _slots_of(disk, folder, settings)
         store.owners = shards_by_slot(store.slots)
-        store.journal = Journal.open(disk, folder, clock, settings, apply=store._replay, new_epoch_id=new_epoch_id)
+        store.journal = Journal.open(disk, folder, clock, settings, apply=store.replay, new_epoch_id=new_epoch_id)
         return store
 
     @property
@@ -116,7 +116,11 @@ class Store:
 
     def _set_observers(self) -> None:
         """Databases tell of changes only while someone wants to know."""
-        wanted = self._observe if self._watches or self._capture is not None else None
+        wanted: Callable[[Database, bytes | None], None] | None = None
+        if self._capture is not None:
+            wanted = self._observe if self._watches else self._capture.observe
+        elif self._watches:
+            wanted = self._watches.touch
         for database in self._databases:
             database.observer = wanted
 
@@ -139,12 +143,13 @@ class Store:
         snapshot = self.journal.begin_snapshot()
         if snapshot is None:
             return None
-        self._capture = Capture(self._databases, snapshot, self._encode_whole)
+        snapshot.places = self.journal.writer.written_places
+        self._capture = Capture(self._databases, snapshot, self._encode_whole, self.owners)
         self._set_observers()
         return self._capture
 
     def end_capture(self) -> None:
-        """It has visited everything, or is given up."""
+        """It has visited everything, or is given up: nothing is kept for it any more."""
         self._capture = None
         self._set_observers()
 
@@ -158,7 +163,7 @@ class Store:
                 capture.visit(limits.CAPTURE_KEYS_AT_ONCE)
             self.journal.finish_snapshot(capture.snapshot)
         except BaseException:
-            capture.snapshot.abandon()
+            capture.snapshot.discard()
             raise
         finally:
             self.end_capture()
@@ -218,7 +223,7 @@ class Store:
 
     # --- recovery -----------------------------------------------------------------------------------------------
 
-    def _replay(self, transaction: JournalTransaction, payload_of: Callable[[Part, Record], bytes]) -> None:
+    def replay(self, transaction: JournalTransaction, payload_of: Callable[[Part, Record], bytes]) -> None:
         """Apply one transaction of the journal. Hot while loading."""
         for part in transaction.parts:
             for record in part.records:

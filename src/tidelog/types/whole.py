@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
+from tidelog import limits
 from tidelog.journal.operation import Val
 from tidelog.types.effect import Value
 from tidelog.types.hash import Hash, hset
@@ -17,18 +20,36 @@ def whole_value(key: bytes, value: Value, expire_ms: int | None) -> list[Any]:
     kind = type(value)
     if kind is bytes:
         return [Val([(key, value)], expire_ms)]
-    operations: list[Any]
-    if kind is Hash:
-        operations = list(hset(key, [item for pair in value.items() for item in pair]))
-    elif kind is Set:
-        operations = list(sadd(key, list(value)))
-    elif kind is ZSet:
-        operations = list(zadd(key, value))
-    else:
-        raise TypeError(f"a value cannot be a {kind.__name__}")
+    operations = _members(key, kind, value.items() if kind is Hash else value)
     if expire_ms is not None:
         operations.append(Expire(key, expire_ms))
     return operations
+
+
+def _members(key: bytes, kind: type[Any], members: Iterable[Any]) -> list[Any]:
+    """Operations that add members to a collection."""
+    if kind is Hash:
+        return list(hset(key, [item for pair in members for item in pair]))
+    if kind is Set:
+        return list(sadd(key, list(members)))
+    if kind is ZSet:
+        return list(zadd(key, members))
+    raise TypeError(f"a value cannot be a {kind.__name__}")
+
+
+def whole_value_in_pieces(key: bytes, value: Value, expire_ms: int | None) -> Iterator[Any]:
+    """The same for a large collection, a record or so at a time; the collection may change meanwhile."""
+    kind = type(value)
+    # Copied before anyone asks for the first piece. The entries of a sorted set are tuples that it has already.
+    members = iter(copy_value(value).items() if kind is Hash else list(value))
+
+    def pieces() -> Iterator[Any]:
+        while run := list(islice(members, limits.RECORD_MEMBERS_MAX)):
+            yield from _members(key, kind, run)
+        if expire_ms is not None:
+            yield Expire(key, expire_ms)
+
+    return pieces()
 
 
 def copy_value(value: Value) -> Value:
