@@ -72,7 +72,13 @@ DATABASES: Final = 16
 SLOT_KEYS_SPLIT: Final = 1000
 """A slot with more keys than this is split into buckets, so that visiting one is a short step."""
 CAPTURE_KEYS_AT_ONCE: Final = 200
-"""Keys of a snapshot that are written in one slice, between other work."""
+"""Keys of a snapshot that are written in one go where nobody waits."""
+CAPTURE_SLICE_S: Final = 0.00015
+"""How long a snapshot may hold up others at a time, while there are others ..."""
+CAPTURE_PAUSE_S: Final = 0.001
+"""... how long it then lets them be ..."""
+CAPTURE_IDLE_SLICE_S: Final = 0.005
+"""... and how long it goes on when there are none."""
 EXPIRED_AT_ONCE_MAX: Final = 1000
 """Keys that one pass of active expiry removes."""
 EXPIRY_STALE_MAX: Final = 10_000
@@ -133,8 +139,16 @@ SIDECAR_BLOOM_BYTES_MAX: Final = 512 * KIB
 # --- snapshots and retention ------------------------------------------------------------------------------------
 
 SNAPSHOT_AFTER_BYTES_MIN: Final = 256 * MIB
+"""A snapshot is made by itself when the journal since the last one exceeds this, and that one's size (a default)."""
+SNAPSHOT_RETRY_S_MIN: Final = 30
+"""After one that failed, the next is not made by itself for this long; each failure doubles it ..."""
+SNAPSHOT_RETRY_S_MAX: Final = 3600
+"""... up to this."""
+SIDECAR_IDLE_PARTS: Final = 10
+"""While there are clients, making sidecars takes at most one part in so many of the time."""
 SNAPSHOTS_KEPT: Final = 2
-SNAPSHOT_BATCH_BYTES: Final = 1 * MIB
+SNAPSHOT_BATCH_BYTES: Final = 64 * KIB
+"""What a snapshot gathers before it is written: others wait for that write."""
 RETAIN_BYTES: Final = 4 * GIB
 RETAIN_AGE_US: Final = 24 * HOUR_US
 HOLDER_LAPSE_US: Final = 24 * HOUR_US

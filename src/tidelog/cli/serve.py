@@ -93,6 +93,15 @@ def serve(
         str | None,
         typer.Option(metavar="SECONDS", help="Close a connection that is silent for longer; 0: never. [default: 0]"),
     ] = None,
+    snapshot_after: Annotated[
+        str | None,
+        typer.Option(
+            "--snapshot-after",
+            metavar="SIZE",
+            help="Make a snapshot when the journal since the last one exceeds this, and that one's size; 0: only when "
+            "asked to. [default: 256mb]",
+        ),
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="The configuration file. [default: tidelog.toml, if there is one here]"),
@@ -119,6 +128,7 @@ def serve(
         "maxmemory": maxmemory,
         "maxclients": maxclients,
         "timeout": timeout,
+        "snapshot-after": snapshot_after,
     }
     settled = configure(flags, os.environ, config, os.path.exists)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="tidelog: %(message)s")

@@ -84,6 +84,9 @@ class Server(Protocol):
     def save_snapshot(self) -> None:
         """Make a snapshot before anything else happens."""
 
+    def save_last_snapshot(self) -> None:
+        """The same before the server stops; one that is under way is given up for it."""
+
     @property
     def last_snapshot_s(self) -> int:
         """When the last snapshot was made, or the server started (seconds since 1970)."""

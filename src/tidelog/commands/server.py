@@ -80,7 +80,10 @@ def lastsave(client: Client, _arguments: Arguments) -> Reply:
 
 
 def shutdown(client: Client, arguments: Arguments) -> Reply:
-    """Stop in order. The journal has everything: SAVE and NOSAVE come to the same, and FORCE has nothing to force."""
+    """Stop in order. The journal has everything: there is a snapshot only if SAVE asks for one.
+
+    If that fails, the server stays, unless FORCE says otherwise.
+    """
     options = [argument.upper() for argument in arguments[1:]]
     if not {b"SAVE", b"NOSAVE", b"NOW", b"FORCE", b"ABORT"}.issuperset(options):
         raise syntax_error()
@@ -90,6 +93,12 @@ def shutdown(client: Client, arguments: Arguments) -> Reply:
         raise CommandError("ERR No shutdown in progress.")
     if {b"SAVE", b"NOSAVE"} <= set(options):
         raise syntax_error()
+    if b"SAVE" in options:
+        try:
+            client.server.save_last_snapshot()
+        except CommandError:
+            if b"FORCE" not in options:
+                raise CommandError("ERR Errors trying to SHUTDOWN. Check logs.") from None
     client.closes_after_reply = True
     client.server.shut_down()
     return Wire()

@@ -44,6 +44,7 @@ def collect(engine: Engine, facts: Facts, memory: Memory) -> Iterator[Sample]:
     yield from _keyspace(engine)
     yield from _machine(memory, facts)
     yield from _journal(engine, facts)
+    yield from _snapshots(engine, facts)
 
 
 def _traffic(engine: Engine, facts: Facts) -> Iterator[Sample]:
@@ -94,6 +95,20 @@ def _journal(engine: Engine, facts: Facts) -> Iterator[Sample]:
     yield Sample("tidelog_journal_lag_seconds", "gauge", "Written and not yet durable.", facts.not_durable_us / 1e6)
     yield Sample("tidelog_journal_backlog_bytes", "gauge", "Written and not yet durable.", facts.unsynced_bytes)
     yield from _histogram("tidelog_fsync_seconds", "How long fsyncs took.", engine.metrics.syncs)
+
+
+def _snapshots(engine: Engine, facts: Facts) -> Iterator[Sample]:
+    now = facts.snapshots
+    yield Sample("tidelog_snapshot_under_way", "gauge", "1: one is being made.", now.is_under_way)
+    yield Sample("tidelog_snapshots_total", "counter", "Snapshots that were made.", now.made)
+    yield Sample("tidelog_snapshot_failures", "gauge", "That failed since the last one was made.", now.failures)
+    yield Sample(
+        "tidelog_snapshot_last_seconds", "gauge", "When one was last made (unix time).", engine.last_snapshot_s
+    )
+    yield Sample("tidelog_snapshot_duration_seconds", "gauge", "How long that took.", now.last_took_s or 0)
+    yield Sample("tidelog_snapshot_bytes", "gauge", "The newest snapshot on disk.", now.newest_bytes)
+    yield Sample("tidelog_snapshot_keys", "gauge", "Keys in it.", now.newest_keys or 0)
+    yield Sample("tidelog_journal_since_snapshot_bytes", "gauge", "Journal written since it.", now.bytes_since)
 
 
 def _histogram(name: str, text: str, durations: Durations) -> Iterator[Sample]:

@@ -52,6 +52,8 @@ class ServerConfig:
     maxclients: int = limits.CLIENTS_MAX
     timeout: int = 0
     """Seconds after which a connection that says nothing is closed; 0: never."""
+    snapshot_after: int = limits.SNAPSHOT_AFTER_BYTES_MIN
+    """Bytes of journal after which a snapshot is made by itself, or the last one's size if that is more; 0: never."""
 
 
 # --- reading values ---------------------------------------------------------------------------------------------
@@ -86,11 +88,16 @@ def _fsync(value: Any) -> FsyncPolicy:
         raise BadValue(f"must be one of {', '.join(policy.value for policy in FsyncPolicy)}") from None
 
 
-def _memory(value: Any) -> int:
-    try:
-        return read_memory(str(value))
-    except BadValue:
-        raise BadValue("must be a number of bytes, such as 512mb or 2gb; 0: no limit") from None
+def _size(nothing: str) -> Callable[[Any], int]:
+    """`nothing`: what 0 means."""
+
+    def read(value: Any) -> int:
+        try:
+            return read_memory(str(value))
+        except BadValue:
+            raise BadValue(f"must be a number of bytes, such as 512mb or 2gb; 0: {nothing}") from None
+
+    return read
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -132,9 +139,10 @@ SETTINGS: Final[dict[str, Setting]] = {
     "requirepass-file": Setting("password", lambda value: read_password(_text(value))),
     "tls-cert": Setting("tls_cert", _text),
     "tls-key": Setting("tls_key", _text),
-    "maxmemory": Setting("maxmemory", _memory),
+    "maxmemory": Setting("maxmemory", _size("no limit")),
     "maxclients": Setting("maxclients", _integer(1, 1_000_000, "a number of clients")),
     "timeout": Setting("timeout", _integer(0, 2**31 - 1, "a number of seconds")),
+    "snapshot-after": Setting("snapshot_after", _size("never")),
 }
 """By the name of the flag."""
 

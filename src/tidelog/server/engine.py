@@ -31,7 +31,7 @@ from tidelog.ports import Clock
 from tidelog.resp.encoder import QUEUED, ErrorReply, Reply, Wire, encode, encode_error
 from tidelog.server.clients import Clients
 from tidelog.server.hot import NOTHING_HOT, HotCommands, HotPath
-from tidelog.server.metrics import Metrics
+from tidelog.server.metrics import Metrics, SnapshotFacts
 from tidelog.store.store import Store
 from tidelog.store.transaction import Transaction
 
@@ -73,11 +73,19 @@ class Snapshots(Protocol):
 
     last_s: int
     """When the last one was made (seconds since 1970)."""
-    is_under_way: bool
+
+    @property
+    def is_under_way(self) -> bool: ...
+
+    @property
+    def facts(self) -> SnapshotFacts: ...
 
     def begin(self) -> None: ...
 
     def save(self) -> None: ...
+
+    def save_last(self) -> None:
+        """Before the server stops; one that is under way is given up for it."""
 
 
 class Engine:
@@ -296,6 +304,9 @@ class Engine:
 
     def save_snapshot(self) -> None:
         self._snapshots().save()
+
+    def save_last_snapshot(self) -> None:
+        self._snapshots().save_last()
 
     def _snapshots(self) -> Snapshots:
         if self.snapshots is None:

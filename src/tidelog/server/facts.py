@@ -13,6 +13,7 @@ from tidelog import __version__
 from tidelog.commands.connection import REDIS_VERSION
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.server.memory import total_bytes
+from tidelog.server.metrics import SnapshotFacts
 
 if TYPE_CHECKING:
     from tidelog.server.configuration import ServerConfig
@@ -139,15 +140,20 @@ class Facts:
         }
 
     def _persistence(self) -> Section:
-        engine = self._engine
-        is_saving = engine.snapshots is not None and engine.snapshots.is_under_way
+        engine, snapshots = self._engine, self.snapshots
         writer = engine.store.journal.writer
         return {
             "loading": 0,
             "async_loading": 0,
-            "rdb_bgsave_in_progress": int(is_saving),
+            "current_save_keys_processed": snapshots.keys_done,
+            "current_save_keys_total": snapshots.keys_total,
+            "rdb_changes_since_last_save": snapshots.records_since,
+            "rdb_bgsave_in_progress": int(snapshots.is_under_way),
             "rdb_last_save_time": engine.last_snapshot_s,
-            "rdb_last_bgsave_status": "ok",
+            "rdb_last_bgsave_status": "ok" if snapshots.error is None else "err",
+            "rdb_last_bgsave_time_sec": _whole_s(snapshots.last_took_s),
+            "rdb_current_bgsave_time_sec": _whole_s(snapshots.current_took_s),
+            "rdb_saves": snapshots.made,
             "aof_enabled": 1,
             "aof_rewrite_in_progress": 0,
             "aof_rewrite_scheduled": 0,
@@ -211,7 +217,7 @@ class Facts:
     def _tidelog(self) -> Section:
         journal = self._engine.store.journal
         writer = journal.writer
-        syncs = self._engine.metrics.syncs
+        syncs, snapshots = self._engine.metrics.syncs, self.snapshots
         return {
             "tidelog_version": __version__,
             "shards": journal.meta.shard_count,
@@ -224,10 +230,20 @@ class Facts:
             "unsynced_bytes": self.unsynced_bytes,
             "journal_bytes": self.journal_bytes,
             "epochs": len(journal.epochs),
+            "snapshot_ts": snapshots.newest_ts,
+            "snapshot_bytes": snapshots.newest_bytes,
+            "snapshot_keys": "" if snapshots.newest_keys is None else snapshots.newest_keys,
+            "snapshot_error": snapshots.error or "",
+            "journal_bytes_since_snapshot": snapshots.bytes_since,
             "writable": int(writer.refusal is None),
             "fsyncs": syncs.count,
             "last_fsync_ms": f"{1000 * syncs.last_s:.3f}",
         }
+
+    @property
+    def snapshots(self) -> SnapshotFacts:
+        snapshots = self._engine.snapshots
+        return SnapshotFacts() if snapshots is None else snapshots.facts
 
     @property
     def not_durable_us(self) -> int:
@@ -244,6 +260,11 @@ class Facts:
     def unsynced_bytes(self) -> int:
         writer = self._engine.store.journal.writer
         return 0 if writer.policy is FsyncPolicy.NEVER else writer.unsynced_bytes
+
+
+def _whole_s(seconds: float | None) -> int:
+    """As Redis shows a duration; -1: there was none."""
+    return -1 if seconds is None else int(seconds)
 
 
 def human(size: int) -> str:

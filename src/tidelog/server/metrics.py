@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from typing import Final
+from typing import Final, NamedTuple
 
 SYNC_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
@@ -31,6 +31,33 @@ class Durations:
         self.counts[bisect_left(self.bounds_s, seconds)] += 1
         self.total_s += seconds
         self.last_s = seconds
+
+
+class SnapshotFacts(NamedTuple):
+    """How snapshots stand."""
+
+    is_under_way: bool = False
+    current_took_s: float | None = None
+    """For how long one has been under way."""
+    keys_done: int = 0
+    """Keys of it that are written ..."""
+    keys_total: int = 0
+    """... and how many it will have, roughly."""
+    made: int = 0
+    """How many were made since the start."""
+    failures: int = 0
+    """That failed in a row."""
+    error: str | None = None
+    """Why the last one failed; None: it did not."""
+    last_took_s: float | None = None
+    newest_ts: int = 0
+    """The moment that the newest one shows; 0: there is none."""
+    newest_bytes: int = 0
+    newest_keys: int | None = None
+    bytes_since: int = 0
+    """Journal written since the newest one ..."""
+    records_since: int = 0
+    """... and its records."""
 
 
 class Metrics:

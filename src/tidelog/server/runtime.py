@@ -1,9 +1,10 @@
 """The one place where everything is wired: store, engine, ports, timers, and how it stops.
 
 start   open the data directory (recovering it), open the ports, say that it is ready
-run     timers: once a second the fsync of `everysec` and a look at the clients, ten times a second memory and what has
-        expired
-stop    on SIGTERM, SIGINT or SHUTDOWN: close the ports, answer what was read, fsync, a clean stop of the journal
+run     timers: once a second the fsync of `everysec` and a look at the clients, ten times a second memory, what has
+        expired, and whether a snapshot is due
+stop    on SIGTERM, SIGINT or SHUTDOWN: close the ports, give up a snapshot that is under way, answer what was read,
+        fsync, a clean stop of the journal
 fail    a bug while applying or journaling: the process ends at once, as if it were killed. What was answered is in
         the journal, and nothing that is not comes after it
 """
@@ -37,6 +38,7 @@ from tidelog.server.live_parameters import live_parameters
 from tidelog.server.memory import Memory
 from tidelog.server.metrics import Metrics
 from tidelog.server.session import Session
+from tidelog.server.snapshots import ServerSnapshots
 from tidelog.server.turn import Turns
 from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
@@ -98,6 +100,7 @@ class Runtime:
         self._timers: list[asyncio.Task[None]] = []
         self.stopping = asyncio.Event()
         self.turns: Turns
+        self._snapshots: ServerSnapshots
 
     def _check_shards(self) -> None:
         found, wanted = self.store.journal.meta.shard_count, self._config.shards
@@ -115,10 +118,13 @@ class Runtime:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_error)
         self.turns = Turns(loop, self.store.journal, self._clock.monotonic_us, self._metrics.syncs.add)
+        self._snapshots = ServerSnapshots(loop, self.store, self.turns, self._clock, self._config.snapshot_after)
+        self.engine.snapshots = self._snapshots
         try:
             await self._open_ports(loop)
         except BaseException:
             self._close_ports()
+            self._snapshots.close()
             self.store.journal.close()
             raise
         self._timers = [
@@ -184,6 +190,7 @@ class Runtime:
             pass  # it says so itself, and `refusal` tells everyone
         except JournalFailed as error:
             _LOG.error("%s", error)
+        self._snapshots.tick()
 
     def _sample_memory(self) -> None:
         self.engine.set_out_of_memory(self._memory.sample(self._clock.monotonic_us()))
@@ -219,6 +226,7 @@ class Runtime:
         for timer in self._timers:
             timer.cancel()
         self._close_ports()
+        self._snapshots.close()
         self.clients.resume()
         for session in self.clients.all():
             session.stop_reading()

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, Protocol
 
 from tidelog import limits
@@ -60,8 +60,13 @@ class Turns:
         self._waiting: deque[tuple[Ts, list[tuple[Replying, bytes]]]] = deque()
         """Replies that wait for a ts to be durable, in order (`always` only)."""
         self._is_always = journal.writer.policy is FsyncPolicy.ALWAYS
-        self._sync: asyncio.Future[None] | None = None
+        self._sync: tuple[SyncJob, Future[None]] | None = None
+        """The fsync that is under way."""
         self._sync_began_us = 0
+        self._after_sync: list[asyncio.Future[None]] = []
+        """Who waits for its end."""
+        self.count = 0
+        """Turns that had replies: whoever works in between sees whether anyone is there."""
         self._on_sync = on_sync
         """Told how long each fsync took."""
 
@@ -82,6 +87,7 @@ class Turns:
 
     def _end(self) -> None:
         self._is_scheduled = False
+        self.count += 1
         try:
             self._writer.write()
         except JournalFull:
@@ -126,12 +132,20 @@ class Turns:
         job = self._writer.begin_sync(began_us, everything=everything)
         if job is not None:
             self._sync_began_us = began_us
-            self._sync = self._loop.run_in_executor(self._thread, job.run)
-            self._sync.add_done_callback(lambda done: self._finish_sync(job, done))
+            running = self._thread.submit(job.run)
+            self._sync = job, running
+            running.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._finish_sync, job))
 
-    def _finish_sync(self, job: SyncJob, done: asyncio.Future[None]) -> None:
+    def _finish_sync(self, job: SyncJob) -> None:
+        if self._sync is None or self._sync[0] is not job:
+            return  # somebody could not wait for the loop to come round to it
+        done = self._sync[1]
         self._sync = None
         self._on_sync((self._now_us() - self._sync_began_us) / 1e6)
+        waiters, self._after_sync = self._after_sync, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
         error = done.exception()
         if error is not None and not isinstance(error, OSError):
             raise error
@@ -152,6 +166,31 @@ class Turns:
         """Once a second: the fsync of `everysec`, and the clock's bound under every policy."""
         if not self._writer.has_failed and self._writer.sync_is_due(self._now_us()):
             self._begin_sync()
+
+    async def make_durable(self, ts: Ts) -> None:
+        """Fsync the journal through a transaction that is written, under every policy."""
+        while self._writer.durable_ts < ts:
+            self._raise_failure()
+            self._begin_sync(everything=True)
+            if self._sync is None:
+                return  # nothing is left to fsync
+            waiter = self._loop.create_future()
+            self._after_sync.append(waiter)
+            await waiter
+        self._raise_failure()
+
+    def sync_now(self) -> None:
+        """Fsync everything that is written, while everyone waits."""
+        while self._sync is not None:
+            job, running = self._sync
+            running.exception()  # waits for its end
+            self._finish_sync(job)
+        self._raise_failure()
+        self._writer.sync()
+
+    def _raise_failure(self) -> None:
+        if self._writer.has_failed and self._writer.refusal is not None:
+            raise self._writer.refusal.with_traceback(None)
 
     @property
     def has_backlog(self) -> bool:

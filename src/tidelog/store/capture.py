@@ -20,6 +20,7 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from tidelog import limits
@@ -169,9 +170,23 @@ class Capture:
             if value is not None:
                 self._write(key, value, expire_ms)
         for part in dicts:
+            if not expiries and not kept and set(map(type, part.values())) == {bytes}:
+                self._gather_all(list(part.items()))
+                continue
             for key, value in part.items():
                 if key not in kept:
                     self._write(key, value, expiries.get(key))
+
+    def _gather_all(self, pairs: list[tuple[bytes, bytes]]) -> None:
+        """The same for plain strings alone. Hot."""
+        size = self._pairs_bytes + sum(map(len, chain.from_iterable(pairs)))
+        if size <= limits.RECORD_SPLIT_BYTES and len(self._pairs) + len(pairs) <= limits.RECORD_MEMBERS_MAX:
+            self._pairs += pairs
+            self._pairs_bytes = size
+            self.keys_written += len(pairs)
+        else:
+            for key, value in pairs:
+                self._write(key, value, None)
 
     def _go_on(self) -> None:
         """To the next part, slot or database that may have something."""
