@@ -147,6 +147,10 @@ SNAPSHOT_RETRY_S_MAX: Final = 3600
 SIDECAR_IDLE_PARTS: Final = 10
 """While there are clients, making sidecars takes at most one part in so many of the time."""
 SNAPSHOTS_KEPT: Final = 2
+COPY_BYTES_AT_ONCE: Final = 4 * MIB
+"""What a backup reads and writes at a time."""
+RESTORE_KEYS_AT_ONCE: Final = 10_000
+"""Keys that a restore writes between two moves of its progress bar."""
 SNAPSHOT_BATCH_BYTES: Final = 64 * KIB
 """What a snapshot gathers before it is written: others wait for that write."""
 RETAIN_BYTES: Final = 4 * GIB

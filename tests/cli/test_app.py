@@ -32,7 +32,14 @@ COMMANDS = dict(walk_commands(typer.main.get_command(app)))
 
 
 def test_the_tree_is_what_is_promised() -> None:
-    assert set(COMMANDS) == {(), ("serve",), ("journal",), *(("journal", name) for name in JOURNAL_COMMANDS)}
+    assert set(COMMANDS) == {
+        (),
+        ("serve",),
+        ("snapshot",),
+        ("restore",),
+        ("journal",),
+        *(("journal", name) for name in JOURNAL_COMMANDS),
+    }
 
 
 @pytest.mark.parametrize("path", COMMANDS)

@@ -2,9 +2,12 @@
 
     app              the tree of commands
     serve            `tidelog serve`
+    snapshot         `tidelog snapshot`; it asks a running server by server_link
+    restore          `tidelog restore`
     journal_*        `tidelog journal ls | show | verify | repair`
     journal_folder   what they share: which directory is meant, which operations are known
     output, values   how things are printed: tables on a terminal, plain text in a pipe, JSON lines with --json
+    progress_bar     how far something is that takes long
     exits            what becomes of errors, Ctrl-C and closed pipes
     demo             `bin/demo`
 

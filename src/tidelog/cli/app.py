@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tidelog import __version__
-from tidelog.cli import journal_ls, journal_repair, journal_show, journal_verify, serve
+from tidelog.cli import journal_ls, journal_repair, journal_show, journal_verify, restore, serve, snapshot
 
 app = typer.Typer(
     name="tidelog",
@@ -36,6 +36,8 @@ def tidelog(
 
 
 app.command("serve", epilog=serve.EPILOG)(serve.serve)
+app.command("snapshot", epilog=snapshot.EPILOG)(snapshot.snapshot)
+app.command("restore", epilog=restore.EPILOG)(restore.restore)
 
 journal = typer.Typer(
     no_args_is_help=True,

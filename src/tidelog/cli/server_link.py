@@ -1,0 +1,140 @@
+"""A connection to a running server, for commands that ask it for something: one request at a time, and no more.
+
+hiredis decodes the replies, as in the server; redis-py is not among what an installation needs.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from tidelog.errors import EnvironmentFault
+
+URL_DEFAULT: Final = "redis://127.0.0.1:6399"
+_PORT_DEFAULT: Final = 6399
+_TIMEOUT_S: Final = 30.0
+_PASSWORD_FILE: Final = "TIDELOG_REQUIREPASS_FILE"
+
+
+class ServerUnreachable(EnvironmentFault):
+    """No server answers there, or it does not let us in."""
+
+
+class ServerRefused(EnvironmentFault):
+    """The server answered a request with an error."""
+
+
+class Address(NamedTuple):
+    """Where a server is."""
+
+    url: str
+    """Without its password: for messages."""
+    host: str
+    port: int
+    path: str | None
+    """Of a unix socket."""
+    is_tls: bool
+    username: bytes | None
+    password: bytes | None
+
+
+def read_url(url: str) -> Address:
+    """`redis://[[user]:password@]host[:port]`, `rediss://...` for TLS, `unix:///path`; `ValueError` if it is none."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("redis", "rediss", "unix"):
+        raise ValueError("a URL begins with redis://, rediss:// or unix://")
+    password = None if parts.password is None else unquote(parts.password).encode()
+    username = unquote(parts.username).encode() if parts.username else None
+    if parts.scheme == "unix":
+        return Address(f"unix://{parts.path}", "", 0, parts.path, False, username, password)
+    host, port = parts.hostname or "127.0.0.1", parts.port or _PORT_DEFAULT
+    shown = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    return Address(shown, host, port, None, parts.scheme == "rediss", username, password)
+
+
+def find_password(address: Address, file: str | None, environment: Mapping[str, str]) -> bytes | None:
+    """From the file, the URL, or the file that the environment names for the server."""
+    from tidelog.commands.parameters import BadValue
+    from tidelog.server.configuration import BadConfiguration, read_password
+
+    named = file or (environment.get(_PASSWORD_FILE) if address.password is None else None)
+    if named is None:
+        return address.password
+    try:
+        return read_password(named)
+    except BadValue as problem:
+        raise BadConfiguration(f"{'--password-file' if file else _PASSWORD_FILE} {problem}") from None
+
+
+class ServerLink:
+    """One connection."""
+
+    def __init__(self, address: Address, password: bytes | None) -> None:
+        import hiredis
+
+        self.url = address.url
+        self._reader: Any = hiredis.Reader()
+        self._socket = self._connect(address)
+        if password is not None:
+            self.call(b"AUTH", *([address.username] if address.username else []), password)
+
+    def _connect(self, address: Address) -> socket.socket:
+        try:
+            if address.path is not None:
+                link = socket.socket(socket.AF_UNIX)
+                link.settimeout(_TIMEOUT_S)
+                link.connect(address.path)
+                return link
+            link = socket.create_connection((address.host, address.port), _TIMEOUT_S)
+            if address.is_tls:
+                import ssl
+
+                return ssl.create_default_context().wrap_socket(link, server_hostname=address.host)
+            return link
+        except OSError as error:
+            raise ServerUnreachable(f"no server answers at {address.url}: {error.strerror or error}") from None
+
+    def call(self, *words: bytes) -> Any:
+        """The reply to a command; `ServerRefused` if it is an error."""
+        import hiredis
+
+        request = [b"*%d\r\n" % len(words), *(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)]
+        try:
+            self._socket.sendall(b"".join(request))
+            while (reply := self._reader.gets()) is False:
+                data = self._socket.recv(65536)
+                if not data:
+                    raise ConnectionResetError("it closed the connection")
+                self._reader.feed(data)
+        except (OSError, hiredis.ProtocolError) as error:
+            raise ServerUnreachable(f"the server at {self.url} went away: {error}") from None
+        if isinstance(reply, hiredis.ReplyError):
+            raise ServerRefused(str(reply))
+        return reply
+
+    def info(self, section: str) -> dict[str, str]:
+        """A section of INFO."""
+        reply: bytes = self.call(b"INFO", section.encode())
+        lines = [line for line in reply.decode(errors="replace").splitlines() if line and not line.startswith("#")]
+        return dict(line.partition(":")[::2] for line in lines)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> ServerLink:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def connect(url: str, password_file: str | None) -> ServerLink:
+    """As the options and the environment say."""
+    try:
+        address = read_url(url)
+    except ValueError as error:
+        raise ServerUnreachable(f"{url!r} is no URL of a server: {error}") from None
+    return ServerLink(address, find_password(address, password_file, os.environ))

@@ -1,0 +1,125 @@
+"""Backups: a snapshot, copied out of its data directory.
+
+    BACKUP.partial/    while it is being copied
+    BACKUP/            complete: every file copied, fsynced and proved by its checksums
+
+A backup is a snapshot folder like those of a data directory, so that whatever reads one reads the other. The server may
+go on and drop the snapshot while it is copied; then the next newest is taken.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from tidelog import limits
+from tidelog.errors import DataDirectoryError
+from tidelog.ids import Ts
+from tidelog.journal.layout import META, make_shard_folders, shard_folder, write_all, write_meta
+from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot, remove_tree
+from tidelog.ports import Disk
+
+_ATTEMPTS_MAX: Final = 5
+
+Progress = Callable[[int, int], None]
+"""Called with how much is done, and how much there is in all."""
+
+
+class Backup(NamedTuple):
+    """A complete backup."""
+
+    path: str
+    ts: Ts
+    """Everything up to and including this transaction is in it."""
+    shard_count: int
+    size_bytes: int
+    keys: int | None
+    """None: whoever made the snapshot did not count."""
+
+
+def check_free(disk: Disk, target: str) -> None:
+    """A backup never goes where something is already."""
+    if disk.exists(target):
+        raise DataDirectoryError(f"{target} exists already: name a folder that does not")
+    parent = posixpath.dirname(target) or "."
+    if not disk.exists(parent):
+        raise DataDirectoryError(f"{parent} does not exist: make it first")
+
+
+def copy_newest_snapshot(disk: Disk, data: str, target: str, on_progress: Progress | None = None) -> Backup:
+    """Copy the newest snapshot of a data directory, which may be in use, to a folder that does not exist yet."""
+    check_free(disk, target)
+    for attempt in range(_ATTEMPTS_MAX):
+        paths = list_snapshot_paths(disk, data)
+        if not paths:
+            raise DataDirectoryError(f"{data} has no snapshot")
+        try:
+            return copy_snapshot(disk, open_snapshot(disk, paths[-1]), target, on_progress)
+        except (FileNotFoundError, DataDirectoryError):
+            # The server may have dropped it, because it has newer ones by now.
+            if attempt == _ATTEMPTS_MAX - 1 or list_snapshot_paths(disk, data)[-1:] == paths[-1:]:
+                raise
+    raise AssertionError("unreachable")
+
+
+def copy_snapshot(disk: Disk, snapshot: Snapshot, target: str, on_progress: Progress | None = None) -> Backup:
+    """Copy one snapshot; it gets its name when all of it is durable and proved."""
+    check_free(disk, target)
+    partial = f"{target}.partial"
+    if disk.exists(partial):
+        remove_tree(disk, partial)
+    total = 2 * snapshot.size(disk)
+    done = 0
+
+    def count(size: int) -> None:
+        nonlocal done
+        done += size
+        if on_progress is not None:
+            on_progress(min(done, total), total)
+
+    try:
+        make_shard_folders(disk, partial, snapshot.meta.shard_count)
+        for shard in range(snapshot.meta.shard_count):
+            source, folder = shard_folder(snapshot.path, shard), shard_folder(partial, shard)
+            for name in disk.list(source):
+                _copy_file(disk, f"{source}/{name}", f"{folder}/{name}", count)
+            disk.sync_folder(folder)
+        write_meta(disk, partial, snapshot.meta)
+        disk.sync_folder(partial)
+        copied = open_snapshot(disk, partial)
+        copied.check(disk, count)
+    except BaseException:
+        remove_tree(disk, partial)
+        raise
+    disk.rename(partial, target)
+    disk.sync_folder(posixpath.dirname(target) or ".")
+    point = snapshot.point
+    size = snapshot_size(disk, target)
+    return Backup(target, point.ts, snapshot.meta.shard_count, size, point.keys)
+
+
+def snapshot_size(disk: Disk, path: str) -> int:
+    """All that it takes on disk, its meta file among it."""
+    file = disk.open(f"{path}/{META}", "read")
+    try:
+        return open_snapshot(disk, path).size(disk) + file.size()
+    finally:
+        file.close()
+
+
+def _copy_file(disk: Disk, source: str, target: str, on_copied: Callable[[int], None]) -> None:
+    old = disk.open(source, "read")
+    try:
+        new = disk.open(target, "create")
+        try:
+            at = 0
+            while data := old.read(at, limits.COPY_BYTES_AT_ONCE):
+                write_all(new, at, [data])
+                at += len(data)
+                on_copied(len(data))
+            new.sync()
+        finally:
+            new.close()
+    finally:
+        old.close()

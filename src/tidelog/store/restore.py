@@ -1,0 +1,316 @@
+"""A new data directory from a backup: from a snapshot, or from a whole data directory up to some moment.
+
+    read     the newest snapshot that is whole and not too young, then the journal after it, into a store without a
+             journal; every byte is proved by its checksums on the way
+    write    that store as the one snapshot of a new directory, divided into as many shards as are wanted
+    done     the new snapshot is read back and proved; only then the directory counts
+
+While it is filled the directory has a file `restore-unfinished`, which comes first and goes last: a server refuses such
+a directory, and the next restore into it begins anew. The history begins with the restored moment: who wants to resume
+from an earlier one is told that it is gone, and the first start begins an epoch of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from tidelog import limits
+from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse, LimitExceeded
+from tidelog.hlc import TsFile
+from tidelog.ids import Lsn, Ts, slot_ranges
+from tidelog.journal import layout
+from tidelog.journal.layout import Meta, SnapshotPoint
+from tidelog.journal.loader import Plan, plan_recovery_from
+from tidelog.journal.merge import JournalReader
+from tidelog.journal.segment import list_segments, segment_bytes
+from tidelog.journal.snapshot import Snapshot, SnapshotWriter, list_snapshot_paths, open_snapshot, remove_tree
+from tidelog.ports import Disk, Lock
+from tidelog.store.capture import Capture
+from tidelog.store.slots import shards_by_slot
+from tidelog.store.store import Store
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is, and how much there is."""
+
+_SHARD: Final = "shard-"
+
+
+class Restored(NamedTuple):
+    """What a restore made."""
+
+    path: str
+    ts: Ts
+    """The last transaction that is in it; 0: it is empty."""
+    shard_count: int
+    keys: int
+    size_bytes: int
+    snapshot_ts: Ts
+    """Of the snapshot that it began with; 0: none."""
+    transactions: int
+    """Of the journal after that."""
+    damaged: list[str]
+    """Snapshots that could not be used, and why."""
+
+
+def restore(
+    disk: Disk,
+    store: Store,
+    source: str,
+    target: str,
+    *,
+    shard_count: int | None = None,
+    until: Ts | None = None,
+    on_progress: Progress | None = None,
+) -> Restored:
+    """Fill a new directory. `store` is an empty one without a journal; `shard_count` None: as many as there were."""
+    if shard_count is not None and not 1 <= shard_count <= limits.SHARDS_MAX:
+        raise LimitExceeded(f"{shard_count} shards: it must be 1 to {limits.SHARDS_MAX}")
+    meta = layout.read_meta(disk, source)
+    if disk.exists(f"{source}/{layout.RESTORING}"):
+        raise DataDirectoryError(f"{source} was being filled by a restore that did not finish: it is no backup")
+    _check_target(disk, target)
+    reading = _Reading(disk, store, source, meta, until, on_progress)
+    reading.read()
+    slots = tuple(slot_ranges(shard_count or meta.shard_count))
+    lock = _take_target(disk, target)
+    try:
+        keys, size = _fill(disk, store, target, Meta(meta.geometry, slots), reading.ts, on_progress)
+    finally:
+        lock.release()
+    return Restored(
+        target, reading.ts, len(slots), keys, size, reading.snapshot_ts, reading.transactions, reading.damaged
+    )
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+class _Reading:
+    """Reads a backup into a store."""
+
+    def __init__(
+        self, disk: Disk, store: Store, source: str, meta: Meta, until: Ts | None, on_progress: Progress | None
+    ) -> None:
+        self._disk = disk
+        self._store = store
+        self._source = source
+        self._meta = meta
+        self._until = until
+        self._on_progress = on_progress
+        self._done = 0
+        self._total = 0
+        self.ts = Ts(0)
+        self.snapshot_ts = Ts(0)
+        self.transactions = 0
+        self.damaged: list[str] = []
+
+    def _count(self, size: int) -> None:
+        self._done += size
+        if self._on_progress is not None:
+            self._on_progress("reading", min(self._done, self._total), self._total)
+
+    def read(self) -> None:
+        self._store.slots = self._meta.slots
+        if self._meta.point is not None:
+            self._read_backup(Snapshot(self._source, self._meta, self._meta.point))
+            return
+        lock = _lock_if_used(self._disk, self._source)
+        try:
+            self._read_directory()
+        finally:
+            if lock is not None:
+                lock.release()
+
+    def _read_backup(self, snapshot: Snapshot) -> None:
+        if self._until is not None and self._until != snapshot.point.ts:
+            raise DataDirectoryError(
+                f"{self._source} is a snapshot of ts {snapshot.point.ts}, and no other moment can be had from it: "
+                f"that takes a whole data directory"
+            )
+        self._total = 2 * snapshot.size(self._disk)
+        self._read_snapshot(snapshot)
+
+    def _read_snapshot(self, snapshot: Snapshot) -> None:
+        snapshot.read(self._disk, self._store.replay, lambda _epoch: None, self._count)
+        self.ts = self.snapshot_ts = snapshot.point.ts
+
+    def _read_directory(self) -> None:
+        snapshot = self._usable_snapshot()
+        plan = plan_recovery_from(self._disk, self._source, self._meta, snapshot)
+        size = 0 if snapshot is None else snapshot.size(self._disk)
+        self._total = 2 * size + _journal_bytes(self._disk, self._source, self._meta, plan)
+        self._done = size if snapshot is not None else 0
+        if snapshot is not None:
+            self._read_snapshot(snapshot)
+        self._read_journal(plan, snapshot)
+        if self._until is not None and not self.ts:
+            raise DataDirectoryError(f"{self._source} has nothing as old as ts {self._until}")
+
+    def _usable_snapshot(self) -> Snapshot | None:
+        """The newest one that is whole and not too young."""
+        first_error: Corruption | None = None
+        for path in reversed(list_snapshot_paths(self._disk, self._source)):
+            try:
+                snapshot = open_snapshot(self._disk, path)
+                if self._until is not None and snapshot.point.ts > self._until:
+                    continue
+                snapshot.check(self._disk)
+                return snapshot
+            except Corruption as error:
+                first_error = first_error or error
+                self.damaged.append(str(error))
+        if self._begins_at_lsn_0():
+            return None
+        if first_error is not None:
+            raise first_error
+        raise DataDirectoryError(
+            f"{self._source} has nothing as old as ts {self._until}: its journal and its snapshots begin later"
+        )
+
+    def _begins_at_lsn_0(self) -> bool:
+        """Whether the journal alone has everything."""
+        for shard in range(self._meta.shard_count):
+            segments = list_segments(self._disk, layout.shard_folder(self._source, shard))
+            if segments and segments[0] > 0:
+                return False
+        return True
+
+    def _read_journal(self, plan: Plan, snapshot: Snapshot | None) -> None:
+        start = snapshot.point.lsns if snapshot is not None else (Lsn(0),) * self._meta.shard_count
+        reader = JournalReader(
+            self._disk,
+            self._source,
+            self._meta.geometry,
+            self._meta.shard_count,
+            lambda: plan.cuts,
+            on_read=self._count,
+        )
+        try:
+            reader.seek_lsns(start)
+            for transaction in reader.read():
+                if self._until is not None and transaction.ts > self._until:
+                    break
+                self._store.replay(transaction, reader.payload_of)
+                self.ts = transaction.ts
+                self.transactions += 1
+        finally:
+            reader.close()
+
+
+def _journal_bytes(disk: Disk, folder: str, meta: Meta, plan: Plan) -> int:
+    """How much of the journal will be read, roughly: whole segments."""
+    total = 0
+    for shard in range(meta.shard_count):
+        path = layout.shard_folder(folder, shard)
+        needed = plan.snapshot.point.lsns[shard] if plan.snapshot is not None else 0
+        segments = list_segments(disk, path)
+        for segment, after in zip(segments, [*segments[1:], None], strict=True):
+            if after is None or after > needed:
+                total += sum(segment_bytes(disk, path, segment))
+    return total
+
+
+def _lock_if_used(disk: Disk, folder: str) -> Lock | None:
+    """Keep servers away from a directory that is read; a copy that cannot be written to needs no lock."""
+    if not disk.exists(f"{folder}/{layout.LOCK}"):
+        return None
+    try:
+        return layout.lock_directory(disk, folder)
+    except DirectoryInUse:
+        raise DirectoryInUse(
+            f"a server has {folder} open: `tidelog snapshot` makes a backup of it while it runs"
+        ) from None
+    except OSError:
+        return None
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+
+
+def _check_target(disk: Disk, target: str) -> bool:
+    """Refuse a directory that has something; returns whether that is only a restore that did not finish."""
+    names = disk.list(target) if disk.exists(target) else []
+    is_unfinished = layout.RESTORING in names
+    if not is_unfinished and set(names) - {layout.LOCK}:
+        raise DataDirectoryError(f"{target} is not empty: a restore needs a new directory")
+    return is_unfinished
+
+
+def _take_target(disk: Disk, target: str) -> Lock:
+    """An empty directory, for us alone, that says that it is not finished."""
+    is_unfinished = _check_target(disk, target)
+    disk.make_folder(target)
+    lock = layout.lock_directory(disk, target)
+    try:
+        if is_unfinished:
+            _empty(disk, target)
+        else:
+            layout.write_file(disk, f"{target}/{layout.RESTORING}", b"")
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def _empty(disk: Disk, target: str) -> None:
+    """Remove what a restore left that did not finish."""
+    for name in disk.list(target):
+        path = f"{target}/{name}"
+        if name == layout.SNAPSHOTS:
+            for snapshot in disk.list(path):
+                remove_tree(disk, f"{path}/{snapshot}")
+        elif name.startswith(_SHARD):
+            for leaf in disk.list(path):
+                disk.remove(f"{path}/{leaf}")
+        if name not in (layout.LOCK, layout.RESTORING):
+            disk.remove(path)
+    disk.sync_folder(target)
+
+
+def _fill(disk: Disk, store: Store, target: str, meta: Meta, ts: Ts, on_progress: Progress | None) -> tuple[int, int]:
+    """Write the store as the one snapshot of the directory; returns how many keys and bytes it has."""
+    store.slots = meta.slots
+    store.owners = shards_by_slot(meta.slots)
+    layout.make_shard_folders(disk, target, meta.shard_count)
+    disk.make_folder(f"{target}/{layout.SNAPSHOTS}")
+    keys = size = 0
+    if ts:
+        point = SnapshotPoint(ts, (Lsn(0),) * meta.shard_count)
+        snapshot = SnapshotWriter(disk, target, meta.geometry, meta.slots, point, ())
+        try:
+            keys = _write_snapshot(store, snapshot, on_progress)
+        except BaseException:
+            snapshot.discard()
+            raise
+        made = open_snapshot(disk, snapshot.path)
+        size = made.size(disk)
+        read = 0
+
+        def count(more: int) -> None:
+            nonlocal read
+            read += more
+            if on_progress is not None:
+                on_progress("checking", min(read, size), size)
+
+        made.check(disk, count)
+        erased = TsFile.open(disk, target, layout.ERASED)
+        try:
+            erased.store(ts)  # nothing up to here is in the journal of this directory
+        finally:
+            erased.close()
+    disk.sync_folder(target)
+    layout.write_meta(disk, target, meta)
+    disk.remove(f"{target}/{layout.RESTORING}")
+    disk.sync_folder(target)
+    return keys, size
+
+
+def _write_snapshot(store: Store, snapshot: SnapshotWriter, on_progress: Progress | None) -> int:
+    capture = Capture(store.databases, snapshot, store.encode, store.owners)
+    while not capture.is_done:
+        capture.visit(limits.RESTORE_KEYS_AT_ONCE)
+        if on_progress is not None:
+            on_progress("writing", capture.keys_written, capture.keys_total)
+    snapshot.finish()
+    return capture.keys_written
