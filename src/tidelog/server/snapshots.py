@@ -214,12 +214,11 @@ class ServerSnapshots:
     async def _visit(self, capture: Capture) -> None:
         slice_s = limits.CAPTURE_SLICE_S
         turns = self._turns.count
-        while True:
-            end = perf_counter() + slice_s
-            while perf_counter() < end and not capture.is_done:
+        while not capture.is_done:
+            end_s = perf_counter() + slice_s
+            capture.step()
+            while perf_counter() < end_s and not capture.is_done:
                 capture.step()
-            if capture.is_done:
-                return
             if self._turns.count != turns:
                 turns, slice_s = self._turns.count, limits.CAPTURE_SLICE_S
                 await asyncio.sleep(limits.CAPTURE_PAUSE_S)

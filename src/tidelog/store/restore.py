@@ -246,7 +246,8 @@ def _take_target(disk: Disk, target: str) -> Lock:
         if is_unfinished:
             _empty(disk, target)
         else:
-            layout.write_file(disk, f"{target}/{layout.RESTORING}", b"")
+            disk.open(f"{target}/{layout.RESTORING}", "create").close()
+            disk.sync_folder(target)
     except BaseException:
         lock.release()
         raise

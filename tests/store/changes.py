@@ -1,0 +1,76 @@
+"""Random changes of a store, and its state as plain values."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tidelog.commands.all import command_table
+from tidelog.commands.dispatch import find_command, run_command
+from tidelog.journal.frame import Geometry
+from tidelog.journal.journal import Settings
+from tidelog.journal.operation import FlushDb
+from tidelog.ports import Disk
+from tidelog.store.store import Store
+from tidelog.testing.clock import SimulatedClock
+from tidelog.types.hash import Hash, hset
+from tidelog.types.set import Set, sadd
+from tidelog.types.zset import ZSet, zadd
+
+TABLE = command_table()
+DATABASES = (0, 3)
+
+
+def open_store(disk: Disk, shards: int) -> Store:
+    return Store.open(
+        disk,
+        "/data",
+        SimulatedClock(),
+        Settings(geometry=Geometry(frame_bytes=4096, frames_per_segment=4), shard_count=shards),
+        new_epoch_id=lambda: 1,
+        random=random.Random(1),
+    )
+
+
+def state(store: Store) -> dict[tuple[int, bytes], tuple[Any, int | None]]:
+    """Every key of every database, as plain values."""
+    return {
+        (database.number, key): (plain(database.find(key)), database.expiries.get(key))
+        for database in store.databases
+        if database.size
+        for key in database.all_keys()
+    }
+
+
+def plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, ZSet) else value.copy() if hasattr(value, "copy") else value
+
+
+def change(store: Store, rng: random.Random) -> None:
+    """One random command."""
+    key = rng.choice([b"{tag}%d", b"key%d"]) % rng.randrange(60)
+    commands: list[list[bytes]] = [
+        [b"SET", key, rng.randbytes(rng.randrange(30))],
+        [b"SET", key, b"x", b"PX", b"100000"],
+        [b"DEL", key],
+        [b"RENAME", key, b"key%d" % rng.randrange(60)],
+        [b"PEXPIRE", key, b"5000"],
+        [b"PERSIST", key],
+        [b"INCR", b"n%d" % rng.randrange(9)],
+    ]
+    transaction = store.begin(rng.choice(DATABASES))
+    arguments = rng.choice(commands)
+    run_command(find_command(TABLE, arguments), transaction, arguments)
+    if rng.random() < 0.02:
+        transaction.run([FlushDb()])
+    if rng.random() < 0.6:
+        place = b"h%d" % rng.randrange(20)
+        if type(transaction.find(place)) in (Hash, type(None)):
+            transaction.run(hset(place, [b"f%d" % rng.randrange(5), rng.randbytes(4)]))
+        place = b"s%d" % rng.randrange(20)
+        if type(transaction.find(place)) in (Set, type(None)):
+            transaction.run(sadd(place, [rng.randbytes(1)]))
+        place = b"z%d" % rng.randrange(20)
+        if type(transaction.find(place)) in (ZSet, type(None)):
+            transaction.run(zadd(place, [(rng.random(), rng.randbytes(1))]))
+    store.commit(transaction)

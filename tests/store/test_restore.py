@@ -1,0 +1,194 @@
+"""A restored directory has what the backup had, at the moment that was asked for, or does not count."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.store.changes import change, open_store, state
+from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse, LimitExceeded
+from tidelog.ids import Ts
+from tidelog.journal.snapshot import list_snapshot_paths
+from tidelog.store.backup import copy_newest_snapshot
+from tidelog.store.restore import Restored, restore
+from tidelog.store.store import Store
+from tidelog.testing.clock import SimulatedClock
+from tidelog.testing.disk import SimulatedCrash, SimulatedDisk
+
+State = dict[Any, Any]
+
+
+class Filled:
+    """A data directory, with its state after each of its transactions."""
+
+    def __init__(self, shards: int, *, seed: int = 1, snapshots: int = 2) -> None:
+        self.disk, rng = SimulatedDisk(), random.Random(seed)
+        store = open_store(self.disk, shards)
+        self.states: list[tuple[Ts, State]] = []
+        self.snapshot_ts: list[Ts] = []
+        for number in range(300):
+            change(store, rng)
+            store.journal.writer.write()
+            self.states.append((store.journal.writer.written_ts, state(store)))
+            if snapshots and number % 100 == 80:
+                store.save()
+                self.snapshot_ts.append(store.journal.writer.written_ts)
+        store.journal.close()
+
+    @property
+    def last(self) -> State:
+        return self.states[-1][1]
+
+    def at(self, ts: Ts) -> State:
+        return [found for when, found in self.states if when <= ts][-1]
+
+
+def run(disk: SimulatedDisk, source: str = "/data", **options: Any) -> Restored:
+    return restore(disk, Store(SimulatedClock(), random.Random(1)), source, "/new", **options)
+
+
+def opened(disk: SimulatedDisk, folder: str = "/new") -> Store:
+    from tidelog.journal.journal import Settings
+
+    return Store.open(disk, folder, SimulatedClock(), Settings(), new_epoch_id=lambda: 5, random=random.Random(1))
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, 3), (3, 2), (2, None), (4, 1)])
+def test_a_directory_and_a_snapshot_are_restored_into_any_number_of_shards(old: int, new: int | None) -> None:
+    filled = Filled(old)
+    disk = filled.disk
+    made = run(disk, shard_count=new)
+    assert (made.ts, made.shard_count, made.keys) == (filled.states[-1][0], new or old, len(filled.last))
+    disk.crash("lose_all")
+    store = opened(disk)
+    assert state(store) == filled.last
+    assert store.journal.meta.shard_count == (new or old)
+    store.journal.close()
+
+    backup = copy_newest_snapshot(disk, "/data", "/backup")
+    made = restore(disk, Store(SimulatedClock(), random.Random(1)), "/backup", "/other", shard_count=new)
+    assert made.ts == backup.ts == filled.snapshot_ts[-1]
+    assert state(opened(disk, "/other")) == filled.at(made.ts)
+
+
+def test_history_goes_on_above_what_was_restored() -> None:
+    disk = Filled(2).disk
+    made = run(disk)
+    store = opened(disk)
+    assert store.journal.erased_ts >= made.ts
+    change_until_written(store)
+    assert store.journal.writer.written_ts > made.ts
+    after = state(store)
+    store.save()
+    store.journal.close()
+    store = opened(disk)
+    assert state(store) == after
+
+
+def change_until_written(store: Store) -> None:
+    rng, before = random.Random(9), store.journal.writer.written_ts
+    while store.journal.writer.written_ts == before:
+        change(store, rng)
+        store.journal.writer.write()
+
+
+@pytest.mark.parametrize("index", [5, 80, 81, 150, 298])
+def test_a_moment_is_restored_up_to_and_including_its_transaction(index: int) -> None:
+    filled = Filled(3)
+    ts, expected = filled.states[index]
+    made = run(filled.disk, until=ts)
+    assert made.ts == ts
+    assert state(opened(filled.disk)) == expected
+
+
+def test_a_moment_before_everything_is_refused() -> None:
+    filled = Filled(1)
+    with pytest.raises(DataDirectoryError, match="nothing as old"):
+        run(filled.disk, until=Ts(5))
+    assert not filled.disk.exists("/new")
+
+
+def test_a_snapshot_alone_has_one_moment() -> None:
+    filled = Filled(1)
+    copy_newest_snapshot(filled.disk, "/data", "/backup")
+    with pytest.raises(DataDirectoryError, match="no other moment"):
+        run(filled.disk, "/backup", until=filled.states[3][0])
+
+
+def test_a_damaged_snapshot_gives_way_to_an_older_one_and_the_journal() -> None:
+    filled = Filled(2)
+    newest = list_snapshot_paths(filled.disk, "/data")[-1]
+    filled.disk.flip_bit(f"{newest}/shard-0/journal-0000000000000000.dj0", 900)
+    made = run(filled.disk)
+    assert made.snapshot_ts == filled.snapshot_ts[-2]
+    assert len(made.damaged) == 1
+    assert state(opened(filled.disk)) == filled.last
+
+
+@pytest.mark.parametrize("place", ["meta.json", "shard-0/journal-0000000000000000.dj0"])
+def test_a_damaged_backup_is_refused_and_leaves_nothing(place: str) -> None:
+    filled = Filled(1)
+    copy_newest_snapshot(filled.disk, "/data", "/backup")
+    filled.disk.flip_bit(f"/backup/{place}", 700)
+    with pytest.raises(Corruption):
+        run(filled.disk, "/backup")
+    assert not filled.disk.exists("/new")
+
+
+def test_bad_targets_and_numbers_are_refused() -> None:
+    filled = Filled(1)
+    disk = filled.disk
+    for shard_count in (0, -1, 257):
+        with pytest.raises(LimitExceeded, match="shards"):
+            run(disk, shard_count=shard_count)
+    with pytest.raises(DataDirectoryError, match=r"no meta\.json"):
+        run(disk, "/nowhere")
+    disk.make_folder("/new")
+    disk.write_file("/new/letter.txt", b"mine")
+    with pytest.raises(DataDirectoryError, match="not empty"):
+        run(disk)
+    assert disk.read_file("/new/letter.txt") == b"mine"
+
+
+def test_a_directory_in_use_is_refused() -> None:
+    filled = Filled(1)
+    store = opened(filled.disk, "/data")
+    with pytest.raises(DirectoryInUse, match="tidelog snapshot"):
+        run(filled.disk)
+    store.journal.close()
+
+
+@pytest.mark.parametrize("style", ["lose_all", "keep_all", "scatter"])
+def test_a_restore_that_is_cut_off_anywhere_never_counts_and_can_be_begun_anew(style: Any) -> None:
+    """Crash at every change that it makes: what is there then is refused, empty, or complete."""
+    filled = Filled(2, snapshots=1)
+    fresh, filled_last = filled.disk, filled.last
+    probe = fresh.clone(1)
+    before = probe.operations
+    run(probe)
+    count = probe.operations - before
+    outcomes = set()
+    for n in {*range(1, count, max(1, count // 20)), *range(count - 12, count + 1)}:
+        disk = fresh.clone(n)
+        disk.crash_after(n)
+        with pytest.raises(SimulatedCrash):
+            run(disk)
+        disk.crash(style)
+        again = disk.clone(n)
+        outcome = outcome_of(disk, filled_last)
+        outcomes.add(outcome)
+        if outcome != "complete":
+            run(again)
+            assert state(opened(again)) == filled_last
+    assert "refused" in outcomes
+    assert outcomes <= {"refused", "empty", "complete"}
+
+
+def outcome_of(disk: SimulatedDisk, expected: State) -> str:
+    try:
+        found = state(opened(disk))
+    except DataDirectoryError as error:
+        return "refused" if "restore that did not finish" in str(error) else str(error)
+    return "complete" if found == expected else "half" if found else "empty"
