@@ -21,10 +21,10 @@ TABLE = command_table()
 DATABASES = (0, 3)
 
 
-def open_store(disk: Disk, shards: int) -> Store:
+def open_store(disk: Disk, shards: int, folder: str = "/data") -> Store:
     return Store.open(
         disk,
-        "/data",
+        folder,
         SimulatedClock(),
         Settings(geometry=Geometry(frame_bytes=4096, frames_per_segment=4), shard_count=shards),
         new_epoch_id=lambda: 1,
