@@ -144,7 +144,7 @@ SNAPSHOT_RETRY_S_MIN: Final = 30
 """After one that failed, the next is not made by itself for this long; each failure doubles it ..."""
 SNAPSHOT_RETRY_S_MAX: Final = 3600
 """... up to this."""
-SIDECAR_IDLE_PARTS: Final = 10
+SIDECAR_IDLE_PARTS: Final = 100
 """While there are clients, making sidecars takes at most one part in so many of the time."""
 SNAPSHOTS_KEPT: Final = 2
 COPY_BYTES_AT_ONCE: Final = 4 * MIB

@@ -200,7 +200,7 @@ MUTANTS: Final = (
     Mutant(
         "snapshot-not-synced",
         "journal/snapshot.py",
-        "            for file in self._files.values():\n                file.sync()\n",
+        "                file.sync()\n",
         "",
         "a snapshot gets its name before it is durable",
     ),
@@ -214,11 +214,11 @@ MUTANTS: Final = (
     Mutant(
         "erased-ts-after-unlink",
         "journal/journal.py",
-        "                self._erased.store(max(self.erased_ts, going[-1].last_ts))\n",
-        "                going_ts = max(self.erased_ts, going[-1].last_ts)\n"
-        "                for segment in going:\n"
-        "                    remove_segment(self._disk, sources[segment.shard].folder, segment.first)\n"
-        "                self._erased.store(going_ts)\n",
+        "        self._erased.store(max(self.erased_ts, going[-1].last_ts))\n",
+        "        going_ts = max(self.erased_ts, going[-1].last_ts)\n"
+        "        for segment in going:\n"
+        "            remove_segment(self._disk, layout.shard_folder(self._folder, segment.shard), segment.first)\n"
+        "        self._erased.store(going_ts)\n",
         "segments go before it is durable that they are gone",
     ),
     Mutant(

@@ -26,8 +26,8 @@ Examples:
 
   tidelog serve --data restored
 
-JSON: kind "damaged" (problem) for snapshots that could not be used, and at the end "restored" (path, ts, time, shards,
-keys, bytes, snapshot_ts, transactions).
+JSON: kind "damaged" (problem) for snapshots that could not be used, and at the end "restored" (path, ts, time,
+shards, keys, bytes, snapshot_ts, transactions).
 
 Exit status: 0 if the directory is complete, 1 if the backup is damaged, 2 if it could not be made."""
 
@@ -77,8 +77,8 @@ def restore(
     """Make a new data directory from a backup.
 
     From a whole data directory, the newest snapshot that is whole is taken, and then the journal after it. Everything
-    is checked before the new directory counts: one whose restore was cut off is refused by `tidelog serve`, and another
-    restore into it begins anew. The backup is not changed.
+    is checked before the new directory counts: one whose restore was cut off is refused by `tidelog serve`, and
+    another restore into it begins anew. The backup is not changed.
     """
     from tidelog.store.restore import restore as run
     from tidelog.store.store import Store

@@ -63,8 +63,8 @@ def snapshot(
         typer.Option(
             "--password-file",
             metavar="FILE",
-            help="The server's password is the first line of this file. Without it, the one in the URL counts, or the "
-            "file that TIDELOG_REQUIREPASS_FILE names.",
+            help="The server's password is the first line of this file. Without it, the one in the URL counts, or "
+            "the file that TIDELOG_REQUIREPASS_FILE names.",
         ),
     ] = None,
     progress: Annotated[
@@ -74,8 +74,8 @@ def snapshot(
 ) -> int:
     """Make a backup of a data directory.
 
-    If no server has it open, a snapshot is made here. Otherwise the server is asked for one, which holds nobody up, and
-    that is copied. The copy is complete, durable and checked before it gets its name.
+    If no server has it open, a snapshot is made here. Otherwise the server is asked for one, which holds nobody up,
+    and that is copied. The copy is complete, durable and checked before it gets its name.
     """
     from tidelog.store.backup import check_free, copy_newest_snapshot
 
