@@ -47,7 +47,7 @@ def tear() -> None:
 
 
 def forget_expiry() -> None:
-    replay = Store._replay
+    replay = Store.replay
 
     def replay_without(self: Store, transaction: Any, payload_of: Any) -> None:
         set_expiry = Database._set_expiry
@@ -55,7 +55,7 @@ def forget_expiry() -> None:
         replay(self, transaction, payload_of)
         Database._set_expiry = set_expiry  # type: ignore[method-assign]
 
-    Store._replay = replay_without  # type: ignore[method-assign]
+    Store.replay = replay_without  # type: ignore[method-assign]
 
 
 def keep_one_shard() -> None:

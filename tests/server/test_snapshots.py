@@ -41,7 +41,7 @@ class World:
         )
         self.store = Store.open(self.disk, "/data", self.clock, settings, lambda: 1, Random(1))
         loop = asyncio.get_running_loop()
-        self.turns = Turns(loop, self.store.journal.writer, self.clock.monotonic_us)
+        self.turns = Turns(loop, self.store.journal, self.clock.monotonic_us)
         self.snapshots = ServerSnapshots(loop, self.store, self.turns, self.clock, self.after_bytes)
 
     async def close(self) -> None:

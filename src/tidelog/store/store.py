@@ -144,7 +144,7 @@ class Store:
         if snapshot is None:
             return None
         snapshot.places = self.journal.writer.written_places
-        self._capture = Capture(self._databases, snapshot, self._encode_whole, self.owners)
+        self._capture = Capture(self._databases, snapshot, self.encode_whole, self.owners)
         self._set_observers()
         return self._capture
 
@@ -212,7 +212,8 @@ class Store:
             return [(ShardId(shard), FLUSHDB, payload) for shard in range(len(self.slots))]
         return [(self.owners[slot_of(operation.key)], opcode, payload)]
 
-    def _encode_whole(self, operation: Any) -> list[Encoded]:
+    def encode_whole(self, operation: Any) -> list[Encoded]:
+        """The same, for whom its effect is not at hand."""
         return self.encode(self.effect_of[type(operation)], operation)
 
     def _by_shard(self, items: Any, key_of: Callable[[Any], bytes]) -> list[tuple[ShardId, list[Any]]]:
