@@ -71,6 +71,8 @@ DECODER_KEPT_BYTES_MAX: Final = 512 * KIB
 DATABASES: Final = 16
 SLOT_KEYS_SPLIT: Final = 1000
 """A slot with more keys than this is split into buckets, so that visiting one is a short step."""
+LOADED_AT_ONCE_MIN: Final = 1000
+"""Strings that are worth counting the keys anew after they were loaded; fewer are put one by one."""
 CAPTURE_KEYS_AT_ONCE: Final = 200
 """Keys of a snapshot that are written in one go where nobody waits."""
 CAPTURE_SLICE_S: Final = 0.00015

@@ -27,6 +27,7 @@ from tidelog.journal.layout import Meta, SnapshotPoint
 from tidelog.journal.loader import Apply, Plan, cut_tails, plan_recovery, replay
 from tidelog.journal.merge import JournalReader
 from tidelog.journal.operation import OperationTable
+from tidelog.journal.reader import LoadStrings
 from tidelog.journal.retention import Holders, RetentionLimits, Segment, list_erasable, plan_erasure
 from tidelog.journal.ring import Ring
 from tidelog.journal.segment import list_segments, remove_segment, segment_bytes
@@ -95,9 +96,20 @@ class Journal:
 
     @classmethod
     def open(
-        cls, disk: Disk, folder: str, clock: Clock, settings: Settings, *, apply: Apply, new_epoch_id: Callable[[], int]
+        cls,
+        disk: Disk,
+        folder: str,
+        clock: Clock,
+        settings: Settings,
+        *,
+        apply: Apply,
+        new_epoch_id: Callable[[], int],
+        load_strings: LoadStrings | None = None,
     ) -> Journal:
-        """Open a data directory, making it if it is missing or empty, and replay what it holds into `apply`."""
+        """Open a data directory, making it if it is missing or empty, and replay what it holds into `apply`.
+
+        If it is given, `load_strings` takes runs of records that `apply` would otherwise get one by one.
+        """
         folder = posixpath.normpath(folder)  # the parent of `data/` is to be the parent
         try:
             disk.make_folder(folder)
@@ -111,7 +123,7 @@ class Journal:
             plan = plan_recovery(disk, folder, meta)
             resume = cut_tails(disk, folder, meta, plan)
             remove_partial_snapshots(disk, folder)
-            epochs = replay(disk, folder, meta, plan, apply)
+            epochs = replay(disk, folder, meta, plan, apply, load_strings)
             hlc.restore(resume.last_ts)
             ring = Ring(meta.shard_count, settings.ring_bytes_max)
             writer = JournalWriter(disk, folder, meta, resume, hlc, settings.policy, ring)

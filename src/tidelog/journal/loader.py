@@ -24,7 +24,7 @@ from tidelog.journal.durability import Resume
 from tidelog.journal.frame import CRC_BYTES, Geometry, decode_header
 from tidelog.journal.layout import Meta, read_file, shard_folder, write_all
 from tidelog.journal.merge import JournalReader, Transaction
-from tidelog.journal.reader import Part, Record
+from tidelog.journal.reader import LoadStrings, Part, Record
 from tidelog.journal.record import BLOB, walk
 from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
 from tidelog.journal.segment import (
@@ -297,18 +297,23 @@ def _state_at(disk: Disk, folder: str, meta: Meta, end: Position, next_lsn: Lsn)
     return ShardState(end, next_lsn, header.ts, crc32c(data), database, blob_end)
 
 
-def replay(disk: Disk, folder: str, meta: Meta, plan: Plan, apply: Apply) -> list[control.Epoch]:
+def replay(
+    disk: Disk, folder: str, meta: Meta, plan: Plan, apply: Apply, load_strings: LoadStrings | None = None
+) -> list[control.Epoch]:
     """Hand out everything that counts, in order; returns the epochs, oldest first."""
     epochs: list[control.Epoch] = []
     start: tuple[Lsn, ...] = (Lsn(0),) * meta.shard_count
     if plan.snapshot is not None:
-        plan.snapshot.read(disk, apply, epochs.append)
+        plan.snapshot.read(disk, apply, epochs.append, load_strings=load_strings)
         start = plan.snapshot.point.lsns
     reader = JournalReader(disk, folder, meta.geometry, meta.shard_count, lambda: plan.cuts, on_epoch=epochs.append)
     try:
         reader.seek_lsns(start)
-        for transaction in reader.read():
-            apply(transaction, reader.payload_of)
+        if load_strings is not None:
+            reader.load(lambda transaction: apply(transaction, reader.payload_of), load_strings)
+        else:
+            for transaction in reader.read():
+                apply(transaction, reader.payload_of)
     finally:
         reader.close()
     return list({epoch.id: epoch for epoch in epochs}.values())  # the snapshot and the journal overlap

@@ -18,7 +18,7 @@ from tidelog.journal import control
 from tidelog.journal.frame import Geometry
 from tidelog.journal.layout import shard_folder
 from tidelog.journal.operation import START, decode_start
-from tidelog.journal.reader import Part, Record, ShardReader
+from tidelog.journal.reader import LoadStrings, Part, Record, ShardReader
 from tidelog.journal.ring import Ring
 from tidelog.journal.segment import Position
 from tidelog.journal.source import ShardSource
@@ -130,6 +130,21 @@ class JournalReader:
                 yield _make_transaction((part.ts, [part]))
             parts = self._shards[0].read()
             self._queues[0] = iter(parts or ())
+
+    def load(self, apply: Callable[[Transaction], None], load_strings: LoadStrings) -> None:
+        """Hand out everything up to what is visible now; with one shard, runs that only set strings as a whole."""
+        if len(self._shards) > 1:
+            for transaction in self.read():
+                apply(transaction)
+            return
+        self._pass_ends = self._ends()
+
+        def apply_part(part: Part) -> None:
+            if part.records[0].opcode == START:
+                _check_whole(part.ts, [part])
+            apply(_make_transaction((part.ts, [part])))
+
+        self._shards[0].load(apply_part, load_strings)
 
     def _push_next(self, shard: int) -> None:
         """Put the next part of a shard among the heads, if there is one."""

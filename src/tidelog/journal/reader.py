@@ -6,6 +6,7 @@ handed out before all of it is proved: a full frame by its checksum, the visible
 
     seek_lsn, seek_ts   bisect over segments and frames; only heads are read
     read                the next parts of transactions, or None at the end of what is visible
+    load                all that is visible, with runs of records that only set strings as a whole: for recovery
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.blob import decode_reference
 from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, FrameHeader, decode_header
+from tidelog.journal.ordinary import StringRun, cut_pieces
 from tidelog.journal.record import BLOB, CONTROL, FINISH, NEXT_CONT, skim, walk
 from tidelog.journal.segment import Position
 from tidelog.journal.source import ShardSource
@@ -48,6 +50,9 @@ class Part(NamedTuple):
     shard: ShardId
     records: list[Record]
 
+
+LoadStrings = Callable[[int, bytes, StringRun], None]
+"""Takes a run of records that set strings of a database, and the bytes that it lies in."""
 
 _make_record: Final = partial(tuple.__new__, Record)  # `_make` is Python, and too slow for once a record
 _make_part: Final = partial(tuple.__new__, Part)
@@ -88,6 +93,8 @@ class ShardReader:
         """The transaction that has begun; None: passing over one whose beginning was not seen."""
         self._data = b""
         """The stretch of bytes that is being decoded: proved, and up to `_at`."""
+        self._span = 0, 0
+        """Where the records in it begin and end."""
         self._headers: Iterator[tuple[int, ...]] | None = None
         """Of the records in it that are still to come; None: it is used up."""
         self._stretch = Position(Lsn(0), 0)
@@ -160,9 +167,12 @@ class ShardReader:
         if self._headers is None and not self._take_stretch():
             return None
         try:
-            return self._decode_parts()
+            parts = self._decode_parts()
         except Corruption as error:
             raise self._located(error) from None
+        if self._headers is None:
+            self._end_stretch()
+        return parts
 
     def _take_stretch(self) -> bool:
         """Read on to the end of the frame or of what is visible, and prove it; false if there is nothing more."""
@@ -189,7 +199,7 @@ class ShardReader:
                 _prove_marks(data, at, records_end)
         except Corruption as error:
             raise self._located(error) from None
-        self._data, self._headers = data, skim(data, at, records_end)
+        self._data, self._span, self._headers = data, (at, records_end), skim(data, at, records_end)
         self._at = stop
         return True
 
@@ -217,6 +227,32 @@ class ShardReader:
         self._frame_ts = self._ts = header.ts
         self._database = 0
         return at
+
+    def load(self, apply: Callable[[Part], None], load_strings: LoadStrings) -> None:
+        """Hand out all that is visible: transaction by transaction, or as runs that only set strings."""
+        assert self._headers is None
+        assert self._after_ts < 0
+        while self._take_stretch():
+            try:
+                self._load_stretch(apply, load_strings)
+            except Corruption as error:
+                raise self._located(error) from None
+
+    def _load_stretch(self, apply: Callable[[Part], None], load_strings: LoadStrings) -> None:
+        data = self._data
+        for start, end, run in cut_pieces(data, *self._span):
+            assert self._lsn is not None
+            if run is not None and not self._open and self._head is None and self._lsn >= self._from_lsn:
+                load_strings(self._database, data, run)
+                self._lsn += run.records
+                self._ts = self._frame_ts + run.last_ts_relative
+                self._open = []
+                continue
+            self._headers = skim(data, start, end)
+            while self._headers is not None:
+                for part in self._decode_parts():
+                    apply(part)
+        self._end_stretch()
 
     def _end_stretch(self) -> None:
         self._headers, self._data = None, b""
@@ -272,8 +308,7 @@ class ShardReader:
                 if len(parts) >= _PARTS_AT_ONCE:
                     break
         else:
-            self._lsn = lsn
-            self._end_stretch()
+            self._headers = None
         self._lsn, self._ts, self._head, self._open, self._database = lsn, ts, head, open_part, database
         return parts
 

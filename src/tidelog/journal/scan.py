@@ -27,7 +27,8 @@ from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.blob import decode_reference
 from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, HEADER_BYTES, decode_header
-from tidelog.journal.record import BLOB, CONTROL, NEXT_CONT, skim
+from tidelog.journal.ordinary import skim_notable
+from tidelog.journal.record import BLOB, CONTROL, NEXT_CONT
 from tidelog.journal.segment import Position
 from tidelog.journal.source import ShardSource
 
@@ -133,9 +134,13 @@ class ShardScan:
             raise FormatError("the frame and the one before disagree about a continued record")
         is_continuation = bool(header.flags & CONTINUES)
         base = 0
-        for opcode, flags, _, _, start, payload_at, payload_end, end in skim(
-            data, header.size, min(len(data), self.frame_bytes - CRC_BYTES)
-        ):
+        for passed, record in skim_notable(data, header.size, min(len(data), self.frame_bytes - CRC_BYTES)):
+            if passed:
+                lsn += passed - is_continuation
+                is_continuation = continues = False
+            if record is None:
+                break
+            opcode, flags, _, _, start, payload_at, payload_end, end = record
             if opcode == control.MARK:
                 mark = self._check_mark(data, base, payload_at, payload_end, lsn, last_cycle)
                 last_cycle, base = mark.cycle, end
@@ -279,8 +284,25 @@ class _SyncedPlace:
         return self._places[0][1]
 
 
+def _find_in_one(scan: ShardScan) -> CompleteCycle:
+    """With one shard, as is usual, every valid mark ends a complete cycle: the newest one counts."""
+    place = _SyncedPlace(scan.start, scan.frame_bytes)
+    newest: ValidMark | None = None
+    synced = 0
+    for newest in scan.marks():
+        place.add(newest)
+        synced = max(synced, newest.mark.synced_cycle)
+    synced = max(synced, scan.highest_synced_beyond())
+    cycle, last_ts, ends = Cycle(0), Ts(0), (scan.start_lsn,)
+    if newest is not None:
+        cycle, last_ts, ends = newest.mark.cycle, newest.mark.last_ts, (newest.mark.ends[0],)
+    return CompleteCycle(cycle, last_ts, ends, (newest,), Cycle(synced), (place.newest(synced),))
+
+
 def find_complete_cycle(scans: Sequence[ShardScan]) -> CompleteCycle:
     """Take the shards together, cycle by cycle."""
+    if len(scans) == 1:
+        return _find_in_one(scans[0])
     places = [_SyncedPlace(scan.start, scan.frame_bytes) for scan in scans]
     walks = [scan.marks() for scan in scans]
     heads = [next(walk, None) for walk in walks]

@@ -39,7 +39,7 @@ from tidelog.journal.layout import (
     write_meta,
 )
 from tidelog.journal.merge import Transaction
-from tidelog.journal.reader import Part, Record, ShardReader
+from tidelog.journal.reader import LoadStrings, Part, Record, ShardReader
 from tidelog.journal.record import FINISH, TS
 from tidelog.journal.scan import ShardScan, find_complete_cycle
 from tidelog.journal.segment import Position, blob_name, journal_name
@@ -65,10 +65,12 @@ class Snapshot:
         apply: Callable[[Transaction, Callable[[Part, Record], bytes]], None],
         on_epoch: Callable[[control.Epoch], None],
         on_read: Callable[[int], None] | None = None,
+        load_strings: LoadStrings | None = None,
     ) -> None:
         """Hand out its records, shard by shard. Damage raises `Corruption`: a snapshot has no tail to cut."""
         for shard, end in enumerate(self.check(disk, on_read)):
-            self._read_shard(self._source(disk, shard, on_read), end, apply, on_epoch if shard == 0 else None)
+            source = self._source(disk, shard, on_read)
+            self._read_shard(source, end, apply, on_epoch if shard == 0 else None, load_strings)
 
     def _read_shard(
         self,
@@ -76,13 +78,20 @@ class Snapshot:
         end: Position | None,
         apply: Callable[[Transaction, Callable[[Part, Record], bytes]], None],
         on_epoch: Callable[[control.Epoch], None] | None,
+        load_strings: LoadStrings | None,
     ) -> None:
         reader = ShardReader(source, lambda: end, on_epoch)
+
+        def apply_part(part: Part) -> None:
+            apply(Transaction(part.ts, [part]), lambda _, record: reader.payload_of(record))
+
         try:
             reader.seek_start()
+            if load_strings is not None:
+                reader.load(apply_part, load_strings)
             while (parts := reader.read()) is not None:
                 for part in parts:
-                    apply(Transaction(part.ts, [part]), lambda _, record: reader.payload_of(record))
+                    apply_part(part)
         finally:
             reader.close()
 

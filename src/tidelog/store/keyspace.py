@@ -13,13 +13,14 @@ Nothing here reads a clock: an expired key is there until an operation removes i
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from binascii import crc_hqx
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappush
 from typing import Any
 
 from tidelog import limits
 from tidelog.ids import SLOT_COUNT
-from tidelog.store.slots import slot_of
+from tidelog.store.slots import BRACE, SLOT_MASK, slot_of
 from tidelog.types.effect import Value
 
 
@@ -115,6 +116,31 @@ class Database:
         bucket[key] = value
         if expire_ms is not None or key in self.expiries:
             self._set_expiry(key, expire_ms)
+
+    def load(self, data: bytes, keys: Sequence[int], values: Sequence[int], ends: Sequence[int]) -> None:
+        """Put strings that lie in `data`, each `data[key:value]` -> `data[value:end]`, without an expiry.
+
+        Hot: what `put` does for each of them, for the many that are loaded while nobody observes and no key expires.
+        Keys are counted, and large slots split, once and not for each.
+        """
+        slots = self.slots
+        if self.observer is not None or self.expiries or len(keys) < limits.LOADED_AT_ONCE_MIN:
+            for start, middle, end in zip(keys, values, ends, strict=True):
+                self.put(data[start:middle], data[middle:end])
+            return
+        may_have_tags = data.find(b"{", keys[0], ends[-1]) >= 0
+        for start, middle, end in zip(keys, values, ends, strict=True):
+            key = data[start:middle]
+            slot = slot_of(key) if may_have_tags and BRACE in key else crc_hqx(key, 0) & SLOT_MASK
+            bucket = slots[slot]
+            if bucket is None:
+                slots[slot] = {key: data[middle:end]}
+            else:
+                bucket[key] = data[middle:end]
+        self.size = sum(map(len, filter(None, slots)))
+        for slot, bucket in enumerate(slots):
+            if type(bucket) is dict and len(bucket) > limits.SLOT_KEYS_SPLIT:
+                slots[slot] = Buckets(bucket)
 
     def remove(self, key: bytes) -> None:
         slot = slot_of(key)

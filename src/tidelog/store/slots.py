@@ -11,19 +11,19 @@ from typing import Final
 
 from tidelog.ids import SLOT_COUNT, ShardId
 
-_MASK: Final = SLOT_COUNT - 1
-_BRACE: Final = ord("{")
-"""As a number: it is found ten times as fast."""
+SLOT_MASK: Final = SLOT_COUNT - 1
+BRACE: Final = ord("{")
+"""As a number: looking for a byte is several times faster than looking for a string of one byte."""
 
 
 def slot_of(key: bytes) -> int:
     """The slot of a key. Hot."""
-    if _BRACE in key:
-        start = key.index(b"{") + 1
+    if BRACE in key:
+        start = key.index(BRACE) + 1
         end = key.find(b"}", start)
         if end > start:
             key = key[start:end]
-    return crc_hqx(key, 0) & _MASK
+    return crc_hqx(key, 0) & SLOT_MASK
 
 
 def shards_by_slot(ranges: Sequence[tuple[int, int]]) -> list[ShardId]:

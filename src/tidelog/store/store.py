@@ -29,6 +29,7 @@ from tidelog.journal.operation import (
     encode_items,
     encode_pairs,
 )
+from tidelog.journal.ordinary import StringRun
 from tidelog.journal.reader import Part, Record
 from tidelog.ports import Clock, Disk, Random
 from tidelog.store.capture import Capture
@@ -95,7 +96,15 @@ class Store:
         store = cls(clock, random)
         store.slots = _slots_of(disk, folder, settings)
         store.owners = shards_by_slot(store.slots)
-        store.journal = Journal.open(disk, folder, clock, settings, apply=store.replay, new_epoch_id=new_epoch_id)
+        store.journal = Journal.open(
+            disk,
+            folder,
+            clock,
+            settings,
+            apply=store.replay,
+            load_strings=store._load_strings,
+            new_epoch_id=new_epoch_id,
+        )
         return store
 
     @property
@@ -242,6 +251,10 @@ class Store:
                 else:
                     effect = self._by_opcode[opcode]
                     effect.apply(database, effect.kind.decode(payload, expire_ms))
+
+    def _load_strings(self, number: int, data: bytes, run: StringRun) -> None:
+        """Apply a run of `Val`s of the journal, each a transaction."""
+        self._databases[number].load(data, run.keys, run.values, run.ends)
 
 
 def _slots_of(disk: Disk, folder: str, settings: Settings) -> Sequence[tuple[int, int]]:
