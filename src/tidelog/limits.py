@@ -72,7 +72,9 @@ DATABASES: Final = 16
 SLOT_KEYS_SPLIT: Final = 1000
 """A slot with more keys than this is split into buckets, so that visiting one is a short step."""
 LOADED_AT_ONCE_MIN: Final = 1000
-"""Strings that are worth counting the keys anew after they were loaded; fewer are put one by one."""
+"""Strings that are worth sorting by slot while loading; fewer are put one by one."""
+LOADED_AT_ONCE_BYTES: Final = 16 * MIB
+"""Of the journal that is gathered while loading before its strings are put."""
 CAPTURE_KEYS_AT_ONCE: Final = 200
 """Keys of a snapshot that are written in one go where nobody waits."""
 CAPTURE_SLICE_S: Final = 0.00015

@@ -6,6 +6,7 @@ import random
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,9 +54,14 @@ def contents(store: Store) -> list[Any]:
     st.booleans(),
     st.sampled_from([1, 3]),
     st.sampled_from([(1, 1), (2, 3), (16, 1000)]),
+    st.sampled_from([1, 10**9]),
 )
 def test_runs_load_what_their_records_say(
-    transactions: list[tuple[int, list[Any], bool]], has_snapshot: bool, shard_count: int, least: tuple[int, int]
+    transactions: list[tuple[int, list[Any], bool]],
+    has_snapshot: bool,
+    shard_count: int,
+    least: tuple[int, int],
+    gathered_bytes: int,
 ) -> None:
     machine = Machine(shard_count)
     for index, (database, operations, ends_batch) in enumerate(transactions):
@@ -70,7 +76,7 @@ def test_runs_load_what_their_records_say(
         if has_snapshot and index == len(transactions) // 2:
             machine.store.save()
     with mock.patch.object(ordinary, "RUN_RECORDS_MIN", least[0]):
-        with mock.patch.object(limits, "LOADED_AT_ONCE_MIN", least[1]):
+        with mock.patch.multiple(limits, LOADED_AT_ONCE_MIN=least[1], LOADED_AT_ONCE_BYTES=gathered_bytes):
             machine.restart()
         by_runs = contents(machine.store)
     with mock.patch.object(ordinary, "RUN_RECORDS_MIN", 10**9):
@@ -93,7 +99,7 @@ def test_a_load_counts_keys_and_splits_large_slots(monkeypatch: pytest.MonkeyPat
         values.append(keys[-1] + len(key))
         ends.append(values[-1] + len(value))
         data += key + value
-    at_once.load(data, keys, values, ends)
+    at_once.load(data, np.array(keys), np.array(values), np.array(ends))
     assert at_once.size == one_by_one.size
     assert sorted(at_once.all_keys()) == sorted(one_by_one.all_keys())
     kinds = [[type(bucket) for bucket in each.slots] for each in (one_by_one, at_once)]

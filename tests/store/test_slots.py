@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from binascii import crc_hqx
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.ids import SLOT_COUNT, slot_ranges
-from tidelog.store.slots import shards_by_slot, slot_of
+from tidelog.store.slots import shards_by_slot, slot_of, slots_of
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,14 @@ def test_every_slot_has_one_owner(shard_count: int) -> None:
     assert set(owners) == set(range(shard_count))
     for shard, (first, last) in enumerate(ranges):
         assert owners[first] == owners[last] == shard
+
+
+@given(
+    st.lists(st.binary(max_size=9) | st.sampled_from([b"{a}1", b"{}x", b"x{a}", b"{a", b"k" * 16]), min_size=1),
+    st.integers(1, 70),
+)
+def test_many_at_once_are_those_of_each(keys: list[bytes], times: int) -> None:
+    keys = keys * times
+    ends = np.cumsum([len(key) for key in keys])
+    starts = ends - np.array([len(key) for key in keys])
+    assert slots_of(b"".join(keys), starts, ends).tolist() == [slot_of(key) for key in keys]

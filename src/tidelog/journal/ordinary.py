@@ -6,7 +6,7 @@ finds only where records start, and everything else about them is asked of all a
 
     ordinary     a record that is neither padded, split nor a reference to a blob, with a length of one or two bytes
     string run   ordinary records that each are a whole transaction setting strings without an expiry (`val`), with
-                 marks between them; where their keys and values lie, as three lists of positions
+                 marks between them; where their keys and values lie, as three arrays of positions
 
 Nothing here judges: where a record is not ordinary, or does not fit, the walk ends before it, and the caller lets
 `skim` have it, with the errors that `skim` has for it.
@@ -124,9 +124,9 @@ class StringRun(NamedTuple):
     """How many there are, each a transaction; marks do not count."""
     last_ts_relative: int
     """The ts of the last of them, relative to the frame's."""
-    keys: list[int]
-    values: list[int]
-    ends: list[int]
+    keys: Positions
+    values: Positions
+    ends: Positions
 
 
 class Piece(NamedTuple):
@@ -207,7 +207,7 @@ def _string_run(data: bytes, starts: Positions) -> StringRun | None:
         values, value_ends = bounds[::2], bounds[1::2]
         keys = values - (lengths[::2] >> 1)
     last_ts_relative = int.from_bytes(data[payloads[-1] - _FIELD_BYTES[TS] : payloads[-1]], "little")
-    return StringRun(len(starts), last_ts_relative, keys.tolist(), values.tolist(), value_ends.tolist())
+    return StringRun(len(starts), last_ts_relative, keys, values, value_ends)
 
 
 def _lengths(bytes_: Bytes, at: Positions) -> tuple[Positions, Positions]:

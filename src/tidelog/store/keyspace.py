@@ -13,14 +13,15 @@ Nothing here reads a clock: an expired key is there until an operation removes i
 from __future__ import annotations
 
 import zlib
-from binascii import crc_hqx
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappush
 from typing import Any
 
+import numpy as np
+
 from tidelog import limits
 from tidelog.ids import SLOT_COUNT
-from tidelog.store.slots import BRACE, SLOT_MASK, slot_of
+from tidelog.store.slots import Positions, slot_of, slots_of
 from tidelog.types.effect import Value
 
 
@@ -117,29 +118,32 @@ class Database:
         if expire_ms is not None or key in self.expiries:
             self._set_expiry(key, expire_ms)
 
-    def load(self, data: bytes, keys: Sequence[int], values: Sequence[int], ends: Sequence[int]) -> None:
+    def load(self, data: bytes, keys: Positions, values: Positions, ends: Positions) -> None:
         """Put strings that lie in `data`, each `data[key:value]` -> `data[value:end]`, without an expiry.
 
         Hot: what `put` does for each of them, for the many that are loaded while nobody observes and no key expires.
-        Keys are counted, and large slots split, once and not for each.
+        Slot by slot, because a slot that was just used is in the processor's cache; a key's own order is kept. Keys are
+        counted, and large slots split, once and not for each.
         """
-        slots = self.slots
         if self.observer is not None or self.expiries or len(keys) < limits.LOADED_AT_ONCE_MIN:
-            for start, middle, end in zip(keys, values, ends, strict=True):
+            for start, middle, end in zip(keys.tolist(), values.tolist(), ends.tolist(), strict=True):
                 self.put(data[start:middle], data[middle:end])
             return
-        may_have_tags = data.find(b"{", keys[0], ends[-1]) >= 0
-        for start, middle, end in zip(keys, values, ends, strict=True):
-            key = data[start:middle]
-            slot = slot_of(key) if may_have_tags and BRACE in key else crc_hqx(key, 0) & SLOT_MASK
+        of_keys = slots_of(data, keys, values)
+        order = np.argsort(of_keys, kind="stable")
+        of_keys = of_keys[order]
+        edges = np.flatnonzero(np.diff(of_keys, prepend=SLOT_COUNT, append=SLOT_COUNT)).tolist()
+        starts, middles, stops = keys[order].tolist(), values[order].tolist(), ends[order].tolist()
+        slots = self.slots
+        for slot, first, last in zip(of_keys[edges[:-1]].tolist(), edges[:-1], edges[1:], strict=True):
             bucket = slots[slot]
+            before = 0 if bucket is None else len(bucket)
             if bucket is None:
-                slots[slot] = {key: data[middle:end]}
-            else:
-                bucket[key] = data[middle:end]
-        self.size = sum(map(len, filter(None, slots)))
-        for slot, bucket in enumerate(slots):
-            if type(bucket) is dict and len(bucket) > limits.SLOT_KEYS_SPLIT:
+                bucket = slots[slot] = {}
+            for start, middle, end in zip(starts[first:last], middles[first:last], stops[first:last], strict=True):
+                bucket[data[start:middle]] = data[middle:end]
+            self.size += len(bucket) - before
+            if len(bucket) > limits.SLOT_KEYS_SPLIT and type(bucket) is dict:
                 slots[slot] = Buckets(bucket)
 
     def remove(self, key: bytes) -> None:

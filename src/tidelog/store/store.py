@@ -29,13 +29,13 @@ from tidelog.journal.operation import (
     encode_items,
     encode_pairs,
 )
-from tidelog.journal.ordinary import StringRun
 from tidelog.journal.reader import Part, Record
 from tidelog.ports import Clock, Disk, Random
 from tidelog.store.capture import Capture
 from tidelog.store.keyspace import Database
 from tidelog.store.scan_orders import ScanOrders
 from tidelog.store.slots import shards_by_slot, slot_of
+from tidelog.store.string_loader import StringLoader
 from tidelog.store.transaction import Transaction
 from tidelog.store.watch import Watcher, Watches
 from tidelog.types import hash as hash_type
@@ -72,6 +72,8 @@ class Store:
         self.effect_of = {effect.operation: effect for effect in all_effects()}
         """Class of operations -> what they do."""
         self._by_opcode = {effect.kind.opcode: effect for effect in all_effects()}
+        self._loader = StringLoader(self._databases)
+        """Strings that recovery has read; empty once the store is open."""
         self._watches = Watches()
         self._capture: Capture | None = None
         self.expired_count = 0
@@ -102,9 +104,10 @@ class Store:
             clock,
             settings,
             apply=store.replay,
-            load_strings=store._load_strings,
+            load_strings=store._loader.add,
             new_epoch_id=new_epoch_id,
         )
+        store._loader.flush()
         return store
 
     @property
@@ -235,6 +238,7 @@ class Store:
 
     def replay(self, transaction: JournalTransaction, payload_of: Callable[[Part, Record], bytes]) -> None:
         """Apply one transaction of the journal. Hot while loading."""
+        self._loader.flush()
         for part in transaction.parts:
             for record in part.records:
                 opcode = record.opcode
@@ -251,10 +255,6 @@ class Store:
                 else:
                     effect = self._by_opcode[opcode]
                     effect.apply(database, effect.kind.decode(payload, expire_ms))
-
-    def _load_strings(self, number: int, data: bytes, run: StringRun) -> None:
-        """Apply a run of `Val`s of the journal, each a transaction."""
-        self._databases[number].load(data, run.keys, run.values, run.ends)
 
 
 def _slots_of(disk: Disk, folder: str, settings: Settings) -> Sequence[tuple[int, int]]:
