@@ -5,9 +5,9 @@
 Goal: 1.0, as fast as Redis loads an AOF (without an RDB preamble) with the very same writes.
 
 The writes are SETs of 16-byte keys, drawn at random from `--keys`, and values of 12 to 28 bytes. The journal is written
-by the server's own hot path without its sockets: `HotPath.set` for a pipeline of 1, `HotPath.set_run` for runs of 16,
-and one write to the file for every turn, in which each of 50 connections had its say. The AOF is the text that Redis
-appends for the same SETs in the same order.
+by the server's own hot path without its sockets, a run as long as the pipeline at a time, and one write to the file for
+every turn, in which each of 50 connections had its say. The AOF is the text that Redis appends for the same SETs in the
+same order.
 
 The time runs from the start of the process until it answers PING, so it includes what a process needs to come up at
 all. Rounds alternate between the two and the median counts; the files come from the page cache.
@@ -64,10 +64,9 @@ def write_journal(folder: str, writes: int, keys: int, pipeline: int) -> None:
     hot = HotPath(store, 0, 2)
     write = store.journal.writer.write
     for number, run in enumerate(commands(writes, keys, pipeline), 1):
-        done = hot.set_run(run, 0) if pipeline > 1 else 0
+        done = 0
         while done < len(run):
-            hot.set(run[done])
-            done += 1
+            done = hot.set(run, done, [])
         if number % CONNECTIONS == 0:
             write()
     store.journal.close()
