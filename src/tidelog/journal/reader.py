@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -23,10 +23,12 @@ from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.blob import decode_reference
 from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, FrameHeader, decode_header
-from tidelog.journal.ordinary import StringRun, cut_pieces
 from tidelog.journal.record import BLOB, CONTROL, FINISH, NEXT_CONT, skim, walk
 from tidelog.journal.segment import Position
 from tidelog.journal.source import ShardSource
+
+if TYPE_CHECKING:
+    from tidelog.journal.ordinary import StringRun
 
 
 class Record(NamedTuple):
@@ -51,7 +53,7 @@ class Part(NamedTuple):
     records: list[Record]
 
 
-LoadStrings = Callable[[int, bytes, StringRun], None]
+LoadStrings: TypeAlias = "Callable[[int, bytes, StringRun], None]"
 """Takes a run of records that set strings of a database, and the bytes that it lies in."""
 
 _make_record: Final = partial(tuple.__new__, Record)  # `_make` is Python, and too slow for once a record
@@ -239,6 +241,8 @@ class ShardReader:
                 raise self._located(error) from None
 
     def _load_stretch(self, apply: Callable[[Part], None], load_strings: LoadStrings) -> None:
+        from tidelog.journal.ordinary import cut_pieces  # it needs numpy, which takes long to import
+
         data = self._data
         for start, end, run in cut_pieces(data, *self._span):
             assert self._lsn is not None

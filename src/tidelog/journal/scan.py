@@ -27,7 +27,6 @@ from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.blob import decode_reference
 from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, HEADER_BYTES, decode_header
-from tidelog.journal.ordinary import skim_notable
 from tidelog.journal.record import BLOB, CONTROL, NEXT_CONT
 from tidelog.journal.segment import Position
 from tidelog.journal.source import ShardSource
@@ -134,6 +133,8 @@ class ShardScan:
             raise FormatError("the frame and the one before disagree about a continued record")
         is_continuation = bool(header.flags & CONTINUES)
         base = 0
+        from tidelog.journal.ordinary import skim_notable  # it needs numpy, which takes long to import
+
         for passed, record in skim_notable(data, header.size, min(len(data), self.frame_bytes - CRC_BYTES)):
             if passed:
                 lsn += passed - is_continuation
