@@ -157,7 +157,8 @@ class HybridClock:
         """The process before us stopped in order (false for a new file)."""
         self.last: Ts = stored.ts if stored is not None else Ts(0)
         """The newest ts given out or seen; after an unclean stop the bound that was found."""
-        self._bound = self.last
+        self.bound = self.last
+        """No ts above it is given out before a higher one is durable."""
         self._renewing: Ts | None = None
         self._failure: JournalFailed | None = None
         """The bound could not be stored: no ts beyond it is ever given out again."""
@@ -166,7 +167,7 @@ class HybridClock:
         """A ts that is larger than every one before it, here or seen from elsewhere. Hot."""
         wall = self._clock.wall_us()
         ts = wall if wall > self.last else self.last + 1
-        if ts > self._bound:
+        if ts > self.bound:
             self._extend(Ts(ts))
         self.last = Ts(ts)
         return self.last
@@ -180,7 +181,7 @@ class HybridClock:
     def following(self) -> Ts:
         """As `next`, without a look at the wall clock. Hot."""
         ts = self.last + 1
-        if ts > self._bound:
+        if ts > self.bound:
             self._extend(Ts(ts))
         self.last = Ts(ts)
         return self.last
@@ -218,7 +219,7 @@ class HybridClock:
             self._file.store(bound)
         except OSError as error:
             self._fail(error)
-        self._bound = bound
+        self.bound = bound
 
     @property
     def has_failed(self) -> bool:
@@ -235,7 +236,7 @@ class HybridClock:
     def begin_renewal(self) -> bool:
         """Write a higher bound if little room is left; true if it now waits for `sync`."""
         now = max(self.last, Ts(self._clock.wall_us()))
-        if self._renewing is not None or self._bound - now > limits.CLOCK_BOUND_RENEW_US:
+        if self._renewing is not None or self.bound - now > limits.CLOCK_BOUND_RENEW_US:
             return False
         self._check()
         bound = self._bound_after(now)
@@ -254,7 +255,7 @@ class HybridClock:
         """The fsync of the renewal is done."""
         if self._renewing is not None:
             self._file.confirm()
-            self._bound = self._renewing
+            self.bound = self._renewing
             self._renewing = None
 
     def close(self, *, clean: bool) -> None:

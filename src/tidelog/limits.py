@@ -46,6 +46,8 @@ COMMAND_BYTES_MAX: Final = 1 * GIB
 """Arguments of one command; past it the connection is cut (`client-query-buffer-limit`)."""
 QUEUED_BYTES_MAX: Final = 1 * GIB
 """Arguments of the commands of one MULTI; past it the connection is cut too."""
+RECEIVED_PIECE_BYTES: Final = 32 * KIB
+"""What a client sends is decoded and run in pieces of this size."""
 HOT_VALUE_BYTES_MAX: Final = 16 * KIB
 """Larger values take the general path, which counts what it makes the server hold."""
 REPLIES_BYTES_HELD: Final = 1 * MIB
@@ -119,7 +121,7 @@ SHARDS_MAX: Final = 256
 
 # --- the writer -------------------------------------------------------------------------------------------------
 
-BATCH_BYTES_FULL: Final = 8 * MIB
+BATCH_BYTES_FULL: Final = 512 * KIB
 """With this much gathered, the caller is to write before it takes more (`JournalWriter.batch_bytes`)."""
 TRANSACTION_BYTES_MAX: Final = 2 * GIB
 """Payloads of one transaction: a command that would go past it is refused, and so can be one of many in an EXEC."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from tidelog.commands.arguments import I64_MAX, I64_MIN, NOT_A_FLOAT, add_floats, integer, syntax_error
 from tidelog.commands.drawing import check_pairs_count, draw, draw_one, drawn_count
@@ -17,12 +17,12 @@ from tidelog.types.hash import Hash, hdel, hset
 
 Decision = tuple[Reply, Sequence[Any]]
 
-_NOTHING = Hash()
+_NOTHING: Final[dict[bytes, bytes]] = {}
 
 
-def _hash(transaction: Transaction, key: bytes) -> Hash:
+def _hash(transaction: Transaction, key: bytes) -> dict[bytes, bytes]:
     """The hash at a key; an empty one if there is none. Not to be changed."""
-    value: Hash | None = transaction.find_typed(key, Hash)
+    value: dict[bytes, bytes] | None = transaction.find_typed(key, Hash)
     return value if value is not None else _NOTHING
 
 

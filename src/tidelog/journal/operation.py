@@ -41,8 +41,10 @@ START: Final = 0x04
 _U64: Final = struct.Struct("<Q")
 _ODD: Final = bytes(range(1, 256, 2))
 """The first bytes of flits that have only one."""
+_SHORT_FLITS: Final = _ODD + bytes(128)
+"""Number -> such a flit ..."""
 _SHORT_SIZES: Final = bytes(byte >> 1 for byte in range(256))
-"""Such a flit -> its number."""
+"""... and back."""
 
 
 class Val(NamedTuple):
@@ -141,17 +143,11 @@ def core_table() -> OperationTable:
     )
 
 
-_SHORT_BYTES: Final = 16384
-_SIZES: Final = tuple(map(flit.encode, range(_SHORT_BYTES)))
-"""The flits of short lengths: nearly all there are. Looking one up takes a fraction of making it."""
-_size_of: Final = _SIZES.__getitem__
-
-
-def _encode_sizes(items: Iterable[bytes]) -> bytes:
-    try:
-        return b"".join(map(_size_of, map(len, items)))
-    except IndexError:
-        return b"".join([flit.encode(len(item)) for item in items])
+def _encode_sizes(items: Sequence[bytes]) -> bytes:
+    sizes = [*map(len, items)]
+    if sizes and max(sizes) < 128:
+        return bytes(sizes).translate(_SHORT_FLITS)
+    return b"".join([*map(flit.encode, sizes)])
 
 
 def encode_items(items: Sequence[bytes]) -> bytes:

@@ -92,6 +92,10 @@ class RequestDecoder:
         self.error: str | None = None
         """What is wrong with the bytes after the last command; nothing more will come."""
 
+    @property
+    def bounds(self) -> RequestLimits:
+        return self._exact.bounds
+
     def set_limits(self, bounds: RequestLimits) -> None:
         """From the next bytes on."""
         exact = self._exact

@@ -16,7 +16,7 @@ A connection that is not plain (in MULTI, subscribed, not authenticated) has no 
 from __future__ import annotations
 
 from binascii import crc_hqx
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -56,8 +56,7 @@ class HotPath:
         self._owners = store.owners
         self._has_one_shard = len(store.slots) == 1
         self._writer = store.journal.writer
-        self._append_one = self._writer.append_one
-        self._next_ts = store.journal.hlc.following
+        self._append_next = self._writer.append_next
         self._null = NULL_BULK_2 if protocol == 2 else NULL_3
 
     def commands(self, *, writes: bool = True, transactions: bool = True) -> HotCommands:
@@ -129,7 +128,13 @@ class HotPath:
     def set(self, commands: Commands, at: int, out: list[bytes]) -> int:
         if self._writer.refusal is not None:
             return at
-        database, first = self._database, commands[at][0]
+        arguments = commands[at]
+        if len(commands) == at + 1:
+            if len(arguments) != 3 or not self._set_one(arguments[1], arguments[2]):
+                return at
+            out.append(OK)
+            return at + 1
+        database, first = self._database, arguments[0]
         slots, expiries, observer = database.slots, database.expiries, database.observer
         pairs: dict[bytes, bytes] = {}
         room = _PAIRS_BYTES_MAX
@@ -141,14 +146,12 @@ class HotPath:
                 slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
                 bucket = slots[slot]
                 old = None if bucket is None else bucket.get(key)
-                if old is None or observer is not None:
-                    if not _is_plain(old, key, expiries):
-                        break
-                    database.put_at(slot, key, value)
-                elif type(old) is bytes and key not in expiries:
-                    bucket[key] = value
-                else:
+                if old is not None and (type(old) is not bytes or key in expiries):
                     break
+                if old is None or observer is not None:
+                    database.put_at(slot, key, value)
+                else:
+                    bucket[key] = value
                 pairs[key] = value
         except ValueError:
             pass
@@ -158,6 +161,23 @@ class HotPath:
         count = len(pairs)
         out.append(OK * count)
         return at + count
+
+    def _set_one(self, key: bytes, value: bytes) -> bool:
+        """The same for one alone, as clients send them that wait for each reply; false if it is not plain."""
+        database = self._database
+        slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
+        bucket = database.slots[slot]
+        old = None if bucket is None else bucket.get(key)
+        if old is not None and (type(old) is not bytes or key in database.expiries):
+            return False
+        if len(value) > _PAIRS_BYTES_MAX:
+            return False
+        if old is None or database.observer is not None:
+            database.put_at(slot, key, value)
+        else:
+            bucket[key] = value
+        self._append_next(self._owners[slot], VAL, encode_pair(key, value), self._number)
+        return True
 
     def incr(self, commands: Commands, at: int, out: list[bytes]) -> int:
         if self._writer.refusal is not None:
@@ -172,8 +192,14 @@ class HotPath:
                 slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
                 bucket = slots[slot]
                 old = None if bucket is None else bucket.get(key)
-                result = _incremented(old)
-                if result is None or key in expiries:
+                # As `_incremented` has it, without a call.
+                if old is None:
+                    result = b"1"
+                elif type(old) is bytes and old.isdigit() and len(old) < _DIGITS_MAX and old[0] != _ZERO:
+                    result = b"%d" % (int(old) + 1)
+                else:
+                    break
+                if key in expiries:
                     break
                 if old is None or observer is not None:
                     database.put_at(slot, key, result)
@@ -200,18 +226,45 @@ class HotPath:
             or sum(map(len, arguments)) > _PAIRS_BYTES_MAX
         ):
             return at
+        if not self._replace_all(pairs):
+            places = self._plain_places(pairs)
+            if places is None:
+                return at
+            self._put(pairs, places)
+        out.append(OK)
+        return at + 1
+
+    def _replace_all(self, pairs: dict[bytes, bytes]) -> bool:
+        """Replace strings that are there and plain, in one pass; false, and they are as they were, if one is not."""
+        database = self._database
+        slots, expiries = database.slots, database.expiries
+        if database.observer is not None:
+            return False
+        undo: list[tuple[dict[bytes, bytes], bytes, bytes]] = []
+        for key, value in pairs.items():
+            bucket = slots[crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)]
+            old = None if bucket is None else bucket.get(key)
+            if type(old) is not bytes or key in expiries:
+                for bucket, key, old in undo:
+                    bucket[key] = old
+                return False
+            undo.append((bucket, key, old))
+            bucket[key] = value
+        self._journal(pairs)
+        return True
+
+    def _plain_places(self, keys: Iterable[bytes]) -> list[int] | None:
+        """The slots of keys that are free or plain strings; None if one is not."""
         slots, expiries = self._database.slots, self._database.expiries
-        places = []
-        for key in pairs:
-            slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
+        places: list[int] = []
+        for key in keys:
+            slot = slot_of(key)
             bucket = slots[slot]
             old = None if bucket is None else bucket.get(key)
             if old is not None and (type(old) is not bytes or key in expiries):
-                return at
+                return None
             places.append(slot)
-        self._put(pairs, places)
-        out.append(OK)
-        return at + 1
+        return places
 
     def _put(self, pairs: dict[bytes, bytes], places: list[int]) -> None:
         """All of them, in one transaction; `places` are their slots."""
@@ -228,11 +281,10 @@ class HotPath:
     def _journal(self, pairs: dict[bytes, bytes]) -> None:
         """Different keys, as one record, or in several shards as one each."""
         if len(pairs) > 1 and self._has_one_shard:
-            self._append_one(_ONE_SHARD, self._next_ts(), VAL, encode_pairs(pairs.items()), self._number)
+            self._append_next(_ONE_SHARD, VAL, encode_pairs(pairs.items()), self._number)
             return
         for key, value in pairs.items():
-            shard = _ONE_SHARD if self._has_one_shard else self._owners[slot_of(key)]
-            self._append_one(shard, self._next_ts(), VAL, encode_pair(key, value), self._number)
+            self._append_next(self._owners[slot_of(key)], VAL, encode_pair(key, value), self._number)
 
     # --- hashes -------------------------------------------------------------------------------------------------
 
@@ -242,28 +294,37 @@ class HotPath:
             return at
         database, first, append = self._database, commands[at][0], out.append
         slots, expiries, observer = database.slots, database.expiries, database.observer
-        append_one, next_ts, owners, number = self._append_one, self._next_ts, self._owners, self._number
+        payloads: list[bytes] = []
+        shard = _ONE_SHARD
         try:
-            for name, key, field, value in islice(commands, at, None):
+            for name, key, field, value in islice(commands, at, at + _PAIRS_MAX):
                 if name != first or len(field) + len(value) > _VALUE_BYTES_MAX:
                     break
                 slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
+                if not self._has_one_shard:
+                    if payloads:
+                        break
+                    shard = self._owners[slot]
                 bucket = slots[slot]
                 found = None if bucket is None else bucket.get(key)
                 if found is None:
-                    found = Hash()
-                    database.put_at(slot, key, found)
-                elif type(found) is not Hash or key in expiries:
+                    database.put_at(slot, key, {field: value})
+                    append(b":1\r\n")
+                elif type(found) is Hash and key not in expiries:
+                    if observer is not None:
+                        observer(database, key)
+                    append(b":0\r\n" if field in found else b":1\r\n")
+                    found[field] = value
+                else:
                     break
-                elif observer is not None:
-                    observer(database, key)
-                append(b":0\r\n" if field in found else b":1\r\n")
-                found[field] = value
-                append_one(owners[slot], next_ts(), HSET, encode_field(key, field, value), number)
-                at += 1
+                payloads.append(encode_field(key, field, value))
         except ValueError:
             pass
-        return at
+        if len(payloads) == 1:
+            self._append_next(shard, HSET, payloads[0], self._number)
+        elif payloads:
+            self._writer.append_run(shard, HSET, payloads, self._number)
+        return at + len(payloads)
 
     # --- transactions -------------------------------------------------------------------------------------------
 
@@ -274,66 +335,66 @@ class HotPath:
         """
         if self._writer.refusal is not None or not self._has_one_shard or len(commands[at]) != 1:
             return at
-        slots, expiries = self._database.slots, self._database.expiries
+        find, expiries = self._database.find, self._database.expiries
         pairs: dict[bytes, bytes] = {}
-        places: list[int] = []
         replies: list[bytes] = []
         room = _PAIRS_BYTES_MAX
         for arguments in islice(commands, at + 1, at + 2 + _PAIRS_MAX):
             count, name = len(arguments), arguments[0]
-            if count == 1:
-                if name not in _EXEC:
-                    return at
+            if count == 1 and name in _EXEC:
                 break
-            key = arguments[1]
-            slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
-            bucket = slots[slot]
-            old = None if bucket is None else bucket.get(key)
-            if key in pairs or key in expiries:
+            if count == 1 or arguments[1] in pairs:
                 return at
-            if count == 3 and name in _SET and (old is None or type(old) is bytes):
-                value = arguments[2]
+            key = arguments[1]
+            if count == 3 and name in _SET:
+                pairs[key] = value = arguments[2]
                 room -= len(key) + len(value)
-                if room < 0:
-                    return at
-                pairs[key] = value
-                places.append(slot)
                 replies.append(OK)
-            elif count == 2 and name in _INCR:
+                continue
+            old = find(key)
+            if count != 2 or key in expiries or not (old is None or type(old) is bytes):
+                return at
+            if name in _INCR:
                 result = _incremented(old)
                 if result is None:
                     return at
                 pairs[key] = result
-                places.append(slot)
                 replies.append(b":%b\r\n" % result)
-            elif count == 2 and name in _GET and (old is None or type(old) is bytes):
-                if old is None:
-                    replies.append(self._null)
-                else:
-                    room -= len(old)
-                    if room < 0:
-                        return at
-                    replies.append(b"$%d\r\n%b\r\n" % (len(old), old))
+            elif name in _GET:
+                room -= 0 if old is None else len(old)
+                replies.append(self._null if old is None else b"$%d\r\n%b\r\n" % (len(old), old))
             else:
                 return at
         else:
             return at  # it goes on in the next buffer, or is very long
-        if pairs:
+        if room < 0:
+            return at
+        if pairs and not self._replace_all(pairs):
+            places = self._plain_places(pairs)
+            if places is None:
+                return at
             self._put(pairs, places)
         count = len(replies)
         out += (OK, QUEUED * count, b"*%d\r\n" % count, *replies)
         return at + count + 2
 
 
+def whole_transactions(commands: Commands) -> int:
+    """The place of a MULTI at the end whose EXEC has not come yet; how many commands there are if there is none."""
+    for at in range(len(commands) - 1, max(len(commands) - _PAIRS_MAX, -1), -1):
+        name = commands[at][0]
+        if name in _EXEC:
+            break
+        if name in _MULTI:
+            return at
+    return len(commands)
+
+
+_MULTI: Final = frozenset([b"MULTI", b"multi"])
 _GET: Final = frozenset([b"GET", b"get"])
 _SET: Final = frozenset([b"SET", b"set"])
 _INCR: Final = frozenset([b"INCR", b"incr"])
 _EXEC: Final = frozenset([b"EXEC", b"exec"])
-
-
-def _is_plain(old: object, key: bytes, expiries: dict[bytes, int]) -> bool:
-    """Whether a key is free, or a string that stays: a `Val` and nothing else replaces it."""
-    return old is None or (type(old) is bytes and key not in expiries)
 
 
 def _incremented(old: object) -> bytes | None:

@@ -23,6 +23,7 @@ from tidelog.resp.decoder import RequestDecoder
 from tidelog.resp.encoder import encode_error
 from tidelog.resp.exact import Command, RequestLimits
 from tidelog.server.engine import Engine
+from tidelog.server.hot import whole_transactions
 from tidelog.server.turn import Turns
 
 if TYPE_CHECKING:
@@ -143,7 +144,8 @@ class Session(asyncio.Protocol):
     def state_changed(self) -> None:
         self.is_plain = self._engine.is_plain(self)
         self._hot = self._engine.hot_commands(self)
-        self._decoder.set_limits(RequestLimits(is_authenticated=self.is_authenticated))
+        if self._decoder.bounds.is_authenticated != self.is_authenticated:
+            self._decoder.set_limits(RequestLimits(is_authenticated=self.is_authenticated))
 
     # --- the transport's calls ----------------------------------------------------------------------------------
 
@@ -169,11 +171,23 @@ class Session(asyncio.Protocol):
         self._clients.remove(self)
 
     def data_received(self, data: bytes) -> None:
-        """Hot."""
-        out = self.out
-        if not out:
+        """Hot. Much at once is taken in pieces, each run before the next is decoded: what fits a cache is fast."""
+        if not self.out:
             self._turns.add(self)
-        commands = self._feed(data)
+        if len(data) <= limits.RECEIVED_PIECE_BYTES:
+            self._run(self._feed(data))
+            return
+        begun: list[Command] = []
+        for at in range(0, len(data), limits.RECEIVED_PIECE_BYTES):
+            commands = begun + self._feed(data[at : at + limits.RECEIVED_PIECE_BYTES])
+            end = len(commands)
+            if at + limits.RECEIVED_PIECE_BYTES < len(data):
+                end = whole_transactions(commands)
+            begun = commands[end:]
+            self._run(commands[:end] if begun else commands)
+
+    def _run(self, commands: list[Command]) -> None:
+        out = self.out
         if self._held:
             self._held += commands
             return

