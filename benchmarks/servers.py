@@ -1,7 +1,7 @@
 """The two servers that the benchmarks compare: how each is started, waited for, measured and stopped.
 
 `start` gives a running process and its port; the caller decides which folder it works in, so that a benchmark can start
-a server twice over the same data.
+a server twice over the same data. Neither makes snapshots or rewrites its log by itself: both only append.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _command(name: str, folder: str, port: int, fsync: str) -> list[str]:
         }
         return ["redis-server", *(word for key, value in settings.items() for word in (f"--{key}", str(value)))]
     where = ["--port", str(port), "--http-port", "0", "--data", f"{folder}/data"]
-    return [sys.executable, "-m", "tidelog.cli", "serve", *where, "--fsync", fsync]
+    return [sys.executable, "-m", "tidelog.cli", "serve", *where, "--fsync", fsync, "--snapshot-after", "0"]
 
 
 @contextmanager
