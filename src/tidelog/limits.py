@@ -65,6 +65,8 @@ STOP_S_MAX: Final = 5
 """How long a stop waits for the disk, and for clients to take their replies."""
 WAITING_TURNS_MAX: Final = 10_000
 """Turns of the loop whose replies wait for an fsync; past it nothing more is read from clients."""
+WAITING_REPLIES_BYTES_MAX: Final = 64 * MIB
+"""... and so it is with this much in them."""
 DECODER_KEPT_BYTES_MAX: Final = 512 * KIB
 """Of an unfinished command in the fast decoder; past it the exact one takes over."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from copy import copy
 from random import Random
 from typing import Any
 
@@ -45,12 +46,21 @@ class Server:
         self.clock, self.disk, metrics = SimulatedClock(), SimulatedDisk(1), Metrics()
         self._settings = Settings(shard_count=shards, policy=FsyncPolicy.NEVER)
         self.store = self._open()
-        clients = Clients(self.clock, metrics, is_protected=True)
-        engine = Engine(self.store, command_table(), self.clock, clients, metrics, NoProcess())
+        self._clients = Clients(self.clock, metrics, is_protected=True)
+        self._engine = Engine(self.store, command_table(), self.clock, self._clients, metrics, NoProcess())
         self._turns = Turns(asyncio.get_running_loop(), self.store.journal, self.clock.monotonic_us)
-        self.session, self._transport = Session(engine, self._turns, clients), Transport()
-        made: Any = self._transport
+        self._connect()
+
+    def _connect(self) -> None:
+        self.session, self.transport = Session(self._engine, self._turns, self._clients), Transport()
+        made: Any = self.transport
         self.session.connection_made(made)
+
+    def connect(self) -> Server:
+        """The same with another connection."""
+        other = copy(self)
+        other._connect()
+        return other
 
     def _open(self) -> Store:
         return Store.open(self.disk, "/data", self.clock, self._settings, lambda: 1, Random(1))
@@ -64,7 +74,10 @@ class Server:
         """Everything in one buffer; the lines of the replies."""
         self.receive(*commands)
         await turns(6)
-        return self._transport.take().split(b"\r\n")[:-1]
+        return self.take()
+
+    def take(self) -> list[bytes]:
+        return self.transport.take().split(b"\r\n")[:-1]
 
     def fill_disk(self) -> None:
         self.disk.capacity_bytes = self.disk.used_bytes
@@ -115,6 +128,42 @@ async def test_a_full_batch_on_a_full_disk_refuses_before_anything_happens(serve
     await asyncio.sleep(0.15)  # it is tried again
     later = await server.send(b"SET c 2")
     assert (later[0], later[4:]) == (b"+OK", [b":2500", b"+OK"])
+
+
+@small
+async def test_only_who_may_have_something_in_the_batch_waits_for_space(server: Server) -> None:
+    server.fill_disk()
+    assert await server.send(LARGE) == []
+    others = server.connect()
+    others.receive(b"PING", b"STRLEN large", b"SET c 1", b"APPEND c 1")
+    await turns()
+    told = others.take()
+    assert told[:2] == [b"+PONG", b":2500"]
+    assert all(line.startswith(b"-MISCONF no space is left") for line in told[2:])
+    assert [each.transport.is_reading for each in (server, others)] == [False, True]
+    server.disk.capacity_bytes = None
+    await asyncio.sleep(0.15)
+    assert server.take() == [b"+OK"]
+    assert [each.transport.is_reading for each in (server, others)] == [True, True]
+    assert await others.send(b"SET c 1") == [b"+OK"]
+
+
+@small
+async def test_who_writes_once_there_is_space_waits_if_there_is_none_again(server: Server) -> None:
+    """Space comes back, and goes again, in the middle of a turn."""
+    server.fill_disk()
+    assert await server.send(LARGE) == []
+    others = server.connect()
+    others.receive(b"PING")
+    server.disk.capacity_bytes = None
+    server.store.journal.writer.write()
+    server.fill_disk()
+    others.receive(b"SET c 1")
+    await turns()
+    assert others.take() == []
+    server.disk.capacity_bytes = None
+    await asyncio.sleep(0.15)
+    assert others.take() == [b"+PONG", b"+OK"]
 
 
 @small

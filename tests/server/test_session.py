@@ -188,6 +188,79 @@ async def test_the_end_of_input_behind_commands_that_wait(world: World) -> None:
     assert (transport.written, transport.is_closed) == (b"+PONG\r\n+PONG\r\n", True)
 
 
+PIECE = b"*3\r\n$3\r\nSET\r\n$1\r\np\r\n$60\r\n%b\r\n" % (b"x" * 60) * (limits.RECEIVED_PIECE_BYTES // 80)
+"""Takes a piece of what is received at once, or a little more."""
+
+
+@in_loop
+async def test_nothing_is_run_after_quit_however_much_follows(world: World) -> None:
+    session, transport = world.connect()
+    session.data_received(b"SET a 1\r\nQUIT\r\n" + PIECE + b"SET a 2\r\n")
+    session.data_received(b"SET a 3\r\n")
+    await turns()
+    assert (transport.take(), transport.is_closed) == (b"+OK\r\n+OK\r\n", True)
+    assert world.engine.store.database(0).find(b"a") == b"1"
+
+
+@in_loop
+async def test_nothing_of_a_lured_browser_is_run_however_much_it_sends(world: World) -> None:
+    session, transport = world.connect()
+    session.data_received(b"POST / HTTP/1.1\r\n" + b"X: y\r\n" * 10_000 + b"\r\nSET a 1\r\n" + PIECE + b"SET a 1\r\n")
+    assert transport.is_closed
+    assert not world.engine.store.database(0).size
+
+
+@in_loop
+async def test_a_broken_protocol_is_told_once(world: World) -> None:
+    session, transport = world.connect()
+    session.data_received(b"PING\r\n*x\r\n" + 3 * PIECE)
+    await turns()
+    assert transport.take() == b"+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n"
+    assert transport.is_closed
+
+
+@in_loop
+async def test_auth_behind_a_multi_that_is_not_over_in_its_piece(world: World) -> None:
+    world = World(b"secret")
+    session, transport = world.connect()
+    large = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$20000\r\n%b\r\n" % (b"x" * 20_000)
+    session.data_received(b"MULTI\r\nAUTH secret\r\n" + large + PIECE + b"STRLEN a\r\n")
+    await turns()
+    replies = transport.take()
+    assert replies.startswith(b"-NOAUTH Authentication required.\r\n+OK\r\n+OK\r\n")
+    assert replies.endswith(b":20000\r\n")
+
+
+@in_loop
+async def test_nothing_is_lost_behind_auth_that_waits(world: World) -> None:
+    world = World(b"secret")
+    session, transport = world.connect()
+    world.clients.pause(10_000, writes_only=False)
+    large = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$20000\r\n%b\r\n" % (b"x" * 20_000)
+    session.data_received(b"AUTH secret\r\n" + large + PIECE + b"STRLEN a\r\n")
+    world.clients.resume()
+    await turns()
+    replies = transport.take()
+    assert replies.startswith(b"+OK\r\n+OK\r\n")
+    assert replies.endswith(b":20000\r\n")
+
+
+@in_loop
+async def test_replies_to_many_pieces_are_bounded(world: World) -> None:
+    session, transport = world.connect()
+    value = b"x" * 500
+    session.data_received(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$%d\r\n%b\r\n" % (len(value), value))
+    await turns()
+    transport.take()
+    session.pause_writing()
+    session.data_received(b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n" * 30_000)
+    assert sum(map(len, session.out)) < 3 * limits.REPLIES_BYTES_HELD
+    session.resume_writing()
+    await turns(100)
+    assert transport.take() == b"$%d\r\n%b\r\n" % (len(value), value) * 30_000
+    assert session.command_count == 30_001
+
+
 @in_loop
 async def test_the_end_of_input_with_nothing_to_answer(world: World) -> None:
     session, _ = world.connect()

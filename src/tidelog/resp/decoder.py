@@ -203,9 +203,10 @@ class RequestDecoder:
         return commands
 
     def _decode_exactly(self, data: bytes, *, is_fed: bool = False) -> list[Command]:
-        if self.error is not None:
-            return []
         exact = self._exact
+        if self.error is not None:
+            exact.keep(data)  # AUTH may come to be run before it is too late
+            return []
         try:
             for held in self._held:
                 exact.feed(held)

@@ -95,6 +95,10 @@ class ExactDecoder:
             self._skip_until = max(self._skip_until - self._at, 0)
             self._at = 0
 
+    def keep(self, data: bytes) -> None:
+        """Take bytes behind what was wrong, for when it is looked at again."""
+        self._buffer += data
+
     def _step(self) -> bool:
         """Take the next piece; false if it has not arrived yet."""
         if self._bulk_length >= 0:

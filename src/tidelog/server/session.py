@@ -47,6 +47,7 @@ class Session(asyncio.Protocol):
         "_is_paused",
         "_is_reading",
         "_is_stopping",
+        "_is_stuck",
         "_out_bytes",
         "_seen_count",
         "_slow_since_us",
@@ -110,7 +111,7 @@ class Session(asyncio.Protocol):
         self.peer = self.local = ""
         self.is_local = False
         self.command_count = 0
-        """Commands that it has sent."""
+        """Commands of it that were run."""
         self._seen_count = 0
         """The same when somebody last looked: more since then means that it is not idle."""
         self._came_us = self._active_us = engine.clock.monotonic_us()
@@ -126,6 +127,8 @@ class Session(asyncio.Protocol):
         """It does not take what is sent to it."""
         self._is_reading = True
         self._is_stopping = False
+        self._is_stuck = False
+        """Its replies wait for space on the disk."""
         self._is_at_end = False
         """It sends no more: its connection ends with the last reply."""
         self._decoder = RequestDecoder(RequestLimits(is_authenticated=self.is_authenticated))
@@ -171,20 +174,36 @@ class Session(asyncio.Protocol):
         self._clients.remove(self)
 
     def data_received(self, data: bytes) -> None:
-        """Hot. Much at once is taken in pieces, each run before the next is decoded: what fits a cache is fast."""
+        """Hot."""
+        if self.closes_after_reply:
+            return  # nothing is run after QUIT, nor for one that was cut off
         if not self.out:
             self._turns.add(self)
         if len(data) <= limits.RECEIVED_PIECE_BYTES:
             self._run(self._feed(data))
-            return
+        else:
+            self._run_pieces(data)
+
+    def _run_pieces(self, data: bytes) -> None:
+        """Much at once is taken in pieces, each run before the next is decoded: what fits a cache is fast."""
+        out = self.out
         begun: list[Command] = []
         for at in range(0, len(data), limits.RECEIVED_PIECE_BYTES):
             commands = begun + self._feed(data[at : at + limits.RECEIVED_PIECE_BYTES])
             end = len(commands)
-            if at + limits.RECEIVED_PIECE_BYTES < len(data):
+            if at + limits.RECEIVED_PIECE_BYTES < len(data) and self._decoder.error is None:
                 end = whole_transactions(commands)
             begun = commands[end:]
-            self._run(commands[:end] if begun else commands)
+            del commands[end:]
+            if self._out_bytes < limits.REPLIES_BYTES_HELD or self._held:
+                before, made = self._out_bytes, len(out)
+                self._run(commands)
+                self._out_bytes = before + sum(map(len, islice(out, made, None)))
+            else:
+                self.command_count += len(commands)
+                self._hold(commands)
+            if self.closes_after_reply:
+                return
 
     def _run(self, commands: list[Command]) -> None:
         out = self.out
@@ -211,7 +230,7 @@ class Session(asyncio.Protocol):
             if not self._take(reply):
                 self._hold(commands[at if reply is not None else at - 1 :])
                 return
-        if self._decoder.error is not None:
+        if self._decoder.error is not None or self._is_at_end:
             self._end_of_commands()
 
     def eof_received(self) -> bool:
@@ -260,6 +279,7 @@ class Session(asyncio.Protocol):
             return
         if commands:
             self._held = commands
+            self.command_count -= len(commands)  # they count when they are run
             self.update_reading()
         else:
             self._end_of_commands()
@@ -271,13 +291,7 @@ class Session(asyncio.Protocol):
         commands, self._held = self._held, []
         if not self.out:
             self._turns.add(self)
-        for at, arguments in enumerate(commands):
-            reply = self._engine.execute(self, arguments)
-            if not self._take(reply):
-                self._hold(commands[at + 1 if reply is not None else at :])
-                break
-        else:
-            self._end_of_commands()
+        self._run(commands)
         self.update_reading()
 
     def end_pause(self) -> None:
@@ -300,7 +314,9 @@ class Session(asyncio.Protocol):
 
     def update_reading(self) -> None:
         """Read only if what is read can be run."""
-        is_wanted = not (self._is_clogged or self._held or self._is_stopping or self._clients.waits_for_disk)
+        is_wanted = not (
+            self._is_clogged or self._held or self._is_stuck or self._is_stopping or self._clients.waits_for_disk
+        )
         if is_wanted == self._is_reading or self._transport is None or self._transport.is_closing():
             return
         self._is_reading = is_wanted
@@ -334,6 +350,11 @@ class Session(asyncio.Protocol):
         if self.unsent_bytes > self._clients.output_limits.hard_bytes:
             self._engine.metrics.cut_for_output += 1
             self.kill()
+
+    def set_stuck(self, is_stuck: bool) -> None:
+        """Its replies wait for space on the disk, or no longer. More of them would only take memory."""
+        self._is_stuck = is_stuck
+        self.update_reading()
 
     def stop_reading(self) -> None:
         """The server stops: what was read is answered, and nothing more is read."""

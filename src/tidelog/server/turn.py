@@ -7,13 +7,17 @@ made.
 
     idle --a session has replies--> scheduled --end of turn--> written --durable--> sent
                                         |
-                                     no space: held; tried again; new writes are refused meanwhile
+                                     no space: stuck; tried again; new writes are refused meanwhile
+
+Only who may have something in the batch that there is no space for is stuck: the others are told that writes are
+refused, and can read. Under `always` everyone waits: what is read might not be durable.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,9 +26,10 @@ from typing import Final, Protocol
 from tidelog import limits
 from tidelog.errors import JournalFailed, JournalFull
 from tidelog.ids import Ts
-from tidelog.journal.durability import FsyncPolicy, SyncJob
+from tidelog.journal.durability import FsyncPolicy, SyncJob, Visible
 from tidelog.journal.journal import Journal
 
+_LOG: Final = logging.getLogger("tidelog")
 _RETRY_FULL_S: Final = 0.1
 
 
@@ -33,6 +38,9 @@ class Replying(Protocol):
 
     out: list[bytes]
     waiting_turns: int
+
+    def set_stuck(self, is_stuck: bool) -> None:
+        """Its replies wait for space on the disk, or no longer."""
 
     def send(self, data: bytes) -> None: ...
 
@@ -57,8 +65,17 @@ class Turns:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fsync")
         self._is_scheduled = False
         self._with_replies: list[Replying] = []
+        self._full_since: Visible | None = None
+        """There was no space already when this turn began, and this was written then: as long as it is all, nothing of
+        the turn is in the batch that waits."""
+        self._stuck: list[Replying] = []
+        """Whose replies wait for space."""
+        self._retry: asyncio.TimerHandle | None = None
+        """There is no space: when that is tried again."""
         self._waiting: deque[tuple[Ts, list[tuple[Replying, bytes]]]] = deque()
         """Replies that wait for a ts to be durable, in order (`always` only)."""
+        self._waiting_bytes = 0
+        """Of them."""
         self._is_always = journal.writer.policy is FsyncPolicy.ALWAYS
         self._sync: tuple[SyncJob, Future[None]] | None = None
         """The fsync that is under way."""
@@ -77,6 +94,7 @@ class Turns:
         self._with_replies.append(session)
         if not self._is_scheduled:
             self._is_scheduled = True
+            self._full_since = None if self._writer.refusal is None else self._writer.written
             self._catch_up()
             self._call_soon(self._end)
 
@@ -90,18 +108,21 @@ class Turns:
         self.count += 1
         try:
             self._writer.write()
-        except JournalFull:
-            self._is_scheduled = True
-            self._loop.call_later(_RETRY_FULL_S, self._end)
-            return
+        except JournalFull as error:
+            self._wait_for_space(error)
         except JournalFailed as error:
             self._abort_all(str(error))
             return
+        else:
+            if self._retry is not None:
+                self._end_wait()
         sessions, self._with_replies = self._with_replies, []
         if self._is_always and self._writer.durable_ts < self._writer.written_ts:
             batch = []
             for session in sessions:
-                batch.append((session, b"".join(session.out)))
+                data = b"".join(session.out)
+                batch.append((session, data))
+                self._waiting_bytes += len(data)
                 session.out.clear()
                 session.waiting_turns += 1
             self._waiting.append((self._writer.written_ts, batch))
@@ -113,15 +134,41 @@ class Turns:
             out.clear()
             session.send(data)
 
+    def _wait_for_space(self, error: JournalFull) -> None:
+        if self._is_always or self._full_since is not self._writer.written:
+            for session in self._with_replies:
+                if session.out:
+                    self._stuck.append(session)
+                    session.set_stuck(True)
+            self._with_replies.clear()
+        if self._retry is None:
+            _LOG.error("%s", error)
+        else:
+            self._retry.cancel()
+        self._retry = self._loop.call_later(_RETRY_FULL_S, self._end)
+
+    def _end_wait(self) -> None:
+        """There is space again, and everything is written."""
+        assert self._retry is not None
+        self._retry.cancel()
+        self._retry = None
+        _LOG.warning("there is space again: writes are taken")
+        for session in self._stuck:
+            session.set_stuck(False)
+        self._with_replies = self._stuck + self._with_replies
+        self._stuck = []
+
     def _abort_all(self, reason: str) -> None:
         """What these clients were about to be told is not in the journal: they are told nothing."""
-        for session in self._with_replies:
+        for session in self._stuck + self._with_replies:
             session.abort(reason)
+        self._stuck.clear()
         self._with_replies.clear()
         for _, batch in self._waiting:
             for session, _ in batch:
                 session.abort(reason)
         self._waiting.clear()
+        self._waiting_bytes = 0
 
     # --- fsync --------------------------------------------------------------------------------------------------
 
@@ -157,6 +204,7 @@ class Turns:
         durable = self._writer.durable_ts
         while self._waiting and self._waiting[0][0] <= durable:
             for session, data in self._waiting.popleft()[1]:
+                self._waiting_bytes -= len(data)
                 session.waiting_turns -= 1
                 session.send(data)
         if self._waiting:
@@ -195,11 +243,15 @@ class Turns:
     @property
     def has_backlog(self) -> bool:
         """Stop reading from clients: the disk does not keep up."""
-        return self._writer.has_backlog or len(self._waiting) > limits.WAITING_TURNS_MAX
+        return (
+            self._writer.has_backlog
+            or len(self._waiting) > limits.WAITING_TURNS_MAX
+            or self._waiting_bytes > limits.WAITING_REPLIES_BYTES_MAX
+        )
 
     async def drain(self) -> None:
         """Write and send everything that was accepted, and wait for an fsync that is under way."""
-        while self._with_replies or self._waiting or self._sync is not None:
+        while self._with_replies or self._stuck or self._waiting or self._sync is not None:
             if self._with_replies and not self._is_scheduled:
                 self._end()
             await asyncio.sleep(0 if self._sync is None else 0.001)
