@@ -9,9 +9,9 @@ from tidelog.journal.frame import Geometry
 NUMBERS = {name: value for name, value in vars(limits).items() if name.isupper() and not isinstance(value, tuple)}
 
 
-def test_every_limit_is_a_positive_integer() -> None:
+def test_every_limit_is_a_positive_number() -> None:
     assert NUMBERS
-    assert all(isinstance(value, int) and value > 0 for value in NUMBERS.values())
+    assert all(isinstance(value, int | float) and value > 0 for value in NUMBERS.values())
 
 
 def test_the_format_is_what_the_design_promises() -> None:
