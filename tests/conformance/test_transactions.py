@@ -13,6 +13,8 @@ from tests.conformance.socket_pair import Both, Connection
     "script",
     [
         "EXEC / DISCARD / UNWATCH / MULTI / EXEC",
+        "EXEC x / MULTI / SET a 1 / EXEC x / EXEC / EXISTS a",
+        "SUBSCRIBE news / EXEC",
         "MULTI / SET a 1 / INCR a / GET a / EXEC / GET a",
         "MULTI / MULTI / SET a 1 / EXEC",
         "MULTI / WATCH a / SET a 1 / EXEC",

@@ -64,6 +64,13 @@ def _check_may_run(client: Client, queued: list[Queued]) -> None:
             raise CommandError(f"EXECABORT Transaction discarded because of: {refusal}")
 
 
+def discard_for(client: Client, error: str) -> str:
+    """EXEC cannot run for this reason: forget the commands; what EXEC answers."""
+    if client.queued is not None:
+        _end(client)
+    return f"EXECABORT Transaction discarded because of: {error.removeprefix('ERR ')}"
+
+
 def discard(client: Client, _arguments: Arguments) -> Reply:
     if client.queued is None:
         raise CommandError("ERR DISCARD without MULTI")

@@ -25,7 +25,7 @@ from tidelog.commands.parameters import Parameters
 from tidelog.commands.slow_log import SlowLog
 from tidelog.commands.subscriptions import Subscriptions
 from tidelog.commands.table import Command, CommandTable, Kind
-from tidelog.commands.transactions import queue
+from tidelog.commands.transactions import discard_for, queue
 from tidelog.errors import ApplyFailed, CommandError, JournalFailed, JournalFull
 from tidelog.ports import Clock
 from tidelog.resp.encoder import QUEUED, ErrorReply, Reply, Wire, encode, encode_error
@@ -219,7 +219,9 @@ class Engine:
             _LOG.warning("cut off %s, which speaks HTTP: somebody may be luring a browser here", client.peer)
             client.kill()
             return b""
-        if client.queued is not None:
+        if arguments[0].upper() == b"EXEC":  # as Redis has it: whatever is in its way, the transaction is over
+            error = discard_for(client, error)
+        elif client.queued is not None:
             client.has_queue_error = True
         self.metrics.count_error(error)
         return encode_error(error)
