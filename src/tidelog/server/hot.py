@@ -16,9 +16,9 @@ A connection that is not plain (in MULTI, subscribed, not authenticated) has no 
 from __future__ import annotations
 
 from binascii import crc_hqx
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final
+from typing import Any, Final, cast
 
 from tidelog import limits
 from tidelog.ids import ShardId
@@ -75,7 +75,7 @@ class HotPath:
         slots, expiries = database.slots, database.expiries
         held = 0
         try:
-            for name, key in islice(commands, at, None):
+            for name, key in _from(commands, at):
                 if name != first or held > _REPLIES_BYTES_MAX:
                     break
                 bucket = slots[crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)]
@@ -100,7 +100,7 @@ class HotPath:
         find, expiries = database.find, database.expiries
         held = 0
         try:
-            for name, key, field in islice(commands, at, None):
+            for name, key, field in _from(commands, at):
                 if name != first or held > _REPLIES_BYTES_MAX:
                     break
                 found = find(key)
@@ -139,7 +139,7 @@ class HotPath:
         pairs: dict[bytes, bytes] = {}
         room = _PAIRS_BYTES_MAX
         try:
-            for name, key, value in islice(commands, at, at + _PAIRS_MAX):
+            for name, key, value in islice(_from(commands, at), _PAIRS_MAX):
                 room -= len(key) + len(value)
                 if name != first or key in pairs or room < 0:
                     break
@@ -186,7 +186,7 @@ class HotPath:
         slots, expiries, observer = database.slots, database.expiries, database.observer
         pairs: dict[bytes, bytes] = {}
         try:
-            for name, key in islice(commands, at, at + _PAIRS_MAX):
+            for name, key in islice(_from(commands, at), _PAIRS_MAX):
                 if name != first or key in pairs:
                     break
                 slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
@@ -297,7 +297,7 @@ class HotPath:
         payloads: list[bytes] = []
         shard = _ONE_SHARD
         try:
-            for name, key, field, value in islice(commands, at, at + _PAIRS_MAX):
+            for name, key, field, value in islice(_from(commands, at), _PAIRS_MAX):
                 if name != first or len(field) + len(value) > _VALUE_BYTES_MAX:
                     break
                 slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
@@ -339,7 +339,7 @@ class HotPath:
         pairs: dict[bytes, bytes] = {}
         replies: list[bytes] = []
         room = _PAIRS_BYTES_MAX
-        for arguments in islice(commands, at + 1, at + 2 + _PAIRS_MAX):
+        for arguments in islice(_from(commands, at + 1), 1 + _PAIRS_MAX):
             count, name = len(arguments), arguments[0]
             if count == 1 and name in _EXEC:
                 break
@@ -377,6 +377,14 @@ class HotPath:
         count = len(replies)
         out += (OK, QUEUED * count, b"*%d\r\n" % count, *replies)
         return at + count + 2
+
+
+def _from(commands: Commands, at: int) -> Iterator[Sequence[bytes]]:
+    """The commands from a place on. `islice` would walk there, and so be slow where runs are short and many."""
+    found: Any = iter(commands)
+    if at:
+        found.__setstate__(at)
+    return cast("Iterator[Sequence[bytes]]", found)
 
 
 def whole_transactions(commands: Commands) -> int:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from ipaddress import ip_address
-from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from tidelog import limits
@@ -198,7 +197,7 @@ class Session(asyncio.Protocol):
             if self._out_bytes < limits.REPLIES_BYTES_HELD or self._held:
                 before, made = self._out_bytes, len(out)
                 self._run(commands)
-                self._out_bytes = before + sum(map(len, islice(out, made, None)))
+                self._out_bytes = before + sum(map(len, out[made:]))
             else:
                 self.command_count += len(commands)
                 self._hold(commands)
@@ -220,7 +219,7 @@ class Session(asyncio.Protocol):
                 if at == count:
                     break
                 if at != begun:
-                    self._out_bytes += sum(map(len, islice(out, made, None)))
+                    self._out_bytes += sum(map(len, out[made:]))
                     if self._out_bytes >= limits.REPLIES_BYTES_HELD:
                         self._hold(commands[at:])
                         return
