@@ -79,6 +79,12 @@ def test_a_port_of_zero_is_off() -> None:
     assert (found.port, found.http_port, found.unix_socket) == (None, None, "x")
 
 
+def test_what_is_not_there_yet_can_be_turned_off() -> None:
+    assert configure({"flight-port": "0"}, {}, None, no_file).flight_port is None
+    with pytest.raises(BadConfiguration, match="^--flight-port must be 0: this version has no Arrow Flight"):
+        configure({"flight-port": "8499"}, {}, None, no_file)
+
+
 @pytest.mark.parametrize(
     ("content", "password"), [(b"secret\n", b"secret"), (b"se cret\r\nmore", b"se cret"), (b"\xff", b"\xff")]
 )

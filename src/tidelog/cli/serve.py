@@ -42,6 +42,10 @@ def serve(
         str | None,
         typer.Option("--http-port", metavar="PORT", help="The port for /metrics and /health; 0: none. [default: 8399]"),
     ] = None,
+    flight_port: Annotated[
+        str | None,
+        typer.Option("--flight-port", metavar="PORT", help="The port for Arrow Flight: not there yet, so only 0."),
+    ] = None,
     http_hosts: Annotated[
         str | None,
         typer.Option(
@@ -118,6 +122,7 @@ def serve(
         "host": host,
         "port": port,
         "http-port": http_port,
+        "flight-port": flight_port,
         "http-hosts": http_hosts,
         "unix-socket": unix_socket,
         "shards": shards,

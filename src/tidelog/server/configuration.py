@@ -40,6 +40,8 @@ class ServerConfig:
     """0: any that is free; None: no HTTP."""
     http_hosts: tuple[str, ...] = ()
     """Names that HTTP may be asked under, beside those of the loopback interface."""
+    flight_port: None = None
+    """There is no Arrow Flight yet: it can only be off."""
     unix_socket: str | None = None
     shards: int | None = None
     """None: as many as the data directory has, and 1 if it is new."""
@@ -79,6 +81,16 @@ def _integer(low: int, high: int, what: str) -> Callable[[Any], int]:
 def _port_or_off(value: Any) -> int | None:
     """0 is off, as in Redis."""
     return _integer(0, 65535, "a port")(value) or None
+
+
+def _off(what: str) -> Callable[[Any], None]:
+    """For what is not there yet: who turns it off may."""
+
+    def read(value: Any) -> None:
+        if str(value) != "0":
+            raise BadValue(f"must be 0: this version has no {what}")
+
+    return read
 
 
 def _fsync(value: Any) -> FsyncPolicy:
@@ -131,6 +143,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "host": Setting("host", _text),
     "port": Setting("port", _port_or_off),
     "http-port": Setting("http_port", _port_or_off),
+    "flight-port": Setting("flight_port", _off("Arrow Flight")),
     "http-hosts": Setting("http_hosts", _names),
     "unix-socket": Setting("unix_socket", _text),
     "data": Setting("data", _text),
