@@ -16,7 +16,7 @@ from tests.simulation.recovery import require
 from tidelog.journal.operation import Del, FlushDb, Val
 from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
-from tidelog.types.hash import Hash, HDel, HSet
+from tidelog.types.hash import Hash, HDel, HSet, HSets
 from tidelog.types.set import SAdd, Set, SRem
 from tidelog.types.string import Expire
 from tidelog.types.zset import ZAdd, ZRem, ZSet
@@ -50,6 +50,9 @@ class Model:
                     state[number, key] = state[number, key][0], expire_ms
             case HSet(key, items):
                 self._grow(number, key, "hash", dict(zip(items[::2], items[1::2], strict=True)))
+            case HSets(items):
+                for at in range(0, len(items), 3):
+                    self._grow(number, items[at], "hash", {items[at + 1]: items[at + 2]})
             case ZAdd(key, items):
                 scores = [struct.unpack("<d", score)[0] for score in items[::2]]
                 self._grow(number, key, "zset", dict(zip(items[1::2], scores, strict=True)))

@@ -82,8 +82,8 @@ STORE_MUTANTS: Final = (
     Mutant(
         "hot-in-the-wrong-database",
         "server/hot.py",
-        "encode_field(key, field, value), number)",
-        "encode_field(key, field, value))",
+        "encode_field(*items), self._number)",
+        "encode_field(*items), 0)",
         "what the hot path writes to another database comes back in the first",
         "store",
     ),

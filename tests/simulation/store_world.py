@@ -123,7 +123,7 @@ class StoreWorld:
     def _listen(self, store: Store) -> None:
         """Tell the model of every operation, and the ledger of every transaction."""
         writer, model, ledger = store.journal.writer, self._model, self._ledger
-        append, append_one = writer.append, writer.append_one
+        append, append_next = writer.append, writer.append_next
         heard: Any = store
 
         def tells(effect: Effect) -> Effect:
@@ -134,20 +134,16 @@ class StoreWorld:
             return replace(effect, apply=apply_and_tell)
 
         def append_and_tell(ts: Ts, records: list[NewRecord]) -> None:
-            heard.journal.writer.append_one = append_one  # which it may use, and which would tell again
-            try:
-                append(ts, records)
-            finally:
-                heard.journal.writer.append_one = append_one_and_tell
+            append(ts, records)
             ledger.append(ts, model.state)
 
-        def append_one_and_tell(shard: ShardId, ts: Ts, opcode: int, payload: bytes, database: int = 0) -> None:
-            append_one(shard, ts, opcode, payload, database)
+        def append_next_and_tell(shard: ShardId, opcode: int, payload: bytes, database: int) -> None:
+            append_next(shard, opcode, payload, database)
             model.apply(database, OPERATIONS.decode(opcode, payload, None))  # the hot path has no operations
-            ledger.append(ts, model.state)
+            ledger.append(store.journal.hlc.last, model.state)
 
         heard.effect_of = {operation: tells(effect) for operation, effect in store.effect_of.items()}
-        heard.journal.writer.append, heard.journal.writer.append_one = append_and_tell, append_one_and_tell
+        heard.journal.writer.append, heard.journal.writer.append_next = append_and_tell, append_next_and_tell
 
     def _live(self) -> None:
         rng = self._rng

@@ -13,7 +13,7 @@ from tidelog.errors import FormatError
 from tidelog.journal.operation import encode_items
 from tidelog.store.keyspace import Database
 from tidelog.types.effect import Effect
-from tidelog.types.hash import Hash, HDel, HSet, effects, hdel, hset
+from tidelog.types.hash import Hash, HDel, HSet, HSets, effects, hdel, hset
 
 EFFECTS: dict[type[Any], Effect] = {effect.operation: effect for effect in effects()}
 NAME = st.sampled_from([b"", b"a", b"b", b"c", b"\x00\xff"])
@@ -78,6 +78,18 @@ def test_payloads_have_the_same_effect(operations: list[HSet | HDel]) -> None:
             for field in operation.fields:
                 model.pop(field, None)
         assert (live.find(b"k") or {}) == (replayed.find(b"k") or {}) == model
+
+
+def test_fields_of_several_hashes() -> None:
+    operation = HSets([b"a", b"f", b"1", b"b", b"f", b"2", b"", b"", b""])
+    kind = EFFECTS[HSets].kind
+    assert kind.keys(kind.encode(operation)) == [b"a", b"b", b""]
+    database = Database(0)
+    apply(database, HSet(b"b", [b"g", b"0"]), kind.decode(kind.encode(operation), None))
+    assert [database.find(key) for key in (b"a", b"b", b"")] == [{b"f": b"1"}, {b"g": b"0", b"f": b"2"}, {b"": b""}]
+    for items in ([], [b"a", b"f"], [b"a", b"f", b"1", b"b"]):
+        with pytest.raises(FormatError):
+            kind.decode(encode_items(items), None)
 
 
 def test_long_operations_are_several() -> None:

@@ -14,7 +14,6 @@ the crc of its own chunk.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -145,32 +144,6 @@ class ShardWriter:
                     self.next_lsn += 1  # type: ignore[assignment]
                     return
         self.add(ts, opcode, _TS_FINISH, payload, None, database)
-
-    def add_run(self, ts: Ts, opcode: int, payloads: Sequence[bytes], database: int) -> None:
-        """Transactions of one record each, whose ts count up from `ts`. Hot."""
-        ts_relative = ts - self._frame_ts
-        longest = max(map(len, payloads))
-        if (
-            database != self.database
-            or self._room < len(payloads) * (longest + _MEDIUM_HEAD)
-            or not 0 <= ts_relative <= _TS_SPAN_MAX - len(payloads)
-            or longest >= 16384
-            or longest > self._blob_over
-        ):
-            for number, payload in enumerate(payloads):
-                self.add_one(Ts(ts + number), opcode, payload, database)
-            return
-        parts, room = self._parts, self._room
-        for relative, payload in enumerate(payloads, ts_relative):
-            size = len(payload)
-            if size < 128:
-                parts += (_pack_short(opcode, _TS_FINISH, size << 1 | 1, relative), payload)
-                room -= size + _SHORT_HEAD
-            else:
-                parts += (_pack_medium(opcode, _TS_FINISH, size << 2 | 2, relative), payload)
-                room -= size + _MEDIUM_HEAD
-        self._room = room
-        self.next_lsn = Lsn(self.next_lsn + len(payloads))
 
     def add(self, ts: Ts, opcode: int, flags: int, payload: bytes, expire_ms: int | None, database: int) -> None:
         """Any record of an operation. `flags` has TS if it is its transaction's first here, FINISH if its last."""

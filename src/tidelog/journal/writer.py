@@ -180,24 +180,6 @@ class JournalWriter:
         self.batch_bytes = size
         self._shards[shard].add_one(ts, opcode, payload, database)  # type: ignore[arg-type]
 
-    def append_run(self, shard: ShardId, opcode: int, payloads: Sequence[bytes], database: int) -> None:
-        """Several of those, one after the other. Hot."""
-        hlc, count = self._hlc, len(payloads)
-        first = hlc.last + 1
-        size = self.batch_bytes + sum(map(len, payloads)) + count * _RECORD_BYTES
-        if (
-            self.refusal is not None
-            or size > limits.BATCH_BYTES_MAX
-            or hlc.last + count > hlc.bound
-            or first <= self._last_ts
-        ):
-            for payload in payloads:
-                self.append_one(shard, hlc.following(), opcode, payload, database)
-            return
-        hlc.last = self._last_ts = Ts(hlc.last + count)
-        self.batch_bytes = size
-        self._shards[shard].add_run(Ts(first), opcode, payloads, database)
-
     def append(self, ts: Ts, records: Sequence[NewRecord]) -> None:
         """A whole transaction: all of it or, with an error, nothing."""
         if not records:

@@ -22,11 +22,11 @@ from typing import Any, Final, cast
 
 from tidelog import limits
 from tidelog.ids import ShardId
-from tidelog.journal.operation import VAL, encode_pair, encode_pairs
+from tidelog.journal.operation import VAL, encode_items, encode_pair, encode_pairs
 from tidelog.resp.encoder import NULL_3, NULL_BULK_2, OK, QUEUED
 from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
-from tidelog.types.hash import HSET, Hash, encode_field
+from tidelog.types.hash import HSET, HSETS, Hash, encode_field
 
 Commands = Sequence[Sequence[bytes]]
 Run = Callable[[Commands, int, list[bytes]], int]
@@ -294,17 +294,15 @@ class HotPath:
             return at
         database, first, append = self._database, commands[at][0], out.append
         slots, expiries, observer = database.slots, database.expiries, database.observer
-        payloads: list[bytes] = []
-        shard = _ONE_SHARD
+        items: list[bytes] = []
+        keys: set[bytes] = set()
+        slot, room = 0, _PAIRS_BYTES_MAX
         try:
-            for name, key, field, value in islice(_from(commands, at), _PAIRS_MAX):
-                if name != first or len(field) + len(value) > _VALUE_BYTES_MAX:
+            for name, key, field, value in islice(_from(commands, at), _PAIRS_MAX if self._has_one_shard else 1):
+                room -= len(key) + len(field) + len(value)
+                if name != first or key in keys or room < 0:
                     break
                 slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
-                if not self._has_one_shard:
-                    if payloads:
-                        break
-                    shard = self._owners[slot]
                 bucket = slots[slot]
                 found = None if bucket is None else bucket.get(key)
                 if found is None:
@@ -317,14 +315,15 @@ class HotPath:
                     found[field] = value
                 else:
                     break
-                payloads.append(encode_field(key, field, value))
+                keys.add(key)
+                items += (key, field, value)
         except ValueError:
             pass
-        if len(payloads) == 1:
-            self._append_next(shard, HSET, payloads[0], self._number)
-        elif payloads:
-            self._writer.append_run(shard, HSET, payloads, self._number)
-        return at + len(payloads)
+        if len(keys) == 1:
+            self._append_next(self._owners[slot], HSET, encode_field(*items), self._number)
+        elif keys:
+            self._append_next(_ONE_SHARD, HSETS, encode_items(items), self._number)
+        return at + len(keys)
 
     # --- transactions -------------------------------------------------------------------------------------------
 

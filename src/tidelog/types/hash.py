@@ -2,6 +2,7 @@
 
 0x10 hset   | key | field, value ... |     fields are set; the hash is made if it is not there
 0x11 hdel   | key | field ... |            fields are gone; a hash without fields is gone too
+0x12 hsets  | key, field, value ... |      a field each of different hashes, which were set together
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tidelog.journal.operation import OperationKind
+from tidelog.errors import FormatError
+from tidelog.journal.operation import OperationKind, decode_items, encode_items
 from tidelog.types.effect import Effect, Keyspace, decode_keyed, encode_keyed, keyed_keys, split_long
 
 HSET: Final = 0x10
 HDEL: Final = 0x11
+HSETS: Final = 0x12
 
 
 Hash = dict
@@ -24,6 +27,12 @@ class HSet(NamedTuple):
     """Set fields; `items` is field, value, field, value ..."""
 
     key: bytes
+    items: Sequence[bytes]
+
+
+class HSets(NamedTuple):
+    """Set a field each of different hashes; `items` is key, field, value, key, field, value ..."""
+
     items: Sequence[bytes]
 
 
@@ -61,6 +70,18 @@ def _apply_hset(keyspace: Keyspace, op: HSet) -> None:
         value.update(zip(op.items[::2], op.items[1::2], strict=True))
 
 
+def _apply_hsets(keyspace: Keyspace, op: HSets) -> None:
+    for at in range(0, len(op.items), 3):
+        _apply_hset(keyspace, HSet(op.items[at], op.items[at + 1 : at + 3]))
+
+
+def _decode_hsets(payload: bytes, _expire_ms: int | None) -> HSets:
+    items = decode_items(payload)
+    if not items or len(items) % 3:
+        raise FormatError(f"hsets has {len(items)} items")
+    return HSets(items)
+
+
 def _apply_hdel(keyspace: Keyspace, op: HDel) -> None:
     value = keyspace.change(op.key)
     if value is None:
@@ -95,5 +116,16 @@ def effects() -> list[Effect]:
                 keyed_keys,
             ),
             _apply_hdel,
+        ),
+        Effect(
+            HSets,
+            OperationKind(
+                HSETS,
+                "hsets",
+                lambda op: encode_items(op.items),
+                _decode_hsets,
+                lambda payload: _decode_hsets(payload, None).items[::3],
+            ),
+            _apply_hsets,
         ),
     ]
