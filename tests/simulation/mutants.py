@@ -296,8 +296,8 @@ MUTANTS: Final = (
     Mutant(
         "marks-beyond-damage-not-looked-for",
         "journal/scan.py",
-        "    synced = max([synced, *(scan.highest_synced_beyond() for scan in scans)])\n",
-        "",
+        "        return Cycle(highest)\n",
+        "        return Cycle(0)\n",
         "rot looks like a tail, because the marks that say otherwise lie behind it",
         "damage",
     ),
