@@ -48,6 +48,8 @@ QUEUED_BYTES_MAX: Final = 1 * GIB
 """Arguments of the commands of one MULTI; past it the connection is cut too."""
 RECEIVED_PIECE_BYTES: Final = 32 * KIB
 """What a client sends is decoded and run in pieces of this size."""
+HELD_COMMANDS_MAX: Final = 1000
+"""From a client that waits for a key, no more are read."""
 HOT_VALUE_BYTES_MAX: Final = 16 * KIB
 """Larger values take the general path, which counts what it makes the server hold."""
 REPLIES_BYTES_HELD: Final = 1 * MIB
@@ -102,6 +104,52 @@ SCAN_ORDER_MS_MAX: Final = 60_000
 DRAWN_MEMBERS_MAX: Final = 1_048_576
 """What SRANDMEMBER and its relatives draw with repetition in one reply."""
 
+# --- streams ----------------------------------------------------------------------------------------------------
+
+NODE_ENTRIES_MAX: Final = 1000
+"""A node is sealed with as many entries ..."""
+NODE_BYTES_MAX: Final = 4 * MIB
+"""... or with as many bytes; a larger entry is a node alone."""
+OPENED_NODES_BYTES_MAX: Final = 64 * MIB
+"""Compressed nodes that were read stay open up to this much."""
+COLD_AFTER_S: Final = 60
+"""A node that nobody reads, and an active one that does not grow, for this long (up to twice that) is cold."""
+COOLING_SLICE_S: Final = 0.0005
+"""How long the search for such nodes may hold up others, ten times a second."""
+COOLING_PAUSE_S: Final = 0.01
+"""Between two nodes that are compressed."""
+IDLE_SEAL_ENTRIES_MIN: Final = 100
+"""An idle active node with fewer entries stays as it is: sealing it would save nothing."""
+PRODUCER_SEQS_KEPT: Final = 1024
+"""Calls of a producer whose offsets are remembered, at least ..."""
+PRODUCERS_MAX: Final = 1024
+"""... and producers of one stream; of more, the one that was silent the longest is forgotten."""
+PRODUCER_NAME_BYTES_MAX: Final = 256
+PENDING_MAX_DEFAULT: Final = 10_000
+"""Entries of a group that may wait for an acknowledgement before TREAD gives out no more (MAXPENDING)."""
+READ_ENTRIES_MAX: Final = 1_000_000
+"""Entries, and nils for evicted ones, in the reply of one TREAD."""
+TRIMMED_ENTRIES_MAX: Final = 100 * NODE_ENTRIES_MAX
+"""XADD and XTRIM with `~` remove no more at once, unless they are given a LIMIT."""
+CONSUMER_SEEN_MS: Final = 1000
+"""How exactly it is known when a consumer was last seen that finds nothing: each time would be a record."""
+TOMBSTONE_KEPT_MS: Final = 24 * 3600 * 1000
+"""How long compaction keeps an empty entry."""
+
+# --- Flight -----------------------------------------------------------------------------------------------------
+
+FLIGHT_REQUEST_BYTES_MAX: Final = 64 * KIB
+FLIGHT_VIEW_BYTES_MAX: Final = 32 * MIB
+"""Of a stream that a reader holds at a time."""
+FLIGHT_BATCH_ROWS: Final = 16_000
+"""Nodes are joined to batches of about this many entries."""
+FLIGHT_PART_BYTES: Final = 64 * MIB
+"""Of one part of a stream that is to be read side by side."""
+FLIGHT_APPENDED_ROWS_MAX: Final = 1_000_000
+FLIGHT_APPENDED_BYTES_MAX: Final = 256 * MIB
+"""Of one batch, which is one transaction."""
+FLIGHT_STREAMS_LISTED_MAX: Final = 10_000
+
 # --- the journal's format ---------------------------------------------------------------------------------------
 
 FRAME_BYTES_CHOICES: Final = (1 * MIB, 2 * MIB, 4 * MIB)
@@ -117,6 +165,10 @@ RECORD_MEMBERS_MAX: Final = 512
 """An operation with more members than this is split into several records ..."""
 RECORD_SPLIT_BYTES: Final = 256 * KIB
 """... and so is one whose members take more than this."""
+RECORD_OFFSETS_MAX: Final = 1_048_576
+"""Offsets of entries that one record names, as runs ..."""
+RECORD_PENDING_MAX: Final = 4096
+"""... and pending entries that it describes."""
 PAYLOAD_BYTES_MAX: Final = 1 * GIB
 """No payload is larger: what a length in a damaged file can make a reader allocate."""
 SHARDS_MAX: Final = 256
@@ -180,3 +232,4 @@ assert BULK_BYTES_MAX < COMMAND_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert CLOCK_BOUND_RENEW_US < CLOCK_BOUND_AHEAD_WALL_US
 assert PAYLOAD_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert BULK_BYTES_MAX < PAYLOAD_BYTES_MAX
+assert READ_ENTRIES_MAX <= RECORD_OFFSETS_MAX

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tests.streams.plain import plain as plain_stream
 from tidelog.commands.all import command_table
 from tidelog.commands.dispatch import find_command, run_command
 from tidelog.journal.frame import Geometry
@@ -12,6 +13,7 @@ from tidelog.journal.journal import Settings
 from tidelog.journal.operation import FlushDb
 from tidelog.ports import Disk
 from tidelog.store.store import Store
+from tidelog.streams.stream import Stream
 from tidelog.testing.clock import SimulatedClock
 from tidelog.types.hash import Hash, hset
 from tidelog.types.set import Set, sadd
@@ -43,6 +45,8 @@ def state(store: Store) -> dict[tuple[int, bytes], tuple[Any, int | None]]:
 
 
 def plain(value: Any) -> Any:
+    if isinstance(value, Stream):
+        return plain_stream(value)
     return tuple(value) if isinstance(value, ZSet) else value.copy() if hasattr(value, "copy") else value
 
 
@@ -57,6 +61,11 @@ def change(store: Store, rng: random.Random) -> None:
         [b"PEXPIRE", key, b"5000"],
         [b"PERSIST", key],
         [b"INCR", b"n%d" % rng.randrange(9)],
+        [b"TWRITE", key, b"tag", rng.randbytes(5)],
+        [b"TWRITE", b"t", b"PRODUCER", b"p", b"%d" % rng.randrange(99), b"ENTRIES", *[b"tag", b"entry"] * 400],
+        [b"TREAD", rng.choice([key, b"t"]), b"0", b"3", b"GROUP", b"g", b"RETRY", b"10", b"0"],
+        [b"TACK", b"t", b"g", b"%d" % rng.randrange(1, 99)],
+        [b"TEVICT", b"t", b"-1500"],
     ]
     transaction = store.begin(rng.choice(DATABASES))
     arguments = rng.choice(commands)

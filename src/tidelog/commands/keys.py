@@ -18,8 +18,8 @@ from tidelog.journal.operation import Del
 from tidelog.resp.encoder import Reply
 from tidelog.store.keyspace import Database
 from tidelog.store.transaction import InDatabase, Transaction
+from tidelog.store.whole import whole_value
 from tidelog.types.string import Expire
-from tidelog.types.whole import whole_value
 
 Decision = tuple[Reply, Sequence[Any]]
 

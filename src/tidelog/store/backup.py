@@ -89,6 +89,7 @@ def copy_snapshot(disk: Disk, snapshot: Snapshot, target: str, on_progress: Prog
         disk.sync_folder(partial)
         copied = open_snapshot(disk, partial)
         copied.check(disk, count)
+        count(total - done)  # of blobs, which are proved with the records that name them
     except BaseException:
         remove_tree(disk, partial)
         raise

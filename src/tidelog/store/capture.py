@@ -29,8 +29,8 @@ from tidelog.journal.operation import VAL, encode_pairs
 from tidelog.journal.snapshot import SnapshotWriter
 from tidelog.store.keyspace import Buckets, Database
 from tidelog.store.slots import slot_of
+from tidelog.store.whole import copy_value, whole_value, whole_value_in_pieces
 from tidelog.types.effect import Value
-from tidelog.types.whole import copy_value, whole_value, whole_value_in_pieces
 
 _SLOTS_PASSED_AT_ONCE: Final = 256
 """Slots without keys that one step passes over."""

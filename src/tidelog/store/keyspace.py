@@ -76,10 +76,13 @@ class Buckets:
 class Database:
     """The keys of one database, over all shards."""
 
-    __slots__ = ("due", "expiries", "number", "observer", "size", "slots")
+    __slots__ = ("_signals", "due", "expiries", "number", "observer", "size", "slots", "waiting")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, signals: dict[tuple[int, bytes], None] | None = None) -> None:
         self.number = number
+        self.waiting: set[bytes] = set()
+        """Keys that somebody waits for; a change of one is noted in the store's `signals`."""
+        self._signals = signals if signals is not None else {}
         self.slots: list[Any] = [None] * SLOT_COUNT
         self.expiries: dict[bytes, int] = {}
         self.due: list[tuple[int, bytes]] = []
@@ -98,6 +101,8 @@ class Database:
     def change(self, key: bytes) -> Value | None:
         if self.observer is not None:
             self.observer(self, key)
+        if self.waiting and key in self.waiting:
+            self._signals[self.number, key] = None
         return self.find(key)
 
     def put(self, key: bytes, value: Value, expire_ms: int | None = None) -> None:
@@ -107,6 +112,8 @@ class Database:
         """As `put`, for a key whose slot is known. Hot."""
         if self.observer is not None:
             self.observer(self, key)
+        if self.waiting and key in self.waiting:
+            self._signals[self.number, key] = None
         bucket = self.slots[slot]
         if bucket is None:
             bucket = self.slots[slot] = {}
@@ -153,6 +160,8 @@ class Database:
             return
         if self.observer is not None:
             self.observer(self, key)
+        if self.waiting and key in self.waiting:
+            self._signals[self.number, key] = None
         del bucket[key]
         self.size -= 1
         self.expiries.pop(key, None)
@@ -180,6 +189,7 @@ class Database:
         """Every key is gone, or every key of a shard's slots (first and last)."""
         if self.observer is not None:
             self.observer(self, None)
+        self._signals.update({(self.number, key): None for key in self.waiting})
         first, last = slots
         if (first, last) == (0, SLOT_COUNT - 1):
             self.slots = [None] * SLOT_COUNT

@@ -38,6 +38,7 @@ from tidelog.store.slots import shards_by_slot, slot_of
 from tidelog.store.string_loader import StringLoader
 from tidelog.store.transaction import Transaction
 from tidelog.store.watch import Watcher, Watches
+from tidelog.streams.effects import effects as stream_effects
 from tidelog.types import hash as hash_type
 from tidelog.types import set as set_type
 from tidelog.types import string, zset
@@ -52,7 +53,7 @@ _ONE_SHARD: Final = ShardId(0)
 
 def all_effects() -> list[Effect]:
     """Every operation that changes the keyspace."""
-    return [*string.effects(), *hash_type.effects(), *set_type.effects(), *zset.effects()]
+    return [*string.effects(), *hash_type.effects(), *set_type.effects(), *zset.effects(), *stream_effects()]
 
 
 def operation_table() -> OperationTable:
@@ -68,7 +69,9 @@ class Store:
         self.random = random
         """Draws what commands such as SPOP choose."""
         self.scan_orders = ScanOrders()
-        self._databases = [Database(number) for number in range(limits.DATABASES)]
+        self.signals: dict[tuple[int, bytes], None] = {}
+        """Database and key of what has changed while somebody waited for it; the taker empties it."""
+        self._databases = [Database(number, self.signals) for number in range(limits.DATABASES)]
         self.effect_of = {effect.operation: effect for effect in all_effects()}
         """Class of operations -> what they do."""
         self._by_opcode = {effect.kind.opcode: effect for effect in all_effects()}
@@ -190,6 +193,10 @@ class Store:
         return self._databases
 
     # --- transactions -------------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """Wall time."""
+        return self._clock.wall_us() // 1000
 
     def begin(self, database: int = 0) -> Transaction:
         """A transaction at this moment."""

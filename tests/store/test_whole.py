@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tidelog import limits
 from tidelog.store.keyspace import Database
 from tidelog.store.store import all_effects
-from tidelog.types.hash import Hash
+from tidelog.store.whole import copy_value, whole_value
 from tidelog.types.set import Set
-from tidelog.types.whole import copy_value, whole_value
 from tidelog.types.zset import ZSet, zadd
 
 BY_OPERATION = {effect.operation: effect for effect in all_effects()}
@@ -37,7 +36,7 @@ def sorted_set(members: list[bytes]) -> ZSet:
 
 
 def values(members: list[bytes]) -> list[Any]:
-    return [members[0], Hash({member: member for member in members}), Set.fromkeys(members), sorted_set(members)]
+    return [members[0], {member: member for member in members}, Set.fromkeys(members), sorted_set(members)]
 
 
 def plain(value: Any) -> Any:
@@ -73,7 +72,7 @@ def test_a_copy_is_independent(members: list[bytes]) -> None:
         assert plain(copy) == plain(value)
         if type(value) is not bytes:
             assert copy is not value
-    table = Hash({b"f": b"v"})
+    table = {b"f": b"v"}
     copy_value(table)[b"f"] = b"w"
     assert table == {b"f": b"v"}
 

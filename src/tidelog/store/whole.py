@@ -8,6 +8,8 @@ from typing import Any
 
 from tidelog import limits
 from tidelog.journal.operation import Val
+from tidelog.streams.stream import Stream
+from tidelog.streams.whole import whole_stream
 from tidelog.types.effect import Value
 from tidelog.types.hash import Hash, hset
 from tidelog.types.set import Set, sadd
@@ -20,7 +22,10 @@ def whole_value(key: bytes, value: Value, expire_ms: int | None) -> list[Any]:
     kind = type(value)
     if kind is bytes:
         return [Val([(key, value)], expire_ms)]
-    operations = _members(key, kind, value.items() if kind is Hash else value)
+    if kind is Stream:
+        operations = whole_stream(key, value)
+    else:
+        operations = _members(key, kind, value.items() if kind is Hash else value)
     if expire_ms is not None:
         operations.append(Expire(key, expire_ms))
     return operations
@@ -40,6 +45,8 @@ def _members(key: bytes, kind: type[Any], members: Iterable[Any]) -> list[Any]:
 def whole_value_in_pieces(key: bytes, value: Value, expire_ms: int | None) -> Iterator[Any]:
     """The same for a large collection, a record or so at a time; the collection may change meanwhile."""
     kind = type(value)
+    if kind is Stream:
+        return iter(whole_value(key, value.copy(), expire_ms))
     # Copied before anyone asks for the first piece. The entries of a sorted set are tuples that it has already.
     members = iter(copy_value(value).items() if kind is Hash else list(value))
 
@@ -57,6 +64,6 @@ def copy_value(value: Value) -> Value:
     kind = type(value)
     if kind is bytes:
         return value
-    if kind is ZSet:
+    if kind is ZSet or kind is Stream:
         return value.copy()
     return kind(value)

@@ -1,0 +1,402 @@
+"""Every operation on a stream: its record, and what it does.
+
+All of them begin with the key, as `| length flit | bytes |`; so do the other names in them. Numbers of variable size
+are flits; offsets go as *runs*: how many runs, then for each its first offset and how many follow each other.
+
+    0x50 append    | key | offset 8 | ms 8 | seq 8 | kind 1 | width 1 | count 4 | producer | [producer's seq 8]
+                     | sizes of tags, of entries | tags | entries |    sizes take `width` bytes each; no producer: empty
+    0x51 evict     | key | first offset that stays 8 |
+    0x52 cut       | key | runs |                                      entries that are deleted
+    0x53 place     | key | first 8 | next 8 | last id 16 | largest deleted id 16 | added beside 8 |
+    0x54 node      | key | Arrow IPC stream |                          of a snapshot
+    0x55 group     | key | name | last offset 8 | last id 16 | entries read 8 | pending max 8 | dead letter
+                     | deliveries max 8 |                              made, or changed
+    0x56 ungroup   | key | name |
+    0x57 consumer  | key | group | name | seen ms 8 | active ms 8 |    made, or seen
+    0x58 leave     | key | group | consumer |                          it and what it has pending are gone
+    0x59 deliver   | key | group | consumer | now ms 8 | retry after ms 8 | expire ms 8 | last offset 8 | last id 16
+                     | entries read 8 | keeps 1 | runs |               new entries; keeps 0: nothing is pending
+    0x5A pend      | key | group | consumer | count 8 | offset 8 | id 16 | delivered ms 8 | deliveries 8
+                     | retry after ms 8 | expire ms 8 ... |            entries are delivered again, claimed
+    0x5B ack       | key | group | runs |
+    0x5C producer  | key | name | count 8 | seq 8 | offset 8 ... |  of a snapshot
+
+Ids are 16 bytes, `seq` first, so that they are one little-endian number. An operation on a stream, group or consumer
+that is not there makes it, except those that only remove.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from tidelog.errors import FormatError
+from tidelog.ids import U64_MAX
+from tidelog.journal.operation import OperationKind
+from tidelog.streams.group import NO_CONSUMER, Consumer, Group, Pending
+from tidelog.streams.node import FIELDS, TAGGED, SealedNode
+from tidelog.streams.operations import (
+    Ack,
+    ConsumerDrop,
+    ConsumerSet,
+    Deliver,
+    GroupDrop,
+    GroupSet,
+    Item,
+    Pend,
+    ProducerSet,
+    StreamAppend,
+    StreamCut,
+    StreamEvict,
+    StreamNode,
+    StreamPlace,
+)
+from tidelog.streams.payload import Reader, numbers, packed_id, runs, text
+from tidelog.streams.stream import Stream
+from tidelog.types.effect import Effect, Keyspace
+
+__all__ = [
+    "APPEND",
+    "Ack",
+    "ConsumerDrop",
+    "ConsumerSet",
+    "Deliver",
+    "GroupDrop",
+    "GroupSet",
+    "Pend",
+    "ProducerSet",
+    "StreamAppend",
+    "StreamCut",
+    "StreamEvict",
+    "StreamNode",
+    "StreamPlace",
+    "effects",
+    "encode_append",
+]
+
+APPEND: Final = 0x50
+
+
+# --- appending --------------------------------------------------------------------------------------------------
+
+_WIDTHS: Final = {1: "B", 2: "H", 4: "I"}
+
+
+def encode_append(
+    key: bytes,
+    place: tuple[int, int, int],
+    kind: int,
+    tags: Sequence[bytes],
+    entries: Sequence[bytes],
+    producer: bytes = b"",
+    producer_seq: int = 0,
+) -> bytes:
+    """The payload of an append; `place` is offset, ms and seq. Hot."""
+    if len(entries) == 1 and not producer:
+        tag, entry = tags[0], entries[0]
+        if len(key) < 128 and len(tag) < 256 and len(entry) < 256:
+            head = _HEAD.pack(*place, kind, 1, 1)
+            return b"%c%b%b\1%c%c%b%b" % (len(key) << 1 | 1, key, head, len(tag), len(entry), tag, entry)
+    width = 1
+    try:
+        sizes = bytes(map(len, chain(tags, entries)))
+    except ValueError:
+        wide = array("I", map(len, chain(tags, entries)))
+        width = 2 if max(wide) < 65536 else 4
+        sizes = (array("H", wide) if width == 2 else wide).tobytes()
+    who = text(producer) + (numbers(producer_seq) if producer else b"")
+    return b"".join((text(key), _HEAD.pack(*place, kind, width, len(entries)), who, sizes, *tags, *entries))
+
+
+_HEAD: Final = struct.Struct("<QQQBBI")
+
+
+def _encode_append(op: StreamAppend) -> bytes:
+    place = op.offset, op.ms, op.seq
+    return encode_append(op.key, place, op.kind, op.tags, op.entries, op.producer, op.producer_seq)
+
+
+def _decode_append(payload: bytes, _expire_ms: int | None) -> StreamAppend:
+    reader = Reader(payload)
+    key = reader.text()
+    offset, ms, seq = reader.numbers(3)
+    kind, width = reader.take(2)
+    count = int.from_bytes(reader.take(4), "little")
+    producer = reader.text()
+    producer_seq = reader.numbers(1)[0] if producer else 0
+    if width not in _WIDTHS or not 0 < 2 * count * width <= len(payload):
+        raise FormatError(f"an append of {count} entries with sizes of {width} bytes does not fit its payload")
+    if kind not in (TAGGED, FIELDS) or not offset or max(offset, seq) > U64_MAX - count:
+        raise FormatError(f"no entry of kind {kind} can have offset {offset} and seq {seq}")
+    sizes = array(_WIDTHS[width], reader.take(2 * count * width))
+    flat = reader.items(sizes)
+    reader.end()
+    return StreamAppend(key, offset, ms, seq, kind, flat[:count], flat[count:], producer, producer_seq)
+
+
+def _stream(keyspace: Keyspace, key: bytes) -> Stream:
+    """The stream of a key, made if it is not there."""
+    stream: Stream | None = keyspace.change(key)
+    if stream is None:
+        stream = Stream()
+        keyspace.put(key, stream)
+    return stream
+
+
+def _apply_append(keyspace: Keyspace, op: StreamAppend) -> None:
+    stream = _stream(keyspace, op.key)
+    stream.skip_to(op.offset)
+    stream.append(op.ms, op.seq, op.kind, op.tags, op.entries)
+    if op.producer:
+        stream.remember(op.producer, op.producer_seq, op.offset)
+
+
+# --- entries ----------------------------------------------------------------------------------------------------
+
+
+def _apply_evict(keyspace: Keyspace, op: StreamEvict) -> None:
+    _stream(keyspace, op.key).evict(op.first)
+
+
+def _apply_cut(keyspace: Keyspace, op: StreamCut) -> None:
+    _stream(keyspace, op.key).delete(op.offsets)
+
+
+def _apply_place(keyspace: Keyspace, op: StreamPlace) -> None:
+    stream = _stream(keyspace, op.key)
+    stream.skip_to(op.next)
+    stream.first = op.first
+    stream.last_id, stream.max_deleted_id, stream.added_beside = op.last_id, op.max_deleted_id, op.added_beside
+
+
+def _apply_node(keyspace: Keyspace, op: StreamNode) -> None:
+    _stream(keyspace, op.key).replay_node(op.node)
+
+
+def _apply_producer(keyspace: Keyspace, op: ProducerSet) -> None:
+    stream = _stream(keyspace, op.key)
+    for seq, offset in op.calls:
+        stream.remember(op.producer, seq, offset)
+
+
+# --- groups -----------------------------------------------------------------------------------------------------
+
+
+def _group(keyspace: Keyspace, key: bytes, name: bytes) -> Group:
+    return _stream(keyspace, key).group(name)
+
+
+def _apply_group(keyspace: Keyspace, op: GroupSet) -> None:
+    group = _group(keyspace, op.key, op.group)
+    group.last_offset, group.last_id, group.entries_read = op.last_offset, op.last_id, op.entries_read
+    group.pending_max, group.dead_letter, group.deliveries_max = op.pending_max, op.dead_letter, op.deliveries_max
+
+
+def _apply_ungroup(keyspace: Keyspace, op: GroupDrop) -> None:
+    _stream(keyspace, op.key).drop_group(op.group)
+
+
+def _apply_consumer(keyspace: Keyspace, op: ConsumerSet) -> None:
+    consumers = _group(keyspace, op.key, op.group).consumers
+    if op.consumer in consumers:
+        consumers[op.consumer].seen_ms, consumers[op.consumer].active_ms = op.seen_ms, op.active_ms
+    else:
+        consumers[op.consumer] = Consumer(op.seen_ms, op.active_ms)
+
+
+def _apply_leave(keyspace: Keyspace, op: ConsumerDrop) -> None:
+    _group(keyspace, op.key, op.group).remove_consumer(op.consumer)
+
+
+def _seen(group: Group, name: bytes, now_ms: int, *, keeps: bool) -> None:
+    """A consumer was given something, which it keeps until it acknowledges it."""
+    if name != NO_CONSUMER:
+        consumer = group.consumers.get(name)
+        if consumer is None:
+            consumer = group.consumers[name] = Consumer(now_ms)
+        consumer.seen_ms = now_ms
+        if keeps:
+            consumer.active_ms = now_ms
+
+
+def _apply_deliver(keyspace: Keyspace, op: Deliver) -> None:
+    stream = _stream(keyspace, op.key)
+    group = stream.group(op.group)
+    _seen(group, op.consumer, op.now_ms, keeps=op.keeps)
+    group.last_offset, group.last_id, group.entries_read = op.last_offset, op.last_id, op.entries_read
+    if op.keeps and op.offsets:
+        ids = stream.ids_from(op.offsets[0], len(op.offsets))
+        made = [Pending(number, op.consumer, op.now_ms, 1, op.retry_after_ms, op.expire_ms) for number in ids]
+        group.deliver(op.offsets, made)
+
+
+def _apply_pend(keyspace: Keyspace, op: Pend) -> None:
+    group = _group(keyspace, op.key, op.group)
+    for offset, number, delivered_ms, deliveries, retry_after_ms, expire_ms in op.items:
+        group.add(offset, Pending(number, op.consumer, delivered_ms, deliveries, retry_after_ms, expire_ms))
+
+
+def _apply_ack(keyspace: Keyspace, op: Ack) -> None:
+    group = _group(keyspace, op.key, op.group)
+    for offset in op.offsets:
+        group.remove(offset)
+
+
+# --- the table --------------------------------------------------------------------------------------------------
+
+_Fields = Sequence[tuple[str, str]]
+"""Names of fields, and what they are: keys of `_ENCODE` and `_DECODE`."""
+
+
+def _effect(
+    opcode: int,
+    name: str,
+    operation: type[Any],
+    encode: Callable[[Any], bytes],
+    decode: Callable[[bytes, int | None], Any],
+    apply: Callable[[Keyspace, Any], None],
+) -> Effect:
+    return Effect(operation, OperationKind(opcode, name, encode, decode, _keys), apply)
+
+
+def _keys(payload: bytes) -> list[bytes]:
+    return [Reader(payload).text()]
+
+
+def _plain(
+    opcode: int, name: str, operation: type[Any], fields: _Fields, apply: Callable[[Keyspace, Any], None]
+) -> Effect:
+    """An operation whose payload is its fields, one after the other."""
+
+    encoders = [_ENCODE[kind] for _, kind in fields]
+
+    def encode(op: Any) -> bytes:
+        return b"".join([encode_field(value) for encode_field, value in zip(encoders, op, strict=True)])
+
+    def decode(payload: bytes, _expire_ms: int | None) -> Any:
+        reader = Reader(payload)
+        values = [_DECODE[kind](reader) for _, kind in fields]
+        reader.end()
+        return operation(*values)
+
+    return _effect(opcode, name, operation, encode, decode, apply)
+
+
+_ENCODE: Final[dict[str, Callable[[Any], bytes]]] = {
+    "text": text,
+    "u64": numbers,
+    "i64": lambda number: number.to_bytes(8, "little", signed=True),
+    "id": packed_id,
+    "flag": lambda flag: b"\1" if flag else b"\0",
+    "runs": runs,
+    "items": lambda items: numbers(len(items)) + b"".join([_encode_item(item) for item in items]),
+    "calls": lambda calls: numbers(len(calls), *[number for call in calls for number in call]),
+    "node": lambda node: node.ipc(),
+}
+
+
+def _encode_item(item: Item) -> bytes:
+    return numbers(item[0]) + packed_id(item[1]) + numbers(*item[2:])
+
+
+def _decode_items(reader: Reader) -> list[Item]:
+    found = []
+    for _ in range(reader.count(56)):
+        (offset,) = reader.numbers(1)
+        number = reader.id()
+        delivered_ms, deliveries, retry_after_ms, expire_ms = reader.numbers(4)
+        found.append((offset, number, delivered_ms, deliveries, retry_after_ms, expire_ms))
+    return found
+
+
+def _decode_calls(reader: Reader) -> list[tuple[int, int]]:
+    flat = reader.numbers(2 * reader.count(16))
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+_DECODE: Final[dict[str, Callable[[Reader], Any]]] = {
+    "text": Reader.text,
+    "u64": lambda reader: reader.numbers(1)[0],
+    "i64": lambda reader: int.from_bytes(reader.take(8), "little", signed=True),
+    "id": Reader.id,
+    "flag": Reader.flag,
+    "runs": Reader.runs,
+    "items": _decode_items,
+    "calls": _decode_calls,
+    "node": lambda reader: SealedNode.of_ipc(reader.rest()),
+}
+
+_KEY: Final = ("key", "text")
+_GROUP: Final = (_KEY, ("group", "text"))
+
+
+def effects() -> list[Effect]:
+    """Every operation on a stream."""
+    return [
+        _effect(APPEND, "append", StreamAppend, _encode_append, _decode_append, _apply_append),
+        _plain(0x51, "evict", StreamEvict, (_KEY, ("first", "u64")), _apply_evict),
+        _plain(0x52, "cut", StreamCut, (_KEY, ("offsets", "runs")), _apply_cut),
+        _plain(
+            0x53,
+            "place",
+            StreamPlace,
+            (
+                _KEY,
+                ("first", "u64"),
+                ("next", "u64"),
+                ("last_id", "id"),
+                ("max_deleted_id", "id"),
+                ("added_beside", "i64"),
+            ),
+            _apply_place,
+        ),
+        _plain(0x54, "node", StreamNode, (_KEY, ("node", "node")), _apply_node),
+        _plain(
+            0x55,
+            "group",
+            GroupSet,
+            (
+                *_GROUP,
+                ("last_offset", "u64"),
+                ("last_id", "id"),
+                ("entries_read", "i64"),
+                ("pending_max", "u64"),
+                ("dead_letter", "text"),
+                ("deliveries_max", "u64"),
+            ),
+            _apply_group,
+        ),
+        _plain(0x56, "ungroup", GroupDrop, _GROUP, _apply_ungroup),
+        _plain(
+            0x57,
+            "consumer",
+            ConsumerSet,
+            (*_GROUP, ("consumer", "text"), ("seen_ms", "i64"), ("active_ms", "i64")),
+            _apply_consumer,
+        ),
+        _plain(0x58, "leave", ConsumerDrop, (*_GROUP, ("consumer", "text")), _apply_leave),
+        _plain(
+            0x59,
+            "deliver",
+            Deliver,
+            (
+                *_GROUP,
+                ("consumer", "text"),
+                ("now_ms", "u64"),
+                ("retry_after_ms", "u64"),
+                ("expire_ms", "u64"),
+                ("last_offset", "u64"),
+                ("last_id", "id"),
+                ("entries_read", "i64"),
+                ("keeps", "flag"),
+                ("offsets", "runs"),
+            ),
+            _apply_deliver,
+        ),
+        _plain(0x5A, "pend", Pend, (*_GROUP, ("consumer", "text"), ("items", "items")), _apply_pend),
+        _plain(0x5B, "ack", Ack, (*_GROUP, ("offsets", "runs")), _apply_ack),
+        _plain(0x5C, "producer", ProducerSet, (_KEY, ("producer", "text"), ("calls", "calls")), _apply_producer),
+    ]

@@ -1,0 +1,183 @@
+"""The operations on streams, as values: what `effects` encodes and applies.
+
+They carry results, never conditions. Long ones are cut into several that fit a record each: `appends`, `cuts`, `acks`
+and `pends` do that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+from tidelog import limits
+from tidelog.streams.node import SealedNode
+from tidelog.types.effect import split_long
+
+Item = tuple[int, int, int, int, int, int]
+"""A pending entry: offset, id, delivered ms, deliveries, retry after ms, expire ms."""
+_Any = TypeVar("_Any")
+
+
+class StreamAppend(NamedTuple):
+    """Entries of one moment, at the end."""
+
+    key: bytes
+    offset: int
+    ms: int
+    seq: int
+    kind: int
+    tags: Sequence[bytes]
+    entries: Sequence[bytes]
+    producer: bytes = b""
+    producer_seq: int = 0
+
+
+class StreamEvict(NamedTuple):
+    """Everything below an offset goes."""
+
+    key: bytes
+    first: int
+
+
+class StreamCut(NamedTuple):
+    """Entries are deleted."""
+
+    key: bytes
+    offsets: Sequence[int]
+
+
+class StreamPlace(NamedTuple):
+    """Where a stream stands: XSETID, and streams without entries."""
+
+    key: bytes
+    first: int
+    next: int
+    last_id: int
+    max_deleted_id: int
+    added_beside: int
+
+
+class StreamNode(NamedTuple):
+    """A sealed node, as a snapshot has it."""
+
+    key: bytes
+    node: SealedNode
+
+
+class GroupSet(NamedTuple):
+    """A group is made, or its cursor or its limits are set."""
+
+    key: bytes
+    group: bytes
+    last_offset: int
+    last_id: int
+    entries_read: int
+    pending_max: int
+    dead_letter: bytes
+    deliveries_max: int
+
+
+class GroupDrop(NamedTuple):
+    """A group is gone."""
+
+    key: bytes
+    group: bytes
+
+
+class ConsumerSet(NamedTuple):
+    """A consumer is made, or was seen."""
+
+    key: bytes
+    group: bytes
+    consumer: bytes
+    seen_ms: int
+    active_ms: int
+
+
+class ConsumerDrop(NamedTuple):
+    """A consumer and what it has pending are gone."""
+
+    key: bytes
+    group: bytes
+    consumer: bytes
+
+
+class Deliver(NamedTuple):
+    """New entries are given to a reader."""
+
+    key: bytes
+    group: bytes
+    consumer: bytes
+    now_ms: int
+    retry_after_ms: int
+    expire_ms: int
+    last_offset: int
+    last_id: int
+    entries_read: int
+    keeps: bool
+    """They are pending from now on."""
+    offsets: Sequence[int]
+
+
+class Pend(NamedTuple):
+    """Entries are pending as said here, whatever they were: redelivered, claimed, or part of a snapshot."""
+
+    key: bytes
+    group: bytes
+    consumer: bytes
+    items: Sequence[Item]
+
+
+class Ack(NamedTuple):
+    """Entries are pending no more."""
+
+    key: bytes
+    group: bytes
+    offsets: Sequence[int]
+
+
+class ProducerSet(NamedTuple):
+    """What is remembered of a producer."""
+
+    key: bytes
+    producer: bytes
+    calls: Sequence[tuple[int, int]]
+    """Seq and offset."""
+
+
+def appends(op: StreamAppend) -> list[StreamAppend]:
+    """An append in as many records as it needs; its producer's call goes with the first."""
+    flat = [item for pair in zip(op.tags, op.entries, strict=True) for item in pair]
+    parts = split_long(op.key, flat, 2)
+    if len(parts) == 1:
+        return [op]
+    found: list[StreamAppend] = []
+    done = 0
+    for part in parts:
+        place = op.offset + done, op.ms, op.seq + done, op.kind
+        who = (op.producer, op.producer_seq) if not done else (b"", 0)
+        found.append(StreamAppend(op.key, *place, part[::2], part[1::2], *who))
+        done += len(part) // 2
+    return found
+
+
+def cuts(key: bytes, offsets: Iterable[int]) -> list[StreamCut]:
+    """Delete entries, in as many records as they need."""
+    return [StreamCut(key, part) for part in _parts(offsets, limits.RECORD_OFFSETS_MAX)]
+
+
+def acks(key: bytes, group: bytes, offsets: Iterable[int]) -> list[Ack]:
+    """Acknowledge entries, in as many records as they need."""
+    return [Ack(key, group, part) for part in _parts(offsets, limits.RECORD_OFFSETS_MAX)]
+
+
+def pends(key: bytes, group: bytes, consumer: bytes, items: Iterable[Item]) -> list[Pend]:
+    """Entries that are pending, in as many records as they need."""
+    return [Pend(key, group, consumer, part) for part in _parts(items, limits.RECORD_PENDING_MAX)]
+
+
+def _parts(items: Iterable[_Any], size: int) -> Iterator[list[_Any]]:
+    left = iter(items)
+    while part := list(islice(left, size)):
+        yield part

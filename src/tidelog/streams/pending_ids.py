@@ -1,0 +1,62 @@
+"""Pending entries of a group by their ids, in order: what X commands ask for.
+
+Kept beside the entries themselves, and only once somebody asked. New deliveries have larger ids than those before, so
+they go to the end; one that is acknowledged stays in the list until half of the list is gone, so that neither moves all
+the others.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+
+_GONE_MIN = 64
+"""Fewer ids that are gone are not worth the work."""
+
+
+class PendingIds:
+    """Id -> offset, and the ids in order."""
+
+    __slots__ = ("_ordered", "offsets")
+
+    def __init__(self, pairs: Iterable[tuple[int, int]]) -> None:
+        self.offsets: dict[int, int] = dict(pairs)
+        self._ordered = sorted(self.offsets)
+        """With some that are gone."""
+
+    def add(self, number: int, offset: int) -> None:
+        if number not in self.offsets:
+            ordered = self._ordered
+            if not ordered or number > ordered[-1]:
+                ordered.append(number)
+            else:
+                at = bisect_left(ordered, number)
+                if at == len(ordered) or ordered[at] != number:
+                    ordered.insert(at, number)
+        self.offsets[number] = offset
+
+    def add_all(self, ids: Sequence[int], offsets: Sequence[int]) -> None:
+        """Ids in order, none of which is there. Hot."""
+        if self._ordered and ids[0] <= self._ordered[-1]:
+            for number, offset in zip(ids, offsets, strict=True):
+                self.add(number, offset)
+            return
+        self._ordered += ids
+        self.offsets.update(zip(ids, offsets, strict=True))
+
+    def remove(self, number: int) -> None:
+        self.offsets.pop(number, None)
+        if len(self._ordered) > 2 * len(self.offsets) + _GONE_MIN:
+            self._ordered = [each for each in self._ordered if each in self.offsets]
+
+    def from_id(self, first: int) -> Iterator[int]:
+        """The ids at or after one, in order; nothing may change meanwhile."""
+        ordered, offsets = self._ordered, self.offsets
+        for at in range(bisect_left(ordered, first), len(ordered)):
+            if ordered[at] in offsets:
+                yield ordered[at]
+
+    @property
+    def largest(self) -> int:
+        """Of which there must be one."""
+        return next(number for number in reversed(self._ordered) if number in self.offsets)

@@ -1,0 +1,44 @@
+"""Producers: who writes again what may have arrived already, and must not write it twice.
+
+A producer counts its calls up, with gaps if it likes. The newest of them are remembered with the offset that they got,
+so that one that comes again is answered the same; for one that is older than all of those there is no answer.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+
+from tidelog import limits
+
+
+class Producer:
+    """The newest calls of one producer."""
+
+    __slots__ = ("offsets", "seqs")
+
+    def __init__(self) -> None:
+        self.seqs = array("Q")
+        """Counting up ..."""
+        self.offsets = array("Q")
+        """... and the offset of the first entry of each."""
+
+    @property
+    def last_seq(self) -> int:
+        return self.seqs[-1] if self.seqs else -1
+
+    def add(self, seq: int, offset: int) -> None:
+        self.seqs.append(seq)
+        self.offsets.append(offset)
+        if len(self.seqs) >= 2 * limits.PRODUCER_SEQS_KEPT:
+            del self.seqs[: -limits.PRODUCER_SEQS_KEPT], self.offsets[: -limits.PRODUCER_SEQS_KEPT]
+
+    def offset_of(self, seq: int) -> int | None:
+        """What it got; None: it is forgotten, or was one of the gaps."""
+        at = bisect_left(self.seqs, seq)
+        return self.offsets[at] if at < len(self.seqs) and self.seqs[at] == seq else None
+
+    def copy(self) -> Producer:
+        made = Producer()
+        made.seqs, made.offsets = self.seqs[:], self.offsets[:]
+        return made

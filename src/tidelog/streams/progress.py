@@ -1,0 +1,77 @@
+"""How far a group has come, as Redis counts: entries read, and the lag behind what was ever added.
+
+Both are exact as long as nothing was deleted from the middle of what lies ahead. Deleted ids are not remembered one by
+one, only the largest: where it lies ahead, there is no answer (`UNKNOWN`), except at the two ends of the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.streams.group import UNKNOWN, Group
+from tidelog.streams.stream import Stream
+
+
+def first_id(stream: Stream) -> int:
+    """The id of the oldest entry that is there; 0: there is none."""
+    if stream.sealed:
+        return stream.sealed[0].id_at(0)
+    return stream.active.id_at(0) if stream.length else 0
+
+
+def top_id(stream: Stream) -> int:
+    """The id of the newest entry that is there; 0: there is none."""
+    if stream.active.entries:
+        return stream.active.last_id
+    return stream.last_ids[-1] if stream.sealed else 0
+
+
+def has_deleted_ahead(stream: Stream, number: int) -> bool:
+    """Whether an entry at or after an id, and not before all that are there, was deleted."""
+    deleted = stream.max_deleted_id
+    return bool(deleted and stream.length) and number <= deleted and first_id(stream) <= deleted
+
+
+def entries_read_at(stream: Stream, number: int) -> int:
+    """How many entries were ever added up to an id; `UNKNOWN` if that cannot be said."""
+    added = stream.entries_added
+    if not added:
+        return 0
+    if not stream.length and number <= stream.last_id:
+        return added
+    if number >= stream.last_id:
+        return added if number == stream.last_id else UNKNOWN
+    first = first_id(stream)
+    if not stream.max_deleted_id or stream.max_deleted_id < first:
+        if number < first:
+            return added - stream.length
+        if number == first:
+            return added - stream.length + 1
+    return UNKNOWN
+
+
+def entries_read_after(stream: Stream, group: Group, ids: Sequence[int]) -> int:
+    """How many entries a group has read once it has read these, which lie ahead of it; `UNKNOWN` as above."""
+    read = group.entries_read
+    deleted = stream.max_deleted_id
+    if read != UNKNOWN and ids[0] > deleted:
+        return read + len(ids)
+    left = list(ids)
+    while left and left[0] <= deleted:
+        read = entries_read_at(stream, left.pop(0))
+    if not left or read != UNKNOWN:
+        return read + len(left)
+    read = entries_read_at(stream, left[0])
+    if read != UNKNOWN:
+        return read + len(left) - 1
+    return entries_read_at(stream, left[-1])
+
+
+def lag(stream: Stream, group: Group) -> int | None:
+    """How many entries a group has yet to read; None if that cannot be said."""
+    if not stream.entries_added:
+        return 0
+    read = group.entries_read
+    if read == UNKNOWN or has_deleted_ahead(stream, group.last_id):
+        read = entries_read_at(stream, group.last_id)
+    return None if read == UNKNOWN else stream.entries_added - read

@@ -1,0 +1,423 @@
+"""A stream: entries in the order in which they came, found by offset, by id or by time.
+
+    nodes      sealed, sealed, ..., active       the last one is active; there is always one
+    bases      the first offset of each
+    last_ids   the last id of each, without the active one's
+
+An entry keeps its offset for ever. Entries go from the front (*evicted*: `first` moves up) or, as holes, from anywhere
+(*deleted*). Finding one is a bisection over nodes and a place in the node: with a hundred million entries, over a
+hundred thousand numbers.
+
+Where nodes begin and end is nobody's business but the stream's: two streams with the same entries are the same. What is
+decided by it, such as how far to evict, is said in offsets.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+from tidelog import limits
+from tidelog.streams.group import Group
+from tidelog.streams.node import ENTRY_OVERHEAD_BYTES, ActiveNode, Node, Rows, SealedNode, pack_id, size_of
+from tidelog.streams.producer import Producer
+
+_STREAM_BYTES: Final = 600
+"""What a stream takes beside its nodes, roughly."""
+_PENDING_BYTES: Final = 200
+_NONE: Final[Mapping[bytes, Any]] = MappingProxyType({})
+"""The groups and producers of most streams: no dict of their own, and nothing that could be changed by mistake."""
+
+
+class Stream:
+    """The value of a key."""
+
+    __slots__ = (
+        "active",
+        "added_beside",
+        "bases",
+        "first",
+        "groups",
+        "last_id",
+        "last_ids",
+        "length",
+        "max_deleted_id",
+        "next",
+        "producers",
+        "sealed",
+    )
+
+    def __init__(self) -> None:
+        self.sealed: Sequence[SealedNode] = ()
+        """This and the next two are lists once there is a sealed node."""
+        self.bases: Sequence[int] = ()
+        self.last_ids: Sequence[int] = ()
+        self.active = ActiveNode(1)
+        self.first = 1
+        """The first offset that is not evicted, whether or not its entry is still there; at most `next`."""
+        self.next = 1
+        """The offset of the next entry."""
+        self.length = 0
+        """Entries that are there."""
+        self.last_id = 0
+        """Of the newest entry that ever was, or what XSETID made of it."""
+        self.max_deleted_id = 0
+        """The largest id that was deleted; what is evicted does not count."""
+        self.added_beside = 0
+        """What XSETID added to the number of entries that ever were."""
+        self.groups: Mapping[bytes, Group] = _NONE
+        self.producers: Mapping[bytes, Producer] = _NONE
+        """Least recently used first."""
+
+    # --- sizes --------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __bool__(self) -> bool:
+        """A stream without entries is a value too."""
+        return True
+
+    @property
+    def first_entry(self) -> int:
+        """The offset of the oldest entry that is there; `next` if there is none."""
+        if self.sealed:
+            return self.bases[0]
+        return self.active.first_offset if self.active.entries else self.next
+
+    @property
+    def last(self) -> int:
+        """The offset of the newest entry that ever was."""
+        return self.next - 1
+
+    @property
+    def entries_added(self) -> int:
+        return self.next - 1 + self.added_beside
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory, roughly."""
+        pending = sum(len(group.pending) for group in self.groups.values())
+        nodes = sum(node.size_bytes for node in self.nodes())
+        return _STREAM_BYTES + nodes + _PENDING_BYTES * pending
+
+    # --- changing -----------------------------------------------------------------------------------------------
+
+    def append(self, ms: int, seq: int, kind: int, tags: Sequence[bytes], entries: Sequence[bytes]) -> None:
+        """Entries of one moment: the `seq` of their ids counts up. Hot."""
+        count, active = len(entries), self.active
+        size = (
+            len(tags[0]) + len(entries[0]) + ENTRY_OVERHEAD_BYTES if count == 1 else size_of(tags, entries)
+        ) + active.size_bytes
+        if size < limits.NODE_BYTES_MAX and len(active.entries) + count < limits.NODE_ENTRIES_MAX:
+            active.append(self.next, ms, seq, kind, tags, entries)
+            self.next += count
+        else:
+            self._append_over_nodes(ms, seq, kind, tags, entries)
+        self.length += count
+        self.last_id = pack_id(ms, seq + count - 1)
+
+    def _append_over_nodes(self, ms: int, seq: int, kind: int, tags: Sequence[bytes], entries: Sequence[bytes]) -> None:
+        """Fill nodes and seal them; an entry that is too large is a node alone."""
+        done = 0
+        while done < len(entries):
+            taken = self._fitting(tags, entries, done)
+            if taken:
+                end = done + taken
+                self.active.append(self.next, ms, seq + done, kind, tags[done:end], entries[done:end])
+                self.next += taken
+                done = end
+            if done < len(entries) or self._is_full:
+                self.seal()
+
+    def _fitting(self, tags: Sequence[bytes], entries: Sequence[bytes], start: int) -> int:
+        """How many entries, from one on, the active node takes."""
+        active = self.active
+        room = limits.NODE_ENTRIES_MAX - len(active.entries)
+        size, taken = active.size_bytes, 0
+        for tag, entry in zip(tags[start : start + room], entries[start : start + room], strict=True):
+            size += len(tag) + len(entry) + ENTRY_OVERHEAD_BYTES
+            if size > limits.NODE_BYTES_MAX and (taken or active.entries):
+                break
+            taken += 1
+        return taken
+
+    @property
+    def _is_full(self) -> bool:
+        active = self.active
+        return len(active.entries) >= limits.NODE_ENTRIES_MAX or active.size_bytes >= limits.NODE_BYTES_MAX
+
+    def seal(self) -> None:
+        """End the active node, and begin the next."""
+        if self.active.entries:
+            self._add_sealed(self.active.sealed())
+        self.active = ActiveNode(self.next)
+
+    def _add_sealed(self, node: SealedNode) -> None:
+        if not self.sealed:
+            self.sealed, self.bases, self.last_ids = [], [], []
+        cast("list[SealedNode]", self.sealed).append(node)
+        cast("list[int]", self.bases).append(node.first_offset)
+        cast("list[int]", self.last_ids).append(node.last_id)
+
+    def replay_node(self, node: SealedNode) -> None:
+        """A node of a snapshot: entries that follow those that are there."""
+        if not self.length:
+            self.first = node.first_offset
+        self.seal()
+        self._add_sealed(node)
+        self.length += node.count
+        self.next = node.last_offset + 1
+        self.last_id = max(self.last_id, node.last_id)
+        self.active = ActiveNode(self.next)
+
+    def evict(self, first: int) -> int:
+        """Remove everything below an offset; returns how many entries that were."""
+        before = self.length
+        first = min(first, self.next)
+        if first <= self.first:
+            return 0
+        whole = bisect_right(self.bases, first)  # nodes that begin at or below it
+        whole -= bool(whole) and self.sealed[whole - 1].last_offset >= first
+        if whole:
+            self.length -= sum(node.count for node in self.sealed[:whole])
+            self.sealed, self.bases, self.last_ids = self.sealed[whole:], self.bases[whole:], self.last_ids[whole:]
+        cut = self._node(0).index_of(first)
+        if cut:
+            self._cut_first(cut)
+        self.first = first
+        return before - self.length
+
+    def _cut_first(self, count: int) -> None:
+        """The first node loses its first entries; a sealed one not all."""
+        self.length -= count
+        if self.sealed:
+            left = self.sealed[0].from_index(count)
+            cast("list[SealedNode]", self.sealed)[0] = left
+            cast("list[int]", self.bases)[0] = left.first_offset
+        elif count < len(self.active):
+            self.active.drop_first(count)
+        else:
+            self.active = ActiveNode(self.next)
+
+    def delete(self, offsets: Sequence[int]) -> int:
+        """Remove entries from anywhere; returns how many were there."""
+        by_node: dict[int, list[int]] = {}
+        for offset in offsets:
+            place, index = self._find(offset)
+            if index is not None:
+                by_node.setdefault(place, []).append(index)
+        for place, indices in sorted(by_node.items(), reverse=True):
+            self.max_deleted_id = max(self.max_deleted_id, self._node(place).id_at(max(indices)))
+            self._replace(place, indices)
+        return sum(map(len, by_node.values()))
+
+    def _replace(self, place: int, gone: Sequence[int]) -> None:
+        """Put a node without some of its entries in its place."""
+        self.length -= len(gone)
+        if place == len(self.sealed):
+            self.active = self.active.without(gone) or ActiveNode(self.next)
+            return
+        left = self.sealed[place].without(gone)
+        nodes = cast("list[SealedNode]", self.sealed)
+        bases, last_ids = cast("list[int]", self.bases), cast("list[int]", self.last_ids)
+        if left is None:
+            del nodes[place], bases[place], last_ids[place]
+        else:
+            nodes[place], bases[place], last_ids[place] = left, left.first_offset, left.last_id
+
+    def group(self, name: bytes) -> Group:
+        """A group, made if it is not there."""
+        found = self.groups.get(name)
+        if found is None:
+            found = Group()
+            self.groups = groups = self.groups if isinstance(self.groups, dict) else {}
+            groups[name] = found
+        return found
+
+    def drop_group(self, name: bytes) -> None:
+        if name in self.groups:
+            cast("dict[bytes, Group]", self.groups).pop(name)
+
+    def remember(self, name: bytes, seq: int, offset: int) -> None:
+        """A producer's call got an offset. Of too many producers, the one silent the longest is forgotten."""
+        self.producers = producers = self.producers if isinstance(self.producers, dict) else {}
+        producer = producers.pop(name, None) or Producer()
+        producers[name] = producer
+        producer.add(seq, offset)
+        if len(producers) > limits.PRODUCERS_MAX:
+            del producers[next(iter(producers))]
+
+    # --- finding ------------------------------------------------------------------------------------------------
+
+    def _node(self, place: int) -> Node:
+        return self.sealed[place] if place < len(self.sealed) else self.active
+
+    def _place(self, offset: int) -> int:
+        """Which node has the first entry at or after an offset: it, or the one after it."""
+        if self.active.entries and offset >= self.active.first_offset:
+            return len(self.sealed)
+        return max(bisect_right(self.bases, offset) - 1, 0)
+
+    def read(self, offset: int, count: int, last: int | None = None) -> Rows:
+        """Entries from an offset on, up to a number of them, and none after the offset `last`."""
+        found: list[Rows] = []
+        place = self._place(offset)
+        while count > 0 and place <= len(self.sealed):
+            node = self._node(place)
+            start, stop = node.index_of(offset), len(node)
+            if last is not None and stop and node.last_offset > last:
+                stop = node.index_of(last + 1)
+            stop = min(stop, start + count)
+            if start < stop:
+                found.append(node.rows(start, stop))
+                count -= stop - start
+            place += 1
+        return joined(found)
+
+    def read_ids(self, first_id: int, last_id: int, count: int) -> Rows:
+        """Entries between two ids, both included, oldest first."""
+        found: list[Rows] = []
+        place = bisect_left(self.last_ids, first_id)
+        while count > 0 and place <= len(self.sealed):
+            node = self._node(place)
+            if not len(node):
+                break
+            start = node.index_of_id(first_id)
+            stop = min(len(node) if node.last_id <= last_id else node.index_of_id(last_id + 1), start + count)
+            if start < stop:
+                found.append(node.rows(start, stop))
+                count -= stop - start
+            if node.last_id >= last_id:
+                break
+            place += 1
+        return joined(found)
+
+    def read_ids_back(self, last_id: int, first_id: int, count: int) -> Rows:
+        """The same, newest first."""
+        found: list[Rows] = []
+        for place in range(min(bisect_left(self.last_ids, last_id), len(self.sealed)), -1, -1):
+            node = self._node(place)
+            if not len(node):
+                continue
+            stop = len(node) if node.last_id <= last_id else node.index_of_id(last_id + 1)
+            start = max(node.index_of_id(first_id), stop - count)
+            if start < stop:
+                found.append(node.rows(start, stop).reversed())
+                count -= stop - start
+            if count <= 0 or start > 0:
+                break
+        return joined(found)
+
+    def ids_from(self, offset: int, count: int) -> list[int]:
+        """The ids of entries from an offset on, up to a number of them."""
+        found: list[int] = []
+        for place in range(self._place(offset), len(self.sealed) + 1):
+            node = self._node(place)
+            start = node.index_of(offset)
+            found += node.ids(start, min(len(node), start + count - len(found)))
+            if len(found) >= count:
+                break
+        return found
+
+    def offset_at_or_after(self, number: int) -> int:
+        """The offset of the first entry at or after an id; `next` if there is none."""
+        node = self._node(bisect_left(self.last_ids, number))
+        index = node.index_of_id(number)
+        return node.offset_at(index) if index < len(node) else self.next
+
+    def offset_of(self, number: int) -> int | None:
+        """The offset of the entry with an id."""
+        node = self._node(bisect_left(self.last_ids, number))
+        index = node.index_of_id(number)
+        return node.offset_at(index) if index < len(node) and node.id_at(index) == number else None
+
+    def id_of(self, offset: int) -> int | None:
+        """The id of the entry at an offset."""
+        place, index = self._find(offset)
+        return None if index is None else self._node(place).id_at(index)
+
+    def _find(self, offset: int) -> tuple[int, int | None]:
+        """Node and place in it of the entry at an offset; place None: it is not there."""
+        place = self._place(offset)
+        node = self._node(place)
+        index = node.index_of(offset)
+        return place, index if index < len(node) and node.offset_at(index) == offset else None
+
+    def nodes(self) -> Iterator[Node]:
+        """All of them, oldest first; the active one only if it has entries."""
+        yield from self.sealed
+        if self.active.entries:
+            yield self.active
+
+    def count_below(self, offset: int) -> int:
+        """How many entries lie below an offset."""
+        place = self._place(offset)
+        node = self._node(place)
+        return sum(each.count for each in self.sealed[:place]) + node.index_of(offset)
+
+    def skip_to(self, offset: int) -> None:
+        """The next entry gets this offset, which no entry has had."""
+        if offset <= self.next:
+            return
+        self.next = offset
+        if not self.length:
+            self.first = offset
+            self.active = ActiveNode(offset)
+
+    def nodes_from(self, offset: int) -> Iterator[Node]:
+        """Those that have, or are followed by, an entry at or after an offset."""
+        for place in range(self._place(offset), len(self.sealed) + 1):
+            node = self._node(place)
+            if len(node) and node.last_offset >= offset:
+                yield node
+
+    def boundary_below(self, offset: int) -> int:
+        """The largest offset up to this one that whole nodes can be evicted to."""
+        if offset >= self.next:
+            return self.next
+        if self.active.entries and offset >= self.active.first_offset:
+            return self.active.first_offset
+        place = bisect_right(self.bases, offset)
+        return self.bases[place - 1] if place else self.first
+
+    def boundary_keeping(self, kept: int, coming: int = 0) -> int:
+        """The largest such offset that leaves at least `kept` entries, with those that are about to be appended."""
+        spare = self.length + coming - kept
+        boundary = self.first
+        for place in range(len(self.sealed) + 1):
+            node = self._node(place)
+            if not len(node) or len(node) > spare:
+                break
+            spare -= len(node)
+            boundary = node.last_offset + 1 if place < len(self.sealed) else self.next
+        return boundary
+
+    def copy(self) -> Stream:
+        """An independent copy: sealed nodes, which never change, are shared."""
+        made = Stream()
+        made.sealed, made.bases, made.last_ids = self.sealed[:], self.bases[:], self.last_ids[:]
+        made.active = self.active.copy()
+        made.first, made.next, made.length = self.first, self.next, self.length
+        made.last_id, made.max_deleted_id, made.added_beside = self.last_id, self.max_deleted_id, self.added_beside
+        if self.groups:
+            made.groups = {name: group.copy() for name, group in self.groups.items()}
+        if self.producers:
+            made.producers = {name: producer.copy() for name, producer in self.producers.items()}
+        return made
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Entries of several nodes, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return Rows(
+        [each for rows in parts for each in rows.offsets],
+        [each for rows in parts for each in rows.ms],
+        [each for rows in parts for each in rows.seqs],
+        [each for rows in parts for each in rows.kinds],
+        [each for rows in parts for each in rows.tags],
+        [each for rows in parts for each in rows.entries],
+    )

@@ -1,0 +1,78 @@
+"""A whole stream as operations: for a copy, a new name, a snapshot. Sealed nodes go as they are."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+from tidelog.streams.group import Group
+from tidelog.streams.node import ActiveNode
+from tidelog.streams.operations import (
+    ConsumerSet,
+    GroupSet,
+    ProducerSet,
+    StreamAppend,
+    StreamNode,
+    StreamPlace,
+    appends,
+    pends,
+)
+from tidelog.streams.stream import Stream
+
+
+def whole_stream(key: bytes, stream: Stream) -> list[Any]:
+    """Operations that make this stream under a key that is not there."""
+    operations: list[Any] = [StreamNode(key, node) for node in stream.sealed]
+    operations += _appends(key, stream.active)
+    operations.append(
+        StreamPlace(key, stream.first, stream.next, stream.last_id, stream.max_deleted_id, stream.added_beside)
+    )
+    for name, group in stream.groups.items():
+        operations += _group(key, name, group)
+    for name, producer in stream.producers.items():
+        operations.append(ProducerSet(key, name, list(zip(producer.seqs, producer.offsets, strict=True))))
+    return operations
+
+
+def _appends(key: bytes, node: ActiveNode) -> list[StreamAppend]:
+    """An append for every run of entries whose offsets and ids count up."""
+    rows = node.rows(0, len(node))
+    found: list[StreamAppend] = []
+    start = 0
+    for at in range(1, len(rows.entries) + 1):
+        if at < len(rows.entries) and (
+            rows.ms[at] == rows.ms[start]
+            and rows.seqs[at] == rows.seqs[start] + at - start
+            and rows.offsets[at] == rows.offsets[start] + at - start
+            and rows.kinds[at] == rows.kinds[start]
+        ):
+            continue
+        place = rows.offsets[start], rows.ms[start], rows.seqs[start], rows.kinds[start]
+        found += appends(StreamAppend(key, *place, rows.tags[start:at], rows.entries[start:at]))
+        start = at
+    return found
+
+
+def _group(key: bytes, name: bytes, group: Group) -> list[Any]:
+    operations: list[Any] = [
+        GroupSet(
+            key,
+            name,
+            group.last_offset,
+            group.last_id,
+            group.entries_read,
+            group.pending_max,
+            group.dead_letter,
+            group.deliveries_max,
+        )
+    ]
+    for consumer, state in group.consumers.items():
+        operations.append(ConsumerSet(key, name, consumer, state.seen_ms, state.active_ms))
+    # In order of delivery, a run of one consumer at a time.
+    for consumer, run in groupby(group.pending.items(), lambda item: item[1].consumer):
+        items = (
+            (offset, each.id, each.delivered_ms, each.deliveries, each.retry_after_ms, each.expire_ms)
+            for offset, each in run
+        )
+        operations += pends(key, name, consumer, items)
+    return operations

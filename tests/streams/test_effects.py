@@ -1,0 +1,174 @@
+"""Every operation survives its record, damaged records are refused, and replaying gives what was there live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.streams.plain import BY_OPERATION, apply, decoded, filled, plain, stream_in
+from tidelog.errors import FormatError
+from tidelog.ids import U64_MAX
+from tidelog.store.keyspace import Database
+from tidelog.streams.effects import effects, encode_append
+from tidelog.streams.operations import (
+    Ack,
+    ConsumerDrop,
+    ConsumerSet,
+    Deliver,
+    GroupDrop,
+    GroupSet,
+    Pend,
+    ProducerSet,
+    StreamAppend,
+    StreamCut,
+    StreamEvict,
+    StreamNode,
+    StreamPlace,
+)
+
+NODE = filled(5).active.sealed()
+OPERATIONS: list[Any] = [
+    StreamAppend(b"k", 1, 1000, 0, 0, [b"tag", b""], [b"entry", b""]),
+    StreamAppend(b"k" * 200, 7, 1000, 3, 1, [b"t"], [b"x" * 300], b"producer", 12),
+    StreamAppend(b"", 7, U64_MAX, 3, 0, [b"t"], [b"x" * 70000]),
+    StreamEvict(b"k", 5),
+    StreamCut(b"k", [1, 2, 3, 9, 7, 8]),
+    StreamCut(b"k", [4]),
+    StreamPlace(b"k", 3, 9, 5 << 64 | 7, 1, -4),
+    StreamNode(b"k", NODE),
+    GroupSet(b"k", b"g", 3, 5 << 64, -1, 10, b"dead", 3),
+    GroupDrop(b"k", b"g"),
+    ConsumerSet(b"k", b"g", b"c", 1000, -1),
+    ConsumerDrop(b"k", b"g", b"c"),
+    Deliver(b"k", b"g", b"", 1000, 50, 9000, 4, 4 << 64, 4, True, [2, 3, 4]),
+    Deliver(b"k", b"g", b"c", 1000, 0, 0, 4, 4 << 64, -1, False, []),
+    Pend(b"k", b"g", b"", [(2, 2 << 64, 1000, 3, 50, 9000), (1, 1 << 64, 1000, 3, 0, 0)]),
+    Ack(b"k", b"g", [5, 1, 2, 3]),
+    ProducerSet(b"k", b"p", [(1, 1), (5, 9)]),
+]
+
+
+def comparable(operation: Any) -> Any:
+    """Sequences of any kind as lists, nodes as their entries."""
+    return [
+        [list(column) for column in field.rows(0, len(field))]
+        if field.__class__ is NODE.__class__
+        else list(field)
+        if isinstance(field, list | range | tuple)
+        else field
+        for field in operation
+    ]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: type(each).__name__)
+def test_it_survives_its_record(operation: Any) -> None:
+    kind = BY_OPERATION[type(operation)].kind
+    payload = kind.encode(operation)
+    assert comparable(decoded(operation)) == comparable(operation)
+    assert kind.keys(payload) == [operation.key]
+    assert kind.encode(decoded(operation)) == payload
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: type(each).__name__)
+def test_a_payload_cut_at_any_byte_is_refused(operation: Any) -> None:
+    kind = BY_OPERATION[type(operation)].kind
+    payload = kind.encode(operation)
+    for end in range(len(payload)) if len(payload) < 2000 else (0, 1, 20, 1000, len(payload) - 1):
+        with pytest.raises(FormatError):
+            kind.decode(payload[:end], None)
+    with pytest.raises(FormatError):
+        kind.decode(payload + b"\0", None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [(0, 2), (1, 3), (1, 0)],
+    ids=["kind", "width", "no width"],
+)
+def test_an_append_that_cannot_be(change: tuple[int, int]) -> None:
+    payload = bytearray(encode_append(b"k", (1, 2, 3), 0, [b"t"], [b"e"]))
+    payload[2 + 24 + change[0]] = change[1]
+    with pytest.raises(FormatError):
+        BY_OPERATION[StreamAppend].kind.decode(bytes(payload), None)
+
+
+@pytest.mark.parametrize("place", [(0, 1, 1), (U64_MAX, 1, 1), (1, 1, U64_MAX)])
+def test_an_append_at_a_place_that_cannot_be(place: tuple[int, int, int]) -> None:
+    with pytest.raises(FormatError):
+        BY_OPERATION[StreamAppend].kind.decode(encode_append(b"k", place, 0, [b"t"], [b"e"]), None)
+
+
+def test_an_append_that_claims_a_million_entries() -> None:
+    payload = bytearray(encode_append(b"k", (1, 2, 3), 0, [b"t"], [b"e"]))
+    payload[2 + 26 : 2 + 30] = (2**31).to_bytes(4, "little")
+    with pytest.raises(FormatError):
+        BY_OPERATION[StreamAppend].kind.decode(bytes(payload), None)
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_an_operation_or_refused(payload: bytes) -> None:
+    for effect in effects():
+        for key in (b"", b"\3k"):
+            try:
+                effect.kind.decode(key + payload, None)
+            except FormatError:
+                continue
+
+
+def test_opcodes_and_names_are_unique() -> None:
+    kinds = [effect.kind for effect in effects()]
+    assert len({kind.opcode for kind in kinds}) == len({kind.name for kind in kinds}) == len(kinds)
+    assert all(0x50 <= kind.opcode < 0x70 for kind in kinds)
+
+
+# --- applying -----------------------------------------------------------------------------------------------------
+
+
+def live(database: Database, operations: list[Any]) -> None:
+    for operation in operations:
+        BY_OPERATION[type(operation)].apply(database, operation)
+
+
+def append(offset: int, count: int = 1, ms: int = 1000, **more: Any) -> StreamAppend:
+    tags = [b"t%d" % at for at in range(count)]
+    return StreamAppend(b"k", offset, ms + offset, 0, 0, tags, tags, **more)
+
+
+def test_what_operations_do() -> None:
+    operations: list[Any] = [
+        append(1, 6, producer=b"p", producer_seq=4),
+        StreamEvict(b"k", 2),
+        StreamCut(b"k", [4]),
+        GroupSet(b"k", b"g", 0, 0, 0, 5, b"", 0),
+        Deliver(b"k", b"g", b"", 50, 10, 0, 3, 3 << 64, 3, True, [2, 3]),
+        Deliver(b"k", b"g", b"c", 60, 0, 0, 6, 6 << 64, 5, True, [5, 6]),
+        Pend(b"k", b"g", b"", [(2, 1001 << 64 | 1, 70, 2, 10, 0)]),
+        Ack(b"k", b"g", [3, 99]),
+        ConsumerSet(b"k", b"g", b"d", 80, -1),
+    ]
+    databases = Database(0), Database(1)
+    live(databases[0], operations)
+    apply(databases[1], operations)
+    stream = stream_in(databases[0])
+    assert plain(stream) == plain(stream_in(databases[1]))
+    assert list(stream.read(1, 9).offsets) == [2, 3, 5, 6]
+    group = stream.groups[b"g"]
+    assert list(group.pending) == [5, 6, 2]
+    assert [each.id for each in group.pending.values()] == [1001 << 64 | 4, 1001 << 64 | 5, 1001 << 64 | 1]
+    assert (group.consumers[b"c"].active_ms, group.consumers[b"d"].seen_ms) == (60, 80)
+    assert stream.producers[b"p"].offset_of(4) == 1
+    live(databases[0], [ConsumerDrop(b"k", b"g", b"c")])
+    assert list(group.pending) == [2]
+    live(databases[0], [GroupDrop(b"k", b"g"), GroupDrop(b"k", b"none")])
+    assert not stream.groups
+
+
+def test_an_append_further_on_leaves_a_hole() -> None:
+    database = Database(0)
+    apply(database, [append(5), append(6), append(9), StreamPlace(b"k", 2, 20, 9 << 70, 3, 1)])
+    stream = stream_in(database)
+    assert list(stream.read(1, 99).offsets) == [5, 6, 9]
+    assert (stream.first, stream.next, stream.last_id, stream.entries_added) == (2, 20, 9 << 70, 20)

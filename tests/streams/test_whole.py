@@ -1,0 +1,116 @@
+"""A whole stream as operations makes the same stream again: as a copy, and in a snapshot on any number of shards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.store.changes import open_store
+from tests.streams.plain import apply, filled, plain, stream_in
+from tidelog import limits
+from tidelog.ids import ShardId
+from tidelog.store.keyspace import Database
+from tidelog.store.store import Store
+from tidelog.store.whole import whole_value, whole_value_in_pieces
+from tidelog.streams.group import Consumer, Pending
+from tidelog.streams.operations import StreamEvict
+from tidelog.streams.stream import Stream
+from tidelog.streams.whole import whole_stream
+from tidelog.testing.disk import SimulatedDisk
+
+
+def full(count: int = 2500) -> Stream:
+    """A stream with everything that a stream can have."""
+    stream = filled(count, size=40, kinds=(0, 0, 1))
+    stream.append(9000, 0, 1, [b"t"] * 5, [b"e"] * 5)
+    stream.evict(20)
+    stream.delete([25, 26, count - 1, count + 2])
+    for node in stream.sealed[:1]:
+        node.chill(node.compressed())
+        assert node.is_cold
+    group = stream.group(b"g")
+    group.last_offset, group.last_id, group.entries_read = 70, 1070 << 64, 50
+    group.pending_max, group.dead_letter, group.deliveries_max = 100, b"dead", 3
+    group.consumers[b"c"], group.consumers[b"idle"] = Consumer(5, 6), Consumer(7)
+    for offset in (60, 61, 30, 31, 62, 33):
+        group.add(offset, Pending((1000 + offset) << 64, b"c" if offset > 60 else b"", 9000, 2, 50, 10**6))
+    stream.group(b"empty")
+    for seq in range(1500):
+        stream.remember(b"p%d" % (seq % 3), seq, seq + 1)
+    stream.last_id, stream.added_beside = 99999 << 64, 4
+    return stream
+
+
+def streams() -> dict[bytes, Stream]:
+    evicted = filled(30)
+    evicted.evict(99)
+    return {b"full": full(), b"small": filled(3), b"none": Stream(), b"evicted": evicted, b"exact": filled(2000)}
+
+
+@pytest.mark.parametrize("name", list(streams()))
+def test_the_operations_make_it_again(name: bytes) -> None:
+    stream, database = streams()[name], Database(0)
+    apply(database, whole_stream(b"k", stream))
+    made = stream_in(database)
+    assert plain(made) == plain(stream)
+    assert [node.is_cold for node in made.sealed] == [node.is_cold for node in stream.sealed]
+
+
+def test_in_pieces_it_is_as_it_was_when_asked() -> None:
+    stream, database = full(), Database(0)
+    before = plain(stream)
+    pieces = whole_value_in_pieces(b"k", stream, 77)
+    filled(1000, stream=stream)
+    stream.group(b"g").remove(60)
+    stream.evict(900)
+    *operations, expire = pieces
+    apply(database, operations)
+    assert plain(stream_in(database)) == before
+    assert expire.expire_ms == 77
+
+
+def test_many_pending_entries_are_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "RECORD_PENDING_MAX", 4)
+    stream, database = filled(30), Database(0)
+    for offset in range(1, 31):
+        stream.group(b"g").add(offset, Pending(offset << 64, b"ab"[offset // 9 % 2 :][:1], 5, 1, 0, 0))
+    stream.group(b"g").consumers.update({b"a": Consumer(1), b"b": Consumer(1)})
+    for offset, each in stream.group(b"g").pending.items():
+        stream.group(b"g").consumers[each.consumer].pending_count += offset > 0
+    apply(database, whole_value(b"k", stream, None))
+    assert plain(stream_in(database)) == plain(stream)
+
+
+def put(store: Store, key: bytes, stream: Stream) -> None:
+    transaction = store.begin()
+    transaction.run(whole_value(key, stream, None))
+    store.commit(transaction)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("way", ["journal", "snapshot", "both"])
+def test_a_restart_has_the_same_streams(shards: int, way: str) -> None:
+    disk, made = SimulatedDisk(1), streams()
+    store = open_store(disk, shards)
+    for key, stream in made.items():
+        put(store, key, stream)
+    store.journal.writer.write()
+    if way != "journal":
+        store.save()
+    if way == "both":
+        transaction = store.begin()
+        transaction.run([StreamEvict(b"full", 1500)])
+        store.commit(transaction)
+        made[b"full"].evict(1500)
+    store.journal.writer.write()
+    disk.kill()
+    found = open_store(disk, shards)
+    for key, stream in made.items():
+        assert plain(stream_in(found.database(0), key)) == plain(stream)
+    cold: list[Any] = [node.is_cold for node in stream_in(found.database(0), b"full").sealed]
+    assert cold[0] == (way != "both")
+    if shards == 3:
+        assert len({found.encode_whole(StreamEvict(key, 1))[0][0] for key in made}) > 1
+    else:
+        assert found.encode_whole(StreamEvict(b"full", 1))[0][0] == ShardId(0)
