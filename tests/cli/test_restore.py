@@ -105,7 +105,9 @@ def test_one_that_did_not_finish_is_refused_and_begun_anew(filled: Filled, tmp_p
     assert invoke("restore", filled.path, "--data", new).status == 0
     (new / RESTORING).touch()
     (new / "meta.json").unlink()
-    refused = run("serve", "--data", new, "--port", "0", "--unix-socket", tmp_path / "s", "--http-port", "0")
+    refused = run(
+        "serve", "--data", new, "--port", "0", "--unix-socket", tmp_path / "s", "--http-port", "0", "--flight-port", "0"
+    )
     assert refused.status == 2
     assert "restore that did not finish" in refused.stderr
     assert invoke("restore", new, "--data", tmp_path / "other").status == 2

@@ -30,6 +30,7 @@ import hiredis
 import pytest
 
 import tidelog.commands
+from tidelog.commands.blocking import WouldBlock
 from tidelog.commands.dispatch import find_command, run_command
 from tidelog.commands.table import Command, CommandTable, Kind
 from tidelog.errors import CommandError
@@ -223,7 +224,11 @@ class InProcess:
             return encode_error(str(error))
         assert row.kind is not Kind.CONNECTION, f"{row.name} needs a server"
         transaction = self.store.begin()
-        reply = encode(run_command(row, transaction, arguments), self._protocol)
+        try:
+            answer = run_command(row, transaction, arguments)
+        except WouldBlock as wait:
+            answer = wait.timed_out  # as inside MULTI: nobody waits here
+        reply = encode(answer, self._protocol)
         self.store.commit(transaction)
         self.store.journal.writer.write()
         return reply
@@ -312,6 +317,7 @@ _READS: Final[dict[str, tuple[Sequence[str], Order]]] = {
     "hash": (("HGETALL", "KEY"), UNORDERED_PAIRS),
     "set": (("SMEMBERS", "KEY"), UNORDERED),
     "zset": (("ZRANGE", "KEY", "0", "-1", "WITHSCORES"), EXACT),
+    "stream": (("XRANGE", "KEY", "-", "+"), EXACT),
 }
 """Type -> the command that reads all of a value."""
 

@@ -95,6 +95,16 @@ COMMAND GETKEYS zunionstore d 2 a b
 COMMAND GETKEYS zunionstore d 5 a b
 COMMAND GETKEYS set a
 COMMAND GETKEYS memory usage k
+COMMAND GETKEYS xadd s * a b
+COMMAND GETKEYS xread streams a b 0 0
+COMMAND GETKEYS xread count 2 block 5 streams a 0
+COMMAND GETKEYS xread count 2 streams a b 0
+COMMAND GETKEYS xread count 2 block 5
+COMMAND GETKEYS xreadgroup group streams c streams a b 0 0
+COMMAND GETKEYS xreadgroup group g c count 1 noack streams a >
+COMMAND GETKEYS xgroup create k g 0
+COMMAND GETKEYS xinfo stream k full
+COMMAND GETKEYS xgroup help
 COMMAND GETKEYS config get a
 COMMAND LIST FILTERBY ACLCAT transaction
 COMMAND LIST FILTERBY ACLCAT nosuch

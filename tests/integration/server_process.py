@@ -48,6 +48,7 @@ class ServerProcess:
         data: Path,
         *arguments: str,
         has_http: bool = False,
+        has_flight: bool = False,
         command: Sequence[str] = COMMAND,
         **more_environment: str,
     ) -> None:
@@ -56,7 +57,9 @@ class ServerProcess:
         for _ in range(ATTEMPTS):
             self.port = free_port()
             self.http_port = free_port() if has_http else 0
+            self.flight_port = free_port() if has_flight else 0
             places = ["--port", str(self.port), "--http-port", str(self.http_port)]
+            places += ["--flight-port", str(self.flight_port)]
             with self.errors.open("ab") as errors:
                 self.process = subprocess.Popen(
                     [*command, "--data", str(data), *places, *arguments],

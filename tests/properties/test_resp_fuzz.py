@@ -21,6 +21,7 @@ import pytest
 
 from tests.conformance.redis_oracle import parse
 from tests.resp.wire import cut, decode_exactly, encode_command
+from tests.streams.plain import plain as plain_stream
 from tidelog import limits
 from tidelog.commands.all import command_table
 from tidelog.commands.dispatch import find_command, run_command
@@ -32,6 +33,7 @@ from tidelog.resp.decoder import RequestDecoder
 from tidelog.resp.encoder import ErrorReply, encode, encode_error
 from tidelog.resp.exact import RequestLimits
 from tidelog.store.store import Store
+from tidelog.streams.stream import Stream
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
 from tidelog.types.zset import ZSet
@@ -222,6 +224,8 @@ class Machine:
 
 
 def plain(value: Any) -> Any:
+    if isinstance(value, Stream):
+        return plain_stream(value)
     return tuple(value) if isinstance(value, ZSet) else value
 
 

@@ -17,7 +17,7 @@ def no_file(_path: str) -> bool:
 
 
 def test_defaults() -> None:
-    assert configure({}, {}, None, no_file) == ServerConfig(http_port=8399)
+    assert configure({}, {}, None, no_file) == ServerConfig(http_port=8399, flight_port=8499)
 
 
 def test_flags_count_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
@@ -31,6 +31,7 @@ def test_flags_count_before_the_environment_and_that_before_the_file(tmp_path: P
         fsync=FsyncPolicy.ALWAYS,
         http_hosts=("a.example", "b"),
         http_port=8399,
+        flight_port=8499,
         maxmemory=5,
     )
 
@@ -79,12 +80,6 @@ def test_a_port_of_zero_is_off() -> None:
     assert (found.port, found.http_port, found.unix_socket) == (None, None, "x")
 
 
-def test_what_is_not_there_yet_can_be_turned_off() -> None:
-    assert configure({"flight-port": "0"}, {}, None, no_file).flight_port is None
-    with pytest.raises(BadConfiguration, match="flight-port must be 0: this version has no Arrow Flight"):
-        configure({"flight-port": "8499"}, {}, None, no_file)
-
-
 @pytest.mark.parametrize(
     ("content", "password"), [(b"secret\n", b"secret"), (b"se cret\r\nmore", b"se cret"), (b"\xff", b"\xff")]
 )
@@ -116,4 +111,4 @@ def test_the_file_in_the_checkout_shows_defaults(tmp_path: Path) -> None:
     examples = ("unix-socket", "http-hosts", "requirepass-file", "tls-cert", "tls-key")
     file = tmp_path / "tidelog.toml"
     file.write_text("\n".join(line for line in kept if not line.startswith(examples)))
-    assert configure({}, {}, str(file), no_file) == ServerConfig(http_port=8399, shards=1)
+    assert configure({}, {}, str(file), no_file) == ServerConfig(http_port=8399, flight_port=8499, shards=1)

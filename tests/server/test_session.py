@@ -15,8 +15,9 @@ from tidelog.errors import ApplyFailed
 from tidelog.journal.journal import Settings
 from tidelog.server.clients import Clients
 from tidelog.server.engine import Engine
+from tidelog.server.listener import address_of
 from tidelog.server.metrics import Metrics
-from tidelog.server.session import Session, address_of
+from tidelog.server.session import Session
 from tidelog.server.turn import Turns
 from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock

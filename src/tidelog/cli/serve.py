@@ -44,7 +44,7 @@ def serve(
     ] = None,
     flight_port: Annotated[
         str | None,
-        typer.Option("--flight-port", metavar="PORT", help="The port for Arrow Flight: not there yet, so only 0."),
+        typer.Option("--flight-port", metavar="PORT", help="The port for Arrow Flight; 0: none. [default: 8499]"),
     ] = None,
     http_hosts: Annotated[
         str | None,
@@ -154,6 +154,8 @@ def _say_ready(config: ServerConfig, runtime: Runtime) -> None:
         places.append(f"{'rediss' if config.tls_cert else 'redis'}://{host}:{runtime.port}")
     if runtime.http_port is not None:
         places.append(f"{'https' if config.tls_cert else 'http'}://{host}:{runtime.http_port}")
+    if runtime.flight_port is not None:
+        places.append(f"{'grpc+tls' if config.tls_cert else 'grpc'}://{host}:{runtime.flight_port}")
     if config.unix_socket is not None:
         places.append(f"unix:{config.unix_socket}")
     line = f"tidelog: ready on {' '.join(places)}, data in {os.path.abspath(config.data)}, pid {os.getpid()}"

@@ -1,4 +1,4 @@
-"""Every command there is, from the files of the families. Lists, streams, Lua and ACL users take their places here."""
+"""Every command there is, from the files of the families. Lists, Lua and ACL users take their places here."""
 
 from __future__ import annotations
 
@@ -17,8 +17,16 @@ from tidelog.commands import (
     sorted_set_algebra,
     sorted_set_ranges,
     sorted_sets,
+    stream_groups,
+    stream_reading,
+    streams,
     strings,
     transactions,
+    x_entries,
+    x_groups,
+    x_info,
+    x_pending,
+    x_reading,
 )
 from tidelog.commands.table import CommandTable
 
@@ -30,6 +38,14 @@ FAMILIES = (
     sorted_sets,
     sorted_set_ranges,
     sorted_set_algebra,
+    streams,
+    stream_groups,
+    stream_reading,
+    x_entries,
+    x_reading,
+    x_groups,
+    x_pending,
+    x_info,
     pubsub,
     transactions,
     connection,

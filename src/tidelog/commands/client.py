@@ -70,7 +70,7 @@ class Server(Protocol):
     def run_transaction(self, client: Client, queued: Sequence[Queued]) -> Sequence[Reply]:
         """Run commands as one transaction; their replies."""
 
-    def refusal_of(self, row: Command) -> str | None:
+    def refusal_of(self, row: Command, arguments: Sequence[bytes]) -> str | None:
         """Why a command cannot run at the moment, as an error reply; None: it can."""
 
     def info(self, section: str) -> Mapping[str, object] | None:
@@ -90,6 +90,9 @@ class Server(Protocol):
     @property
     def last_snapshot_s(self) -> int:
         """When the last snapshot was made, or the server started (seconds since 1970)."""
+
+    def unblock(self, client: Client, *, with_error: bool) -> bool:
+        """Answer a client that waits as if its time were over, or with an error; false if it does not wait."""
 
     def sleep(self, seconds: float) -> None:
         """Do nothing at all."""
@@ -137,6 +140,8 @@ class Client(Protocol):
     """The address that it came to."""
     is_local: bool
     """It is on this machine."""
+    is_blocked: bool
+    """A command of it waits for a key."""
 
     @property
     def server(self) -> Server: ...

@@ -20,6 +20,7 @@ _TYPES: Final = frozenset([b"normal", b"master", b"slave", b"replica", b"pubsub"
 def describe(client: Client) -> bytes:
     """A client as CLIENT LIST has it: one line."""
     flags = ("P" if client.is_listening else "") + ("x" if client.queued is not None else "")
+    flags += "b" if client.is_blocked else ""
     flags += ("d" if client.is_dirty else "") + ("U" if client.local.startswith("/") else "")
     flags += "e" if client.is_unevictable else ""
     unsent = client.unsent_bytes
@@ -249,14 +250,14 @@ def client_unpause(client: Client, _arguments: Arguments) -> Reply:
     return "OK"
 
 
-def client_unblock(_client: Client, arguments: Arguments) -> Reply:
-    """No command blocks yet, so nobody is ever unblocked."""
+def client_unblock(client: Client, arguments: Arguments) -> Reply:
     if len(arguments) > 4:
         raise _wrong_number("CLIENT", arguments)
     if len(arguments) == 4 and arguments[3].upper() not in (b"TIMEOUT", b"ERROR"):
         raise CommandError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
-    integer(arguments[2])
-    return 0
+    found = client.server.clients.find(integer(arguments[2]))
+    with_error = len(arguments) == 4 and arguments[3].upper() == b"ERROR"
+    return int(found is not None and client.server.unblock(found, with_error=with_error))
 
 
 def client_help(_client: Client, _arguments: Arguments) -> Reply:

@@ -27,6 +27,13 @@ _GROUPS: Final = {
     "sorted_set_ranges": "sorted-set",
     "lists": "list",
     "streams": "stream",
+    "stream_groups": "stream",
+    "stream_reading": "stream",
+    "x_entries": "stream",
+    "x_groups": "stream",
+    "x_info": "stream",
+    "x_pending": "stream",
+    "x_reading": "stream",
     "pubsub": "pubsub",
     "transactions": "transactions",
     "connection": "connection",
@@ -54,6 +61,8 @@ _BY_FLAG: Final = {
     "pubsub": ["@pubsub"],
     "blocking": ["@blocking"],
 }
+
+_KEYWORD: Final = b"STREAMS"
 
 _MORE_CATEGORIES: Final = {
     "DBSIZE": ["@keyspace"],
@@ -118,6 +127,10 @@ def _key_specs(row: Command) -> list[Reply]:
         specs.append(_spec(flags, keys.first, b"range", {b"lastkey": last, b"keystep": keys.step, b"limit": 0}))
     if keys.count_at:
         specs.append(_spec(flags, keys.count_at, b"keynum", {b"keynumidx": 0, b"firstkey": 1, b"keystep": 1}))
+    if keys.keyword_from:
+        begin = {b"type": b"keyword", b"spec": {b"keyword": _KEYWORD, b"startfrom": keys.keyword_from}}
+        found = {b"type": b"range", b"spec": {b"lastkey": -1, b"keystep": 1, b"limit": 2}}
+        specs.append({b"flags": flags, b"begin_search": begin, b"find_keys": found})
     return specs
 
 
@@ -250,6 +263,12 @@ def find_keys(keys: Keys, words: Sequence[bytes]) -> list[bytes]:
         if not counted or len(counted) < count:
             raise CommandError("ERR Invalid arguments specified for command")
         found += counted
+    if keys.keyword_from:
+        at = next((at for at in range(keys.keyword_from, len(words)) if words[at].upper() == _KEYWORD), len(words))
+        named = words[at + 1 : at + 1 + (len(words) - at - 1) // 2]
+        if not named:
+            raise CommandError("ERR Invalid arguments specified for command")
+        found += named
     return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from traceback import format_tb
 from typing import Any
 
+from tidelog.commands.blocking import WouldBlock
 from tidelog.commands.table import Command, CommandTable, Kind
 from tidelog.errors import ApplyFailed, CommandError, LimitExceeded
 from tidelog.resp.encoder import ErrorReply, Reply
@@ -44,7 +45,10 @@ def _find_subcommand(table: CommandTable, arguments: Sequence[bytes]) -> Command
 
 
 def run_command(row: Command, transaction: Transaction, arguments: Sequence[bytes]) -> Reply:
-    """Let a command of the keyspace decide, and apply what it decided unless it is too much; a refusal is its reply."""
+    """Let a command of the keyspace decide, and apply what it decided unless it is too much; a refusal is its reply.
+
+    `WouldBlock`: it has nothing to answer yet.
+    """
     operations: Sequence[Any] = ()
     try:
         if row.kind is Kind.READ:
@@ -53,8 +57,15 @@ def run_command(row: Command, transaction: Transaction, arguments: Sequence[byte
             reply, operations = row.handler(transaction, arguments)
     except CommandError as error:
         reply = ErrorReply(str(error))
+    except WouldBlock as wait:
+        _apply(row, transaction, wait.operations)
+        raise
     except Exception as error:
         reply = internal_error(row, error)
+    return _apply(row, transaction, operations, reply)
+
+
+def _apply(row: Command, transaction: Transaction, operations: Sequence[Any], reply: Reply = None) -> Reply:
     try:
         transaction.run(operations)
     except LimitExceeded as error:

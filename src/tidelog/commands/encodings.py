@@ -6,12 +6,13 @@ from typing import Final
 
 from tidelog.commands.arguments import integer
 from tidelog.errors import CommandError
+from tidelog.streams.stream import Stream
 from tidelog.types.effect import Value
 from tidelog.types.hash import Hash
 from tidelog.types.set import Set
 from tidelog.types.zset import ZSet
 
-_TYPES: Final = {type(None): "none", bytes: "string", Hash: "hash", Set: "set", ZSet: "zset"}
+_TYPES: Final = {type(None): "none", bytes: "string", Hash: "hash", Set: "set", ZSet: "zset", Stream: "stream"}
 _EMBSTR_BYTES_MAX: Final = 44
 _HASH_LISTPACK_ENTRIES_MAX: Final = 512
 _ZSET_LISTPACK_ENTRIES_MAX: Final = 128
@@ -37,6 +38,8 @@ def encoding_of(value: Value) -> bytes:
         return b"listpack" if _is_small(items) else b"hashtable"
     if kind is Set:
         return b"intset" if len(value) <= _INTSET_ENTRIES_MAX and all(map(_is_integer, value)) else b"hashtable"
+    if kind is Stream:
+        return b"stream"
     members = [member for _, member in value] if len(value) <= _ZSET_LISTPACK_ENTRIES_MAX else None
     return b"listpack" if _is_small(members) else b"skiplist"
 

@@ -16,6 +16,7 @@ from tidelog.errors import CommandError
 from tidelog.journal.operation import FlushDb
 from tidelog.resp.encoder import Reply, Wire
 from tidelog.store.transaction import InDatabase, Transaction
+from tidelog.streams.stream import Stream
 from tidelog.types.effect import Value
 
 Decision = tuple[Reply, Sequence[Any]]
@@ -129,6 +130,8 @@ def size_of(value: Value, samples: int) -> int:
     """Bytes that a value takes, from some of its members (0: all) if it has many."""
     if type(value) is bytes:
         return sys.getsizeof(value)
+    if type(value) is Stream:
+        return value.size_bytes
     count = len(value)
     looked_at = members_bytes = 0
     for member in value.items() if isinstance(value, dict) else value:

@@ -44,6 +44,8 @@ class Keys:
     step: int = 0
     count_at: int = 0
     """Not 0: the argument there says how many keys follow it; those come after the ones above."""
+    keyword_from: int = 0
+    """Not 0: the first half of what follows the word STREAMS are keys; it is looked for from here on."""
 
 
 NO_KEYS = Keys()
@@ -65,6 +67,12 @@ class Command:
     """As COMMAND INFO names them, beside `readonly` and `write`: fast, denyoom, admin, pubsub, noscript, no_auth ..."""
     summary: str = ""
     """One line for the documentation."""
+    is_read: Callable[[Arguments], bool] | None = None
+    """Whether a command that may write only reads with these arguments; None: it never only reads."""
+
+    def writes(self, arguments: Arguments) -> bool:
+        """Whether it may change keys with these arguments."""
+        return self.kind is Kind.WRITE and (self.is_read is None or not self.is_read(arguments))
 
     def takes(self, count: int) -> bool:
         """Whether it takes this many arguments, its name among them."""
@@ -76,9 +84,18 @@ def read(name: str, arity: int, handler: ReadHandler, keys: Keys, flags: str = "
     return Command(name, arity, handler, Kind.READ, keys, frozenset(["readonly", *flags.split()]), summary)
 
 
-def write(name: str, arity: int, handler: WriteHandler, keys: Keys, flags: str = "", *, summary: str) -> Command:
+def write(
+    name: str,
+    arity: int,
+    handler: WriteHandler,
+    keys: Keys,
+    flags: str = "",
+    *,
+    summary: str,
+    is_read: Callable[[Arguments], bool] | None = None,
+) -> Command:
     """A row for a command that changes keys."""
-    return Command(name, arity, handler, Kind.WRITE, keys, frozenset(["write", *flags.split()]), summary)
+    return Command(name, arity, handler, Kind.WRITE, keys, frozenset(["write", *flags.split()]), summary, is_read)
 
 
 def connection(

@@ -58,8 +58,8 @@ def _has_expired(client: Client) -> bool:
 
 def _check_may_run(client: Client, queued: list[Queued]) -> None:
     """What has come up since they were queued, such as full memory, refuses them all."""
-    for row, _ in queued:
-        refusal = client.server.refusal_of(row)
+    for row, arguments in queued:
+        refusal = client.server.refusal_of(row, arguments)
         if refusal is not None:
             raise CommandError(f"EXECABORT Transaction discarded because of: {refusal}")
 

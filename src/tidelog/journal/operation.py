@@ -91,9 +91,18 @@ class OperationKind:
 class OperationTable:
     """Opcode -> what it means."""
 
-    def __init__(self, kinds: Iterable[OperationKind] = ()) -> None:
+    def __init__(
+        self,
+        kinds: Iterable[OperationKind] = (),
+        more: Callable[[], Iterable[OperationKind]] | None = None,
+        of_more: range = range(0),
+    ) -> None:
         self._by_opcode: dict[int, OperationKind] = {}
         self._by_name: dict[str, OperationKind] = {}
+        self._more = more
+        """Further rows, which take long to get: asked for when one of them is wanted ..."""
+        self._of_more = of_more
+        """... whose opcodes these are."""
         for kind in kinds:
             self.register(kind)
 
@@ -106,28 +115,39 @@ class OperationTable:
         self._by_name[kind.name] = kind
 
     def get(self, opcode: int) -> OperationKind | None:
+        if opcode in self._of_more:
+            self._register_more()
         return self._by_opcode.get(opcode)
+
+    def _register_more(self) -> None:
+        if self._more is not None:
+            more, self._more = self._more, None
+            for kind in more():
+                self.register(kind)
 
     def kind(self, opcode: int) -> OperationKind:
         """The row of an opcode that must be known."""
         return self._by_opcode[opcode]
 
     def named(self, name: str) -> OperationKind | None:
+        if name not in self._by_name:
+            self._register_more()
         return self._by_name.get(name)
 
     def names(self) -> list[str]:
+        self._register_more()
         return sorted(self._by_name)
 
     def decode(self, opcode: int, payload: bytes, expire_ms: int | None) -> Any:
         """The operation of a record. Hot."""
-        kind = self._by_opcode.get(opcode)
+        kind = self._by_opcode.get(opcode) or self.get(opcode)
         if kind is None:
             raise FormatError(f"opcode 0x{opcode:02x} is unknown: a newer version wrote it")
         return kind.decode(payload, expire_ms)
 
     def keys(self, opcode: int, payload: bytes) -> Sequence[bytes] | None:
         """The keys that a record names; None: all of them (an unknown opcode may name any). Hot."""
-        kind = self._by_opcode.get(opcode)
+        kind = self._by_opcode.get(opcode) or self.get(opcode)
         return None if kind is None else kind.keys(payload)
 
 

@@ -245,8 +245,11 @@ class RequestDecoder:
 
 
 def _is_odd(tail: bytes, data: bytes, outline: bytes) -> bool:
-    """Whether a command that begins like this is better left to the exact decoder."""
-    return outline.find(_HUGE_BULK) >= 0 or _is_found(_ODD_ITEM, tail, data)
+    """Whether a command that begins like this is better left to the exact decoder.
+
+    Looking for odd items takes longer than decoding: in much data they are found when the command is complete.
+    """
+    return outline.find(_HUGE_BULK) >= 0 or (len(data) <= _LARGE_BYTES and _is_found(_ODD_ITEM, tail, data))
 
 
 def _has_odd_head(outline: bytes, tail: bytes, data: bytes) -> bool:

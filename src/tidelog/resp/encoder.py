@@ -13,10 +13,12 @@ A reply is a plain Python value; the classes here stand for what Python has no t
     list, tuple       *array                        the same
     dict              *array, flat                  %map
     Pairs             *array, flat                  *array of *arrays of two
+    ByKey             *array of *arrays of two      %map
     SetReply          *array                        ~set
     Push              *array                        >push
     Verbatim          $bulk string                  =verbatim string
     ErrorReply        -error                        the same
+    Spliced           *array, the last elements of which are encoded already
     Wire              bytes that are encoded already, whatever the protocol
 """
 
@@ -49,6 +51,10 @@ class Pairs(list[tuple[Reply, Reply]]):
     """Members with what belongs to each, in order: scores, values."""
 
 
+class ByKey(list[tuple[Reply, Reply]]):
+    """What was found for each key, in order."""
+
+
 class SetReply(list[Reply]):
     """Members in no order."""
 
@@ -59,6 +65,18 @@ class Push(list[Reply]):
 
 class Wire(bytes):
     """Bytes that are encoded already."""
+
+
+class Spliced:
+    """An array whose last elements are encoded already, whatever the protocol."""
+
+    __slots__ = ("body", "count", "head")
+
+    def __init__(self, head: list[Reply], body: bytes, count: int) -> None:
+        self.head = head
+        self.body = body
+        self.count = count
+        """How many elements there are in `body`."""
 
 
 class Verbatim:
@@ -148,12 +166,25 @@ def _append_rare(parts: list[bytes], reply: Reply, protocol: int) -> None:
     elif isinstance(reply, Pairs):
         flat = [item for pair in reply for item in pair] if protocol == 2 else reply
         _append_items(parts, b"*", flat, protocol)
+    elif isinstance(reply, ByKey):
+        if protocol == 2:
+            _append_items(parts, b"*", reply, protocol)
+        else:
+            parts.append(b"%%%d\r\n" % len(reply))
+            for item in reply:
+                _append(parts, item[0], protocol)
+                _append(parts, item[1], protocol)
     elif isinstance(reply, SetReply):
         _append_items(parts, b"*" if protocol == 2 else b"~", reply, protocol)
     elif isinstance(reply, Push):
         _append_items(parts, b"*" if protocol == 2 else b">", reply, protocol)
     elif isinstance(reply, Wire):
         parts.append(bytes(reply))
+    elif isinstance(reply, Spliced):
+        parts.append(b"*%d\r\n" % (len(reply.head) + reply.count))
+        for item in reply.head:
+            _append(parts, item, protocol)
+        parts.append(reply.body)
     elif isinstance(reply, ErrorReply):
         parts.append(encode_error(reply.message))
     elif isinstance(reply, NullArray):

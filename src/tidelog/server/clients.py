@@ -113,7 +113,7 @@ class Clients:
                 if session.is_reading_too_slowly(now_us):
                     self._metrics.cut_for_output += 1
                     session.kill()
-            elif self.idle_s_max and session.idle_s > self.idle_s_max and not session.is_busy:
+            elif self.idle_s_max and session.idle_s > self.idle_s_max and not (session.is_busy or session.is_blocked):
                 self._metrics.cut_for_idling += 1
                 session.kill()
 

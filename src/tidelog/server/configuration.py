@@ -38,10 +38,10 @@ class ServerConfig:
     """0: any that is free; None: no TCP."""
     http_port: int | None = None
     """0: any that is free; None: no HTTP."""
+    flight_port: int | None = None
+    """0: any that is free; None: no Flight."""
     http_hosts: tuple[str, ...] = ()
     """Names that HTTP may be asked under, beside those of the loopback interface."""
-    flight_port: None = None
-    """There is no Arrow Flight yet: it can only be off."""
     unix_socket: str | None = None
     shards: int | None = None
     """None: as many as the data directory has, and 1 if it is new."""
@@ -81,16 +81,6 @@ def _integer(low: int, high: int, what: str) -> Callable[[Any], int]:
 def _port_or_off(value: Any) -> int | None:
     """0 is off, as in Redis."""
     return _integer(0, 65535, "a port")(value) or None
-
-
-def _off(what: str) -> Callable[[Any], None]:
-    """For what is not there yet: who turns it off may."""
-
-    def read(value: Any) -> None:
-        if str(value) != "0":
-            raise BadValue(f"must be 0: this version has no {what}")
-
-    return read
 
 
 def _fsync(value: Any) -> FsyncPolicy:
@@ -143,7 +133,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "host": Setting("host", _text),
     "port": Setting("port", _port_or_off),
     "http-port": Setting("http_port", _port_or_off),
-    "flight-port": Setting("flight_port", _off("Arrow Flight")),
+    "flight-port": Setting("flight_port", _port_or_off),
     "http-hosts": Setting("http_hosts", _names),
     "unix-socket": Setting("unix_socket", _text),
     "data": Setting("data", _text),
@@ -159,7 +149,7 @@ SETTINGS: Final[dict[str, Setting]] = {
 }
 """By the name of the flag."""
 
-DEFAULTS: Final[dict[str, Any]] = {"http_port": 8399}
+DEFAULTS: Final[dict[str, Any]] = {"http_port": 8399, "flight_port": 8499}
 """Of the command line, where they differ from `ServerConfig`'s."""
 
 

@@ -16,9 +16,10 @@ import hmac
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter, sleep
-from typing import Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 
 from tidelog import limits
+from tidelog.commands.blocking import WouldBlock
 from tidelog.commands.client import Client, Queued, Replies
 from tidelog.commands.dispatch import explain, find_command, internal_error, run_command
 from tidelog.commands.parameters import Parameters
@@ -29,11 +30,16 @@ from tidelog.commands.transactions import discard_for, queue
 from tidelog.errors import ApplyFailed, CommandError, JournalFailed, JournalFull
 from tidelog.ports import Clock
 from tidelog.resp.encoder import QUEUED, ErrorReply, Reply, Wire, encode, encode_error
+from tidelog.server.blocking import Blocking
 from tidelog.server.clients import Clients
-from tidelog.server.hot import NOTHING_HOT, HotCommands, HotPath
+from tidelog.server.hot import NOTHING_HOT, HotPath
 from tidelog.server.metrics import Metrics, SnapshotFacts
+from tidelog.server.run import HotCommands
 from tidelog.store.store import Store
 from tidelog.store.transaction import Transaction
+
+if TYPE_CHECKING:
+    from tidelog.server.session import Session
 
 _LOG: Final = logging.getLogger("tidelog")
 
@@ -53,6 +59,9 @@ _WHILE_LISTENING: Final = frozenset(
 
 _HOT_US_MAX: Final = 1000
 """With a slow log that wants to know of less, there are no hot commands: they are not timed one by one."""
+
+BLOCKED: Final = b"(it waits)"
+"""This very object in the place of a reply: the client waits, and gets one later."""
 
 _OF_HTTP: Final = frozenset([b"post", b"host:"])
 """What a browser that was lured here says first. It is cut off before it comes to the commands in its request."""
@@ -112,6 +121,7 @@ class Engine:
         self.facts: Callable[[str], Mapping[str, object] | None] = lambda _section: None
         """What INFO shows."""
         self.snapshots: Snapshots | None = None
+        self.blocking = Blocking(self)
         self._process = process
         self._password = password
         self._is_out_of_memory = False
@@ -157,8 +167,8 @@ class Engine:
 
     # --- commands -----------------------------------------------------------------------------------------------
 
-    def execute(self, client: Client, arguments: Sequence[bytes]) -> bytes | None:
-        """The general path: run one command; its reply as bytes, or None if it has to wait (CLIENT PAUSE)."""
+    def execute(self, client: Session, arguments: Sequence[bytes]) -> bytes | None:
+        """The general path: run one command; its reply, `BLOCKED`, or None if it has to wait (CLIENT PAUSE)."""
         began_s = perf_counter()
         self._make_room()
         try:
@@ -166,11 +176,13 @@ class Engine:
             if not client.is_plain:
                 self._check(client, row)
             if row.kind is Kind.WRITE and (self._is_out_of_memory or self.store.refusal is not None):
-                self._check_writable(row)
+                refusal = self.refusal_of(row, arguments)
+                if refusal is not None:
+                    raise CommandError(refusal)
         except CommandError as error:
             return self._refuse(client, arguments, str(error))
         if not client.is_plain:
-            if self.clients.pause_now is not None and self._must_wait(client, row, self.clients.pause_now.writes_only):
+            if self.clients.pause_now is not None and self._must_wait(client, row, arguments):
                 return None
             if client.queued is not None and row.name not in _IN_MULTI_AT_ONCE:
                 if not queue(client, row, arguments):
@@ -182,13 +194,15 @@ class Engine:
             if row.kind is Kind.CONNECTION:
                 reply = self._run_connection(row, client, arguments)
             else:
-                transaction = self.store.begin(client.database)
-                reply = run_command(row, transaction, arguments)
-                self._commit(transaction)
+                reply = self._run(client, row, arguments)
+                if client.is_blocked:
+                    return BLOCKED
         except ApplyFailed as error:
             self._process.fail(error)
+        if self.store.signals:
+            self.blocking.serve()
         self._note(client, row, arguments, reply, perf_counter() - began_s)
-        return self._encode(row, reply, client.protocol)
+        return self.encode(row, reply, client.protocol)
 
     def _check(self, client: Client, row: Command) -> None:
         """Whether a connection may run a command as things are."""
@@ -202,13 +216,24 @@ class Engine:
                 f"RESET are allowed in this context"
             )
 
-    def _check_writable(self, row: Command) -> None:
-        refusal = self.refusal_of(row)
-        if refusal is not None:
-            raise CommandError(refusal)
+    def _run(self, client: Session, row: Command, arguments: Sequence[bytes]) -> Reply:
+        """Run a command of the keyspace as a transaction; None if its client has begun to wait."""
+        while True:
+            transaction = self.store.begin(client.database)
+            try:
+                reply = run_command(row, transaction, arguments)
+            except WouldBlock as wait:
+                self.commit(transaction)
+                if not self.store.signals:
+                    self.blocking.add(client, row, wait)
+                    return None
+                self.blocking.serve()  # what it changed is for others, and what they change may be for it
+                continue
+            self.commit(transaction)
+            return reply
 
-    def refusal_of(self, row: Command) -> str | None:
-        if row.kind is not Kind.WRITE:
+    def refusal_of(self, row: Command, arguments: Sequence[bytes]) -> str | None:
+        if not row.writes(arguments):
             return None
         if self._is_out_of_memory and "denyoom" in row.flags:
             return "OOM command not allowed when used memory > 'maxmemory'."
@@ -226,11 +251,16 @@ class Engine:
         self.metrics.count_error(error)
         return encode_error(error)
 
-    def _must_wait(self, client: Client, row: Command, writes_only: bool) -> bool:
+    def _must_wait(self, client: Client, row: Command, arguments: Sequence[bytes]) -> bool:
         """Whether a pause holds a command."""
-        if not writes_only or row.kind is Kind.WRITE or row.name in ("PUBLISH", "SPUBLISH"):
+        if self.is_held(row, arguments) or row.name in ("PUBLISH", "SPUBLISH"):
             return True
-        return row.name == "EXEC" and any(queued.kind is Kind.WRITE for queued, _ in client.queued or ())
+        return row.name == "EXEC" and any(queued.writes(words) for queued, words in client.queued or ())
+
+    def is_held(self, row: Command, arguments: Sequence[bytes]) -> bool:
+        """Whether a command of the keyspace has to wait for the end of a pause."""
+        pause = self.clients.pause_now
+        return pause is not None and (not pause.writes_only or row.writes(arguments))
 
     def _run_connection(self, row: Command, client: Client, arguments: Sequence[bytes]) -> Reply:
         try:
@@ -249,7 +279,8 @@ class Engine:
             with contextlib.suppress(JournalFull, JournalFailed):  # the end of the turn says so
                 writer.write()
 
-    def _commit(self, transaction: Transaction) -> None:
+    def commit(self, transaction: Transaction) -> None:
+        """Journal what was applied."""
         try:
             self.store.commit(transaction)
         except Exception as error:
@@ -264,7 +295,7 @@ class Engine:
         if took_s * 1e6 >= slow_log.threshold_us >= 0 and "skip_slowlog" not in row.flags:
             slow_log.add(client, row, arguments, self.clock.wall_us() // 1_000_000, int(took_s * 1e6))
 
-    def _encode(self, row: Command, reply: Reply, protocol: int) -> bytes:
+    def encode(self, row: Command, reply: Reply, protocol: int) -> bytes:
         try:
             return encode(reply, protocol)
         except Exception as error:
@@ -276,7 +307,7 @@ class Engine:
         """EXEC: all of them in one transaction."""
         transaction = self.store.begin(client.database)
         replies = [self._run_queued(row, client, transaction, arguments) for row, arguments in queued]
-        self._commit(transaction)
+        self.commit(transaction)
         return replies
 
     def _run_queued(self, row: Command, client: Client, transaction: Transaction, arguments: Sequence[bytes]) -> Reply:
@@ -286,9 +317,12 @@ class Engine:
             reply = self._run_connection(row, client, arguments)
             transaction.database = self.store.database(client.database)  # SELECT inside MULTI
         else:
-            reply = run_command(row, transaction, arguments)
+            try:
+                reply = run_command(row, transaction, arguments)
+            except WouldBlock as wait:
+                reply = wait.timed_out  # inside a transaction nobody waits
         self._note(client, row, arguments, reply, perf_counter() - began_s)
-        return Wire(self._encode(row, reply, client.protocol))  # HELLO inside MULTI changes how later ones look
+        return Wire(self.encode(row, reply, client.protocol))  # HELLO inside MULTI changes how later ones look
 
     # --- what commands ask of the server ------------------------------------------------------------------------
 
@@ -321,6 +355,11 @@ class Engine:
 
     def sleep(self, seconds: float) -> None:
         sleep(seconds)
+
+    def unblock(self, client: Client, *, with_error: bool) -> bool:
+        is_done = self.blocking.unblock(cast("Session", client), with_error=with_error)
+        self.blocking.serve()
+        return is_done
 
     def shut_down(self) -> None:
         self._process.shut_down()

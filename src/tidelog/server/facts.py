@@ -116,7 +116,7 @@ class Facts:
             "connected_clients": len(clients),
             "cluster_connections": 0,
             "maxclients": clients.clients_max,
-            "blocked_clients": 0,
+            "blocked_clients": len(self._engine.blocking),
             "tracking_clients": 0,
             "pubsub_clients": sum(session.is_listening for session in clients.all()),
         }

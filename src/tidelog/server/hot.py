@@ -16,7 +16,7 @@ A connection that is not plain (in MULTI, subscribed, not authenticated) has no 
 from __future__ import annotations
 
 from binascii import crc_hqx
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -24,14 +24,11 @@ from tidelog import limits
 from tidelog.ids import ShardId
 from tidelog.journal.operation import VAL, encode_items, encode_pair, encode_pairs
 from tidelog.resp.encoder import NULL_3, NULL_BULK_2, OK, QUEUED
+from tidelog.server.hot_streams import HotStreams
+from tidelog.server.run import Commands, HotCommands
 from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
 from tidelog.types.hash import HSET, HSETS, Hash, encode_field
-
-Commands = Sequence[Sequence[bytes]]
-Run = Callable[[Commands, int, list[bytes]], int]
-"""Runs commands from a place on, and returns the place of the first that it did not run."""
-HotCommands = dict[bytes, Run]
 
 NOTHING_HOT: Final[HotCommands] = {}
 """For a connection that is not plain."""
@@ -57,6 +54,7 @@ class HotPath:
         self._has_one_shard = len(store.slots) == 1
         self._writer = store.journal.writer
         self._append_next = self._writer.append_next
+        self._streams = HotStreams(store, number)
         self._null = NULL_BULK_2 if protocol == 2 else NULL_3
 
     def commands(self, *, writes: bool = True, transactions: bool = True) -> HotCommands:
@@ -64,6 +62,7 @@ class HotPath:
         runs: HotCommands = {b"GET": self.get, b"HGET": self.hget}
         if writes:
             runs |= {b"SET": self.set, b"INCR": self.incr, b"HSET": self.hset, b"MSET": self.mset}
+            runs |= self._streams.writes()
         if writes and transactions:
             runs[b"MULTI"] = self.multi
         return runs | {name.lower(): run for name, run in runs.items()}

@@ -12,6 +12,7 @@ import resource
 import socket
 import ssl
 import stat
+from ipaddress import ip_address
 from typing import Final
 
 from tidelog import limits
@@ -140,3 +141,14 @@ def allow_descriptors(clients_max: int) -> int:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return max(1, min(clients_max, soft - _DESCRIPTORS_BESIDE_CLIENTS))
     return clients_max
+
+
+def address_of(name: object) -> tuple[str, bool]:
+    """A socket's name as Redis shows it, and whether it is on this machine."""
+    if not isinstance(name, tuple):
+        return f"{name}:0", True
+    host, port = name[:2]
+    address = ip_address(host.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)
+    is_local = address.is_loopback or (mapped is not None and mapped.is_loopback)
+    return (f"[{host}]:{port}" if address.version == 6 else f"{host}:{port}"), is_local

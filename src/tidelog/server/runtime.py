@@ -2,7 +2,7 @@
 
 start   open the data directory (recovering it), open the ports, say that it is ready
 run     timers: once a second the fsync of `everysec` and a look at the clients, ten times a second memory, what has
-        expired, and whether a snapshot is due
+        expired, whether a snapshot is due, and which nodes of streams are cold
 stop    on SIGTERM, SIGINT or SHUTDOWN: close the ports, give up a snapshot that is under way, answer what was read,
         fsync, a clean stop of the journal
 fail    a bug while applying or journaling: the process ends at once, as if it were killed. What was answered is in
@@ -21,7 +21,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tidelog import limits
 from tidelog.commands.all import command_table
@@ -29,8 +29,10 @@ from tidelog.commands.dispatch import explain
 from tidelog.errors import ApplyFailed, DataDirectoryError, JournalFailed, JournalFull
 from tidelog.gateway.app import Gateway, make_app
 from tidelog.journal.journal import Settings
+from tidelog.server.calls import LoopCalls
 from tidelog.server.clients import Clients
 from tidelog.server.configuration import ServerConfig
+from tidelog.server.cooling import Cooling
 from tidelog.server.engine import Engine
 from tidelog.server.facts import Facts
 from tidelog.server.listener import UnixSocket, allow_descriptors, bind_tcp, make_tls
@@ -44,6 +46,9 @@ from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
 from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
+
+if TYPE_CHECKING:
+    from tidelog.flight.server import FlightServer
 
 __all__ = ["Runtime", "ServerConfig", "serve"]
 
@@ -97,10 +102,12 @@ class Runtime:
         self._servers: list[asyncio.AbstractServer] = []
         self._unix: UnixSocket | None = None
         self._gateway: Gateway | None = None
+        self._flight: FlightServer | None = None
         self._timers: list[asyncio.Task[None]] = []
         self.stopping = asyncio.Event()
         self.turns: Turns
         self._snapshots: ServerSnapshots
+        self._cooling: Cooling
 
     def _check_shards(self) -> None:
         found, wanted = self.store.journal.meta.shard_count, self._config.shards
@@ -120,11 +127,14 @@ class Runtime:
         self.turns = Turns(loop, self.store.journal, self._clock.monotonic_us, self._metrics.syncs.add)
         self._snapshots = ServerSnapshots(loop, self.store, self.turns, self._clock, self._config.snapshot_after)
         self.engine.snapshots = self._snapshots
+        self.engine.blocking.call_later = loop.call_later
+        self._cooling = Cooling(loop, self.store.databases, self._clock)
         try:
             await self._open_ports(loop)
         except BaseException:
             self._close_ports()
             self._snapshots.close()
+            self._cooling.close()
             self.store.journal.close()
             raise
         self._timers = [
@@ -151,6 +161,20 @@ class Runtime:
             self._gateway = Gateway(app, sockets, config.tls_cert, config.tls_key)
             await self._gateway.start()
 
+        if config.flight_port is not None:
+            self._flight = self._open_flight(loop, config.host, config.flight_port)
+
+    def _open_flight(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> FlightServer:
+        from tidelog.flight.access import Access  # heavy, and not everyone wants it
+        from tidelog.flight.server import open_flight
+        from tidelog.flight.service import Service
+
+        config, engine = self._config, self.engine
+        access = Access(engine.is_password, needs_password=engine.needs_password)
+        return open_flight(
+            LoopCalls(loop), Service(engine, self.turns), access, host, port, config.tls_cert, config.tls_key
+        )
+
     def _session(self) -> Session:
         return Session(self.engine, self.turns, self.clients)
 
@@ -168,6 +192,10 @@ class Runtime:
     def http_port(self) -> int | None:
         return None if self._gateway is None else self._gateway.port
 
+    @property
+    def flight_port(self) -> int | None:
+        return None if self._flight is None else int(self._flight.port)
+
     # --- running ------------------------------------------------------------------------------------------------
 
     def _each_second(self) -> None:
@@ -183,6 +211,7 @@ class Runtime:
         try:
             if writer.refusal is None:
                 remove_due(self.store)
+                self.engine.blocking.tick()
             # Also what there was no space for: it is tried again, whether or not anyone asks for something.
             if not writer.has_failed:
                 writer.write()
@@ -191,6 +220,7 @@ class Runtime:
         except JournalFailed as error:
             _LOG.error("%s", error)
         self._snapshots.tick()
+        self._cooling.tick()
 
     def _sample_memory(self) -> None:
         self.engine.set_out_of_memory(self._memory.sample(self._clock.monotonic_us()))
@@ -227,11 +257,15 @@ class Runtime:
             timer.cancel()
         self._close_ports()
         self._snapshots.close()
+        self._cooling.close()
+        self.engine.blocking.close()
         self.clients.resume()
         for session in self.clients.all():
             session.stop_reading()
         if self._gateway is not None:
             await self._gateway.stop()
+        if self._flight is not None:
+            await loop.run_in_executor(None, self._flight.shutdown)
         while any(session.is_busy for session in self.clients.all()) and loop.time() < deadline:
             await asyncio.sleep(0.001)
         try:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, cast
 
 from tidelog import limits
@@ -21,8 +20,9 @@ from tidelog.commands.client import Queued, Replies
 from tidelog.resp.decoder import RequestDecoder
 from tidelog.resp.encoder import encode_error
 from tidelog.resp.exact import Command, RequestLimits
-from tidelog.server.engine import Engine
+from tidelog.server.engine import BLOCKED, Engine
 from tidelog.server.hot import whole_transactions
+from tidelog.server.listener import address_of
 from tidelog.server.turn import Turns
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Session(asyncio.Protocol):
         "_is_stuck",
         "_out_bytes",
         "_seen_count",
+        "_signals",
         "_slow_since_us",
         "_transport",
         "_turns",
@@ -60,6 +61,7 @@ class Session(asyncio.Protocol):
         "has_queue_error",
         "id",
         "is_authenticated",
+        "is_blocked",
         "is_dirty",
         "is_local",
         "is_plain",
@@ -104,6 +106,8 @@ class Session(asyncio.Protocol):
         self.patterns: set[bytes] = set()
         self.shard_channels: set[bytes] = set()
         self.closes_after_reply = False
+        self.is_blocked = False
+        """A command of it waits for a key."""
         self.replies = Replies.ON
         self.last_command = ""
         self.is_unevictable = False
@@ -132,6 +136,7 @@ class Session(asyncio.Protocol):
         """It sends no more: its connection ends with the last reply."""
         self._decoder = RequestDecoder(RequestLimits(is_authenticated=self.is_authenticated))
         self._feed = self._decoder.feed
+        self._signals = engine.store.signals
         self.is_plain = engine.is_plain(self)
         self._hot = engine.hot_commands(self)
 
@@ -170,6 +175,7 @@ class Session(asyncio.Protocol):
         self._held.clear()
         self._engine.store.unwatch(self)
         self._engine.subscriptions.forget(self)
+        self._engine.blocking.forget(self)
         self._clients.remove(self)
 
     def data_received(self, data: bytes) -> None:
@@ -206,8 +212,9 @@ class Session(asyncio.Protocol):
 
     def _run(self, commands: list[Command]) -> None:
         out = self.out
-        if self._held:
+        if self._held or self.is_blocked:
             self._held += commands
+            self.update_reading()
             return
         at, count = 0, len(commands)
         self.command_count += count
@@ -216,6 +223,8 @@ class Session(asyncio.Protocol):
             if run is not None:
                 begun, made = at, len(out)
                 at = run(commands, at, out)
+                if self._signals:
+                    self._engine.blocking.serve()
                 if at == count:
                     break
                 if at != begun:
@@ -233,7 +242,10 @@ class Session(asyncio.Protocol):
             self._end_of_commands()
 
     def eof_received(self) -> bool:
-        """It sends no more. What it sent is answered before the connection is closed."""
+        """It sends no more. What it sent is answered before the connection is closed, unless that may never be."""
+        if self.is_blocked:
+            self._engine.blocking.forget(self)
+            return False
         if not (self.out or self._held or self.waiting_turns):
             return False
         if self._held:
@@ -258,6 +270,8 @@ class Session(asyncio.Protocol):
         if reply is None:
             self._is_paused = True
             return False
+        if reply is BLOCKED:
+            return False
         if self.replies is not Replies.ON:
             reply = self._muted(reply)
         self.out.append(reply)
@@ -276,7 +290,7 @@ class Session(asyncio.Protocol):
     def _hold(self, commands: list[Command]) -> None:
         if self.closes_after_reply:
             return
-        if commands:
+        if commands or self.is_blocked:
             self._held = commands
             self.command_count -= len(commands)  # they count when they are run
             self.update_reading()
@@ -285,12 +299,23 @@ class Session(asyncio.Protocol):
 
     def go_on(self) -> None:
         """Run commands that were held, as far as they may."""
-        if not self._held or self._is_clogged or self._is_paused or self._transport is None:
+        if self.is_blocked or self._is_clogged or self._is_paused or self._transport is None or not self._held:
             return
         commands, self._held = self._held, []
         if not self.out:
             self._turns.add(self)
         self._run(commands)
+        self.update_reading()
+
+    def unblock(self, reply: bytes) -> None:
+        """The command that it waits for has its reply."""
+        if self._transport is None:
+            return
+        if not self.out:
+            self._turns.add(self)
+        self._take(reply)
+        if not self._held:  # otherwise they go on when this is sent: whoever serves it is in the middle of something
+            self._end_of_commands()
         self.update_reading()
 
     def end_pause(self) -> None:
@@ -312,9 +337,10 @@ class Session(asyncio.Protocol):
             self.closes_after_reply = True
 
     def update_reading(self) -> None:
-        """Read only if what is read can be run."""
+        """Read only if what is read can be run; from who waits a little more, to see whether it goes away."""
+        is_behind = len(self._held) > (limits.HELD_COMMANDS_MAX if self.is_blocked else 0)
         is_wanted = not (
-            self._is_clogged or self._held or self._is_stuck or self._is_stopping or self._clients.waits_for_disk
+            self._is_clogged or is_behind or self._is_stuck or self._is_stopping or self._clients.waits_for_disk
         )
         if is_wanted == self._is_reading or self._transport is None or self._transport.is_closing():
             return
@@ -368,6 +394,7 @@ class Session(asyncio.Protocol):
     def kill(self) -> None:
         """Close at once, whatever it has not taken yet."""
         self.closes_after_reply = True
+        self._engine.blocking.forget(self)
         self.out.clear()
         self._held.clear()
         if self._transport is not None:
@@ -385,7 +412,7 @@ class Session(asyncio.Protocol):
     @property
     def is_busy(self) -> bool:
         """Something that it sent is not answered yet."""
-        return bool(self._held or self.out or self.waiting_turns)
+        return bool(self.out or self.waiting_turns or (self._held and not self.is_blocked))
 
     @property
     def unsent_bytes(self) -> int:
@@ -420,14 +447,3 @@ class Session(asyncio.Protocol):
             return False
         self._slow_since_us = self._slow_since_us or now_us
         return now_us - self._slow_since_us > 1_000_000 * bounds.soft_s
-
-
-def address_of(name: object) -> tuple[str, bool]:
-    """A socket's name as Redis shows it, and whether it is on this machine."""
-    if not isinstance(name, tuple):
-        return f"{name}:0", True
-    host, port = name[:2]
-    address = ip_address(host.partition("%")[0])
-    mapped = getattr(address, "ipv4_mapped", None)
-    is_local = address.is_loopback or (mapped is not None and mapped.is_loopback)
-    return (f"[{host}]:{port}" if address.version == 6 else f"{host}:{port}"), is_local

@@ -1,0 +1,191 @@
+"""Streams: TWRITE, TEVICT, TCOMPACT, TINFO. Reading is in `stream_reading`, groups in `stream_groups`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tidelog import limits
+from tidelog.commands.arguments import integer, syntax_error
+from tidelog.commands.table import ONE_KEY, Arguments, Command, read, write
+from tidelog.errors import CommandError
+from tidelog.resp.encoder import Reply
+from tidelog.store.transaction import Transaction
+from tidelog.streams.compaction import entries_to_drop
+from tidelog.streams.group import Group
+from tidelog.streams.node import SEQ_MAX, TAGGED, pack_id, unpack_id
+from tidelog.streams.operations import StreamAppend, StreamEvict, appends, cuts
+from tidelog.streams.stream import Stream
+
+Decision = tuple[Reply, Sequence[Any]]
+_OPTIONS: Final = {b"BACKLOG": 1, b"MAXAGE": 1, b"PRODUCER": 2}
+"""Of TWRITE: how many words each takes."""
+
+
+def find_stream(transaction: Transaction, key: bytes) -> Stream | None:
+    stream: Stream | None = transaction.find_typed(key, Stream)
+    return stream
+
+
+def next_id(stream: Stream | None, now_ms: int, count: int = 1) -> tuple[int, int]:
+    """The id of the next entry, behind which `count - 1` more have room."""
+    ms, seq = unpack_id(stream.last_id) if stream is not None else (0, 0)
+    if now_ms > ms:
+        return now_ms, 0
+    if seq + count <= SEQ_MAX:
+        return ms, seq + 1
+    if ms == SEQ_MAX:
+        raise CommandError("ERR The stream has exhausted the last possible ID, unable to add more items")
+    return ms + 1, 0
+
+
+def twrite(transaction: Transaction, arguments: Arguments) -> Decision:
+    if len(arguments) == 4:
+        return _append(transaction, arguments[1], arguments[2:], {})
+    options, at = _write_options(arguments)
+    flat = arguments[at:]
+    if not flat or len(flat) % 2:
+        raise CommandError("ERR ENTRIES takes pairs of a tag and an entry")
+    return _append(transaction, arguments[1], flat, options)
+
+
+def _write_options(arguments: Arguments) -> tuple[dict[bytes, Any], int]:
+    """The options before ENTRIES, and where the entries begin."""
+    options: dict[bytes, Any] = {}
+    at = 2
+    while at < len(arguments):
+        name = arguments[at].upper()
+        if name == b"ENTRIES":
+            return options, at + 1
+        taken = _OPTIONS.get(name, 0)
+        if not taken or name in options or at + taken >= len(arguments):
+            raise syntax_error()
+        if name == b"PRODUCER":
+            producer, seq = arguments[at + 1], integer(arguments[at + 2])
+            if not producer or len(producer) > limits.PRODUCER_NAME_BYTES_MAX:
+                raise CommandError(f"ERR a producer's id has 1 to {limits.PRODUCER_NAME_BYTES_MAX} bytes")
+            if seq < 0:
+                raise CommandError("ERR a producer's seq must not be negative")
+            options[name] = producer, seq
+        else:
+            options[name] = _not_negative(arguments[at + 1], name)
+        at += taken + 1
+    raise CommandError("ERR TWRITE takes a tag and an entry, or options and ENTRIES")
+
+
+def _not_negative(argument: bytes, name: bytes) -> int:
+    number = integer(argument)
+    if number < 0:
+        raise CommandError(f"ERR {name.decode()} must not be negative")
+    return number
+
+
+def _append(transaction: Transaction, key: bytes, flat: Arguments, options: dict[bytes, Any]) -> Decision:
+    stream = find_stream(transaction, key)
+    producer, seq_of_producer = options.get(b"PRODUCER", (b"", 0))
+    if producer and stream is not None and producer in stream.producers:
+        known = stream.producers[producer]
+        if seq_of_producer <= known.last_seq:
+            offset = known.offset_of(seq_of_producer)
+            if offset is None:
+                raise CommandError(
+                    f"ERR the producer is at seq {known.last_seq} already, and what {seq_of_producer} got is forgotten"
+                )
+            return offset, []
+    count = len(flat) // 2
+    ms, seq = next_id(stream, transaction.now_ms, count)
+    offset = stream.next if stream is not None else 1
+    made = StreamAppend(key, offset, ms, seq, TAGGED, flat[::2], flat[1::2], producer, seq_of_producer)
+    operations: list[Any] = [*(appends(made) if count > 1 else (made,))]
+    if stream is not None:
+        operations += _evictions(stream, key, count, options, transaction.now_ms)
+    return offset, operations
+
+
+def _evictions(stream: Stream, key: bytes, count: int, options: dict[bytes, Any], now_ms: int) -> list[StreamEvict]:
+    first = stream.first
+    if b"BACKLOG" in options:
+        first = max(first, stream.boundary_keeping(options[b"BACKLOG"], coming=count))
+    if b"MAXAGE" in options:
+        first = max(first, first_younger_than(stream, now_ms - options[b"MAXAGE"]))
+    return [StreamEvict(key, first)] if first > stream.first else []
+
+
+def first_younger_than(stream: Stream, ms: int) -> int:
+    """The first offset of the first node that has an entry of that time or later."""
+    if ms <= 0:
+        return stream.first
+    return stream.boundary_below(stream.offset_at_or_after(pack_id(ms, 0)))
+
+
+def tevict(transaction: Transaction, arguments: Arguments) -> Decision:
+    key = arguments[1]
+    if len(arguments) == 4:
+        if arguments[2].upper() != b"AGE":
+            raise syntax_error()
+        age_ms = _not_negative(arguments[3], b"AGE")
+        stream = find_stream(transaction, key)
+        first = first_younger_than(stream, transaction.now_ms - age_ms) if stream is not None else 0
+    else:
+        if len(arguments) != 3:
+            raise syntax_error()
+        offset = integer(arguments[2])
+        stream = find_stream(transaction, key)
+        if stream is None:
+            first = 0
+        elif offset < 0:
+            first = stream.boundary_keeping(-offset)
+        else:
+            first = stream.boundary_below(offset + 1)
+    if stream is None or first <= stream.first:
+        return 0, []
+    return stream.count_below(first), [StreamEvict(key, first)]
+
+
+def tcompact(transaction: Transaction, arguments: Arguments) -> Decision:
+    stream = find_stream(transaction, arguments[1])
+    if stream is None:
+        return 0, []
+    dropped = entries_to_drop(stream, transaction.now_ms)
+    return len(dropped), cuts(arguments[1], dropped)
+
+
+def tinfo(transaction: Transaction, arguments: Arguments) -> Reply:
+    stream = find_stream(transaction, arguments[1])
+    if stream is None:
+        raise CommandError("ERR no such key")
+    last_ms, last_seq = unpack_id(stream.last_id)
+    return {
+        b"length": stream.length,
+        b"first-offset": stream.first_entry,
+        b"last-offset": stream.last,
+        b"last-id": b"%d-%d" % (last_ms, last_seq),
+        b"nodes": sum(1 for _ in stream.nodes()),
+        b"cold-nodes": sum(node.is_cold for node in stream.sealed),
+        b"bytes": stream.size_bytes,
+        b"producers": len(stream.producers),
+        b"groups": [_group_info(name, group, transaction.now_ms) for name, group in stream.groups.items()],
+    }
+
+
+def _group_info(name: bytes, group: Group, now_ms: int) -> Reply:
+    head = next(iter(group.due.values()), None)
+    return {
+        b"name": name,
+        b"last-offset": group.last_offset,
+        b"ack-offset": group.ack_offset,
+        b"pending": len(group.pending),
+        b"max-pending": group.pending_max or limits.PENDING_MAX_DEFAULT,
+        b"consumers": len(group.consumers),
+        b"dead-letter": group.dead_letter or None,
+        b"max-deliveries": group.deliveries_max,
+        b"due-in-ms": max(head.due_ms - now_ms, 0) if head is not None else None,
+    }
+
+
+COMMANDS: list[Command] = [
+    write("TWRITE", -4, twrite, ONE_KEY, "denyoom fast", summary="append entries to a stream"),
+    write("TEVICT", -3, tevict, ONE_KEY, summary="remove the oldest entries of a stream"),
+    write("TCOMPACT", 2, tcompact, ONE_KEY, summary="keep only the newest entry of each tag"),
+    read("TINFO", 2, tinfo, ONE_KEY, summary="what there is to know about a stream"),
+]

@@ -1,0 +1,253 @@
+"""XREAD and XREADGROUP: entries of several streams after the ids given, or the next ones of a group.
+
+    XREAD [COUNT n] [BLOCK ms] STREAMS key ... id ...
+    XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] [NOACK] STREAMS key ... id ...
+
+Who waits runs the same command again, with `$` replaced by the id that it meant when the client came. That a consumer
+was there although it was given nothing is journaled once a second at most.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from tidelog import limits
+from tidelog.commands.arguments import I64_MAX, integer, syntax_error
+from tidelog.commands.blocking import WouldBlock
+from tidelog.commands.stream_groups import next_rows
+from tidelog.commands.stream_ids import LARGEST_ID, id_text, strict_id
+from tidelog.commands.stream_replies import array_for_x, x_entries
+from tidelog.commands.streams import Decision, find_stream
+from tidelog.commands.table import Arguments, Command, Keys, read, write
+from tidelog.errors import CommandError
+from tidelog.resp.encoder import NULL_ARRAY, ByKey, Reply, Wire
+from tidelog.store.transaction import Transaction
+from tidelog.streams.group import NO_CONSUMER, Consumer, Group
+from tidelog.streams.operations import ConsumerSet, Deliver, Item, pends
+from tidelog.streams.progress import entries_read_after, top_id
+from tidelog.streams.stream import Stream
+
+NEW: Final = LARGEST_ID
+"""What `>` stands for."""
+
+_MEANINGLESS: Final = (
+    "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer by "
+    "specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an empty result set."
+)
+_ONLY_GROUPS: Final = (
+    "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option."
+)
+
+
+class _Options(NamedTuple):
+    """What is asked for."""
+
+    first: int
+    """Where the first key stands."""
+    count_max: int
+    block_ms: int | None
+    group: bytes
+    consumer: bytes
+    keeps: bool
+    """What is given out is pending."""
+
+
+def text(name: bytes) -> str:
+    """A name as error messages show it."""
+    return name.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+
+
+def _options(arguments: Arguments, now_ms: int, *, has_group: bool) -> _Options:
+    count, block_ms, group, keeps = 0, None, None, True
+    at = 1
+    while at < len(arguments):
+        option, more = arguments[at].upper(), len(arguments) - at - 1
+        if option == b"BLOCK" and more:
+            block_ms = _timeout(arguments[at + 1], now_ms)
+            at += 2
+        elif option == b"COUNT" and more:
+            count = max(integer(arguments[at + 1]), 0)
+            at += 2
+        elif option == b"STREAMS" and more:
+            if more % 2:
+                name, mark = ("xreadgroup", ">") if has_group else ("xread", "$")
+                raise CommandError(
+                    f"ERR Unbalanced '{name}' list of streams: for each stream key an ID or '{mark}' must be specified."
+                )
+            break
+        elif option == b"GROUP" and more > 1:
+            if not has_group:
+                raise _only_for_groups("GROUP")
+            group = arguments[at + 1], arguments[at + 2]
+            at += 3
+        elif option == b"NOACK":
+            if not has_group:
+                raise _only_for_groups("NOACK")
+            keeps = False
+            at += 1
+        else:
+            raise syntax_error()
+    else:
+        raise syntax_error()
+    if has_group and group is None:
+        raise CommandError("ERR Missing GROUP option for XREADGROUP")
+    return _Options(at + 1, count or I64_MAX, block_ms, *(group or (b"", NO_CONSUMER)), keeps)
+
+
+def _only_for_groups(option: str) -> CommandError:
+    return CommandError(f"ERR The {option} option is only supported by XREADGROUP. You called XREAD instead.")
+
+
+def _timeout(word: bytes, now_ms: int) -> int:
+    timeout_ms = integer(word, "ERR timeout is not an integer or out of range")
+    if timeout_ms < 0:
+        raise CommandError("ERR timeout is negative")
+    if timeout_ms > I64_MAX - now_ms:
+        raise CommandError("ERR timeout is out of range")
+    return timeout_ms
+
+
+def check_consumer(name: bytes) -> None:
+    """The empty name is that of everyone who reads with TREAD."""
+    if name == NO_CONSUMER:
+        raise CommandError("ERR the name of a consumer must not be empty")
+
+
+# --- XREAD ------------------------------------------------------------------------------------------------------
+
+
+def xread(transaction: Transaction, arguments: Arguments) -> Reply:
+    options = _options(arguments, transaction.now_ms, has_group=False)
+    words = arguments[options.first :]
+    half = len(words) // 2
+    streams: list[Stream | None] = []
+    after: list[int] = []
+    for key, word in zip(words[:half], words[half:], strict=True):
+        stream = find_stream(transaction, key)
+        streams.append(stream)
+        if word == b"$":
+            after.append(stream.last_id if stream is not None else 0)
+        elif word == b">":
+            raise CommandError(_ONLY_GROUPS)
+        else:
+            after.append(strict_id(word))
+    found = ByKey()
+    for key, stream, number in zip(words[:half], streams, after, strict=True):
+        if stream is not None and top_id(stream) > number:
+            found.append((key, x_entries(stream.read_ids(number + 1, LARGEST_ID, options.count_max))))
+    if not found and options.block_ms is not None:
+        again = [*arguments[: options.first + half], *map(id_text, after)]
+        raise WouldBlock(words[:half], again, options.block_ms, outlasts_types=True)
+    return found or NULL_ARRAY
+
+
+# --- XREADGROUP -------------------------------------------------------------------------------------------------
+
+
+def xreadgroup(transaction: Transaction, arguments: Arguments) -> Decision:
+    options = _options(arguments, transaction.now_ms, has_group=True)
+    words = arguments[options.first :]
+    half = len(words) // 2
+    reads = []
+    for key, word in zip(words[:half], words[half:], strict=True):
+        stream = find_stream(transaction, key)
+        group = stream.groups.get(options.group) if stream is not None else None
+        if stream is None or group is None:
+            raise CommandError(
+                f"NOGROUP No such key '{text(key)}' or consumer group '{text(options.group)}' in XREADGROUP with "
+                f"GROUP option"
+            )
+        if word == b"$":
+            raise CommandError(_MEANINGLESS)
+        reads.append((key, stream, group, NEW if word == b">" else strict_id(word)))
+    check_consumer(options.consumer)
+    found = ByKey()
+    operations: list[Any] = []
+    moved: dict[bytes, Group] = {}
+    """Where groups are after what this command has read already: a key may be named twice."""
+    now_ms = transaction.now_ms
+    for key, stream, group, number in reads:
+        if number == NEW:
+            delivery, entries = _deliver(key, stream, moved.get(key, group), options, now_ms)
+            if delivery is not None:
+                if half > 1:
+                    moved[key] = Group(delivery.last_offset, delivery.last_id, delivery.entries_read)
+                operations.append(delivery)
+                found.append((key, entries))
+                continue
+        operations += _saw(key, options, group.consumers.get(options.consumer), now_ms)
+        if number != NEW:
+            again, entries = _history(stream, group, number, options, now_ms)
+            operations += pends(key, options.group, options.consumer, again)
+            found.append((key, entries))
+    if not found and options.block_ms is not None:
+        raise WouldBlock(words[:half], arguments, options.block_ms, operations=operations, group=options.group)
+    return found or NULL_ARRAY, operations
+
+
+def _deliver(key: bytes, stream: Stream, group: Group, options: _Options, now_ms: int) -> tuple[Deliver | None, Reply]:
+    """Give out the next entries, if there are any. Hot."""
+    if top_id(stream) <= group.last_id:
+        return None, None
+    rows = next_rows(stream, group, options.count_max)
+    if not rows.entries:
+        return None, None
+    ids, offsets = rows.ids, rows.offsets
+    read = entries_read_after(stream, group, ids)
+    delivery = Deliver(
+        key, options.group, options.consumer, now_ms, 0, 0, offsets[-1], ids[-1], read, options.keeps, offsets
+    )
+    return delivery, x_entries(rows)
+
+
+def _saw(key: bytes, options: _Options, consumer: Consumer | None, now_ms: int) -> list[ConsumerSet]:
+    """A consumer that is given nothing new was there."""
+    if consumer is None:
+        return [ConsumerSet(key, options.group, options.consumer, now_ms, -1)]
+    if now_ms - consumer.seen_ms < limits.CONSUMER_SEEN_MS:
+        return []
+    return [ConsumerSet(key, options.group, options.consumer, now_ms, consumer.active_ms)]
+
+
+def _history(stream: Stream, group: Group, after: int, options: _Options, now_ms: int) -> tuple[list[Item], Reply]:
+    """What a consumer was given and has not acknowledged, from after an id on; given out once more."""
+    again: list[Item] = []
+    entries: list[Reply] = []
+    left = group.consumers[options.consumer].pending_count if options.consumer in group.consumers else 0
+    if not left:
+        return again, entries
+    for number in group.ids.from_id(after + 1):
+        offset = group.ids.offsets[number]
+        pending = group.pending[offset]
+        if pending.consumer != options.consumer:
+            continue
+        rows = stream.read(offset, 1, offset)
+        if rows.entries:
+            entries.append(Wire(array_for_x(rows)))
+            again.append((offset, number, now_ms, pending.deliveries + 1, 0, 0))
+        else:
+            entries.append([id_text(number), NULL_ARRAY])
+        left -= 1
+        if not left or len(entries) == options.count_max:
+            break
+    return again, entries
+
+
+COMMANDS: list[Command] = [
+    read(
+        "XREAD",
+        -4,
+        xread,
+        Keys(keyword_from=1),
+        "blocking movablekeys",
+        summary="entries of several streams after the ids given",
+    ),
+    write(
+        "XREADGROUP",
+        -7,
+        xreadgroup,
+        Keys(keyword_from=4),
+        "blocking movablekeys",
+        summary="entries of several streams for a consumer of a group",
+    ),
+]

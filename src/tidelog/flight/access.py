@@ -1,0 +1,79 @@
+"""Who may use Flight: the same password as for Redis clients, and without one only this machine.
+
+A client sends `authorization: Basic …` (any name, the password), as `FlightClient.authenticate_basic_token` does, and
+gets a token that it sends from then on. A token is for one process of the server.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import secrets
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.flight as flight
+
+
+class Handshake(flight.ServerAuthHandler):  # type: ignore[misc]
+    """Lets clients ask for a token; whether they get one is decided by `Access`."""
+
+    def authenticate(self, _outgoing: Any, _incoming: Any) -> None:
+        return None
+
+    def is_valid(self, _token: bytes) -> bytes:
+        return b""
+
+
+class _Granted(flight.ServerMiddleware):  # type: ignore[misc]
+    """A call that was let in; tells its token."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def sending_headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self._token}"}
+
+
+class Access(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Asked before every call."""
+
+    def __init__(self, is_password: Callable[[bytes], bool], *, needs_password: bool) -> None:
+        self._is_password = is_password
+        self.needs_password = needs_password
+        self._token = secrets.token_urlsafe(32)
+
+    def start_call(self, _info: Any, headers: dict[str, list[Any]]) -> _Granted | None:
+        if not self.needs_password:
+            return None
+        for value in headers.get("authorization", []):
+            kind, _, rest = str(value).partition(" ")
+            if kind.lower() == "bearer" and hmac.compare_digest(rest.encode(), self._token.encode()):
+                return _Granted(self._token)
+            if kind.lower() == "basic" and self._is_password(_password(rest)):
+                return _Granted(self._token)
+        raise flight.FlightUnauthenticatedError("NOAUTH Authentication required.")
+
+
+def _password(encoded: str) -> bytes:
+    try:
+        return base64.b64decode(encoded, validate=True).partition(b":")[2]
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def is_local(peer: str) -> bool:
+    """Whether gRPC's name of a peer (`ipv4:127.0.0.1:5`, `ipv6:[::1]:5`) is one on this machine."""
+    kind, _, rest = unquote(peer).partition(":")
+    if kind == "unix":
+        return True
+    host = rest.rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return address.is_loopback or (mapped is not None and mapped.is_loopback)

@@ -1,0 +1,124 @@
+"""What a client asks Flight for, as JSON in a ticket or a descriptor's command.
+
+    {"stream": "orders", "from": {"offset": 1}, "to": {"offset": 1000}, "count": 500, "database": 0}
+
+`from` and `to` name an `offset`, an `id` ("1700000000000-0") or a `time` (ms); both are included, and both may be
+missing. A key that is no UTF-8 comes as `stream_base64`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any, Final, NamedTuple
+
+from tidelog import limits
+from tidelog.errors import ClientError
+from tidelog.streams.node import SEQ_MAX, pack_id
+
+_KNOWN: Final = frozenset(["stream", "stream_base64", "database", "from", "to", "count"])
+
+
+class Place(NamedTuple):
+    """One end of a range: an offset, or an id as one number."""
+
+    offset: int | None = None
+    number: int | None = None
+
+
+class ReadRequest(NamedTuple):
+    """A range of a stream."""
+
+    key: bytes
+    database: int = 0
+    first: Place = Place()
+    last: Place = Place()
+    most: int | None = None
+    """How many entries; None: any number."""
+
+    def ticket(self) -> bytes:
+        """The same as bytes that `parse_read` takes."""
+        found: dict[str, Any] = {"stream_base64": base64.b64encode(self.key).decode(), "database": self.database}
+        for name, place in (("from", self.first), ("to", self.last)):
+            if place.offset is not None:
+                found[name] = {"offset": place.offset}
+            elif place.number is not None:
+                found[name] = {"id": f"{place.number >> 64}-{place.number & SEQ_MAX}"}
+        if self.most is not None:
+            found["count"] = self.most
+        return json.dumps(found).encode()
+
+
+def parse_read(data: bytes) -> ReadRequest:
+    """`ClientError` if it is not a request."""
+    fields = _object(data)
+    strange = sorted(fields.keys() - _KNOWN)
+    if strange:
+        raise ClientError(f"a request has no field {strange[0]!r}: there are {', '.join(sorted(_KNOWN))}")
+    count = fields.get("count")
+    if count is not None:
+        count = _number(count, "count", 0, 2**63 - 1)
+    return ReadRequest(
+        parse_key(fields),
+        parse_database(fields),
+        _place(fields.get("from"), "from", 0),
+        _place(fields.get("to"), "to", SEQ_MAX),
+        count,
+    )
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    if len(data) > limits.FLIGHT_REQUEST_BYTES_MAX:
+        raise ClientError(f"a request has at most {limits.FLIGHT_REQUEST_BYTES_MAX} bytes")
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ClientError('a request is a JSON object, such as {"stream": "orders"}') from None
+    if not isinstance(found, dict):
+        raise ClientError('a request is a JSON object, such as {"stream": "orders"}')
+    return found
+
+
+def parse_key(fields: dict[str, Any]) -> bytes:
+    name, encoded = fields.get("stream"), fields.get("stream_base64")
+    if isinstance(name, str) and encoded is None:
+        return name.encode()
+    if isinstance(encoded, str) and name is None:
+        try:
+            return base64.b64decode(encoded, validate=True)
+        except binascii.Error:
+            raise ClientError("stream_base64 is not base64") from None
+    raise ClientError("a request names one stream: as `stream`, or as `stream_base64`")
+
+
+def parse_database(fields: dict[str, Any]) -> int:
+    return _number(fields.get("database", 0), "database", 0, limits.DATABASES - 1)
+
+
+def _number(value: Any, name: str, low: int, high: int) -> int:
+    if type(value) is not int or not low <= value <= high:
+        raise ClientError(f"{name} is a number from {low} to {high}")
+    return value
+
+
+def _place(value: Any, name: str, seq: int) -> Place:
+    """`seq`: what an id has that is given by its time alone."""
+    if value is None:
+        return Place()
+    if not isinstance(value, dict) or len(value) != 1:
+        raise ClientError(f"{name} has one of offset, id and time")
+    ((kind, what),) = value.items()
+    if kind == "offset":
+        return Place(offset=_number(what, f"{name}.offset", 0, 2**63 - 1))
+    if kind == "time":
+        return Place(number=pack_id(_number(what, f"{name}.time", 0, SEQ_MAX), seq))
+    if kind == "id" and isinstance(what, str):
+        ms, dash, rest = what.partition("-")
+        if ms.isascii() and ms.isdigit() and int(ms) <= SEQ_MAX:
+            if not dash:
+                return Place(number=pack_id(int(ms), seq))
+            if rest.isascii() and rest.isdigit() and int(rest) <= SEQ_MAX:
+                return Place(number=pack_id(int(ms), int(rest)))
+        raise ClientError(f"{name}.id is an id such as 1700000000000-0")
+    raise ClientError(f"{name} has one of offset, id and time")

@@ -1,0 +1,179 @@
+"""The Flight server: gRPC's threads turn requests into calls on the loop, and record batches into bytes.
+
+    do_get            a range of a stream (`request`) as record batches
+    do_put            entries to append (columns `tag` and `entry`); each batch is a transaction, answered by its offset
+    get_flight_info   a range divided into parts that can be read side by side
+    list_flights      the streams of a database
+
+A thread never touches the store: it waits for a function that runs on the loop.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from tidelog import limits
+from tidelog.errors import ClientError, CommandError, EnvironmentFault
+from tidelog.flight.access import Access, Handshake, is_local
+from tidelog.flight.request import ReadRequest, parse_database, parse_key, parse_read
+from tidelog.flight.service import Service, StreamFacts
+from tidelog.flight.view import SCHEMA, batches
+from tidelog.server.calls import LoopCalls
+from tidelog.server.listener import CannotListen
+
+
+class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
+    """One per process."""
+
+    def __init__(
+        self,
+        calls: LoopCalls,
+        service: Service,
+        access: Access,
+        host: str,
+        port: int,
+        *,
+        is_protected: bool,
+        tls: tuple[bytes, bytes] | None = None,
+    ) -> None:
+        self._calls = calls
+        self._service = service
+        self._is_protected = is_protected
+        scheme = "grpc+tls" if tls is not None else "grpc"
+        place = f"[{host}]" if ":" in host else host
+        super().__init__(
+            f"{scheme}://{place}:{port}",
+            auth_handler=Handshake(),
+            middleware={"access": access},
+            tls_certificates=[tls] if tls is not None else None,
+        )
+
+    # --- calls --------------------------------------------------------------------------------------------------
+
+    def list_flights(self, context: Any, criteria: bytes) -> Iterator[flight.FlightInfo]:
+        with _Errors(self, context):
+            fields = json.loads(criteria) if criteria else {}
+            database = parse_database(fields)
+            found = self._calls.ask(partial(self._service.streams, database, limits.FLIGHT_STREAMS_LISTED_MAX))
+            return iter([_info(facts) for facts in found])
+
+    def get_flight_info(self, context: Any, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
+        with _Errors(self, context):
+            request = _request(descriptor)
+            return _info(self._calls.ask(partial(self._service.facts, request)))
+
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
+        with _Errors(self, context):
+            request = parse_read(ticket.ticket)
+            view = self._calls.ask(partial(self._service.view, request, None, None))
+
+        def generate() -> Iterator[pa.RecordBatch]:
+            nonlocal view
+            yield from batches(view)
+            while view.next_offset is not None:
+                view = self._calls.ask(partial(self._service.view, request, view.next_offset, view.left))
+                yield from batches(view)
+
+        return flight.GeneratorStream(SCHEMA, generate())
+
+    def do_put(self, context: Any, descriptor: flight.FlightDescriptor, reader: Any, writer: Any) -> None:
+        with _Errors(self, context):
+            request = _request(descriptor)
+            for chunk in reader:
+                tags, entries = _columns(chunk.data)
+                if not entries:
+                    continue
+                offset = self._calls.ask(partial(self._service.append, request.key, request.database, tags, entries))
+                self._calls.wait(self._service.settle)
+                writer.write(pa.py_buffer(json.dumps({"offset": offset, "count": len(entries)}).encode()))
+
+    def check(self, context: Any) -> None:
+        if self._is_protected and not is_local(context.peer()):
+            raise flight.FlightUnauthorizedError(
+                "DENIED without a password only this machine is served: set one with --requirepass-file"
+            )
+
+
+def open_flight(
+    calls: LoopCalls,
+    service: Service,
+    access: Access,
+    host: str,
+    port: int,
+    tls_cert: str | None,
+    tls_key: str | None,
+) -> FlightServer:
+    """A server that listens."""
+    tls = None
+    if tls_cert is not None and tls_key is not None:
+        tls = Path(tls_cert).read_bytes(), Path(tls_key).read_bytes()
+    try:
+        return FlightServer(calls, service, access, host, port, is_protected=not access.needs_password, tls=tls)
+    except (pa.ArrowException, OSError) as error:
+        raise CannotListen(f"cannot listen on {host}:{port} for Flight: {str(error).splitlines()[0]}") from error
+
+
+class _Errors:
+    """Turns our errors into Flight's, so that a client is told what is wrong and nothing else."""
+
+    def __init__(self, server: FlightServer, context: Any) -> None:
+        server.check(context)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
+        if isinstance(error, CommandError | ClientError):
+            raise flight.FlightServerError(str(error)) from None
+        if isinstance(error, pa.ArrowInvalid):
+            raise flight.FlightServerError(f"the data is not valid: {error}") from None
+        if isinstance(error, TimeoutError | EnvironmentFault):
+            raise flight.FlightUnavailableError("the server cannot answer at the moment") from None
+
+
+def _request(descriptor: flight.FlightDescriptor) -> ReadRequest:
+    """A stream's name as a path, or a request as a command."""
+    if descriptor.descriptor_type == flight.DescriptorType.PATH:
+        if len(descriptor.path) != 1:
+            raise ClientError("a path has one part: the name of a stream")
+        return ReadRequest(parse_key({"stream": descriptor.path[0].decode("utf-8", "surrogateescape")}))
+    return parse_read(descriptor.command)
+
+
+def _info(facts: StreamFacts) -> flight.FlightInfo:
+    descriptor = flight.FlightDescriptor.for_command(ReadRequest(facts.key, facts.database).ticket())
+    endpoints = [flight.FlightEndpoint(part.ticket(), []) for part in facts.parts]
+    return flight.FlightInfo(SCHEMA, descriptor, endpoints, facts.length, facts.size_bytes)
+
+
+def _columns(batch: pa.RecordBatch) -> tuple[list[bytes], list[bytes]]:
+    """Tags and entries of a batch that a client sent."""
+    batch.validate(full=True)
+    if batch.num_rows > limits.FLIGHT_APPENDED_ROWS_MAX or batch.nbytes > limits.FLIGHT_APPENDED_BYTES_MAX:
+        raise ClientError(
+            f"a batch has at most {limits.FLIGHT_APPENDED_ROWS_MAX} entries and "
+            f"{limits.FLIGHT_APPENDED_BYTES_MAX} bytes: it is one transaction"
+        )
+    strange = sorted(set(batch.schema.names) - {"tag", "entry"})
+    if strange or "entry" not in batch.schema.names:
+        raise ClientError("entries have the columns `tag` (it may be missing) and `entry`")
+    entries = _bytes(batch, "entry")
+    return (_bytes(batch, "tag") if "tag" in batch.schema.names else [b""] * len(entries)), entries
+
+
+def _bytes(batch: pa.RecordBatch, name: str) -> list[bytes]:
+    column = batch.column(name)
+    kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)
+    if not any(is_kind(column.type) for is_kind in kinds):
+        raise ClientError(f"column {name} is {column.type}: it must be binary or string")
+    if column.null_count:
+        raise ClientError(f"column {name} has nulls")
+    found: list[bytes] = column.cast(pa.binary()).to_pylist()
+    return found

@@ -1,0 +1,114 @@
+"""What Flight asks of the store. Every method runs on the loop, between its turns; threads get its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidelog import limits
+from tidelog.commands.streams import find_stream, next_id
+from tidelog.errors import ClientError, CommandError
+from tidelog.flight.request import Place, ReadRequest
+from tidelog.flight.view import View, first_offset, last_offset, make_view
+from tidelog.journal.durability import FsyncPolicy
+from tidelog.server.engine import Engine
+from tidelog.server.turn import Turns
+from tidelog.store.transaction import Transaction
+from tidelog.streams.effects import StreamAppend
+from tidelog.streams.node import TAGGED
+from tidelog.streams.stream import Stream
+
+
+class StreamFacts(NamedTuple):
+    """What a client is told about a stream before it reads."""
+
+    key: bytes
+    database: int
+    length: int
+    size_bytes: int
+    parts: Sequence[ReadRequest]
+    """Requests that together read the range, for readers that work side by side."""
+
+
+class Service:
+    """The store, for Flight."""
+
+    def __init__(self, engine: Engine, turns: Turns) -> None:
+        self._engine = engine
+        self._turns = turns
+
+    def view(self, request: ReadRequest, first: int | None, left: int | None) -> View:
+        """The next piece of a range; `first` None: from its beginning."""
+        transaction, stream = self._find(request.key, request.database)
+        self._engine.commit(transaction)
+        if stream is None:
+            return View([], None, left)
+        if first is None:
+            first, left = first_offset(stream, request.first), request.most
+        return make_view(stream, request, first, left)
+
+    def facts(self, request: ReadRequest) -> StreamFacts:
+        """A range and how to divide it."""
+        transaction, stream = self._find(request.key, request.database)
+        self._engine.commit(transaction)
+        if stream is None:
+            raise ClientError("there is no such stream")
+        parts = [request] if request.most is not None else _divide(stream, request)
+        return StreamFacts(request.key, request.database, stream.length, stream.size_bytes, parts)
+
+    def streams(self, database: int, most: int) -> list[StreamFacts]:
+        """The streams of a database, up to a number."""
+        found: list[StreamFacts] = []
+        for key in self._engine.store.database(database).all_keys():
+            value = self._engine.store.database(database).find(key)
+            if type(value) is Stream:
+                request = ReadRequest(key, database)
+                found.append(StreamFacts(key, database, value.length, value.size_bytes, [request]))
+                if len(found) >= most:
+                    break
+        return found
+
+    def append(self, key: bytes, database: int, tags: Sequence[bytes], entries: Sequence[bytes]) -> int:
+        """Append entries as one transaction; returns the offset of the first."""
+        row = self._engine.table.find(b"TWRITE")
+        assert row is not None
+        refusal = self._engine.refusal_of(row, (b"TWRITE",))
+        if refusal is not None:
+            raise CommandError(refusal)
+        transaction, stream = self._find(key, database)
+        ms, seq = next_id(stream, transaction.now_ms, len(entries))
+        offset = stream.next if stream is not None else 1
+        transaction.run([StreamAppend(key, offset, ms, seq, TAGGED, tags, entries)])
+        self._engine.commit(transaction)
+        self._engine.store.journal.writer.write()
+        if self._engine.store.signals:
+            self._engine.blocking.serve()
+        return offset
+
+    async def settle(self) -> None:
+        """Until what was appended is as durable as the policy wants it before an answer."""
+        writer = self._engine.store.journal.writer
+        if writer.policy is FsyncPolicy.ALWAYS:
+            await self._turns.make_durable(writer.written_ts)
+
+    def _find(self, key: bytes, database: int) -> tuple[Transaction, Stream | None]:
+        transaction = self._engine.store.begin(database)
+        return transaction, find_stream(transaction, key)
+
+
+def _divide(stream: Stream, request: ReadRequest) -> list[ReadRequest]:
+    """A range in parts of about the same size, at the bounds of nodes."""
+    first, last = first_offset(stream, request.first), last_offset(stream, request.last)
+    starts, size = [first], 0
+    for node in stream.nodes_from(first):
+        if node.first_offset > last:
+            break
+        if size >= limits.FLIGHT_PART_BYTES and node.first_offset > starts[-1]:
+            starts.append(node.first_offset)
+            size = 0
+        size += node.size_bytes
+    ends = [*(start - 1 for start in starts[1:]), last]
+    return [
+        request._replace(first=Place(offset=start), last=Place(offset=end))
+        for start, end in zip(starts, ends, strict=True)
+    ]

@@ -1,0 +1,72 @@
+"""What a client may ask Flight for, and what it is told otherwise."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tidelog import limits
+from tidelog.errors import ClientError
+from tidelog.flight.request import Place, ReadRequest, parse_read
+from tidelog.streams.node import SEQ_MAX, pack_id
+
+
+def parse(**fields: Any) -> ReadRequest:
+    return parse_read(json.dumps(fields).encode())
+
+
+def test_ranges() -> None:
+    assert parse(stream="a") == ReadRequest(b"a")
+    assert parse(stream_base64="AP8=", database=3) == ReadRequest(b"\0\xff", 3)
+    found = parse(stream="a", **{"from": {"offset": 5}, "to": {"id": "7-8"}}, count=9)
+    assert found == ReadRequest(b"a", 0, Place(offset=5), Place(number=pack_id(7, 8)), 9)
+
+
+def test_a_time_and_a_short_id_include_their_whole_millisecond() -> None:
+    for place in ({"time": 7}, {"id": "7"}):
+        found = parse(stream="a", **{"from": place, "to": place})
+        assert found.first == Place(number=pack_id(7, 0))
+        assert found.last == Place(number=pack_id(7, SEQ_MAX))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ReadRequest(b"a"),
+        ReadRequest(b"\xff\0", 15, Place(offset=3), Place(number=pack_id(5, 6)), 0),
+        ReadRequest(b"", 1, Place(number=pack_id(SEQ_MAX, SEQ_MAX)), Place(offset=2**62)),
+    ],
+)
+def test_a_ticket_is_parsed_to_the_same(request_: ReadRequest) -> None:
+    assert parse_read(request_.ticket()) == request_
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "JSON object"),
+        (b"[1]", "JSON object"),
+        (b"[" * 50_000, "JSON object"),
+        (b"\xff", "JSON object"),
+        (b" " * (limits.FLIGHT_REQUEST_BYTES_MAX + 1), "at most"),
+        (b"{}", "names one stream"),
+        (b'{"stream": 5}', "names one stream"),
+        (b'{"stream": "a", "stream_base64": "YQ=="}', "names one stream"),
+        (b'{"stream_base64": "!"}', "not base64"),
+        (b'{"stream": "a", "strem": 1}', "no field 'strem'"),
+        (b'{"stream": "a", "database": 16}', "database is a number from 0 to 15"),
+        (b'{"stream": "a", "database": true}', "database is a number"),
+        (b'{"stream": "a", "count": -1}', "count is a number"),
+        (b'{"stream": "a", "from": 1}', "from has one of offset, id and time"),
+        (b'{"stream": "a", "from": {"offset": 1, "id": "1-1"}}', "from has one of"),
+        (b'{"stream": "a", "to": {"offset": -1}}', "to.offset is a number"),
+        (b'{"stream": "a", "to": {"id": "x-1"}}', "to.id is an id such as"),
+        (b'{"stream": "a", "to": {"id": "1-18446744073709551616"}}', "to.id is an id such as"),
+        (b'{"stream": "a", "to": {"when": 1}}', "to has one of"),
+    ],
+)
+def test_bad_requests(data: bytes, says: str) -> None:
+    with pytest.raises(ClientError, match=says):
+        parse_read(data)

@@ -1,0 +1,76 @@
+"""Views: the entries of any range, in pieces that are bounded, whatever the nodes look like."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tidelog import limits
+from tidelog.flight.request import Place, ReadRequest
+from tidelog.flight.view import SCHEMA, batches, first_offset, make_view
+from tidelog.streams.node import FIELDS, TAGGED, pack_id
+from tidelog.streams.stream import Stream
+
+
+def made(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> Stream:
+    """Sealed and active nodes, cold ones, holes, evicted entries, both kinds."""
+    monkeypatch.setattr(limits, "NODE_ENTRIES_MAX", 7)
+    stream = Stream()
+    for ms in range(1, 40):
+        count = rng.randrange(1, 6)
+        stream.append(ms, 0, rng.choice([TAGGED, FIELDS]), [b"t%d" % ms] * count, [rng.randbytes(5)] * count)
+    stream.delete(rng.sample(range(1, stream.next), 12))
+    stream.evict(rng.randrange(1, 20))
+    for node in stream.sealed:
+        if rng.random() < 0.5:
+            node.chill(node.compressed())
+    return stream
+
+
+def read(stream: Stream, request: ReadRequest) -> tuple[list[tuple[object, ...]], int]:
+    """The rows of a range, and how many views it took."""
+    rows: list[tuple[object, ...]] = []
+    view = make_view(stream, request, first_offset(stream, request.first), request.most)
+    views = 1
+    while True:
+        for batch in batches(view):
+            assert batch.schema == SCHEMA
+            rows += [tuple(row.values()) for row in batch.to_pylist()]
+        if view.next_offset is None:
+            return rows, views
+        view = make_view(stream, request, view.next_offset, view.left)
+        views += 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_range(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    stream = made(rng, monkeypatch)
+    rows = stream.read(1, 10_000)
+    expected = list(zip(*rows, strict=True))
+    monkeypatch.setattr(limits, "FLIGHT_VIEW_BYTES_MAX", rng.choice([1, 500, 10**6]))
+    monkeypatch.setattr(limits, "FLIGHT_BATCH_ROWS", rng.choice([1, 10, 10**6]))
+    assert read(stream, ReadRequest(b"k"))[0] == expected
+    for _ in range(20):
+        low, high = sorted(rng.randrange(stream.next + 5) for _ in range(2))
+        by_offset = ReadRequest(b"k", 0, Place(offset=low), Place(offset=high))
+        assert read(stream, by_offset)[0] == [row for row in expected if low <= row[0] <= high]
+        first, last = sorted(pack_id(rng.randrange(42), rng.randrange(6)) for _ in range(2))
+        by_id = ReadRequest(b"k", 0, Place(number=first), Place(number=last))
+        inside = [row for row in expected if first <= pack_id(row[1], row[2]) <= last]
+        assert read(stream, by_id)[0] == inside
+        count = rng.randrange(30)
+        assert read(stream, by_id._replace(most=count))[0] == inside[:count]
+
+
+def test_views_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = made(random.Random(1), monkeypatch)
+    monkeypatch.setattr(limits, "FLIGHT_VIEW_BYTES_MAX", 1)
+    rows, views = read(stream, ReadRequest(b"k"))
+    assert len(rows) == len(stream)
+    assert views >= len(stream.sealed)
+
+
+def test_no_entries() -> None:
+    assert read(Stream(), ReadRequest(b"k")) == ([], 1)

@@ -1,0 +1,139 @@
+"""Flight with a real client and a real server: ranges out, entries in, the same password as for Redis clients."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from tests.integration.server_process import ServerProcess
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("flight") / "data", has_flight=True) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[flight.FlightClient]:
+    server.client().flushall()
+    with flight.FlightClient(f"grpc://127.0.0.1:{server.flight_port}") as made:
+        yield made
+
+
+def ticket(stream: str, **fields: Any) -> flight.Ticket:
+    return flight.Ticket(json.dumps({"stream": stream, **fields}).encode())
+
+
+def command(server: ServerProcess, *words: Any) -> Any:
+    link: Any = server.client()
+    return link.execute_command(*words)
+
+
+def fill(server: ServerProcess, count: int) -> None:
+    words = [word for number in range(count) for word in (b"t%d" % number, b"entry %d" % number)]
+    for at in range(0, len(words), 2000):
+        command(server, "TWRITE", "s", "ENTRIES", *words[at : at + 2000])
+
+
+def test_read_all_and_a_range(server: ServerProcess, client: flight.FlightClient) -> None:
+    fill(server, 5500)
+    table = client.do_get(ticket("s")).read_all()
+    assert table.column("offset").to_pylist() == list(range(1, 5501))
+    assert table.column("entry").to_pylist() == [b"entry %d" % number for number in range(5500)]
+    some = client.do_get(ticket("s", **{"from": {"offset": 999}, "to": {"offset": 1002}})).read_all()
+    assert some.column("tag").to_pylist() == [b"t998", b"t999", b"t1000", b"t1001"]
+    ms = some.column("ms")[0].as_py()
+    since = client.do_get(ticket("s", **{"from": {"time": ms}}, count=3)).read_all()
+    assert since.num_rows == 3
+    assert client.do_get(ticket("missing")).read_all().num_rows == 0
+
+
+def test_parts_cover_the_stream(server: ServerProcess, client: flight.FlightClient) -> None:
+    fill(server, 3000)
+    info = client.get_flight_info(flight.FlightDescriptor.for_path("s"))
+    assert info.total_records == 3000
+    offsets = [
+        offset
+        for endpoint in info.endpoints
+        for offset in client.do_get(endpoint.ticket).read_all().column("offset").to_pylist()
+    ]
+    assert offsets == list(range(1, 3001))
+    assert len(list(client.list_flights())) == 1
+
+
+def test_append(server: ServerProcess, client: flight.FlightClient) -> None:
+    schema = pa.schema([("tag", pa.binary()), ("entry", pa.string())])
+    writer, answers = client.do_put(flight.FlightDescriptor.for_path("s"), schema)
+    for number in range(3):
+        writer.write_batch(pa.record_batch([pa.array([b"t"] * 4, pa.binary()), pa.array([f"e{number}"] * 4)], schema))
+        assert json.loads(answers.read().to_pybytes()) == {"offset": 1 + 4 * number, "count": 4}
+    writer.close()
+    found = command(server, "TREAD", "s", 4, 2)
+    assert found == [[4, b"t", b"e0"], [5, b"t", b"e1"]]
+
+
+def test_append_wakes_a_blocked_reader(server: ServerProcess, client: flight.FlightClient) -> None:
+    with server.connect() as reader:
+        reader.sendall(b"TREAD s 1 10 BLOCK 20000\r\n")
+        while not server.client().info("clients")["blocked_clients"]:
+            pass
+        schema = pa.schema([("entry", pa.binary())])
+        writer, _ = client.do_put(flight.FlightDescriptor.for_path("s"), schema)
+        writer.write_batch(pa.record_batch([pa.array([b"e"], pa.binary())], schema))
+        assert reader.recv(100) == b"*1\r\n*3\r\n:1\r\n$0\r\n\r\n$1\r\ne\r\n"
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"tag": pa.array([b"t"], pa.binary())}, "the columns `tag`"),
+        ({"entry": pa.array([1])}, "column entry is int64"),
+        ({"entry": pa.array([b"e", None], pa.binary())}, "has nulls"),
+        ({"entry": pa.array([b"e"], pa.binary()), "more": pa.array([1])}, "the columns `tag`"),
+    ],
+)
+def test_entries_that_are_none(
+    server: ServerProcess, client: flight.FlightClient, columns: dict[str, pa.Array], says: str
+) -> None:
+    batch = pa.record_batch(columns)
+    writer, answers = client.do_put(flight.FlightDescriptor.for_path("s"), batch.schema)
+    with pytest.raises(flight.FlightServerError, match=says):  # noqa: PT012
+        writer.write_batch(batch)
+        answers.read()
+        writer.close()
+    assert server.client().exists("s") == 0
+
+
+def test_what_is_no_stream(server: ServerProcess, client: flight.FlightClient) -> None:
+    server.client().set("string", "v")
+    with pytest.raises(flight.FlightServerError, match="WRONGTYPE"):
+        client.do_get(ticket("string")).read_all()
+    with pytest.raises(flight.FlightServerError, match="JSON object"):
+        client.do_get(flight.Ticket(b"nonsense")).read_all()
+    with pytest.raises(flight.FlightServerError, match="no such stream"):
+        client.get_flight_info(flight.FlightDescriptor.for_path("missing"))
+
+
+def test_a_password(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret\n")
+    secret = str(tmp_path / "secret")
+    with ServerProcess(tmp_path / "data", "--requirepass-file", secret, has_flight=True) as server:
+        link: Any = server.client(password="s3cret")
+        link.execute_command("TWRITE", "s", "t", "e")
+        with flight.FlightClient(f"grpc://127.0.0.1:{server.flight_port}") as client:
+            with pytest.raises(flight.FlightUnauthenticatedError, match="NOAUTH"):
+                client.do_get(ticket("s")).read_all()
+            with pytest.raises(flight.FlightUnauthenticatedError):
+                client.authenticate_basic_token("default", "wrong")
+            header = client.authenticate_basic_token("default", "s3cret")
+            options = flight.FlightCallOptions(headers=[header])
+            assert client.do_get(ticket("s"), options).read_all().num_rows == 1
+        assert server.terminate() == 0
