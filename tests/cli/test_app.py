@@ -39,6 +39,8 @@ def test_the_tree_is_what_is_promised() -> None:
         ("restore",),
         ("journal",),
         *(("journal", name) for name in JOURNAL_COMMANDS),
+        ("stream",),
+        *(("stream", name) for name in ("ls", "tail", "info")),
     }
 
 

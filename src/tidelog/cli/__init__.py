@@ -5,6 +5,7 @@
     snapshot         `tidelog snapshot`; it asks a running server by server_link
     restore          `tidelog restore`
     journal_*        `tidelog journal ls | show | verify | repair`
+    stream_*         `tidelog stream ls | tail | info`
     journal_folder   what they share: which directory is meant, which operations are known
     output, values   how things are printed: tables on a terminal, plain text in a pipe, JSON lines with --json
     progress_bar     how far something is that takes long

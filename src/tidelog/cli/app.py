@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 
 from tidelog import __version__
-from tidelog.cli import journal_ls, journal_repair, journal_show, journal_verify, restore, serve, snapshot
+from tidelog.cli import (
+    journal_ls,
+    journal_repair,
+    journal_show,
+    journal_verify,
+    restore,
+    serve,
+    snapshot,
+    stream_info,
+    stream_ls,
+    stream_tail,
+)
 
 app = typer.Typer(
     name="tidelog",
@@ -38,6 +49,16 @@ def tidelog(
 app.command("serve", epilog=serve.EPILOG)(serve.serve)
 app.command("snapshot", epilog=snapshot.EPILOG)(snapshot.snapshot)
 app.command("restore", epilog=restore.EPILOG)(restore.restore)
+
+stream = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog="Examples:\n\n  tidelog stream ls\n\n  tidelog stream tail orders --follow\n\n  tidelog stream info orders",
+)
+app.add_typer(stream, name="stream", help="Look at the streams of a running server.")
+stream.command("ls", epilog=stream_ls.EPILOG)(stream_ls.ls)
+stream.command("tail", epilog=stream_tail.EPILOG)(stream_tail.tail)
+stream.command("info", epilog=stream_info.EPILOG)(stream_info.info)
 
 journal = typer.Typer(
     no_args_is_help=True,
