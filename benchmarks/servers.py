@@ -35,9 +35,11 @@ def encode(*words: bytes) -> bytes:
 class Server:
     """One of the two, running."""
 
-    def __init__(self, name: str, process: subprocess.Popen[bytes], port: int) -> None:
+    def __init__(self, name: str, process: subprocess.Popen[bytes], port: int, flight_port: int = 0) -> None:
         self.name = name
         self.port = port
+        self.flight_port = flight_port
+        """0: it has none."""
         self._process = process
 
     def connect(self) -> socket.socket:
@@ -81,7 +83,7 @@ class Server:
         self._process.wait(60)
 
 
-def _command(name: str, folder: str, port: int, fsync: str) -> list[str]:
+def _command(name: str, folder: str, port: int, fsync: str, flight_port: int) -> list[str]:
     if name == "redis":
         settings = {
             "port": port,
@@ -95,17 +97,18 @@ def _command(name: str, folder: str, port: int, fsync: str) -> list[str]:
             "auto-aof-rewrite-percentage": 0,
         }
         return ["redis-server", *(word for key, value in settings.items() for word in (f"--{key}", str(value)))]
-    where = ["--port", str(port), "--http-port", "0", "--data", f"{folder}/data"]
+    where = ["--port", str(port), "--http-port", "0", "--flight-port", str(flight_port), "--data", f"{folder}/data"]
     return [sys.executable, "-m", "tidelog.cli", "serve", *where, "--fsync", fsync, "--snapshot-after", "0"]
 
 
 @contextmanager
-def running(name: str, folder: str, fsync: str = "everysec") -> Iterator[Server]:
+def running(name: str, folder: str, fsync: str = "everysec", *, has_flight: bool = False) -> Iterator[Server]:
     """A server of that name over that folder, ready to answer."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     port = free_port()
-    process = subprocess.Popen(_command(name, folder, port, fsync), stdout=subprocess.DEVNULL)
-    server = Server(name, process, port)
+    flight_port = free_port() if has_flight and name == "tidelog" else 0
+    process = subprocess.Popen(_command(name, folder, port, fsync, flight_port), stdout=subprocess.DEVNULL)
+    server = Server(name, process, port, flight_port)
     try:
         server.wait()
         yield server
