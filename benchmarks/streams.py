@@ -74,6 +74,12 @@ class Link:
         self.send(encode(*words))
         return self.receive()
 
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
 
 def append_word(server: Server, key: bytes, entry: bytes) -> bytes:
     """One event as each server takes it."""
@@ -83,12 +89,12 @@ def append_word(server: Server, key: bytes, entry: bytes) -> bytes:
 
 
 def fill(server: Server, key: bytes, events: list[bytes]) -> None:
-    link = Link(server)
-    for at in range(0, len(events), 1000):
-        run = events[at : at + 1000]
-        link.send(b"".join(append_word(server, key, each) for each in run))
-        for _ in run:
-            link.receive()
+    with Link(server) as link:
+        for at in range(0, len(events), 1000):
+            run = events[at : at + 1000]
+            link.send(b"".join(append_word(server, key, each) for each in run))
+            for _ in run:
+                link.receive()
 
 
 # --- tests: each returns what a server does a second, or another figure -----------------------------------------
@@ -119,22 +125,23 @@ def batch(server: Server, events: list[bytes], size: int) -> float:
         else:
             buffers.append(b"".join(append_word(server, b"b", each) for each in run))
             replies.append(size)
-    link = Link(server)
-    start = time.perf_counter()
-    for buffer, count in zip(buffers, replies, strict=True):
-        link.send(buffer)
-        for _ in range(count):
-            link.receive()
-    return len(buffers) * size / (time.perf_counter() - start)
+    with Link(server) as link:
+        start = time.perf_counter()
+        for buffer, count in zip(buffers, replies, strict=True):
+            link.send(buffer)
+            for _ in range(count):
+                link.receive()
+        return len(buffers) * size / (time.perf_counter() - start)
 
 
 def read_by_id(server: Server, count: int) -> float:
     """XRANGE, on both."""
-    link, after, seen = Link(server), b"-", 0
+    after, seen = b"-", 0
     start = time.perf_counter()
-    while found := link.call(b"XRANGE", b"r", after, b"+", b"COUNT", b"%d" % READ_COUNT):
-        seen += len(found)
-        after = b"(" + found[-1][0]
+    with Link(server) as link:
+        while found := link.call(b"XRANGE", b"r", after, b"+", b"COUNT", b"%d" % READ_COUNT):
+            seen += len(found)
+            after = b"(" + found[-1][0]
     assert seen == count
     return seen / (time.perf_counter() - start)
 
@@ -143,10 +150,11 @@ def read_by_offset(server: Server, count: int) -> float:
     """TREAD here, XRANGE there."""
     if server.name == "redis":
         return read_by_id(server, count)
-    link, offset = Link(server), 1
+    offset = 1
     start = time.perf_counter()
-    while found := link.call(b"TREAD", b"r", b"%d" % offset, b"%d" % READ_COUNT):
-        offset = found[-1][0] + 1
+    with Link(server) as link:
+        while found := link.call(b"TREAD", b"r", b"%d" % offset, b"%d" % READ_COUNT):
+            offset = found[-1][0] + 1
     assert offset == count + 1
     return count / (time.perf_counter() - start)
 
@@ -165,45 +173,44 @@ def read_by_flight(server: Server, count: int) -> float:
 
 def group(server: Server, count: int) -> float:
     """XREADGROUP of 10 and XACK of what came, one after the other."""
-    link = Link(server)
-    link.send(encode(b"XGROUP", b"DESTROY", b"r", b"g") + encode(b"XGROUP", b"CREATE", b"r", b"g", b"0"))
-    link.receive(), link.receive()
     ask = encode(b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"10", b"STREAMS", b"r", b">")
     seen = 0
-    start = time.perf_counter()
-    link.send(ask)
-    while seen < count:
-        ((_, entries),) = link.receive()
-        seen += len(entries)
-        link.send(encode(b"XACK", b"r", b"g", *[each[0] for each in entries]) + (ask if seen < count else b""))
-        link.receive()
-    return seen / (time.perf_counter() - start)
+    with Link(server) as link:
+        link.call(b"XGROUP", b"DESTROY", b"r", b"g")
+        link.call(b"XGROUP", b"CREATE", b"r", b"g", b"0")
+        start = time.perf_counter()
+        link.send(ask)
+        while seen < count:
+            ((_, entries),) = link.receive()
+            seen += len(entries)
+            link.send(encode(b"XACK", b"r", b"g", *[each[0] for each in entries]) + (ask if seen < count else b""))
+            link.receive()
+        return seen / (time.perf_counter() - start)
 
 
 def wake(server: Server, events: list[bytes]) -> list[float]:
     """Seconds from the write of each event to its arrival at a reader that waits for it."""
-    writer, reader = Link(server), Link(server)
-    writer.call(b"DEL", b"w")
     took = []
     last = b"0-0"
-    for number, each in enumerate(events):
-        reader.send(encode(b"XREAD", b"BLOCK", b"0", b"STREAMS", b"w", last))
-        time.sleep(0.0005)
-        start = time.perf_counter()
-        writer.send(append_word(server, b"w", each))
-        ((_, entries),) = reader.receive()
-        took.append(time.perf_counter() - start)
-        last = entries[-1][0]
-        writer.receive()
-        assert number or len(entries) == 1
+    with Link(server) as writer, Link(server) as reader:
+        writer.call(b"DEL", b"w")
+        for each in events:
+            reader.send(encode(b"XREAD", b"BLOCK", b"0", b"STREAMS", b"w", last))
+            time.sleep(0.0005)
+            start = time.perf_counter()
+            writer.send(append_word(server, b"w", each))
+            ((_, entries),) = reader.receive()
+            took.append(time.perf_counter() - start)
+            last = entries[-1][0]
+            writer.receive()
     return sorted(took)
 
 
 def share(server: Server, seconds: float = 3.0, rate: int = 10_000, readers: int = 10) -> float:
     """Of events written at a rate, the part that a group's readers had within 2 ms."""
-    control = Link(server)
-    control.call(b"DEL", b"d")
-    control.call(b"XGROUP", b"CREATE", b"d", b"g", b"$", b"MKSTREAM")
+    with Link(server) as control:
+        control.call(b"DEL", b"d")
+        control.call(b"XGROUP", b"CREATE", b"d", b"g", b"$", b"MKSTREAM")
     late: list[int] = []
     seen: list[int] = []
 
