@@ -23,7 +23,8 @@ CAUGHT: Final = 3
 FIRST_SEED: Final = 7_000_000
 SOURCE: Final = Path(__file__).resolve().parents[2] / "src"
 COPIED: Final = tuple(
-    f"{part}*.py" for part in ("", "journal/", "testing/", "resp/", "types/", "store/", "commands/", "server/")
+    f"{part}*.py"
+    for part in ("", "journal/", "testing/", "resp/", "types/", "streams/", "store/", "commands/", "server/")
 )
 
 

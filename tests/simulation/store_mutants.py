@@ -9,7 +9,7 @@ from tests.simulation.mutants import Mutant
 STORE_MUTANTS: Final = (
     Mutant(
         "snapshot-shares-collections",
-        "types/whole.py",
+        "store/whole.py",
         "    return kind(value)",
         "    return value",
         "a collection that changes while a snapshot is taken is in it as it is later",
@@ -33,7 +33,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         "snapshot-without-expiries",
-        "types/whole.py",
+        "store/whole.py",
         "        operations.append(Expire(key, expire_ms))",
         "        pass",
         "a collection that comes back from a snapshot never expires",
