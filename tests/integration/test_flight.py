@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from tests.integration.server_process import ServerProcess
+from tests.integration.server_process import COMMAND, ServerProcess, environment, free_port
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +121,21 @@ def test_what_is_no_stream(server: ServerProcess, client: flight.FlightClient) -
         client.do_get(flight.Ticket(b"nonsense")).read_all()
     with pytest.raises(flight.FlightServerError, match="no such stream"):
         client.get_flight_info(flight.FlightDescriptor.for_path("missing"))
+
+
+def test_a_port_that_is_taken(server: ServerProcess, tmp_path: Path) -> None:
+    words = ["--data", str(tmp_path / "data"), "--port", str(free_port()), "--http-port", "0"]
+    done = subprocess.run(
+        [*COMMAND, *words, "--flight-port", str(server.flight_port)],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.endswith(f"cannot listen on 127.0.0.1:{server.flight_port}: Address already in use")
 
 
 def test_a_password(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tidelog.flight.request import ReadRequest, parse_database, parse_key, parse
 from tidelog.flight.service import Service, StreamFacts
 from tidelog.flight.view import SCHEMA, batches
 from tidelog.server.calls import LoopCalls
-from tidelog.server.listener import CannotListen
+from tidelog.server.listener import CannotListen, bind_tcp
 
 
 class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
@@ -114,6 +114,8 @@ def open_flight(
     tls = None
     if tls_cert is not None and tls_key is not None:
         tls = Path(tls_cert).read_bytes(), Path(tls_key).read_bytes()
+    for probe in bind_tcp(host, port):  # gRPC does not say what is wrong with a port
+        probe.close()
     try:
         return FlightServer(calls, service, access, host, port, is_protected=not access.needs_password, tls=tls)
     except (pa.ArrowException, OSError) as error:
