@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,20 +16,6 @@ from tests.integration.server_process import ServerProcess
 
 CLI: Final = shutil.which("redis-cli") or "redis-cli"
 BENCHMARK: Final = shutil.which("redis-benchmark") or "redis-benchmark"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("server") / "data") as made:
-        yield made
-
-
-@pytest.fixture(params=[2, 3], ids=["RESP2", "RESP3"])
-def client(request: pytest.FixtureRequest, server: ServerProcess) -> Iterator[Any]:
-    made = server.client(protocol=request.param, decode_responses=True)
-    made.flushall()
-    yield made
-    made.close()
 
 
 # --- redis-py -----------------------------------------------------------------------------------------------------

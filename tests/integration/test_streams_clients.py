@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,20 +12,6 @@ import redis
 import redis.asyncio
 
 from tests.integration.server_process import ServerProcess
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("server") / "data") as made:
-        yield made
-
-
-@pytest.fixture(params=[2, 3], ids=["RESP2", "RESP3"])
-def client(request: pytest.FixtureRequest, server: ServerProcess) -> Iterator[Any]:
-    made = server.client(protocol=request.param, decode_responses=True)
-    made.flushall()
-    yield made
-    made.close()
 
 
 def entries_of(reply: Any, key: str) -> list[Any]:
