@@ -2,14 +2,16 @@
 #
 # Sourced by the commands beside it: finds or makes the one virtual environment of this checkout.
 #
-#   set_up_environment      sets `checkout` and `venv`, and installs only if something changed
+#   set_up_environment      sets `checkout` and `venv`; installs and compiles only if something changed
+#   clean_compiled          removes what was compiled
 #   need_debian_package     makes sure of a package of the operating system
 #   need_redis_server       makes sure of a redis-server, without the service that Debian's package would start
 #
 # The environment is $TIDELOG_VENV or, unset, `<checkout>.venv` beside the checkout; where nothing can be made there,
-# `.venv` inside it. It holds three files of ours:
+# `.venv` inside it. It holds files of ours:
 #
 #   .tidelog-stamp        what was installed: missing or different means install
+#   .tidelog-compiled     what was compiled, into the checkout: missing or different means compile
 #   .tidelog-installing   there while installing: found later, an install was cut short and is redone from nothing
 #   .tidelog-lock         held while installing, so that two commands started at once install once
 #
@@ -36,7 +38,7 @@ set_up_environment() {
     if [[ -n ${TIDELOG_VENV:-} ]]; then beside=$(readlink -m -- "$TIDELOG_VENV"); fi
 
     for venv in "$beside" "$inside"; do
-        if is_current "$venv"; then return; fi
+        if is_current "$venv" && is_compiled "$venv"; then return; fi
         if [[ -n ${TIDELOG_VENV:-} ]]; then break; fi
     done
 
@@ -55,6 +57,7 @@ set_up_environment() {
     exec 9>>"$venv/.tidelog-lock"
     flock 9
     if ! is_current "$venv"; then install_into "$venv"; fi
+    if ! is_compiled "$venv"; then compile_with "$venv"; fi
     exec 9>&-
 }
 
@@ -70,6 +73,50 @@ describe_environment() {
 is_current() {
     [[ -r $1/.tidelog-stamp && ! -e $1/.tidelog-installing ]] &&
         [[ $(<"$1/.tidelog-stamp") == "$(describe_environment "$1")" ]]
+}
+
+# What the compiled modules were made from.
+describe_compiled() {
+    local digest python
+    digest=$(cd -- "$checkout" && find setup.py src/tidelog -name '*.py' -print0 | LC_ALL=C sort -z |
+        xargs -0 sha256sum | sha256sum) || return
+    python=$(readlink -e -- "$1/bin/python") || return
+    printf '%s\n' "sources ${digest%% *}" "python $python" "checkout $checkout"
+}
+
+is_compiled() {
+    if [[ ${TIDELOG_COMPILE:-} == no ]]; then return; fi
+    [[ -r $1/.tidelog-compiled && $(<"$1/.tidelog-compiled") == "$(describe_compiled "$1")"* ]] || return
+    # Without a compiler there is nothing to look for.
+    [[ $(tail -n 1 -- "$1/.tidelog-compiled") == "not compiled" || -n $(find "$checkout/src" -maxdepth 1 -name '*.so') ]]
+}
+
+compile_with() {
+    local described output outcome=compiled
+    described=$(describe_compiled "$1")
+    rm -f -- "$1/.tidelog-compiled"
+    say "Compiling the hot modules (some two minutes) ..."
+    if ! output=$(cd -- "$checkout" && TIDELOG_COMPILE=must "$1/bin/python" setup.py build_ext --inplace 2>&1); then
+        clean_compiled
+        outcome="not compiled"
+        if [[ ${TIDELOG_COMPILE:-} == must ]]; then
+            say "$output"
+            fail "cannot compile the hot modules (see above)"
+        fi
+        say "$(tail -n 3 <<<"$output")"
+        say "The hot modules cannot be compiled (bin/build says more): Tidelog works, several times slower."
+    fi
+    printf '%s\n' "$described" "$outcome" >"$1/.tidelog-compiled"
+}
+
+# Changing to a branch and back makes sources look newer than what was compiled from them; the tests go by that.
+touch_compiled() {
+    find "$checkout/src" -name '*.so' -exec touch -- {} +
+}
+
+clean_compiled() {
+    find "$checkout/src" -name '*.so' -delete
+    rm -rf -- "$checkout/build"
 }
 
 can_write_folder() {
@@ -95,7 +142,7 @@ install_into() {
         find "$folder" -mindepth 1 -maxdepth 1 ! -name '.tidelog-*' -exec rm -rf -- {} +
         run_quietly "$found_python" -I -m venv "$folder" || fail "cannot make a virtual environment (see above)"
     fi
-    PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 TIDELOG_COMPILE=no \
         run_quietly "$folder/bin/python" -I -m pip install --no-input --editable "${checkout}[dev]" ||
         fail "pip could not install Tidelog (see above); the next run tries again"
 

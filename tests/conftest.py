@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "tidelog"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -11,6 +15,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz-inputs", type=int, default=50_000, help="how many broken requests to try")
     parser.addoption("--kills", type=int, default=20, help="how often to kill a server that is under load")
     parser.addoption("--seed", type=int, default=None, help="run the simulations with this seed only")
+
+
+def pytest_configure() -> None:
+    """Refuse to test what is not what the sources say."""
+    for compiled in PACKAGE.rglob("*.so"):
+        source = compiled.with_name(compiled.name.partition(".")[0] + ".py")
+        if not source.exists() or source.stat().st_mtime > compiled.stat().st_mtime:
+            raise pytest.UsageError(f"{source} was changed after it was compiled: run bin/build, or bin/build --clean")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -2,226 +2,225 @@
 
 A queue, buffer or loop that can grow names its bound here. Values that an operator may set are the defaults of
 the configuration; the rest are constants of the format.
+
+They are constants although nothing says `Final`: the compiler would write such a value into every module that uses it,
+and a test could not make it small. Where looking one up is too slow, a module keeps its own as `Final`.
 """
 
 from __future__ import annotations
 
-from typing import Final
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
 
-KIB: Final = 1024
-MIB: Final = 1024 * KIB
-GIB: Final = 1024 * MIB
-
-SECOND_US: Final = 1_000_000
-HOUR_US: Final = 3600 * SECOND_US
+SECOND_US = 1_000_000
+HOUR_US = 3600 * SECOND_US
 
 # --- hybrid clock -----------------------------------------------------------------------------------------------
 
-CLOCK_BOUND_AHEAD_WALL_US: Final = 10 * SECOND_US
+CLOCK_BOUND_AHEAD_WALL_US = 10 * SECOND_US
 """The durable upper bound lies this far above the wall clock ..."""
-CLOCK_BOUND_AHEAD_LAST_US: Final = 1 * SECOND_US
+CLOCK_BOUND_AHEAD_LAST_US = 1 * SECOND_US
 """... and at least this far above the last ts."""
-CLOCK_BOUND_RENEW_US: Final = 5 * SECOND_US
+CLOCK_BOUND_RENEW_US = 5 * SECOND_US
 """With less than this left, the bound is renewed in the background, before a ts has to wait for it."""
-CLOCK_REMOTE_AHEAD_MAX_US: Final = 60 * SECOND_US
+CLOCK_REMOTE_AHEAD_MAX_US = 60 * SECOND_US
 """A remote ts further ahead of the wall clock than this is refused: it would drag our clock into the future."""
 
 # --- the Redis protocol -----------------------------------------------------------------------------------------
 
-ARGUMENTS_MAX: Final = 1_048_576
+ARGUMENTS_MAX = 1_048_576
 """Of one command."""
-BULK_BYTES_MAX: Final = 512 * MIB
+BULK_BYTES_MAX = 512 * MIB
 """Of one argument (`proto-max-bulk-len`)."""
-INLINE_BYTES_MAX: Final = 64 * KIB
+INLINE_BYTES_MAX = 64 * KIB
 """Of a line: an inline command, or a length."""
-UNAUTHENTICATED_ARGUMENTS_MAX: Final = 10
-UNAUTHENTICATED_BULK_BYTES_MAX: Final = 16 * KIB
-PUBSUB_BUFFER_BYTES_MAX: Final = 32 * MIB
+UNAUTHENTICATED_ARGUMENTS_MAX = 10
+UNAUTHENTICATED_BULK_BYTES_MAX = 16 * KIB
+PUBSUB_BUFFER_BYTES_MAX = 32 * MIB
 """Unread messages of a client that listens; past it the connection is cut."""
-PUBSUB_BUFFER_SOFT_BYTES: Final = 8 * MIB
+PUBSUB_BUFFER_SOFT_BYTES = 8 * MIB
 """... and so it is if this much stays unread ..."""
-PUBSUB_BUFFER_SOFT_S: Final = 60
+PUBSUB_BUFFER_SOFT_S = 60
 """... for this long."""
-COMMAND_BYTES_MAX: Final = 1 * GIB
+COMMAND_BYTES_MAX = 1 * GIB
 """Arguments of one command; past it the connection is cut (`client-query-buffer-limit`)."""
-QUEUED_BYTES_MAX: Final = 1 * GIB
+QUEUED_BYTES_MAX = 1 * GIB
 """Arguments of the commands of one MULTI; past it the connection is cut too."""
-RECEIVED_PIECE_BYTES: Final = 32 * KIB
+RECEIVED_PIECE_BYTES = 32 * KIB
 """What a client sends is decoded and run in pieces of this size."""
-HELD_COMMANDS_MAX: Final = 1000
+HELD_COMMANDS_MAX = 1000
 """From a client that waits for a key, no more are read."""
-HOT_VALUE_BYTES_MAX: Final = 16 * KIB
+HOT_VALUE_BYTES_MAX = 16 * KIB
 """Larger values take the general path, which counts what it makes the server hold."""
-REPLIES_BYTES_HELD: Final = 1 * MIB
+REPLIES_BYTES_HELD = 1 * MIB
 """With replies of this size made and not taken yet, the other commands of a client wait."""
-CLIENTS_MAX: Final = 10_000
-HTTP_CONNECTIONS_MAX: Final = 1000
-HTTP_IDLE_S_MAX: Final = 30
-KEEPALIVE_S: Final = 300
-DEBUG_SLEEP_S_MAX: Final = 60
-SLOW_LOG_MAX: Final = 100_000
+CLIENTS_MAX = 10_000
+HTTP_CONNECTIONS_MAX = 1000
+HTTP_IDLE_S_MAX = 30
+KEEPALIVE_S = 300
+DEBUG_SLEEP_S_MAX = 60
+SLOW_LOG_MAX = 100_000
 """Slow commands that are remembered, whatever is asked for."""
-TIMER_S_MAX: Final = 86_400
+TIMER_S_MAX = 86_400
 """Longer timers are set again in between."""
-STOP_S_MAX: Final = 5
+STOP_S_MAX = 5
 """How long a stop waits for the disk, and for clients to take their replies."""
-WAITING_TURNS_MAX: Final = 10_000
+WAITING_TURNS_MAX = 10_000
 """Turns of the loop whose replies wait for an fsync; past it nothing more is read from clients."""
-WAITING_REPLIES_BYTES_MAX: Final = 64 * MIB
+WAITING_REPLIES_BYTES_MAX = 64 * MIB
 """... and so it is with this much in them."""
-DECODER_KEPT_BYTES_MAX: Final = 512 * KIB
-"""Of an unfinished command in the fast decoder; past it the exact one takes over."""
 
 # --- the keyspace -----------------------------------------------------------------------------------------------
 
-DATABASES: Final = 16
-SLOT_KEYS_SPLIT: Final = 1000
+DATABASES = 16
+SLOT_KEYS_SPLIT = 1000
 """A slot with more keys than this is split into buckets, so that visiting one is a short step."""
-LOADED_AT_ONCE_MIN: Final = 1000
+LOADED_AT_ONCE_MIN = 1000
 """Strings that are worth sorting by slot while loading; fewer are put one by one."""
-LOADED_AT_ONCE_BYTES: Final = 16 * MIB
+LOADED_AT_ONCE_BYTES = 16 * MIB
 """Of the journal that is gathered while loading before its strings are put."""
-CAPTURE_KEYS_AT_ONCE: Final = 200
+CAPTURE_KEYS_AT_ONCE = 200
 """Keys of a snapshot that are written in one go where nobody waits."""
-CAPTURE_SLICE_S: Final = 0.00015
+CAPTURE_SLICE_S = 0.00015
 """How long a snapshot may hold up others at a time, while there are others ..."""
-CAPTURE_PAUSE_S: Final = 0.001
+CAPTURE_PAUSE_S = 0.001
 """... how long it then lets them be ..."""
-CAPTURE_IDLE_SLICE_S: Final = 0.005
+CAPTURE_IDLE_SLICE_S = 0.005
 """... and how long it goes on when there are none."""
-EXPIRED_AT_ONCE_MAX: Final = 1000
+EXPIRED_AT_ONCE_MAX = 1000
 """Keys that one pass of active expiry removes."""
-EXPIRY_STALE_MAX: Final = 10_000
+EXPIRY_STALE_MAX = 10_000
 """Entries of the heap of expiries that may be stale beyond as many as are valid."""
-SCAN_WHOLE_MAX: Final = 512
+SCAN_WHOLE_MAX = 512
 """A hash, set or sorted set of at most this many members is scanned in one step."""
-SCAN_ORDERS_MAX: Final = 64
+SCAN_ORDERS_MAX = 64
 """Scans of larger ones whose order is remembered ..."""
-SCAN_ORDER_MEMBERS_MAX: Final = 4_000_000
+SCAN_ORDER_MEMBERS_MAX = 4_000_000
 """... members in all of them, unless the newest alone has more ..."""
-SCAN_ORDER_MS_MAX: Final = 60_000
+SCAN_ORDER_MS_MAX = 60_000
 """... and for how long."""
-DRAWN_MEMBERS_MAX: Final = 1_048_576
+DRAWN_MEMBERS_MAX = 1_048_576
 """What SRANDMEMBER and its relatives draw with repetition in one reply."""
 
 # --- streams ----------------------------------------------------------------------------------------------------
 
-NODE_ENTRIES_MAX: Final = 1000
+NODE_ENTRIES_MAX = 1000
 """A node is sealed with as many entries ..."""
-NODE_BYTES_MAX: Final = 4 * MIB
+NODE_BYTES_MAX = 4 * MIB
 """... or with as many bytes; a larger entry is a node alone."""
-OPENED_NODES_BYTES_MAX: Final = 64 * MIB
+OPENED_NODES_BYTES_MAX = 64 * MIB
 """Compressed nodes that were read stay open up to this much."""
-COLD_AFTER_S: Final = 60
+COLD_AFTER_S = 60
 """A node that nobody reads, and an active one that does not grow, for this long (up to twice that) is cold."""
-COOLING_SLICE_S: Final = 0.0005
+COOLING_SLICE_S = 0.0005
 """How long the search for such nodes may hold up others, ten times a second."""
-COOLING_PAUSE_S: Final = 0.01
+COOLING_PAUSE_S = 0.01
 """Between two nodes that are compressed."""
-IDLE_SEAL_ENTRIES_MIN: Final = 100
+IDLE_SEAL_ENTRIES_MIN = 100
 """An idle active node with fewer entries stays as it is: sealing it would save nothing."""
-PRODUCER_SEQS_KEPT: Final = 1024
+PRODUCER_SEQS_KEPT = 1024
 """Calls of a producer whose offsets are remembered, at least ..."""
-PRODUCERS_MAX: Final = 1024
+PRODUCERS_MAX = 1024
 """... and producers of one stream; of more, the one that was silent the longest is forgotten."""
-PRODUCER_NAME_BYTES_MAX: Final = 256
-PENDING_MAX_DEFAULT: Final = 10_000
+PRODUCER_NAME_BYTES_MAX = 256
+PENDING_MAX_DEFAULT = 10_000
 """Entries of a group that may wait for an acknowledgement before TREAD gives out no more (MAXPENDING)."""
-READ_ENTRIES_MAX: Final = 1_000_000
+READ_ENTRIES_MAX = 1_000_000
 """Entries, and nils for evicted ones, in the reply of one TREAD."""
-TRIMMED_ENTRIES_MAX: Final = 100 * NODE_ENTRIES_MAX
+TRIMMED_ENTRIES_MAX = 100 * NODE_ENTRIES_MAX
 """XADD and XTRIM with `~` remove no more at once, unless they are given a LIMIT."""
-CONSUMER_SEEN_MS: Final = 1000
+CONSUMER_SEEN_MS = 1000
 """How exactly it is known when a consumer was last seen that finds nothing: each time would be a record."""
-TOMBSTONE_KEPT_MS: Final = 24 * 3600 * 1000
+TOMBSTONE_KEPT_MS = 24 * 3600 * 1000
 """How long compaction keeps an empty entry."""
 
 # --- Flight -----------------------------------------------------------------------------------------------------
 
-FLIGHT_REQUEST_BYTES_MAX: Final = 64 * KIB
-FLIGHT_VIEW_BYTES_MAX: Final = 32 * MIB
+FLIGHT_REQUEST_BYTES_MAX = 64 * KIB
+FLIGHT_VIEW_BYTES_MAX = 32 * MIB
 """Of a stream that a reader holds at a time."""
-FLIGHT_BATCH_ROWS: Final = 16_000
+FLIGHT_BATCH_ROWS = 16_000
 """Nodes are joined to batches of about this many entries."""
-FLIGHT_PART_BYTES: Final = 64 * MIB
+FLIGHT_PART_BYTES = 64 * MIB
 """Of one part of a stream that is to be read side by side."""
-FLIGHT_APPENDED_ROWS_MAX: Final = 1_000_000
-FLIGHT_APPENDED_BYTES_MAX: Final = 256 * MIB
+FLIGHT_APPENDED_ROWS_MAX = 1_000_000
+FLIGHT_APPENDED_BYTES_MAX = 256 * MIB
 """Of one batch, which is one transaction."""
-FLIGHT_STREAMS_LISTED_MAX: Final = 10_000
+FLIGHT_STREAMS_LISTED_MAX = 10_000
 
 # --- the journal's format ---------------------------------------------------------------------------------------
 
-FRAME_BYTES_CHOICES: Final = (1 * MIB, 2 * MIB, 4 * MIB)
-FRAME_BYTES_DEFAULT: Final = 2 * MIB
-FRAMES_PER_SEGMENT_MAX: Final = 64
-FRAME_TS_SPAN_US_MAX: Final = 2**32 - 1
+FRAME_BYTES_CHOICES = (1 * MIB, 2 * MIB, 4 * MIB)
+FRAME_BYTES_DEFAULT = 2 * MIB
+FRAMES_PER_SEGMENT_MAX = 64
+FRAME_TS_SPAN_US_MAX = 2**32 - 1
 """A ts is stored relative to its frame's in 4 bytes; a later one starts a new frame."""
-BLOB_FRAME_FRACTION: Final = 4
+BLOB_FRAME_FRACTION = 4
 """A payload larger than a frame divided by this goes to the blob file, so a record spans two frames at most."""
-SPLIT_ROOM_BYTES_MIN: Final = 64
+SPLIT_ROOM_BYTES_MIN = 64
 """A record is split over two frames only if at least this much of it fits into the first."""
-RECORD_MEMBERS_MAX: Final = 512
+RECORD_MEMBERS_MAX = 512
 """An operation with more members than this is split into several records ..."""
-RECORD_SPLIT_BYTES: Final = 256 * KIB
+RECORD_SPLIT_BYTES = 256 * KIB
 """... and so is one whose members take more than this."""
-RECORD_OFFSETS_MAX: Final = 1_048_576
+RECORD_OFFSETS_MAX = 1_048_576
 """Offsets of entries that one record names, as runs ..."""
-RECORD_PENDING_MAX: Final = 4096
+RECORD_PENDING_MAX = 4096
 """... and pending entries that it describes."""
-PAYLOAD_BYTES_MAX: Final = 1 * GIB
+PAYLOAD_BYTES_MAX = 1 * GIB
 """No payload is larger: what a length in a damaged file can make a reader allocate."""
-SHARDS_MAX: Final = 256
+SHARDS_MAX = 256
 
 # --- the writer -------------------------------------------------------------------------------------------------
 
-BATCH_BYTES_FULL: Final = 512 * KIB
+BATCH_BYTES_FULL = 512 * KIB
 """With this much gathered, the caller is to write before it takes more (`JournalWriter.batch_bytes`)."""
-TRANSACTION_BYTES_MAX: Final = 2 * GIB
+TRANSACTION_BYTES_MAX = 2 * GIB
 """Payloads of one transaction: a command that would go past it is refused, and so can be one of many in an EXEC."""
-BATCH_BYTES_MAX: Final = TRANSACTION_BYTES_MAX + 64 * MIB
+BATCH_BYTES_MAX = TRANSACTION_BYTES_MAX + 64 * MIB
 """What a batch may gather: who writes as soon as it is full always has room for one more transaction, so that none
 has to be turned away once it was applied."""
-UNSYNCED_BYTES_MAX: Final = 256 * MIB
+UNSYNCED_BYTES_MAX = 256 * MIB
 """Written and not yet fsynced (`always`, `everysec`): past it the caller is told to wait (`has_backlog`)."""
-SYNC_EVERY_US: Final = 1 * SECOND_US
+SYNC_EVERY_US = 1 * SECOND_US
 """How often `everysec` fsyncs."""
-RING_BYTES_MAX: Final = 64 * MIB
+RING_BYTES_MAX = 64 * MIB
 
 # --- the reader -------------------------------------------------------------------------------------------------
 
-SIDECAR_KEY_BYTES_MAX: Final = 128
+SIDECAR_KEY_BYTES_MAX = 128
 """Smallest and largest key of a frame are kept up to this length."""
-SIDECAR_BLOOM_BITS_PER_KEY: Final = 10
-SIDECAR_BLOOM_HASHES: Final = 7
-SIDECAR_BLOOM_BYTES_MAX: Final = 512 * KIB
+SIDECAR_BLOOM_BITS_PER_KEY = 10
+SIDECAR_BLOOM_HASHES = 7
+SIDECAR_BLOOM_BYTES_MAX = 512 * KIB
 
 # --- snapshots and retention ------------------------------------------------------------------------------------
 
-SNAPSHOT_AFTER_BYTES_MIN: Final = 256 * MIB
+SNAPSHOT_AFTER_BYTES_MIN = 256 * MIB
 """A snapshot is made by itself when the journal since the last one exceeds this, and that one's size (a default)."""
-SNAPSHOT_RETRY_S_MIN: Final = 30
+SNAPSHOT_RETRY_S_MIN = 30
 """After one that failed, the next is not made by itself for this long; each failure doubles it ..."""
-SNAPSHOT_RETRY_S_MAX: Final = 3600
+SNAPSHOT_RETRY_S_MAX = 3600
 """... up to this."""
-SIDECAR_IDLE_PARTS: Final = 100
+SIDECAR_IDLE_PARTS = 100
 """While there are clients, making sidecars takes at most one part in so many of the time."""
-SNAPSHOTS_KEPT: Final = 2
-COPY_BYTES_AT_ONCE: Final = 4 * MIB
+SNAPSHOTS_KEPT = 2
+COPY_BYTES_AT_ONCE = 4 * MIB
 """What a backup reads and writes at a time."""
-RESTORE_KEYS_AT_ONCE: Final = 10_000
+RESTORE_KEYS_AT_ONCE = 10_000
 """Keys that a restore writes between two moves of its progress bar."""
-SNAPSHOT_BATCH_BYTES: Final = 64 * KIB
+SNAPSHOT_BATCH_BYTES = 64 * KIB
 """What a snapshot gathers before it is written: others wait for that write."""
-RETAIN_BYTES: Final = 4 * GIB
-RETAIN_AGE_US: Final = 24 * HOUR_US
-HOLDER_LAPSE_US: Final = 24 * HOUR_US
+RETAIN_BYTES = 4 * GIB
+RETAIN_AGE_US = 24 * HOUR_US
+HOLDER_LAPSE_US = 24 * HOUR_US
 """A holder that has not moved for this long is let go."""
-HOLDER_BYTES_MAX: Final = 64 * GIB
+HOLDER_BYTES_MAX = 64 * GIB
 """Journal kept for the sake of holders alone; past it the furthest behind is let go."""
-HOLDERS_MAX: Final = 10_000
-HOLDER_NAME_BYTES_MAX: Final = 256
-EPOCHS_KEPT_MAX: Final = 1024
+HOLDERS_MAX = 10_000
+HOLDER_NAME_BYTES_MAX = 256
+EPOCHS_KEPT_MAX = 1024
 """Newest epochs that snapshots carry; who resumes from an older one starts over."""
 
 assert FRAME_BYTES_DEFAULT in FRAME_BYTES_CHOICES

@@ -11,7 +11,12 @@ HSET boom f v         fails on the hot path, when it has changed something alrea
 from __future__ import annotations
 
 import dataclasses
+import runpy
+from pathlib import Path
 from typing import Any, NoReturn
+
+if __name__ == "__main__":  # before the others: what is compiled cannot be patched
+    runpy.run_path(str(Path(__file__).with_name("uncompiled.py")))
 
 from tidelog.cli import main
 from tidelog.commands import connection, keys, strings

@@ -8,9 +8,14 @@ one-shard         a transaction is journaled on the first of its shards only
 
 from __future__ import annotations
 
+import runpy
 import sys
 import time
+from pathlib import Path
 from typing import Any, Final
+
+if __name__ == "__main__":  # before the others: what is compiled cannot be patched
+    runpy.run_path(str(Path(__file__).with_name("uncompiled.py")))
 
 from tidelog.cli import main
 from tidelog.server.turn import Turns

@@ -52,7 +52,7 @@ def xpending(transaction: Transaction, arguments: Arguments) -> Reply:
         return _summary(_find(transaction, arguments)[1])
     wanted = _range(arguments)
     _, group = _find(transaction, arguments)
-    if wanted.consumer is not None and wanted.consumer not in (*group.consumers, NO_CONSUMER):
+    if wanted.consumer not in group.consumers and wanted.consumer not in (None, NO_CONSUMER):
         return []
     found: list[Reply] = []
     now_ms = transaction.now_ms

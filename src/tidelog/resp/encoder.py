@@ -26,6 +26,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from mypy_extensions import mypyc_attr
+
 CRLF: Final = b"\r\n"
 OK: Final = b"+OK\r\n"
 QUEUED: Final = b"+QUEUED\r\n"
@@ -47,22 +49,27 @@ class NullArray:
 NULL_ARRAY: Final = NullArray()
 
 
+@mypyc_attr(native_class=False)
 class Pairs(list[tuple[Reply, Reply]]):
     """Members with what belongs to each, in order: scores, values."""
 
 
+@mypyc_attr(native_class=False)
 class ByKey(list[tuple[Reply, Reply]]):
     """What was found for each key, in order."""
 
 
+@mypyc_attr(native_class=False)
 class SetReply(list[Reply]):
     """Members in no order."""
 
 
+@mypyc_attr(native_class=False)
 class Push(list[Reply]):
     """A message that answers no command."""
 
 
+@mypyc_attr(native_class=False)
 class Wire(bytes):
     """Bytes that are encoded already."""
 
@@ -171,9 +178,9 @@ def _append_rare(parts: list[bytes], reply: Reply, protocol: int) -> None:
             _append_items(parts, b"*", reply, protocol)
         else:
             parts.append(b"%%%d\r\n" % len(reply))
-            for item in reply:
-                _append(parts, item[0], protocol)
-                _append(parts, item[1], protocol)
+            for key, value in reply:
+                _append(parts, key, protocol)
+                _append(parts, value, protocol)
     elif isinstance(reply, SetReply):
         _append_items(parts, b"*" if protocol == 2 else b"~", reply, protocol)
     elif isinstance(reply, Push):
