@@ -1,21 +1,18 @@
-"""The decoder of requests: hiredis and the exact decoder give the same, in any mixture, for any bytes."""
+"""The decoder of requests: the plain and the exact decoder give the same, in any mixture, for any bytes."""
 
 from __future__ import annotations
 
 import resource
 import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.resp.wire import COMMANDS, PLACES, cut, decode_exactly, decode_requests, encode_command
-from tidelog import limits
-from tidelog.resp import decoder as decoder_module
 from tidelog.resp.decoder import RequestDecoder
-from tidelog.resp.exact import Command, ExactDecoder, RequestLimits
+from tidelog.resp.exact import Command, RequestLimits
+from tidelog.resp.plain import take_plain
 
 PING = b"*1\r\n$4\r\nPING\r\n"
 
@@ -36,50 +33,33 @@ GARBAGE = st.one_of(
 )  # fmt: skip
 
 
-@contextmanager
-def held_at_most(bytes_max: int) -> Iterator[None]:
-    """How much of an incomplete command hiredis may hold."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limits, "DECODER_KEPT_BYTES_MAX", bytes_max)
-        yield
-
-
-MIXTURES = pytest.mark.parametrize("bytes_max", [512 * 1024, 40, 0], ids=["fast", "mixed", "exact-when-held"])
-
-
-@MIXTURES
 @given(commands=COMMANDS, places=PLACES)
 @example(commands=[[b"*1\r\n$4\r\nPING\r\n"], [b"a"]], places=[30])
 @example(commands=[[b"GET", b"a"], [b"GET", b"b"]], places=[13, 20, 33])
-def test_commands_come_out_wherever_they_are_cut(bytes_max: int, commands: list[Command], places: list[int]) -> None:
+def test_commands_come_out_wherever_they_are_cut(commands: list[Command], places: list[int]) -> None:
     data = b"".join(map(encode_command, commands))
-    with held_at_most(bytes_max):
-        assert decode_requests(cut(data, places)) == (commands, None)
+    assert decode_requests(cut(data, places)) == (commands, None)
 
 
-@MIXTURES
 @given(
     parts=st.lists(
         st.one_of(st.lists(st.binary(max_size=8), min_size=1).map(encode_command), EMPTY, LINES), max_size=8
     ),
     places=PLACES,
 )
-def test_lines_and_empty_arrays_among_them(bytes_max: int, parts: list[bytes], places: list[int]) -> None:
+def test_lines_and_empty_arrays_among_them(parts: list[bytes], places: list[int]) -> None:
     data = b"".join(parts)
-    with held_at_most(bytes_max):
-        assert decode_requests(cut(data, places)) == decode_exactly([data])
+    assert decode_requests(cut(data, places)) == decode_exactly([data])
 
 
-@MIXTURES
 @given(commands=COMMANDS, garbage=st.lists(GARBAGE, min_size=1, max_size=3).map(b"".join), places=PLACES)
 def test_what_comes_before_garbage_comes_out_and_then_the_error(
-    bytes_max: int, commands: list[Command], garbage: bytes, places: list[int]
+    commands: list[Command], garbage: bytes, places: list[int]
 ) -> None:
     data = b"".join(map(encode_command, commands))
     before, error = decode_exactly([data + garbage])
     assert before[: len(commands)] == commands
-    with held_at_most(bytes_max):
-        assert decode_requests(cut(data + garbage, places)) == (before, error)
+    assert decode_requests(cut(data + garbage, places)) == (before, error)
 
 
 ITEMS = [b":5\r\n", b"+PING\r\n", b"-ERR x\r\n", b"_\r\n", b"#t\r\n", b",1.5\r\n", b"(12\r\n", b"=8\r\ntxt:PING\r\n",
@@ -121,30 +101,42 @@ def test_what_is_no_array_is_a_line(item: bytes) -> None:
         assert decode_requests([data]) == decode_exactly([data])
 
 
-def test_arguments_that_begin_like_other_types_stay_on_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ExactDecoder, "feed", None)
-    commands = [
-        [b"ZRANGE", b"z", b"0", b"-1"],
-        [b"ZRANGEBYSCORE", b"z", b"(1", b"+inf"],
-        [b"XRANGE", b"s", b"-", b"+"],
-        [b"XREADGROUP", b"GROUP", b"g", b"c", b"STREAMS", b"s", b">"],
-        [b"XTRIM", b"s", b"MAXLEN", b"=", b"1"],
-        [b"SET", b"k", b"+" * 200],
-        [b"KEYS", b"*"],
-    ]
+@given(commands=COMMANDS, rest=st.one_of(st.just(b""), GARBAGE, LINES, EMPTY, st.just(PING[:-1])))
+def test_plain_takes_what_is_plain_and_whole(commands: list[Command], rest: bytes) -> None:
     data = b"".join(map(encode_command, commands))
-    assert decode_requests([data * 3]) == (commands * 3, None)
-    for size in (17, 50, 64, 100):
-        assert decode_requests(cut(data * 3, range(0, 3 * len(data), size))) == (commands * 3, None)
+    taken: list[Command] = []
+    if rest == PING:
+        rest = b""
+    assert take_plain(data + rest, taken) == len(data)
+    assert taken == commands
 
 
-def test_a_stream_that_is_cut_anywhere_stays_on_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ExactDecoder, "feed", None)
+@pytest.mark.parametrize("size", [1000, 65_536])
+def test_a_long_stream_that_is_cut(size: int) -> None:
     commands = [[b"SET", b"key:%d" % number, b"value" * 5] for number in range(20_000)]
     data = b"".join(map(encode_command, commands))
-    assert len(data) > limits.DECODER_KEPT_BYTES_MAX
-    for size in (1000, 65_536):
-        assert decode_requests(cut(data, range(0, len(data), size))) == (commands, None)
+    assert decode_requests(cut(data, range(0, len(data), size))) == (commands, None)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [b"*01\r\n$1\r\nx\r\n", b"*1\r\n$01\r\nx\r\n", b"*1\r\n$1\rXx\r\n", b"*1\r\n$1\r\nxxx", b"*1\rX$1\r\nx\r\n",
+     b"*1\r\n$100000\r\n" + bytes(100_000) + b"\r\n", encode_command([b"x"] * 10_000), b"*1\r\n$-1\r\n....",
+     b"*99999999999999999999\r\n", b"*1\r\n$99999999999999999999\r\n", b"*\r\n$1\r\nx\r\n", b"*1\r\n$\r\nx\r\n",
+     b"*A\r\n$1\r\nx\r\n", b"*1\r\n$A\r\n" + bytes(17) + b"\r\n"],
+    ids=lambda odd: repr(odd[:30]),
+)  # fmt: skip
+def test_plain_leaves_the_rest_to_exact(odd: bytes) -> None:
+    taken: list[Command] = []
+    assert take_plain(PING + odd + PING, taken) == len(PING)
+    assert taken == [[b"PING"]]
+    assert decode_requests([PING + odd + PING]) == decode_exactly([PING + odd + PING])
+
+
+def test_each_place_where_plain_commands_end_too_early() -> None:
+    data = encode_command([b"", b"x" * 12, b"y" * 123]) + encode_command([b"z"] * 12)
+    for end in range(len(data)):
+        assert take_plain(data[:end], []) in (0, data.rindex(b"*"))
 
 
 def test_an_error_in_a_large_buffer() -> None:
@@ -152,15 +144,6 @@ def test_an_error_in_a_large_buffer() -> None:
     data = b"".join(map(encode_command, commands))
     error = "Protocol error: expected '$', got ':'"
     assert decode_requests([data + b"*1\r\n:5\r\n" + data]) == (commands, error)
-
-
-def test_it_goes_back_to_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder = RequestDecoder(RequestLimits())
-    assert decoder.feed(PING + b"PING\r\n" + PING + PING[:9]) == [[b"PING"]] * 3
-    monkeypatch.setattr(ExactDecoder, "feed", None)
-    assert decoder.feed(PING[9:] + PING[:3]) == [[b"PING"]]
-    assert decoder.feed(PING[3:]) == [[b"PING"]]
-    assert decoder.error is None
 
 
 # --- memory -----------------------------------------------------------------------------------------------------
@@ -260,7 +243,3 @@ def test_limits_that_shrink(held: bytes) -> None:
     assert commands[-1] == [b"PING"]
     assert len(commands) == (2 if held else 1)
     assert decoder.error == "Protocol error: unauthenticated multibulk length"
-
-
-def test_thresholds_leave_hiredis_little_to_allocate() -> None:
-    assert int(decoder_module._HUGE_ARRAY[1:].replace(b"0", b"9")) < 100_000

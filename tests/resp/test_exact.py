@@ -72,7 +72,7 @@ def test_what_is_wrong_is_named_after_what_was_right(data: bytes, problem: str) 
 def test_what_is_not_complete_is_waited_for(data: bytes) -> None:
     decoder = ExactDecoder(RequestLimits())
     decoder.feed(data)
-    assert decoder.commands == []
+    assert decoder.take_commands() == []
     assert not decoder.is_idle
 
 
@@ -138,29 +138,18 @@ def test_a_large_argument_is_copied_once() -> None:
         assert tracemalloc.get_traced_memory()[1] < 3_500_000
     finally:
         tracemalloc.stop()
-    assert decoder.commands == [[b"SET", b"k", argument]]
+    assert decoder.take_commands() == [[b"SET", b"k", argument]]
     assert decoder.is_idle
 
 
 @given(COMMANDS, st.integers(0, 300))
-def test_the_rest_leads_to_the_same_place(commands: list[Command], size: int) -> None:
+def test_one_command_after_the_other(commands: list[Command], size: int) -> None:
     data = b"".join(map(encode_command, commands))
     decoder = ExactDecoder(RequestLimits())
     decoder.feed(data[:size])
-    rest = decoder.rest(10_000)
-    assert rest is not None
-    assert data[:size].endswith(rest)
-    assert (rest == b"") == decoder.is_idle
-    other = ExactDecoder(RequestLimits())
-    other.feed(rest)
-    other.feed(data[size:])
-    decoder.feed(data[size:])
-    assert decoder.commands == commands
-    assert other.commands == commands[len(commands) - len(other.commands) :]
-
-
-def test_a_long_rest_is_left_alone() -> None:
-    decoder = ExactDecoder(RequestLimits())
-    decoder.feed(encode_command([b"x" * 100, b"y"])[:-3])
-    assert decoder.rest(100) is None
-    assert decoder.rest(130) is not None
+    before = decoder.take_commands()
+    is_ended = decoder.feed_one(data[size:])
+    assert is_ended == (len(before) < len(commands))
+    assert before + decoder.take_commands() == commands[: len(before) + 1]
+    assert decoder.take_rest() == b"".join(map(encode_command, commands[len(before) + 1 :]))
+    assert decoder.is_idle

@@ -30,8 +30,8 @@ def decode_exactly(pieces: Iterable[bytes], bounds: RequestLimits | None = None)
         for piece in pieces:
             decoder.feed(piece)
     except ProtocolError as error:
-        return decoder.commands, str(error)
-    return decoder.commands, None
+        return decoder.take_commands(), str(error)
+    return decoder.take_commands(), None
 
 
 def decode_requests(pieces: Iterable[bytes], bounds: RequestLimits | None = None) -> Outcome:

@@ -3,7 +3,7 @@
     *<count>\\r\\n  then count times  $<length>\\r\\n<bytes>\\r\\n      or a line of words (`inline`)
 
 It is fed bytes, returns the commands that are complete, and keeps the rest. What a length declares is never allocated:
-memory grows with what has arrived. Slower than hiredis by far; `decoder` says when it is used.
+memory grows with what has arrived. `decoder` says when it is used.
 
 It takes what Redis takes: a length ends at a carriage return, and neither the byte after it nor the two after an
 argument are looked at. Two things are refused at once for which Redis would wait: a zero byte in a length, and a line
@@ -43,8 +43,8 @@ class ProtocolError(Exception):
 class ExactDecoder:
     """One connection's requests.
 
-    `feed` raises `ProtocolError` if they are wrong; what came before is in `commands`. Fed again, it looks once more at
-    what was wrong: only other limits make a difference.
+    `feed` raises `ProtocolError` if they are wrong; what came before can still be taken. Fed again, it looks once more
+    at what was wrong: only other limits make a difference.
     """
 
     def __init__(self, bounds: RequestLimits) -> None:
@@ -60,40 +60,44 @@ class ExactDecoder:
         """Of the argument under way; -1: its length is still to come."""
         self._skip_until = 0
         """Nothing can be complete before the buffer is this long."""
-        self.commands: list[Command] = []
+        self._commands: list[Command] = []
 
     @property
     def is_idle(self) -> bool:
         """Between two commands, with nothing buffered."""
         return not self._buffer and not self._missing
 
-    def rest(self, bytes_max: int) -> bytes | None:
-        """What there is of the command under way, in bytes that lead here as well; None: they would be more."""
-        arguments, head = self._arguments, b""
-        if len(self._buffer) + len(arguments) > bytes_max:
-            return None
-        if sum(map(len, arguments)) > bytes_max:
-            return None
-        if self._missing:
-            parts = [b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments]
-            head = b"*%d\r\n%b" % (len(arguments) + self._missing, b"".join(parts))
-        if self._bulk_length >= 0:
-            head += b"$%d\r\n" % self._bulk_length
-        return head + self._buffer if len(head) + len(self._buffer) <= bytes_max else None
-
     def feed(self, data: bytes) -> None:
-        """Take bytes; complete commands are appended to `commands`."""
+        """Take bytes, and of them all complete commands."""
+        while self.feed_one(data):
+            data = b""
+
+    def feed_one(self, data: bytes) -> bool:
+        """Take bytes, and of them the command that is under way, if it is complete."""
         self._buffer += data
         if len(self._buffer) < self._skip_until:
-            return
+            return False
         self._skip_until = 0
         try:
             while self._step():
-                pass
+                if not self._missing:
+                    return True
+            return False
         finally:
             del self._buffer[: self._at]
             self._skip_until = max(self._skip_until - self._at, 0)
             self._at = 0
+
+    def take_commands(self) -> list[Command]:
+        """Those that are complete."""
+        commands, self._commands = self._commands, []
+        return commands
+
+    def take_rest(self) -> bytes:
+        """The bytes behind the last command, which another decoder is to have."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        return rest
 
     def keep(self, data: bytes) -> None:
         """Take bytes behind what was wrong, for when it is looked at again."""
@@ -171,7 +175,7 @@ class ExactDecoder:
         self._bulk_length = -1
         self._missing -= 1
         if not self._missing:
-            self.commands.append(self._arguments)
+            self._commands.append(self._arguments)
             self._arguments = []
             self._arguments_bytes = 0
         return True
@@ -185,7 +189,7 @@ class ExactDecoder:
             raise ProtocolError("Protocol error: unbalanced quotes in request")
         self._at += len(line) + 1
         if words:
-            self.commands.append(words)
+            self._commands.append(words)
         return True
 
 
