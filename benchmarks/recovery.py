@@ -40,13 +40,13 @@ LINE = (
 )
 
 
-def commands(writes: int, keys: int, pipeline: int) -> Iterator[list[tuple[bytes, bytes, bytes]]]:
+def commands(writes: int, keys: int, pipeline: int) -> Iterator[list[list[bytes]]]:
     """The same writes each time, in runs as long as a pipeline."""
     draw = random.Random(2024)
     filler = b"abcdefghijklmnopqrstuvwxyz0123456789"
     for _ in range(writes // pipeline):
         yield [
-            (b"SET", b"key:%012d" % int(draw.random() * keys), filler[: 12 + int(draw.random() * 17)])
+            [b"SET", b"key:%012d" % int(draw.random() * keys), filler[: 12 + int(draw.random() * 17)]]
             for _ in range(pipeline)
         ]
 

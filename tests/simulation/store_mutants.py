@@ -82,8 +82,8 @@ STORE_MUTANTS: Final = (
     Mutant(
         "hot-in-the-wrong-database",
         "server/hot.py",
-        "encode_field(*items), self._number)",
-        "encode_field(*items), 0)",
+        "encode_field(items[0], items[1], items[2]), self._number)",
+        "encode_field(items[0], items[1], items[2]), 0)",
         "what the hot path writes to another database comes back in the first",
         "store",
     ),

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
@@ -28,7 +28,7 @@ from tests.simulation.world import small_snapshot_batches
 from tidelog.commands.all import command_table
 from tidelog.commands.dispatch import find_command, run_command
 from tidelog.errors import EnvironmentFault, JournalFailed, JournalFull
-from tidelog.ids import ShardId, Ts
+from tidelog.ids import Ts
 from tidelog.journal.durability import SyncJob
 from tidelog.journal.writer import NewRecord
 from tidelog.resp.encoder import ErrorReply
@@ -123,27 +123,26 @@ class StoreWorld:
     def _listen(self, store: Store) -> None:
         """Tell the model of every operation, and the ledger of every transaction."""
         writer, model, ledger = store.journal.writer, self._model, self._ledger
-        append, append_next = writer.append, writer.append_next
         heard: Any = store
+        applied: list[Any] = []
 
         def tells(effect: Effect) -> Effect:
             def apply_and_tell(database: Any, operation: Any) -> None:
                 effect.apply(database, operation)
                 model.apply(database.number, operation)
+                applied.append(operation)
 
             return replace(effect, apply=apply_and_tell)
 
-        def append_and_tell(ts: Ts, records: list[NewRecord]) -> None:
-            append(ts, records)
+        def note(ts: Ts, records: Sequence[NewRecord]) -> None:
+            if not applied:  # the hot path has no operations
+                for new in records:
+                    model.apply(new.database, OPERATIONS.decode(new.opcode, new.payload, None))
+            applied.clear()
             ledger.append(ts, model.state)
 
-        def append_next_and_tell(shard: ShardId, opcode: int, payload: bytes, database: int) -> None:
-            append_next(shard, opcode, payload, database)
-            model.apply(database, OPERATIONS.decode(opcode, payload, None))  # the hot path has no operations
-            ledger.append(store.journal.hlc.last, model.state)
-
         heard.effect_of = {operation: tells(effect) for operation, effect in store.effect_of.items()}
-        heard.journal.writer.append, heard.journal.writer.append_next = append_and_tell, append_next_and_tell
+        writer.on_append = note
 
     def _live(self) -> None:
         rng = self._rng

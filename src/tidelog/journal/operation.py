@@ -184,9 +184,13 @@ def encode_pair(key: bytes, value: bytes) -> bytes:
 
 
 def encode_pairs(pairs: Collection[tuple[bytes, bytes]]) -> bytes:
-    """`| pairs flit | key_len flit, value_len flit ... | key, value ... |` Hot."""
-    flat = [*chain.from_iterable(pairs)]
-    return b"".join((flit.encode(len(pairs)), _encode_sizes(flat), *flat))
+    """`| pairs flit | key_len flit, value_len flit ... | key, value ... |`"""
+    return encode_flat([*chain.from_iterable(pairs)])
+
+
+def encode_flat(items: list[bytes]) -> bytes:
+    """The same for key, value, key, value ... Hot."""
+    return b"".join([flit.encode(len(items) // 2), _encode_sizes(items), *items])
 
 
 def _decode_blocks(payload: bytes, per_item: int) -> list[bytes]:

@@ -15,14 +15,11 @@ A connection that is not plain (in MULTI, subscribed, not authenticated) has no 
 
 from __future__ import annotations
 
-from binascii import crc_hqx
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any, Final, cast
+from typing import Final
 
 from tidelog import limits
 from tidelog.ids import ShardId
-from tidelog.journal.operation import VAL, encode_items, encode_pair, encode_pairs
+from tidelog.journal.operation import VAL, encode_flat, encode_items, encode_pair
 from tidelog.resp.encoder import NULL_3, NULL_BULK_2, OK, QUEUED
 from tidelog.server.hot_streams import HotStreams
 from tidelog.server.run import Commands, HotCommands
@@ -36,12 +33,12 @@ _VALUE_BYTES_MAX: Final = limits.HOT_VALUE_BYTES_MAX
 _PAIRS_MAX: Final = limits.RECORD_MEMBERS_MAX
 _PAIRS_BYTES_MAX: Final = limits.RECORD_SPLIT_BYTES
 _REPLIES_BYTES_MAX: Final = limits.REPLIES_BYTES_HELD
-_BRACE: Final = ord("{")
 _ZERO: Final = ord("0")
-_SLOT_MASK: Final = 16383
 _DIGITS_MAX: Final = 18
 """An integer with fewer is far from overflow."""
 _ONE_SHARD: Final = ShardId(0)
+_ADDED: Final = b":1\r\n"
+_CHANGED: Final = b":0\r\n"
 
 
 class HotPath:
@@ -53,9 +50,8 @@ class HotPath:
         self._owners = store.owners
         self._has_one_shard = len(store.slots) == 1
         self._writer = store.journal.writer
-        self._append_next = self._writer.append_next
         self._streams = HotStreams(store, number)
-        self._null = NULL_BULK_2 if protocol == 2 else NULL_3
+        self._nil = NULL_BULK_2 if protocol == 2 else NULL_3
 
     def commands(self, *, writes: bool = True, transactions: bool = True) -> HotCommands:
         """By name, in the two spellings that clients use."""
@@ -70,56 +66,46 @@ class HotPath:
     # --- reads --------------------------------------------------------------------------------------------------
 
     def get(self, commands: Commands, at: int, out: list[bytes]) -> int:
-        database, first, append = self._database, commands[at][0], out.append
-        slots, expiries = database.slots, database.expiries
-        held = 0
-        try:
-            for name, key in _from(commands, at):
-                if name != first or held > _REPLIES_BYTES_MAX:
-                    break
-                bucket = slots[crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)]
-                value = None if bucket is None else bucket.get(key)
-                if value is None:
-                    append(self._null)
-                elif type(value) is bytes and key not in expiries:
-                    size = len(value)
-                    if size > _VALUE_BYTES_MAX:
-                        break
-                    held += size
-                    append(b"$%d\r\n%b\r\n" % (size, value))
-                else:
-                    break
-                at += 1
-        except ValueError:
-            pass  # another number of arguments
+        database, first = self._database, commands[at][0]
+        expiries = database.expiries
+        held, end = 0, len(commands)
+        while at < end and held <= _REPLIES_BYTES_MAX:
+            command = commands[at]
+            if len(command) != 2 or command[0] != first:
+                break
+            key = command[1]
+            value = database.find(key)
+            if value is None:
+                out.append(self._nil)
+            elif isinstance(value, bytes) and len(value) <= _VALUE_BYTES_MAX and key not in expiries:
+                held += len(value)
+                out.append(b"$%d\r\n%b\r\n" % (len(value), value))
+            else:
+                break
+            at += 1
         return at
 
     def hget(self, commands: Commands, at: int, out: list[bytes]) -> int:
-        database, first, append = self._database, commands[at][0], out.append
-        find, expiries = database.find, database.expiries
-        held = 0
-        try:
-            for name, key, field in _from(commands, at):
-                if name != first or held > _REPLIES_BYTES_MAX:
-                    break
-                found = find(key)
-                if found is None:
-                    append(self._null)
-                elif type(found) is Hash and key not in expiries:
-                    value = found.get(field)
-                    if value is None:
-                        append(self._null)
-                    else:
-                        size = len(value)
-                        if size > _VALUE_BYTES_MAX:
-                            break
-                        held += size
-                        append(b"$%d\r\n%b\r\n" % (size, value))
-                else:
-                    break
-                at += 1
-        except ValueError:
-            pass
+        database, first = self._database, commands[at][0]
+        expiries = database.expiries
+        held, end = 0, len(commands)
+        while at < end and held <= _REPLIES_BYTES_MAX:
+            command = commands[at]
+            if len(command) != 3 or command[0] != first:
+                break
+            key = command[1]
+            found = database.find(key)
+            if found is not None and (type(found) is not Hash or key in expiries):
+                break
+            value: bytes | None = None if found is None else found.get(command[2])
+            if value is None:
+                out.append(self._nil)
+            elif len(value) <= _VALUE_BYTES_MAX:
+                held += len(value)
+                out.append(b"$%d\r\n%b\r\n" % (len(value), value))
+            else:
+                break
+            at += 1
         return at
 
     # --- strings ------------------------------------------------------------------------------------------------
@@ -127,163 +113,118 @@ class HotPath:
     def set(self, commands: Commands, at: int, out: list[bytes]) -> int:
         if self._writer.refusal is not None:
             return at
-        arguments = commands[at]
-        if len(commands) == at + 1:
-            if len(arguments) != 3 or not self._set_one(arguments[1], arguments[2]):
-                return at
-            out.append(OK)
-            return at + 1
-        database, first = self._database, arguments[0]
-        slots, expiries, observer = database.slots, database.expiries, database.observer
-        pairs: dict[bytes, bytes] = {}
-        room = _PAIRS_BYTES_MAX
-        try:
-            for name, key, value in islice(_from(commands, at), _PAIRS_MAX):
-                room -= len(key) + len(value)
-                if name != first or key in pairs or room < 0:
-                    break
-                slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
-                bucket = slots[slot]
-                old = None if bucket is None else bucket.get(key)
-                if old is not None and (type(old) is not bytes or key in expiries):
-                    break
-                if old is None or observer is not None:
-                    database.put_at(slot, key, value)
-                else:
-                    bucket[key] = value
-                pairs[key] = value
-        except ValueError:
-            pass
-        if not pairs:
-            return at
-        self._journal(pairs)
-        count = len(pairs)
-        out.append(OK * count)
-        return at + count
-
-    def _set_one(self, key: bytes, value: bytes) -> bool:
-        """The same for one alone, as clients send them that wait for each reply; false if it is not plain."""
-        database = self._database
-        slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
-        bucket = database.slots[slot]
-        old = None if bucket is None else bucket.get(key)
-        if old is not None and (type(old) is not bytes or key in database.expiries):
-            return False
-        if len(value) > _PAIRS_BYTES_MAX:
-            return False
-        if old is None or database.observer is not None:
-            database.put_at(slot, key, value)
-        else:
-            bucket[key] = value
-        self._append_next(self._owners[slot], VAL, encode_pair(key, value), self._number)
-        return True
+        database, first = self._database, commands[at][0]
+        expiries = database.expiries
+        items: list[bytes] = []
+        seen: set[bytes] = set()
+        room, begun, end = _PAIRS_BYTES_MAX, at, min(len(commands), at + _PAIRS_MAX)
+        while at < end:
+            command = commands[at]
+            if len(command) != 3 or command[0] != first:
+                break
+            key, value = command[1], command[2]
+            room -= len(key) + len(value)
+            if room < 0 or key in seen:
+                break
+            slot = slot_of(key)
+            old = database.find_at(slot, key)
+            if old is None:
+                database.put_at(slot, key, value)
+            elif isinstance(old, bytes) and key not in expiries:
+                database.replace_at(slot, key, value)
+            else:
+                break
+            seen.add(key)
+            items.append(key)
+            items.append(value)
+            at += 1
+        if at > begun:
+            self._journal(items)
+            out.append(OK if at == begun + 1 else OK * (at - begun))
+        return at
 
     def incr(self, commands: Commands, at: int, out: list[bytes]) -> int:
         if self._writer.refusal is not None:
             return at
         database, first = self._database, commands[at][0]
-        slots, expiries, observer = database.slots, database.expiries, database.observer
-        pairs: dict[bytes, bytes] = {}
-        try:
-            for name, key in islice(_from(commands, at), _PAIRS_MAX):
-                if name != first or key in pairs:
-                    break
-                slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
-                bucket = slots[slot]
-                old = None if bucket is None else bucket.get(key)
-                # As `_incremented` has it, without a call.
-                if old is None:
-                    result = b"1"
-                elif type(old) is bytes and old.isdigit() and len(old) < _DIGITS_MAX and old[0] != _ZERO:
-                    result = b"%d" % (int(old) + 1)
-                else:
-                    break
-                if key in expiries:
-                    break
-                if old is None or observer is not None:
-                    database.put_at(slot, key, result)
-                else:
-                    bucket[key] = result
-                pairs[key] = result
-        except ValueError:
-            pass
-        if not pairs:
-            return at
-        self._journal(pairs)
-        out.append(b":%b\r\n" % b"\r\n:".join(pairs.values()))
-        return at + len(pairs)
+        expiries = database.expiries
+        items: list[bytes] = []
+        seen: set[bytes] = set()
+        end = min(len(commands), at + _PAIRS_MAX)
+        while at < end:
+            command = commands[at]
+            if len(command) != 2 or command[0] != first:
+                break
+            key = command[1]
+            slot = slot_of(key)
+            old = database.find_at(slot, key)
+            value = _incremented(old)
+            if value is None or key in seen or key in expiries:
+                break
+            if old is None:
+                database.put_at(slot, key, value)
+            else:
+                database.replace_at(slot, key, value)
+            seen.add(key)
+            items.append(key)
+            items.append(value)
+            out.append(b":%b\r\n" % value)
+            at += 1
+        if items:
+            self._journal(items)
+        return at
 
     def mset(self, commands: Commands, at: int, out: list[bytes]) -> int:
         """One: it is a transaction whatever its keys are."""
         arguments = commands[at]
-        pairs = dict(zip(arguments[1::2], arguments[2::2], strict=False))
-        if (
-            len(arguments) % 2 == 0
-            or not 0 < len(pairs) <= _PAIRS_MAX
-            or not self._has_one_shard
-            or self._writer.refusal is not None
-            or sum(map(len, arguments)) > _PAIRS_BYTES_MAX
-        ):
+        count = len(arguments)
+        if count % 2 == 0 or not 1 < count <= 2 * _PAIRS_MAX or not self._has_one_shard:
             return at
-        if not self._replace_all(pairs):
-            places = self._plain_places(pairs)
-            if places is None:
-                return at
-            self._put(pairs, places)
+        if self._writer.refusal is not None or sum([len(word) for word in arguments]) > _PAIRS_BYTES_MAX:
+            return at
+        pairs = {arguments[index]: arguments[index + 1] for index in range(1, count, 2)}
+        if not self._put_all(pairs):
+            return at
         out.append(OK)
         return at + 1
 
-    def _replace_all(self, pairs: dict[bytes, bytes]) -> bool:
-        """Replace strings that are there and plain, in one pass; false, and they are as they were, if one is not."""
+    def _put_all(self, pairs: dict[bytes, bytes]) -> bool:
+        """All of them, in one transaction; false, and nothing has happened, if one is not plain."""
         database = self._database
-        slots, expiries = database.slots, database.expiries
-        if database.observer is not None:
-            return False
-        undo: list[tuple[dict[bytes, bytes], bytes, bytes]] = []
-        for key, value in pairs.items():
-            bucket = slots[crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)]
-            old = None if bucket is None else bucket.get(key)
-            if type(old) is not bytes or key in expiries:
-                for bucket, key, old in undo:
-                    bucket[key] = old
+        expiries = database.expiries
+        slots: list[int] = []
+        for key in pairs:
+            slot = slot_of(key)
+            old = database.find_at(slot, key)
+            if old is None:
+                slots.append(-1 - slot)
+            elif isinstance(old, bytes) and key not in expiries:
+                slots.append(slot)
+            else:
                 return False
-            undo.append((bucket, key, old))
-            bucket[key] = value
-        self._journal(pairs)
+        items: list[bytes] = []
+        for index, (key, value) in enumerate(pairs.items()):
+            slot = slots[index]
+            if slot < 0:
+                database.put_at(-1 - slot, key, value)
+            else:
+                database.replace_at(slot, key, value)
+            items.append(key)
+            items.append(value)
+        self._journal(items)
         return True
 
-    def _plain_places(self, keys: Iterable[bytes]) -> list[int] | None:
-        """The slots of keys that are free or plain strings; None if one is not."""
-        slots, expiries = self._database.slots, self._database.expiries
-        places: list[int] = []
-        for key in keys:
-            slot = slot_of(key)
-            bucket = slots[slot]
-            old = None if bucket is None else bucket.get(key)
-            if old is not None and (type(old) is not bytes or key in expiries):
-                return None
-            places.append(slot)
-        return places
-
-    def _put(self, pairs: dict[bytes, bytes], places: list[int]) -> None:
-        """All of them, in one transaction; `places` are their slots."""
-        database = self._database
-        slots, observer = database.slots, database.observer
-        for slot, (key, value) in zip(places, pairs.items(), strict=True):
-            bucket = slots[slot]
-            if bucket is None or observer is not None or key not in bucket:
-                database.put_at(slot, key, value)
-            else:
-                bucket[key] = value
-        self._journal(pairs)
-
-    def _journal(self, pairs: dict[bytes, bytes]) -> None:
-        """Different keys, as one record, or in several shards as one each."""
-        if len(pairs) > 1 and self._has_one_shard:
-            self._append_next(_ONE_SHARD, VAL, encode_pairs(pairs.items()), self._number)
-            return
-        for key, value in pairs.items():
-            self._append_next(self._owners[slot_of(key)], VAL, encode_pair(key, value), self._number)
+    def _journal(self, items: list[bytes]) -> None:
+        """Different keys with their values, as one record, or in several shards as one each."""
+        if len(items) == 2:
+            self._writer.append_next(
+                self._owners[slot_of(items[0])], VAL, encode_pair(items[0], items[1]), self._number
+            )
+        elif self._has_one_shard:
+            self._writer.append_next(_ONE_SHARD, VAL, encode_flat(items), self._number)
+        else:
+            for index in range(0, len(items), 2):
+                self._journal(items[index : index + 2])
 
     # --- hashes -------------------------------------------------------------------------------------------------
 
@@ -291,38 +232,44 @@ class HotPath:
         """One field each."""
         if self._writer.refusal is not None:
             return at
-        database, first, append = self._database, commands[at][0], out.append
-        slots, expiries, observer = database.slots, database.expiries, database.observer
+        database, first = self._database, commands[at][0]
+        expiries, observer = database.expiries, database.observer
         items: list[bytes] = []
-        keys: set[bytes] = set()
-        slot, room = 0, _PAIRS_BYTES_MAX
-        try:
-            for name, key, field, value in islice(_from(commands, at), _PAIRS_MAX if self._has_one_shard else 1):
-                room -= len(key) + len(field) + len(value)
-                if name != first or key in keys or room < 0:
-                    break
-                slot = crc_hqx(key, 0) & _SLOT_MASK if _BRACE not in key else slot_of(key)
-                bucket = slots[slot]
-                found = None if bucket is None else bucket.get(key)
-                if found is None:
-                    database.put_at(slot, key, {field: value})
-                    append(b":1\r\n")
-                elif type(found) is Hash and key not in expiries:
-                    if observer is not None:
-                        observer(database, key)
-                    append(b":0\r\n" if field in found else b":1\r\n")
-                    found[field] = value
-                else:
-                    break
-                keys.add(key)
-                items += (key, field, value)
-        except ValueError:
-            pass
-        if len(keys) == 1:
-            self._append_next(self._owners[slot], HSET, encode_field(*items), self._number)
-        elif keys:
-            self._append_next(_ONE_SHARD, HSETS, encode_items(items), self._number)
-        return at + len(keys)
+        seen: set[bytes] = set()
+        room, begun = _PAIRS_BYTES_MAX, at
+        end = min(len(commands), at + (_PAIRS_MAX if self._has_one_shard else 1))
+        while at < end:
+            command = commands[at]
+            if len(command) != 4 or command[0] != first:
+                break
+            key, field, value = command[1], command[2], command[3]
+            room -= len(key) + len(field) + len(value)
+            if room < 0 or key in seen:
+                break
+            slot = slot_of(key)
+            found = database.find_at(slot, key)
+            if found is None:
+                database.put_at(slot, key, {field: value})
+                out.append(_ADDED)
+            elif type(found) is Hash and key not in expiries:
+                if observer is not None:
+                    observer(database, key)
+                fields: dict[bytes, bytes] = found
+                out.append(_CHANGED if field in fields else _ADDED)
+                fields[field] = value
+            else:
+                break
+            seen.add(key)
+            items.append(key)
+            items.append(field)
+            items.append(value)
+            at += 1
+        if at == begun + 1:
+            shard = self._owners[slot_of(items[0])]
+            self._writer.append_next(shard, HSET, encode_field(items[0], items[1], items[2]), self._number)
+        elif items:
+            self._writer.append_next(_ONE_SHARD, HSETS, encode_items(items), self._number)
+        return at
 
     # --- transactions -------------------------------------------------------------------------------------------
 
@@ -333,56 +280,50 @@ class HotPath:
         """
         if self._writer.refusal is not None or not self._has_one_shard or len(commands[at]) != 1:
             return at
-        find, expiries = self._database.find, self._database.expiries
+        database = self._database
+        expiries = database.expiries
         pairs: dict[bytes, bytes] = {}
         replies: list[bytes] = []
-        room = _PAIRS_BYTES_MAX
-        for arguments in islice(_from(commands, at + 1), 1 + _PAIRS_MAX):
-            count, name = len(arguments), arguments[0]
-            if count == 1 and name in _EXEC:
+        room, begun, end = _PAIRS_BYTES_MAX, at, min(len(commands), at + 2 + _PAIRS_MAX)
+        is_whole = False
+        at += 1
+        while at < end:
+            command = commands[at]
+            at += 1
+            count, name = len(command), command[0]
+            if count == 1:
+                is_whole = name in _EXEC
                 break
-            if count == 1 or arguments[1] in pairs:
-                return at
-            key = arguments[1]
-            if count == 3 and name in _SET:
-                pairs[key] = value = arguments[2]
+            key = command[1]
+            if count > 3 or key in pairs:
+                break
+            if count == 3:
+                if name not in _SET:
+                    break
+                pairs[key] = value = command[2]
                 room -= len(key) + len(value)
                 replies.append(OK)
                 continue
-            old = find(key)
-            if count != 2 or key in expiries or not (old is None or type(old) is bytes):
-                return at
+            old = database.find(key)
+            if key in expiries or not (old is None or isinstance(old, bytes)):
+                break
             if name in _INCR:
                 result = _incremented(old)
                 if result is None:
-                    return at
+                    break
                 pairs[key] = result
                 replies.append(b":%b\r\n" % result)
             elif name in _GET:
                 room -= 0 if old is None else len(old)
-                replies.append(self._null if old is None else b"$%d\r\n%b\r\n" % (len(old), old))
+                replies.append(self._nil if old is None else b"$%d\r\n%b\r\n" % (len(old), old))
             else:
-                return at
-        else:
-            return at  # it goes on in the next buffer, or is very long
-        if room < 0:
-            return at
-        if pairs and not self._replace_all(pairs):
-            places = self._plain_places(pairs)
-            if places is None:
-                return at
-            self._put(pairs, places)
-        count = len(replies)
-        out += (OK, QUEUED * count, b"*%d\r\n" % count, *replies)
-        return at + count + 2
-
-
-def _from(commands: Commands, at: int) -> Iterator[Sequence[bytes]]:
-    """The commands from a place on. `islice` would walk there, and so be slow where runs are short and many."""
-    found: Any = iter(commands)
-    if at:
-        found.__setstate__(at)
-    return cast("Iterator[Sequence[bytes]]", found)
+                break
+        # Otherwise it goes on in the next buffer, is very long, or has something in it that is not plain.
+        if not is_whole or room < 0 or (pairs and not self._put_all(pairs)):
+            return begun
+        out.append(b"%b%b*%d\r\n" % (OK, QUEUED * len(replies), len(replies)))
+        out += replies
+        return at
 
 
 def whole_transactions(commands: Commands) -> int:

@@ -8,9 +8,11 @@ replies to `out` and returns the place of the first that it did not handle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-Commands = Sequence[Sequence[bytes]]
+from tidelog.resp.exact import Command
+
+Commands = list[Command]
 Run = Callable[[Commands, int, list[bytes]], int]
 HotCommands = dict[bytes, Run]
 """By name."""

@@ -21,7 +21,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from tidelog import limits
 from tidelog.commands.all import command_table
@@ -175,8 +175,8 @@ class Runtime:
             LoopCalls(loop), Service(engine, self.turns), access, host, port, config.tls_cert, config.tls_key
         )
 
-    def _session(self) -> Session:
-        return Session(self.engine, self.turns, self.clients)
+    def _session(self) -> asyncio.Protocol:
+        return cast("asyncio.Protocol", Session(self.engine, self.turns, self.clients))
 
     @property
     def ports(self) -> list[int]:

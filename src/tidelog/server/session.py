@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tidelog.server.clients import Clients
 
 
-class Session(asyncio.Protocol):
-    """One connection."""
+class Session:
+    """One connection: an `asyncio.Protocol`, not by its class because a compiled class has only compiled parents."""
 
     __slots__ = (
         "_active_us",

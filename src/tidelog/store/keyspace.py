@@ -95,7 +95,13 @@ class Database:
         return self.size
 
     def find(self, key: bytes) -> Value | None:
-        bucket = self.slots[slot_of(key)]
+        return self.find_at(slot_of(key), key)
+
+    def find_at(self, slot: int, key: bytes) -> Value | None:
+        """As `find`, for a key whose slot is known. Hot."""
+        bucket = self.slots[slot]
+        if isinstance(bucket, dict):
+            return bucket.get(key)
         return None if bucket is None else bucket.get(key)
 
     def change(self, key: bytes) -> Value | None:
@@ -124,6 +130,14 @@ class Database:
         bucket[key] = value
         if expire_ms is not None or key in self.expiries:
             self._set_expiry(key, expire_ms)
+
+    def replace_at(self, slot: int, key: bytes, value: Value) -> None:
+        """As `put_at`, for a key that is there and does not expire. Hot."""
+        bucket = self.slots[slot]
+        if self.observer is None and isinstance(bucket, dict):
+            bucket[key] = value
+        else:
+            self.put_at(slot, key, value)
 
     def load(self, data: bytes, keys: Positions, values: Positions, ends: Positions) -> None:
         """Put strings that lie in `data`, each `data[key:value]` -> `data[value:end]`, without an expiry.
