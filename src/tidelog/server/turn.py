@@ -10,8 +10,9 @@ made.
                                      no space: stuck; tried again; new writes are refused meanwhile
 
 Under `always` an fsync takes about as long for fifty clients as for one, so it waits a moment for those who were
-answered by the last one and are about to send the next command: a quarter of what that took at most. Without this they
-would fall into two halves that wait for each other's fsyncs.
+answered by the last two and are about to send the next command: half of what one took at most. Without this they
+would fall into two halves that wait for each other's fsyncs. Where the disk is so fast that handing over to a thread
+and back takes as long as an fsync, it is done on the spot, until one takes longer.
 
 Only who may have something in the batch that there is no space for is stuck: the others are told that writes are
 refused, and can read. Under `always` everyone waits: what is read might not be durable.
@@ -35,10 +36,14 @@ from tidelog.journal.journal import Journal
 
 _LOG: Final = logging.getLogger("tidelog")
 _RETRY_FULL_S: Final = 0.1
-_GATHERED_PART: Final = 4
+_GATHERED_PART: Final = 2
 """What part of an fsync's time the next one may be put off ..."""
 _GATHER_US_MAX: Final = 2000
 """... and at most this."""
+_TIMER_US_MIN: Final = 1000
+"""The loop's timers are no finer."""
+_ON_THE_SPOT_US_MAX: Final = 1000
+"""An fsync that took less is worth no thread."""
 
 
 class Replying(Protocol):
@@ -90,11 +95,15 @@ class Turns:
         self._sync_began_us = 0
         self._waiting_count = 0
         """Sessions in `_waiting`, each turn's for itself."""
+        self._answered: tuple[set[Replying], set[Replying]] = (set(), set())
+        """By the last two fsyncs."""
         self._expected_count = 0
-        """How many of them the next fsync waits for ..."""
+        """How many there were: for so many the next fsync waits ..."""
         self._gather_until_us = 0
         """... until then."""
-        self._gathering: asyncio.TimerHandle | None = None
+        self._gathering: asyncio.Handle | None = None
+        self._took_us = 0
+        """The last fsync."""
         self._after_sync: list[asyncio.Future[None]] = []
         """Who waits for its end."""
         self.count = 0
@@ -193,10 +202,16 @@ class Turns:
         if self._sync is not None or (self._gathering is not None and self._waiting_count < self._expected_count):
             return
         left_us = self._gather_until_us - self._now_us()
-        if self._waiting_count < self._expected_count and left_us > 0:
-            self._gathering = self._loop.call_later(left_us / 1e6, self._begin_sync)
-        else:
+        if self._waiting_count >= self._expected_count or left_us <= 0:
             self._begin_sync()
+        elif left_us >= _TIMER_US_MIN:
+            self._gathering = self._loop.call_later(left_us / 1e6, self._gather_on)
+        else:
+            self._gathering = self._loop.call_soon(self._gather_on)  # after a look at who has sent something
+
+    def _gather_on(self) -> None:
+        self._gathering = None
+        self._gather()
 
     def _begin_sync(self, *, everything: bool = False) -> None:
         if self._gathering is not None:
@@ -208,6 +223,10 @@ class Turns:
         job = self._writer.begin_sync(began_us, everything=everything)
         if job is not None:
             self._sync_began_us = began_us
+            if self._is_always and self._took_us < _ON_THE_SPOT_US_MAX:
+                self._sync = job, _run(job)
+                self._finish_sync(job)
+                return
             running = self._fsyncs.submit(job.run)
             self._sync = job, running
             running.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._finish_sync, job))
@@ -217,8 +236,8 @@ class Turns:
             return  # somebody could not wait for the loop to come round to it
         done = self._sync[1]
         self._sync = None
-        took_us = self._now_us() - self._sync_began_us
-        self._on_sync(took_us / 1e6)
+        self._took_us = self._now_us() - self._sync_began_us
+        self._on_sync(self._took_us / 1e6)
         waiters, self._after_sync = self._after_sync, []
         for waiter in waiters:
             if not waiter.done():
@@ -231,9 +250,10 @@ class Turns:
         except JournalFailed as failure:
             self._abort_all(str(failure))
             return
-        self._expected_count = self._waiting_count
-        self._gather_until_us = self._now_us() + min(took_us // _GATHERED_PART, _GATHER_US_MAX)
+        self._gather_until_us = self._now_us() + min(self._took_us // _GATHERED_PART, _GATHER_US_MAX)
+        self._answered = self._answered[1], set()
         self._release()
+        self._expected_count = len(self._answered[0] | self._answered[1])
         if self._waiting:
             self._gather()
 
@@ -247,6 +267,7 @@ class Turns:
                 self._waiting_bytes -= len(data)
                 session.waiting_turns -= 1
                 session.send(data)
+                self._answered[1].add(session)
 
     def tick(self) -> None:
         """Once a second: the fsync of `everysec`, and the clock's bound under every policy."""
@@ -295,3 +316,14 @@ class Turns:
                 self._end()
             await asyncio.sleep(0 if self._sync is None else 0.001)
         self._fsyncs.shutdown()
+
+
+def _run(job: SyncJob) -> Future[None]:
+    done: Future[None] = Future()
+    try:
+        job.run()
+    except Exception as error:  # as a thread would: whoever finishes it looks
+        done.set_exception(error)
+    else:
+        done.set_result(None)
+    return done
