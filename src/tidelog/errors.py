@@ -5,6 +5,7 @@
     │   ├── CommandError         a command was refused; the text is the reply, code first
     │   ├── LimitExceeded        something was larger than a limit allows
     │   ├── TooOld               the place asked for was erased from the journal
+    │   ├── FeedDiverged         what a feed's client has seen is no longer history
     │   ├── HolderLapsed         this reader stalled for too long and its hold was let go
     │   └── ClockAhead           a remote ts lies too far in the future
     ├── EnvironmentFault     the machine's fault: the disk, the folder, another process
@@ -36,6 +37,7 @@ __all__: Final = [
     "DataDirectoryError",
     "DirectoryInUse",
     "EnvironmentFault",
+    "FeedDiverged",
     "FormatError",
     "HolderLapsed",
     "InternalError",
@@ -72,6 +74,15 @@ class TooOld(ClientError):
         super().__init__(message)
         self.oldest = oldest
         """The oldest place (lsn or ts, as was asked for) from which can still be read."""
+
+
+class FeedDiverged(ClientError):
+    """What a client has seen of a feed is no longer history."""
+
+    def __init__(self, message: str, *, since: int) -> None:
+        super().__init__(message)
+        self.since = since
+        """The ts up to which what it has seen still holds."""
 
 
 class HolderLapsed(ClientError):

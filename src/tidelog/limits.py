@@ -71,6 +71,22 @@ WAITING_TURNS_MAX = 10_000
 WAITING_REPLIES_BYTES_MAX = 64 * MIB
 """... and so it is with this much in them."""
 
+# --- feeds ------------------------------------------------------------------------------------------------------
+
+FEEDS_MAX = 10_000
+FEED_SPANS_MAX = 10_000
+"""Of one feed."""
+FEED_BUFFER_BYTES = 4 * MIB
+"""What waits for a slow reader; past it its feed goes back to the journal."""
+CATCH_UPS_MAX = 8
+"""Feeds that read the journal at the same time; the others wait for their turn."""
+FEED_EVENTS_AT_ONCE = 256
+FEED_SLICE_US = 2000
+"""Reading for feeds goes on for so long before others have their turn."""
+FEED_CHECKPOINT_MS_MIN = 10
+FEED_CHECKPOINT_MS_MAX = 3_600_000
+FEED_CHECKPOINT_MS_DEFAULT = 1000
+
 # --- the keyspace -----------------------------------------------------------------------------------------------
 
 DATABASES = 16

@@ -27,11 +27,11 @@ from tidelog.journal.layout import Meta, SnapshotPoint
 from tidelog.journal.loader import Apply, Plan, cut_tails, plan_recovery, replay
 from tidelog.journal.merge import JournalReader
 from tidelog.journal.operation import OperationTable
-from tidelog.journal.reader import LoadStrings
+from tidelog.journal.reader import LoadStrings, ShardReader
 from tidelog.journal.retention import Holders, RetentionLimits, Segment, list_erasable, plan_erasure
 from tidelog.journal.ring import Ring
-from tidelog.journal.segment import list_segments, remove_segment, segment_bytes
-from tidelog.journal.sidecar import Sidecars
+from tidelog.journal.segment import Position, list_segments, remove_segment, segment_bytes, sidecar_name
+from tidelog.journal.sidecar import FrameSummary, Sidecars, decode_summaries
 from tidelog.journal.snapshot import (
     Snapshot,
     SnapshotWriter,
@@ -189,6 +189,30 @@ class Journal:
             reader.close()
             raise
         return reader
+
+    def shard_reader(
+        self,
+        shard: ShardId,
+        end: Callable[[], Position | None],
+        on_read: Callable[[int], None] | None = None,
+    ) -> ShardReader:
+        """Reads one shard up to `end`, which is not past what is visible."""
+        folder = layout.shard_folder(self._folder, shard)
+        source = ShardSource(self._disk, folder, self.meta.geometry, shard, self._ring, on_read)
+        return ShardReader(source, end)
+
+    def summaries(
+        self, shard: ShardId, segment: Lsn, on_read: Callable[[int], None] | None = None
+    ) -> Sequence[FrameSummary]:
+        """What is known of the first sealed frames of a segment, without reading those that nobody summarised yet."""
+        path = f"{layout.shard_folder(self._folder, shard)}/{sidecar_name(segment)}"
+        try:
+            data = layout.read_file(self._disk, path)
+        except FileNotFoundError:
+            return []
+        if on_read is not None:
+            on_read(len(data))
+        return decode_summaries(data)
 
     def _sources(self) -> list[ShardSource]:
         return [self._source(shard) for shard in range(self.meta.shard_count)]

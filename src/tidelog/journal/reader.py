@@ -6,6 +6,7 @@ handed out before all of it is proved: a full frame by its checksum, the visible
 
     seek_lsn, seek_ts   bisect over segments and frames; only heads are read
     read                the next parts of transactions, or None at the end of what is visible
+    skip_sealed         past a frame that holds nothing of interest (`sidecar`)
     load                all that is visible, with runs of records that only set strings as a whole: for recovery
 """
 
@@ -175,6 +176,28 @@ class ShardReader:
         if self._headers is None:
             self._end_stretch()
         return parts
+
+    def next_sealed(self) -> Position | None:
+        """The frame that comes next, if it is full and nothing of it was read yet."""
+        end, segment, at = self._end(), self._segment, self._at
+        if end is None or segment is None or self._headers is not None or at % self._frame_bytes:
+            return None
+        is_sealed = end.segment > segment or end.at >= at + self._frame_bytes
+        return Position(segment, at) if is_sealed else None
+
+    def skip_sealed(self, end_lsn: Lsn) -> Part | None:
+        """Pass over that frame without reading it; `end_lsn` is of the first record after it.
+
+        What had begun of a transaction is handed out as it is: whoever skips knows that the rest does not concern it.
+        Nor may a transaction go on behind the frame that began in it, as its records there would be passed over.
+        """
+        begun, self._open, self._head, self._lsn = self._open, None, None, None
+        self._at += self._frame_bytes
+        if self._at >= self._source.geometry.segment_bytes:
+            self._segment, self._at = end_lsn, 0
+        if not begun or self._ts <= self._after_ts:
+            return None
+        return Part(Ts(self._ts), self.shard, begun)
 
     def _take_stretch(self) -> bool:
         """Read on to the end of the frame or of what is visible, and prove it; false if there is nothing more."""

@@ -97,6 +97,9 @@ class Holders:
             self._store()
         return holder
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._holders
+
     def move(self, name: str, ts: Ts, now_us: int) -> None:
         """The holder has read up to `ts`."""
         holder = self.get(name)

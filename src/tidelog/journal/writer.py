@@ -122,6 +122,11 @@ class JournalWriter:
         return tuple(shard.place for shard in self._shards)
 
     @property
+    def last_ts(self) -> Ts:
+        """The newest transaction that was appended, written or not."""
+        return self._last_ts
+
+    @property
     def written_ts(self) -> Ts:
         """The newest transaction that survives the death of this process."""
         return self._written.ts

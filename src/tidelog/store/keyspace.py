@@ -76,7 +76,7 @@ class Buckets:
 class Database:
     """The keys of one database, over all shards."""
 
-    __slots__ = ("_signals", "due", "expiries", "number", "observer", "size", "slots", "waiting")
+    __slots__ = ("_signals", "cleared_count", "due", "expiries", "number", "observer", "size", "slots", "waiting")
 
     def __init__(self, number: int, signals: dict[tuple[int, bytes], None] | None = None) -> None:
         self.number = number
@@ -88,6 +88,8 @@ class Database:
         self.due: list[tuple[int, bytes]] = []
         self.size = 0
         """How many keys there are."""
+        self.cleared_count = 0
+        """How often all of them went at once."""
         self.observer: Callable[[Database, bytes | None], None] | None = None
         """Told of a key before it changes (None: of all): for WATCH and snapshots."""
 
@@ -204,6 +206,7 @@ class Database:
         if self.observer is not None:
             self.observer(self, None)
         self._signals.update({(self.number, key): None for key in self.waiting})
+        self.cleared_count += 1
         first, last = slots
         if (first, last) == (0, SLOT_COUNT - 1):
             self.slots = [None] * SLOT_COUNT

@@ -1,0 +1,106 @@
+"""A transaction, handed to whoever is interested in its keys.
+
+Only what somebody is interested in is made into a change, and a change is encoded once for all feeds of a protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.feeds.changes import changes_of, is_flush
+from tidelog.feeds.event import STRING, Change, bulk, encode_change
+from tidelog.feeds.feed import Feed
+from tidelog.feeds.router import Moment
+from tidelog.feeds.span import Interests
+from tidelog.ids import ShardId, Ts
+from tidelog.journal.operation import START, VAL, OperationTable, decode_pairs
+from tidelog.journal.reader import Part, Record
+
+
+class Delivery:
+    """Hands out transactions to the feeds of an index, by database."""
+
+    def __init__(self, table: OperationTable, by_database: dict[int, Interests]) -> None:
+        self._table = table
+        self._by_database = by_database
+        self._touched: dict[Feed, None] = {}
+        """Feeds that have got something of the transaction that is being handed out."""
+
+    def hand_out(self, moment: Moment, payload_of: Callable[[Part, Record], bytes]) -> None:
+        """Hot."""
+        parts = moment.parts
+        if len(parts) == 1:
+            self._hand_out_part(moment.ts, parts[0], payload_of, counts_for_all=True)
+        else:
+            for part, counts_for_all in _in_order(parts):
+                self._hand_out_part(moment.ts, part, payload_of, counts_for_all=counts_for_all)
+        if self._touched:
+            for feed in self._touched:
+                feed.end_transaction(moment.ts)
+            self._touched.clear()
+
+    def _hand_out_part(
+        self, ts: Ts, part: Part, payload_of: Callable[[Part, Record], bytes], *, counts_for_all: bool
+    ) -> None:
+        for record in part.records:
+            interests = self._by_database.get(record.database)
+            opcode = record.opcode
+            if interests is None or opcode == START:
+                continue
+            payload = payload_of(part, record)
+            if opcode == VAL:
+                for key, value in decode_pairs(payload):
+                    feeds = interests.of(key)
+                    if feeds:
+                        self._give(ts, part.shard, feeds, Change(key, STRING, None, bulk(value)))
+            elif is_flush(opcode):
+                self._flush(ts, part.shard, interests, counts_for_all=counts_for_all)
+            elif self._concerns(interests, opcode, payload):
+                for change in changes_of(self._table, opcode, payload):
+                    self._give(ts, part.shard, interests.of(change.key), change)
+
+    def _concerns(self, interests: Interests, opcode: int, payload: bytes) -> bool:
+        keys = self._table.keys(opcode, payload)
+        return keys is None or any(interests.of(key) for key in keys)
+
+    def _give(self, ts: Ts, shard: ShardId, feeds: list[Feed], change: Change) -> None:
+        encoded: dict[int, bytes] = {}
+        for feed in feeds:
+            if feed.is_due(ts, change) and feed.request.shard in (None, shard):
+                event = encoded.get(feed.protocol)
+                if event is None:
+                    event = encoded[feed.protocol] = encode_change(feed.protocol, ts, change)
+                feed.add(ts, event)
+                self._touched[feed] = None
+
+    def _flush(self, ts: Ts, shard: ShardId, interests: Interests, *, counts_for_all: bool) -> None:
+        """Every shard has a record of it; a feed over all shards is told once."""
+        for feed in interests.feeds:
+            if feed.request.shard == shard or (feed.request.shard is None and counts_for_all):
+                feed.add_flush(ts)
+                self._touched[feed] = None
+
+
+def _in_order(parts: list[Part]) -> list[tuple[Part, bool]]:
+    """The parts of a transaction over several shards, cut so that what any of them did before a flush comes before it.
+
+    There is no other order among shards, and each has a record of every flush. The second says whose counts for all.
+    """
+    pieces = [_cut_at_flushes(part.records) for part in parts]
+    return [
+        (part._replace(records=of_part[index]), part is parts[0])
+        for index in range(max(map(len, pieces)))
+        for part, of_part in zip(parts, pieces, strict=True)
+        if index < len(of_part)
+    ]
+
+
+def _cut_at_flushes(records: list[Record]) -> list[list[Record]]:
+    """What comes before the first flush, the flush, what comes before the next ..."""
+    pieces: list[list[Record]] = [[]]
+    for record in records:
+        if is_flush(record.opcode):
+            pieces += [[record], []]
+        else:
+            pieces[-1].append(record)
+    return pieces

@@ -1,0 +1,89 @@
+"""Events, as a feed sends them: RESP3 push messages, or arrays in RESP2.
+
+    value        ts, key, type, field | nil, value | nil      nil value: deleted, the key or that field
+    deleterange  ts, start, end                               every key of the span is gone
+    steady       ts                                           what is behind is sent; from here on in order of ts
+    checkpoint   ts, start, end, epoch, seen                  nothing at or below ts will follow for the span
+    commit       ts                                           the transaction is whole
+
+A change is what a record did to one key, with its value encoded already: only the head and nil differ between the two
+protocols, so a change is encoded once for all feeds of a protocol.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.feeds.span import Span
+from tidelog.ids import Ts
+from tidelog.resp.encoder import NULL_3, NULL_BULK_2
+
+STRING = b"string"
+HASH = b"hash"
+SET = b"set"
+ZSET = b"zset"
+STREAM = b"stream"
+NONE = b"none"
+"""The type of a key that is deleted: the journal does not say what it was."""
+
+
+class Change(NamedTuple):
+    """What happened to a key, or to a field of it."""
+
+    key: bytes
+    type: bytes
+    field: bytes | None
+    value: bytes | None
+    """Encoded; None: deleted."""
+    is_of_group: bool = False
+    """Only for feeds that want to know of groups."""
+
+
+def bulk(data: bytes) -> bytes:
+    return b"$%d\r\n%b\r\n" % (len(data), data)
+
+
+def number(value: int) -> bytes:
+    return b":%d\r\n" % value
+
+
+def array(items: list[bytes]) -> bytes:
+    """Of items that are encoded already."""
+    return b"*%d\r\n%b" % (len(items), b"".join(items))
+
+
+def encode_change(protocol: int, ts: Ts, change: Change) -> bytes:
+    """A `value` event. Hot."""
+    key, field, value = change.key, change.field, change.value
+    nil = NULL_BULK_2 if protocol == 2 else NULL_3
+    return b"%b$5\r\nvalue\r\n:%d\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b%b" % (
+        b"*6\r\n" if protocol == 2 else b">6\r\n",
+        ts,
+        len(key),
+        key,
+        len(change.type),
+        change.type,
+        nil if field is None else bulk(field),
+        nil if value is None else value,
+    )
+
+
+def encode_delete_range(protocol: int, ts: Ts, span: Span) -> bytes:
+    return _event(protocol, b"deleterange", [number(ts), bulk(span.start), bulk(span.end)])
+
+
+def encode_steady(protocol: int, ts: Ts) -> bytes:
+    return _event(protocol, b"steady", [number(ts)])
+
+
+def encode_commit(protocol: int, ts: Ts) -> bytes:
+    return _event(protocol, b"commit", [number(ts)])
+
+
+def encode_checkpoint(protocol: int, ts: Ts, span: Span, epoch: int, seen: Ts) -> bytes:
+    return _event(protocol, b"checkpoint", [number(ts), bulk(span.start), bulk(span.end), number(epoch), number(seen)])
+
+
+def _event(protocol: int, name: bytes, items: list[bytes]) -> bytes:
+    head = b"*" if protocol == 2 else b">"
+    return b"%b%d\r\n%b%b" % (head, len(items) + 1, bulk(name), b"".join(items))

@@ -1,0 +1,174 @@
+"""One feed: what it wants, where it is, and what it has to send.
+
+    scanning --all slots read--> behind --nothing more is visible--> steady --its reader is slow--> behind
+    (INITIAL)                    reads the journal                   gets what becomes visible
+
+`position` is a ts: everything of the feed at or below it has been made into events. Only whole transactions move it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from tidelog.feeds.event import (
+    Change,
+    encode_change,
+    encode_checkpoint,
+    encode_commit,
+    encode_delete_range,
+    encode_steady,
+)
+from tidelog.feeds.span import Interests, Span
+from tidelog.ids import U64_MAX, ShardId, Ts
+from tidelog.store.slots import slot_of
+
+_NOT_SCANNED: Final = U64_MAX
+
+
+class State(Enum):
+    """How a feed gets its events."""
+
+    SCANNING = "initial"
+    BEHIND = "catch-up"
+    STEADY = "steady"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What CHANGEFEED asked for."""
+
+    spans: Sequence[Span]
+    database: int = 0
+    name: str | None = None
+    shard: ShardId | None = None
+    since: Ts | None = None
+    epoch: int | None = None
+    seen: Ts | None = None
+    is_initial: bool = False
+    until: Ts | None = None
+    checkpoint_ms: int = 1000
+    has_commits: bool = False
+    has_groups: bool = False
+
+
+class Feed:
+    """One feed. Events gather in `out` until somebody takes them."""
+
+    def __init__(self, request: Request, protocol: int, position: Ts) -> None:
+        self.request = request
+        self.protocol = protocol
+        self.position = position
+        self.state = State.SCANNING if request.is_initial else State.BEHIND
+        self.is_done = False
+        """UNTIL was reached: nothing follows."""
+        self.event_count = 0
+        self.checkpoint_ts = Ts(0)
+        """The last one that was sent."""
+        self.out: list[bytes] = []
+        self.out_bytes = 0
+        self._has_been_steady = False
+        self._open_ts = Ts(0)
+        """The transaction that events were added of last."""
+        self._interests = Interests()
+        self._interests.add(self, request.spans)
+        self._scanned: list[int] | None = None
+        """For a feed that began with the values of now, until it has come past them: when each slot was read."""
+        self._is_scan_whole = True
+        """False: FLUSHDB ended it, and the feed waits for that in the journal."""
+        self.scanned_ts = Ts(0)
+        """The newest of them: nothing is sent before that is visible, and no checkpoint below it."""
+
+    @property
+    def interests(self) -> Interests:
+        """Of this feed alone."""
+        return self._interests
+
+    def take(self) -> bytes:
+        """What there is to send."""
+        data = b"".join(self.out)
+        self.out.clear()
+        self.out_bytes = 0
+        return data
+
+    def _add(self, event: bytes) -> None:
+        self.out.append(event)
+        self.out_bytes += len(event)
+        self.event_count += 1
+
+    # --- changes ------------------------------------------------------------------------------------------------
+
+    def is_due(self, ts: Ts, change: Change) -> bool:
+        """Whether the feed is to have a change that it wants. Hot."""
+        if ts <= self.position or (change.is_of_group and not self.request.has_groups):
+            return False
+        if self.request.until is not None and ts > self.request.until:
+            return False
+        return self._scanned is None or ts > self._scanned[slot_of(change.key)]
+
+    def add(self, ts: Ts, event: bytes) -> None:
+        """A change that is due, encoded for its protocol. Hot."""
+        self._open_ts = ts
+        self._add(event)
+
+    def add_flush(self, ts: Ts) -> None:
+        """Every key is gone: one event for each span, in place of all that was not read yet."""
+        if ts <= self.position or (self.request.until is not None and ts > self.request.until):
+            return
+        self._scanned, self._is_scan_whole = None, True
+        self._open_ts = ts
+        for span in self.request.spans:
+            self._add(encode_delete_range(self.protocol, ts, span))
+
+    def end_transaction(self, ts: Ts) -> None:
+        """Everything of a transaction was added."""
+        if self.request.has_commits and self._open_ts == ts:
+            self._open_ts = Ts(0)
+            self._add(encode_commit(self.protocol, ts))
+
+    # --- the values of a moment ---------------------------------------------------------------------------------
+
+    def begin_scan(self, slot_count: int) -> None:
+        self._scanned = [_NOT_SCANNED] * slot_count
+
+    def scanned(self, slot: int, ts: Ts) -> None:
+        """A slot was read as it was at `ts`."""
+        assert self._scanned is not None
+        self._scanned[slot] = ts
+        self.scanned_ts = max(self.scanned_ts, ts)
+
+    def end_scan(self, *, is_whole: bool) -> None:
+        self._is_scan_whole = is_whole
+        self.state = State.BEHIND
+
+    def add_initial(self, ts: Ts, change: Change) -> None:
+        self._open_ts = ts
+        self._add(encode_change(self.protocol, ts, change))
+
+    # --- moving on ----------------------------------------------------------------------------------------------
+
+    def move_to(self, ts: Ts) -> None:
+        """Everything at or below `ts` was added."""
+        self.position = max(self.position, ts)
+        if self._is_scan_whole and self.position >= self.scanned_ts:
+            self._scanned = None  # every later change is newer than what was read
+
+    def become_steady(self, ts: Ts) -> None:
+        self.state = State.STEADY
+        if not self._has_been_steady:
+            self._has_been_steady = True
+            self._add(encode_steady(self.protocol, ts))
+
+    def add_checkpoint(self, ts: Ts, epoch: int, seen: Ts) -> None:
+        """Nothing at or below `ts` will follow."""
+        if self._scanned is not None:
+            return  # what was read is newer
+        until = self.request.until
+        if until is not None and ts >= until:
+            ts = until
+            self.is_done = True
+        self.checkpoint_ts = ts
+        for span in self.request.spans:
+            self._add(encode_checkpoint(self.protocol, ts, span, epoch, min(seen, ts)))

@@ -1,0 +1,306 @@
+"""All feeds of a store: opened, caught up, handed what becomes visible, given checkpoints.
+
+    open       registers a feed where it is to begin
+    work       a slice of reading for feeds that are scanning or behind; some at a time, in turn
+    advance    what has become visible, for those that are steady
+    tick       checkpoints that are due
+
+A feed that is behind and one that is steady see the same history: it joins the others between two transactions, when
+it has everything that was handed to them. One whose reader does not take its events leaves them again, and goes on from
+the journal when it does: what waits for a slow reader is on disk, not in memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from tidelog import limits
+from tidelog.errors import ClientError, FeedDiverged, TooOld
+from tidelog.feeds.delivery import Delivery
+from tidelog.feeds.feed import Feed, Request, State
+from tidelog.feeds.live import Live
+from tidelog.feeds.router import Router
+from tidelog.feeds.scan import Scan
+from tidelog.ids import ShardId, Ts
+from tidelog.journal.operation import OperationTable
+from tidelog.ports import Clock
+from tidelog.store.store import Store
+
+
+class Sink(Protocol):
+    """Where the events of a feed go."""
+
+    @property
+    def is_full(self) -> bool:
+        """It takes no more at the moment; `Feeds.resume` says when it does."""
+
+    def send(self, events: bytes) -> None: ...
+
+    def end(self, error: str | None) -> None:
+        """Nothing follows: it is at its end, or an error keeps it from going on."""
+
+
+class OpenFeed:
+    """A feed that is open, and what moves it on."""
+
+    def __init__(self, number: int, feed: Feed, sink: Sink, opened_us: int) -> None:
+        self.number = number
+        self.feed = feed
+        self.sink = sink
+        self.scan: Scan | None = None
+        self.router: Router | None = None
+        self.delivery: Delivery | None = None
+        self.checkpoint_due_us = opened_us + feed.request.checkpoint_ms * 1000
+        self.opened_us = opened_us
+        self.is_parked = False
+        """It is behind, and its reader takes nothing."""
+        self.is_closed = False
+
+
+class Feeds:
+    """The feeds of one store. One thread."""
+
+    def __init__(self, store: Store, table: OperationTable, clock: Clock) -> None:
+        self._store = store
+        self._journal = store.journal
+        self._table = table
+        self._clock = clock
+        self._live = Live(self._journal, table)
+        self._open: dict[int, OpenFeed] = {}
+        self._of: dict[Feed, OpenFeed] = {}
+        self._behind: deque[OpenFeed] = deque()
+        """Those that have something to read, in turn."""
+        self._last_number = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def all(self) -> list[OpenFeed]:
+        return list(self._open.values())
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._behind)
+
+    # --- opening and closing ------------------------------------------------------------------------------------
+
+    def open(self, request: Request, protocol: int, sink: Sink) -> OpenFeed:
+        """`TooOld`, `FeedDiverged` or `ClientError` if it cannot begin where it wants to."""
+        if len(self._open) >= limits.FEEDS_MAX:
+            raise ClientError(f"there are {limits.FEEDS_MAX} feeds already")
+        position = self._beginning(request)
+        if request.name is not None:
+            self._hold(request.name, position)
+        feed = Feed(request, protocol, position)
+        self._last_number += 1
+        opened = OpenFeed(self._last_number, feed, sink, self._clock.monotonic_us())
+        if request.is_initial:
+            opened.scan = Scan(self._store, feed)
+        self._open[opened.number] = self._of[feed] = opened
+        self._behind.append(opened)
+        return opened
+
+    def _beginning(self, request: Request) -> Ts:
+        """The ts after which a feed begins."""
+        writer = self._journal.writer
+        if request.is_initial:
+            return writer.visible.ts
+        since = request.since
+        if since is None and request.name is not None and holder_name(request.name) in self._journal.holders:
+            since = self._journal.holders.get(holder_name(request.name)).ts
+        if since is None:
+            return writer.last_ts
+        if since > max(self._journal.hlc.last, self._clock.wall_us()):
+            raise ClientError(f"SINCE {since} lies ahead of the clock here")
+        if request.epoch is not None and request.seen is not None:
+            self._check_epoch(request.epoch, request.seen)
+        if since < self._journal.erased_ts:
+            raise TooOld(f"the journal no longer has what followed ts {since}", oldest=self._journal.erased_ts)
+        return since
+
+    def _check_epoch(self, epoch: int, seen: Ts) -> None:
+        """Whether what a client has seen in an epoch is still history."""
+        epochs = self._journal.epochs
+        for index, known in enumerate(epochs):
+            if known.id == epoch:
+                if index + 1 < len(epochs) and seen > epochs[index + 1].last_ts:
+                    raise FeedDiverged("history after that was lost", since=epochs[index + 1].last_ts)
+                return
+        raise FeedDiverged(f"epoch {epoch} is not one of this history", since=Ts(0))
+
+    def _hold(self, name: str, ts: Ts) -> None:
+        holders = self._journal.holders
+        if holder_name(name) not in holders or holders.get(holder_name(name)).ts > ts:
+            holders.hold(holder_name(name), ts, self._clock.wall_us(), durable=True)
+
+    def acknowledge(self, name: str, ts: Ts) -> None:
+        """A named feed needs nothing at or below `ts` any more."""
+        if ts > max(self._journal.hlc.last, self._clock.wall_us()):
+            raise ClientError(f"{ts} lies ahead of the clock here")
+        self._journal.holders.move(holder_name(name), ts, self._clock.wall_us())
+
+    def close(self, opened: OpenFeed) -> None:
+        """Nobody wants it any more; fine if it is closed already."""
+        if opened.is_closed:
+            return
+        opened.is_closed = True
+        del self._open[opened.number], self._of[opened.feed]
+        self._live.remove(opened.feed)
+        if opened in self._behind:
+            self._behind.remove(opened)
+        if opened.router is not None:
+            opened.router.close()
+            opened.router = None
+
+    def _end(self, opened: OpenFeed, error: str | None = None) -> None:
+        self.close(opened)
+        opened.sink.end(error)
+
+    def kill(self, number: int) -> bool:
+        """End a feed, after a last checkpoint; false if there is none of that number."""
+        opened = self._open.get(number)
+        if opened is None:
+            return False
+        self._checkpoint(opened)
+        if not opened.is_closed:
+            self._end(opened)
+        return True
+
+    # --- catching up --------------------------------------------------------------------------------------------
+
+    def resume(self, opened: OpenFeed) -> None:
+        """Its sink takes events again."""
+        if opened.is_parked and not opened.is_closed:
+            opened.is_parked = False
+            self._behind.append(opened)
+
+    def work(self, until_us: int) -> bool:
+        """Read for feeds that are behind, until some time; true if there is more to do."""
+        while self._behind:
+            opened = self._behind[0]
+            if opened.sink.is_full:
+                self._behind.popleft()
+                opened.is_parked = True
+                continue
+            try:
+                is_behind = self._step(opened)
+            except TooOld as error:
+                self._end(opened, f"FEEDTOOOLD oldest={error.oldest}")
+                continue
+            if not is_behind and not opened.is_closed:
+                self._behind.popleft()
+            elif len(self._behind) > 1 and not opened.is_closed:
+                # Those in front are at work; the others wait for one of them to finish.
+                self._behind.rotate(-1) if len(self._behind) <= limits.CATCH_UPS_MAX else self._swap_front()
+            if self._clock.monotonic_us() >= until_us:
+                break
+        return bool(self._behind)
+
+    def _swap_front(self) -> None:
+        """Take turns among the first `CATCH_UPS_MAX`: the readers of the others are not open yet."""
+        opened = self._behind.popleft()
+        self._behind.insert(limits.CATCH_UPS_MAX - 1, opened)
+
+    def _step(self, opened: OpenFeed) -> bool:
+        """Some reading for one feed; false: it is behind no more."""
+        if opened.scan is not None:
+            if not opened.scan.step(limits.FEED_EVENTS_AT_ONCE):
+                opened.scan = None
+            self._send(opened)
+            return True
+        feed, router = opened.feed, opened.router
+        if router is None:
+            router = opened.router = self._begin_reading(opened)
+        moments = router.read()
+        if moments is not None:
+            assert opened.delivery is not None
+            for moment in moments:
+                opened.delivery.hand_out(moment, router.payload_of)
+            if moments:
+                feed.move_to(moments[-1].ts)
+            self._send(opened)
+            return not opened.is_closed
+        feed.move_to(router.visible_ts)
+        if self._journal.writer.visible.ts > feed.position:
+            router.begin_pass()
+            return True
+        self.advance()
+        self._live.add(feed)
+        router.close()
+        opened.router = opened.delivery = None
+        feed.become_steady(feed.position)
+        self._send(opened)
+        return False
+
+    def _begin_reading(self, opened: OpenFeed) -> Router:
+        request = opened.feed.request
+        count = self._journal.meta.shard_count
+        shards = [ShardId(shard) for shard in range(count)] if request.shard is None else [request.shard]
+        opened.delivery = Delivery(self._table, {request.database: opened.feed.interests})
+        return Router(self._journal, shards, opened.feed.position, request.spans)
+
+    # --- what becomes visible -----------------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Hand what has become visible to those that are steady."""
+        if not len(self._live):
+            return
+        self._live.advance()
+        for feed in self._live.feeds:
+            if feed.out:
+                self._send(self._of[feed])
+            elif feed.request.until is not None and feed.position >= feed.request.until:
+                self._checkpoint(self._of[feed])
+
+    def _send(self, opened: OpenFeed) -> None:
+        """Send what has gathered, unless it is not visible yet; a feed whose reader is slow leaves the others."""
+        feed = opened.feed
+        if feed.scanned_ts > self._journal.writer.visible.ts:
+            return
+        if feed.out:
+            opened.sink.send(feed.take())
+        until = feed.request.until
+        if until is not None and feed.position >= until and not feed.is_done:
+            self._checkpoint(opened)
+        elif feed.state is State.STEADY and opened.sink.is_full:
+            self._live.remove(feed)
+            feed.state = State.BEHIND
+            opened.is_parked = True
+
+    # --- checkpoints --------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Send the checkpoints that are due."""
+        now_us = self._clock.monotonic_us()
+        for opened in self.all:
+            if now_us >= opened.checkpoint_due_us and not opened.sink.is_full:
+                opened.checkpoint_due_us = now_us + opened.feed.request.checkpoint_ms * 1000
+                self._checkpoint(opened)
+
+    def _checkpoint(self, opened: OpenFeed) -> None:
+        feed, journal = opened.feed, self._journal
+        ts = feed.position
+        if feed.state is State.STEADY:
+            ts = self.closed_ts()
+            feed.move_to(ts)
+        if feed.state is not State.SCANNING:
+            feed.add_checkpoint(ts, journal.epochs[-1].id, journal.writer.visible.ts)
+        if feed.out:
+            opened.sink.send(feed.take())
+        if feed.is_done:
+            self._end(opened)
+
+    def closed_ts(self) -> Ts:
+        """A ts such that everything at or below it has been handed to those that are steady."""
+        self.advance()
+        writer, hlc = self._journal.writer, self._journal.hlc
+        if writer.visible.ts < writer.last_ts:
+            return writer.visible.ts
+        return hlc.next()  # nothing else will have it
+
+
+def holder_name(name: str) -> str:
+    """The journal's holder of a named feed."""
+    return f"feed:{name}"

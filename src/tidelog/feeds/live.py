@@ -1,0 +1,76 @@
+"""What becomes visible, handed to the feeds that are steady.
+
+It reads each transaction once, however many feeds there are, and asks an index who is interested in its keys. With no
+feed there is nothing to do, and nothing is read.
+"""
+
+from __future__ import annotations
+
+from tidelog.feeds.delivery import Delivery
+from tidelog.feeds.feed import Feed
+from tidelog.feeds.router import Router
+from tidelog.feeds.span import Interests, Span
+from tidelog.ids import ShardId, Ts
+from tidelog.journal.journal import Journal
+from tidelog.journal.operation import OperationTable
+
+_EVERYTHING = [Span(b"", b"")]
+
+
+class Live:
+    """The feeds that have caught up."""
+
+    def __init__(self, journal: Journal, table: OperationTable) -> None:
+        self._journal = journal
+        self._by_database: dict[int, Interests] = {}
+        self._delivery = Delivery(table, self._by_database)
+        self._feeds: dict[Feed, None] = {}
+        self._router: Router | None = None
+        """None: nobody is here."""
+        self.position = Ts(0)
+        """Everything at or below it has been handed out."""
+
+    def __len__(self) -> int:
+        return len(self._feeds)
+
+    @property
+    def feeds(self) -> list[Feed]:
+        return list(self._feeds)
+
+    def add(self, feed: Feed) -> None:
+        """A feed that has everything up to `position`, which it finds by calling `advance` first."""
+        if self._router is None:
+            shards = [ShardId(shard) for shard in range(self._journal.meta.shard_count)]
+            self._router = Router(self._journal, shards, self._journal.writer.visible.ts, _EVERYTHING)
+            self.position = self._journal.writer.visible.ts
+        self._feeds[feed] = None
+        self._by_database.setdefault(feed.request.database, Interests()).add(feed, feed.request.spans)
+
+    def remove(self, feed: Feed) -> None:
+        """Fine if it is not here."""
+        if feed not in self._feeds:
+            return
+        del self._feeds[feed]
+        interests = self._by_database[feed.request.database]
+        interests.remove(feed)
+        if not len(interests):
+            del self._by_database[feed.request.database]
+        if not self._feeds and self._router is not None:
+            self._router.close()
+            self._router = None
+
+    def advance(self) -> None:
+        """Hand out what has become visible since."""
+        router = self._router
+        if router is None:
+            self.position = self._journal.writer.visible.ts
+            return
+        visible = router.begin_pass()
+        if visible.ts <= self.position:
+            return
+        while (moments := router.read()) is not None:
+            for moment in moments:
+                self._delivery.hand_out(moment, router.payload_of)
+        self.position = visible.ts
+        for feed in self._feeds:
+            feed.move_to(visible.ts)

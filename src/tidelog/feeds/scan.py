@@ -1,0 +1,92 @@
+"""INITIAL: the values of now, slot by slot, each as it is when it is read.
+
+The ts of a slot is that of the newest transaction when it was read. Changes of its keys up to then are in what was
+read, so a feed drops them when it comes to them in the journal, which it reads from where the scan began. A slot is
+read in one go, and its events are made in pieces.
+
+FLUSHDB ends the scan: the journal has it, and from there on every change is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from tidelog.feeds.event import HASH, SET, STREAM, STRING, ZSET, Change, array, bulk, number
+from tidelog.feeds.feed import Feed
+from tidelog.ids import SLOT_COUNT, Ts
+from tidelog.resp.encoder import format_double
+from tidelog.store.keyspace import Database
+from tidelog.store.slots import slot_of
+from tidelog.store.store import Store
+from tidelog.streams.stream import Stream
+from tidelog.types.effect import Value
+from tidelog.types.hash import Hash
+from tidelog.types.set import Set
+from tidelog.types.zset import ZSet
+
+
+class Scan:
+    """The values of one feed's spans."""
+
+    def __init__(self, store: Store, feed: Feed) -> None:
+        self._writer = store.journal.writer
+        self._database: Database = store.database(feed.request.database)
+        self._cleared_count = self._database.cleared_count
+        self._feed = feed
+        spans = feed.request.spans
+        self._keys = [span.start for span in spans] if all(span.is_key for span in spans) else None
+        """The only keys that are wanted; None: all that are in the spans."""
+        slots = range(SLOT_COUNT) if feed.request.shard is None else _range(store.slots[feed.request.shard])
+        self._slots = iter(slots if self._keys is None else sorted({slot_of(key) for key in self._keys} & set(slots)))
+        self._ts = Ts(0)
+        self._changes: Iterator[Change] = iter(())
+        """Of the slot that was read last."""
+        feed.begin_scan(SLOT_COUNT)
+
+    def step(self, events_max: int) -> bool:
+        """Add some events; false: there are no more."""
+        feed = self._feed
+        for _ in range(events_max):
+            change = next(self._changes, None)
+            if change is not None:
+                feed.add_initial(self._ts, change)
+                continue
+            slot = next(self._slots, None)
+            if slot is None or self._writer.last_ts != self._ts:
+                feed.end_transaction(self._ts)  # what was read at one ts is whole
+            if slot is None or self._database.cleared_count != self._cleared_count:
+                feed.end_scan(is_whole=slot is None)
+                return False
+            self._read(slot)
+        return True
+
+    def _read(self, slot: int) -> None:
+        self._ts = self._writer.last_ts
+        found: list[Iterator[Change]] = []
+        wanted = self._feed.interests
+        for bucket in self._database.buckets(slot):
+            for key in bucket if self._keys is None else self._keys:
+                value = bucket.get(key)
+                if value is not None and wanted.of(key):
+                    found.append(_changes_of_value(key, value))
+        self._feed.scanned(slot, self._ts)
+        self._changes = chain.from_iterable(found)
+
+
+def _range(bounds: tuple[int, int]) -> range:
+    return range(bounds[0], bounds[1] + 1)
+
+
+def _changes_of_value(key: bytes, value: Value) -> Iterator[Change]:
+    """A value as it is now: collections are copied before the first of it is asked for."""
+    if isinstance(value, bytes):
+        return iter([Change(key, STRING, None, bulk(value))])
+    if isinstance(value, Stream):
+        return iter([Change(key, STREAM, None, array([number(value.first), number(value.next - 1)]))])
+    if isinstance(value, ZSet):
+        return (Change(key, ZSET, member, bulk(format_double(score))) for score, member in list(value))
+    if isinstance(value, Set):
+        return (Change(key, SET, member, bulk(b"1")) for member in list(value))
+    fields: Hash[bytes, bytes] = value
+    return (Change(key, HASH, field, bulk(data)) for field, data in list(fields.items()))

@@ -1,0 +1,150 @@
+"""Spans of keys, and who is interested in a key.
+
+A span is `[start, end)`; an empty end is unbounded. A single key and a prefix are spans too, and by far the most, so
+each has an index of its own: a key is found among thousands of feeds without looking at any of them.
+
+    keys        key -> feeds
+    prefixes    prefix -> feeds, asked once for each length that a prefix has
+    segments    all bounds of the other spans in order, and the feeds between each two
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+Feed = Any
+"""Whatever is interested; hashable, and the same object each time."""
+
+
+class Span(NamedTuple):
+    """Keys from `start` to before `end`."""
+
+    start: bytes
+    end: bytes
+    """Empty: unbounded."""
+
+    def has(self, key: bytes) -> bool:
+        return self.start <= key and (not self.end or key < self.end)
+
+    @property
+    def is_empty(self) -> bool:
+        return bool(self.end) and self.end <= self.start
+
+    @property
+    def is_key(self) -> bool:
+        return self.end == self.start + b"\0"
+
+    @property
+    def is_prefix(self) -> bool:
+        return self.end == after_prefix(self.start)
+
+
+def span_of_key(key: bytes) -> Span:
+    return Span(key, key + b"\0")
+
+
+def span_of_prefix(prefix: bytes) -> Span:
+    return Span(prefix, after_prefix(prefix))
+
+
+def after_prefix(prefix: bytes) -> bytes:
+    """The first key after all that begin like this; empty: there is none."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else b""
+
+
+class Interests:
+    """Who is interested in which keys."""
+
+    def __init__(self) -> None:
+        self._spans: dict[Feed, list[Span]] = {}
+        self._keys: dict[bytes, list[Feed]] = {}
+        self._prefixes: dict[bytes, list[Feed]] = {}
+        self._lengths: list[int] = []
+        """Of the prefixes."""
+        self._bounds: list[bytes] = []
+        self._segments: list[list[Feed]] = [[]]
+        """Who is interested in the keys before the first bound, between the first two ..."""
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    @property
+    def feeds(self) -> list[Feed]:
+        return list(self._spans)
+
+    def add(self, feed: Feed, spans: Sequence[Span]) -> None:
+        self._spans[feed] = list(spans)
+        others = False
+        for span in spans:
+            if span.is_key:
+                self._keys.setdefault(span.start, []).append(feed)
+            elif span.is_prefix:
+                self._prefixes.setdefault(span.start, []).append(feed)
+            else:
+                others = True
+        self._lengths = sorted({len(prefix) for prefix in self._prefixes})
+        if others:
+            self._cut()
+
+    def remove(self, feed: Feed) -> None:
+        """Fine if it never was there."""
+        spans = self._spans.pop(feed, None)
+        if spans is None:
+            return
+        others = False
+        for span in spans:
+            if span.is_key:
+                _leave(self._keys, span.start, feed)
+            elif span.is_prefix:
+                _leave(self._prefixes, span.start, feed)
+            else:
+                others = True
+        self._lengths = sorted({len(prefix) for prefix in self._prefixes})
+        if others:
+            self._cut()
+
+    def _cut(self) -> None:
+        """Make the segments anew."""
+        spans = [
+            (span, feed)
+            for feed, its in self._spans.items()
+            for span in its
+            if not (span.is_key or span.is_prefix or span.is_empty)
+        ]
+        self._bounds = sorted({bound for span, _ in spans for bound in span if bound})
+        self._segments = [[] for _ in range(len(self._bounds) + 1)]
+        for span, feed in spans:
+            first = bisect_right(self._bounds, span.start) if span.start else 0
+            last = bisect_right(self._bounds, span.end) if span.end else len(self._segments)
+            for index in range(first, last):
+                self._segments[index].append(feed)
+
+    def of(self, key: bytes) -> list[Feed]:
+        """Who is interested in a key, each once; not to be changed. Hot."""
+        found = self._keys.get(key)
+        if not self._lengths and not self._bounds:
+            return _NOBODY if found is None else found
+        everyone: dict[Feed, None] = {} if found is None else dict.fromkeys(found)
+        for length in self._lengths:
+            if length > len(key):
+                break
+            by_prefix = self._prefixes.get(key[:length])
+            if by_prefix is not None:
+                for feed in by_prefix:
+                    everyone[feed] = None
+        if self._bounds:
+            for feed in self._segments[bisect_right(self._bounds, key)]:
+                everyone[feed] = None
+        return list(everyone)
+
+
+_NOBODY: list[Feed] = []
+
+
+def _leave(index: dict[bytes, list[Feed]], name: bytes, feed: Feed) -> None:
+    index[name].remove(feed)
+    if not index[name]:
+        del index[name]

@@ -1,0 +1,173 @@
+"""What a client of a feed knows: the keys of a database, rebuilt from its events, and what must hold of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hiredis
+
+from tidelog.feeds.span import Span
+from tidelog.store.keyspace import Database
+from tidelog.streams.stream import Stream
+from tidelog.types.hash import Hash
+from tidelog.types.set import Set
+from tidelog.types.zset import ZSet
+
+State = dict[bytes, Any]
+PARTLY = -1
+"""In place of an offset: the entries before those that are known were never told."""
+
+
+class Broken(AssertionError):
+    """A feed broke a promise."""
+
+
+class Rebuilt:
+    """A sink that takes events, checks them, and keeps what they say."""
+
+    def __init__(self, spans: list[Span], since: int = 0, state: State | None = None) -> None:
+        self.spans = spans
+        self.state: State = {} if state is None else state
+        self.events: list[list[Any]] = []
+        self.is_full = False
+        self.ended: list[str | None] = []
+        self.checkpoint = since
+        """The last one; for a resumed feed, the one that it resumed from."""
+        self.epoch = self.seen = 0
+        self.saved: State = dict(self.state)
+        """The state at that checkpoint."""
+        self.is_steady = False
+        self.unchecked = 0
+        """Values since the last checkpoint."""
+        self.open_ts = 0
+        """The transaction that is not whole yet, for a feed with commits."""
+        self._reader = hiredis.Reader()
+        self._ts_of: dict[bytes, int] = {}
+
+    def send(self, events: bytes) -> None:
+        self._reader.feed(events)
+        while (event := self._reader.gets()) is not False:
+            self.events.append(event)
+            getattr(self, f"_{event[0].decode()}")(*event[1:])
+
+    def end(self, error: str | None) -> None:
+        self.ended.append(error)
+
+    # --- events -------------------------------------------------------------------------------------------------
+
+    def _newer(self, ts: int) -> None:
+        if ts <= self.checkpoint:
+            raise Broken(f"an event of {ts} after the checkpoint {self.checkpoint}")
+        self.unchecked += 1
+        self.open_ts = ts
+
+    def _value(self, ts: int, key: bytes, kind: bytes, field: bytes | None, value: Any) -> None:
+        self._newer(ts)
+        if not any(span.has(key) for span in self.spans):
+            raise Broken(f"{key!r} is in no span")
+        if self.is_steady and ts < self._ts_of.get(key, 0):
+            raise Broken(f"{key!r} changed at {ts} after it had at {self._ts_of[key]}")
+        self._ts_of[key] = ts
+        apply_value(self.state, key, kind, field, value)
+
+    def _deleterange(self, ts: int, start: bytes, end: bytes) -> None:
+        self._newer(ts)
+        for key in [key for key in self.state if Span(start, end).has(key)]:
+            del self.state[key]
+
+    def _steady(self, ts: int) -> None:
+        self.is_steady = True
+
+    def _commit(self, ts: int) -> None:
+        if ts != self.open_ts:
+            raise Broken(f"a commit of {ts} inside {self.open_ts}")
+        self.open_ts = 0
+
+    def _checkpoint(self, ts: int, start: bytes, end: bytes, epoch: int, seen: int) -> None:
+        if (start, end) not in self.spans:
+            raise Broken(f"a checkpoint of another span: {start!r} to {end!r}")
+        if seen > ts:
+            raise Broken(f"seen {seen} lies after the checkpoint {ts}")
+        self.checkpoint, self.epoch, self.seen = max(ts, self.checkpoint), epoch, seen
+        self.unchecked = 0
+        self.saved = {key: _copy(value) for key, value in self.state.items()}
+
+
+def apply_value(state: State, key: bytes, kind: bytes, field: bytes | None, value: Any) -> None:
+    """One `value` event, as a client would apply it."""
+    if kind == b"none":
+        state.pop(key, None)
+    elif kind == b"string":
+        state[key] = value
+    elif kind == b"stream":
+        _apply_stream(state, key, field, value)
+    else:
+        _, members = state.setdefault(key, (kind.decode(), {}))
+        if value is None:
+            members.pop(field, None)
+            if not members:
+                del state[key]
+        else:
+            members[field] = float(value) if kind == b"zset" else value
+
+
+def _apply_stream(state: State, key: bytes, field: bytes | None, value: Any) -> None:
+    _, entries = state.setdefault(key, ("stream", {}))
+    if field is None and value and isinstance(value[0], int):
+        entries[PARTLY] = None  # of INITIAL: where the entries lie, not what they are
+    elif field is None:
+        entries.update({offset: (id_, tag, entry) for offset, id_, tag, entry in value})
+    elif field == b"evict":
+        for offset in [offset for offset in entries if PARTLY < offset < value]:
+            del entries[offset]
+    elif field == b"del":
+        for offset in value:
+            entries.pop(offset, None)
+
+
+def difference(known: State, there: State) -> str:
+    """What a client should know and does not, or knows and should not; empty: nothing."""
+    for key in known.keys() | there.keys():
+        one, other = known.get(key), there.get(key)
+        if isinstance(one, tuple) and isinstance(other, tuple) and PARTLY in one[1]:
+            entries = {offset: entry for offset, entry in one[1].items() if offset != PARTLY}
+            is_same = other[0] == "stream" and entries.items() <= other[1].items()
+        else:
+            is_same = one == other
+        if not is_same:
+            return f"{key!r}: the feed says {one!r}, the store has {other!r}"
+    return ""
+
+
+def _copy(value: Any) -> Any:
+    return (value[0], dict(value[1])) if isinstance(value, tuple) else value
+
+
+def state_of(database: Database, spans: list[Span]) -> State:
+    """What a client should know of a database."""
+    return {key: plain(database.find(key)) for key in database.all_keys() if any(span.has(key) for span in spans)}
+
+
+def plain(value: Any) -> Any:
+    kind = type(value)
+    if kind is Hash:
+        return "hash", dict(value)
+    if kind is ZSet:
+        return "zset", {member: score for score, member in value}
+    if kind is Set:
+        return "set", dict.fromkeys(value, b"1")
+    if kind is Stream:
+        return "stream", _entries(value)
+    return value
+
+
+def _entries(stream: Stream) -> dict[int, Any]:
+    reader = hiredis.Reader()
+    found: dict[int, Any] = {}
+    for offset, ms, seq, kind, tag, entry in zip(*stream.read(stream.first, stream.next), strict=True):
+        shown: Any = entry
+        if kind:
+            reader.feed(entry)
+            shown = reader.gets()
+        found[offset] = b"%d-%d" % (ms, seq), tag, shown
+    return found
