@@ -63,7 +63,7 @@ class JournalWriter:
         self._disk = disk
         self._folders = [shard_folder(folder, shard) for shard in range(meta.shard_count)]
         self._hlc = hlc
-        self._policy = policy
+        self.policy = policy
         self._ring = ring
         self._shards = [ShardWriter(meta.geometry, meta.shard_count, state) for state in resume.shards]
         self._cycle = resume.cycle
@@ -101,10 +101,6 @@ class JournalWriter:
         self._visible = self._written
 
     # --- where things stand -------------------------------------------------------------------------------------
-
-    @property
-    def policy(self) -> FsyncPolicy:
-        return self._policy
 
     @property
     def visible(self) -> Visible:
@@ -162,7 +158,7 @@ class JournalWriter:
     @property
     def has_backlog(self) -> bool:
         """The disk does not keep up: take no more transactions until a sync has finished."""
-        return self._policy is not FsyncPolicy.NEVER and self._unsynced_bytes >= limits.UNSYNCED_BYTES_MAX
+        return self.policy is not FsyncPolicy.NEVER and self._unsynced_bytes >= limits.UNSYNCED_BYTES_MAX
 
     # --- transactions -------------------------------------------------------------------------------------------
 
@@ -327,7 +323,7 @@ class JournalWriter:
         self._written = Visible(
             self._cycle, self._last_ts, tuple(shard.next_lsn for shard in self._shards), tuple(ends)
         )
-        if self._policy is not FsyncPolicy.ALWAYS:
+        if self.policy is not FsyncPolicy.ALWAYS:
             self._visible = self._written
 
     def _file(self, folder: str, path: str) -> File:
@@ -364,7 +360,7 @@ class JournalWriter:
         """Whether the policy wants an fsync now."""
         if self._sync_in_flight or self._failed:
             return False
-        if self._policy is FsyncPolicy.ALWAYS:
+        if self.policy is FsyncPolicy.ALWAYS:
             return bool(self._dirty_files)
         return monotonic_us - self._last_sync_us >= limits.SYNC_EVERY_US
 
@@ -378,7 +374,7 @@ class JournalWriter:
         except JournalFailed as error:
             self._failed, self.refusal = True, error
             raise
-        with_files = everything or self._policy is not FsyncPolicy.NEVER
+        with_files = everything or self.policy is not FsyncPolicy.NEVER
         dirty = list(self._dirty_files) if with_files else []
         if not dirty and not renews_clock:
             return None
@@ -412,7 +408,7 @@ class JournalWriter:
             self._synced_cycle = job.cycle
             self._durable_ts = job.visible.ts
             self._unsynced_bytes -= job.size
-            if self._policy is FsyncPolicy.ALWAYS:
+            if self.policy is FsyncPolicy.ALWAYS:
                 self._visible = job.visible
 
     def sync(self, *, everything: bool = True) -> None:

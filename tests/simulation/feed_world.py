@@ -50,7 +50,7 @@ class Client:
         self.opened: OpenFeed | None = None
 
 
-class Game:
+class FeedWorld:
     """One seed's world."""
 
     def __init__(self, seed: int) -> None:
