@@ -83,6 +83,8 @@ CATCH_UPS_MAX = 8
 FEED_EVENTS_AT_ONCE = 256
 FEED_SLICE_US = 2000
 """Reading for feeds goes on for so long before others have their turn."""
+FEEDS_SHOWN_MAX = 100
+"""In INFO; FEED LIST has all."""
 FEED_CHECKPOINT_MS_MIN = 10
 FEED_CHECKPOINT_MS_MAX = 3_600_000
 FEED_CHECKPOINT_MS_DEFAULT = 1000

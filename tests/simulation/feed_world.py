@@ -151,7 +151,10 @@ class FeedWorld:
             self._begin(client)
             return
         client.known = Rebuilt(client.spans, known.checkpoint, known.saved)
-        self._ask(client, since=Ts(known.checkpoint), epoch=known.epoch or None, seen=Ts(known.seen))
+        until = (
+            Ts(self._store.journal.hlc.last + self._rng.choice((-1000, 0, 3000))) if self._rng.random() < 0.2 else None
+        )
+        self._ask(client, since=Ts(known.checkpoint), epoch=known.epoch or None, seen=Ts(known.seen), until=until)
 
     def _begin(self, client: Client) -> None:
         client.known = Rebuilt(client.spans)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from tidelog.commands.parameters import Parameters
 from tidelog.commands.slow_log import SlowLog
 from tidelog.commands.subscriptions import Subscriptions
 from tidelog.commands.table import Command, CommandTable
+from tidelog.feeds.feed import Request
+from tidelog.ids import Ts
 from tidelog.ports import Clock
 from tidelog.resp.encoder import Reply
 from tidelog.store.store import Store
@@ -90,6 +92,20 @@ class Server(Protocol):
     @property
     def last_snapshot_s(self) -> int:
         """When the last snapshot was made, or the server started (seconds since 1970)."""
+
+    def open_feed(self, client: Client, request: Request) -> None:
+        """Let a connection have what changes; `ClientError` if it cannot."""
+
+    def close_feed(self, client: Client) -> None:
+        """It wants to know no more; fine if it never did."""
+
+    def list_feeds(self) -> list[dict[str, Any]]: ...
+
+    def kill_feed(self, number: int) -> bool:
+        """End a feed; false if there is none of that number."""
+
+    def acknowledge_feed(self, name: str, ts: Ts) -> None:
+        """A named feed needs nothing at or below `ts` any more."""
 
     def unblock(self, client: Client, *, with_error: bool) -> bool:
         """Answer a client that waits as if its time were over, or with an error; false if it does not wait."""

@@ -120,6 +120,7 @@ def reset(client: Client, _arguments: Arguments) -> Reply:
     client.is_unevictable = False
     client.server.store.unwatch(client)
     client.server.subscriptions.forget(client)
+    client.server.close_feed(client)
     client.protocol, client.database, client.name = 2, 0, b""
     client.is_authenticated = not client.server.needs_password
     client.state_changed()

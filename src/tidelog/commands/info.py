@@ -22,6 +22,7 @@ SECTIONS: Final = {
     "cluster": "Cluster",
     "keyspace": "Keyspace",
     "tidelog": "Tidelog",
+    "feeds": "Feeds",
 }
 """Name -> head, in the order of the reply."""
 _ON_REQUEST: Final = frozenset(["commandstats"])

@@ -86,6 +86,11 @@ class Feed:
         """Of this feed alone."""
         return self._interests
 
+    @property
+    def is_at_end(self) -> bool:
+        """Everything up to UNTIL was added."""
+        return self.request.until is not None and self.position >= self.request.until
+
     def take(self) -> bytes:
         """What there is to send."""
         data = b"".join(self.out)
@@ -124,7 +129,7 @@ class Feed:
 
     def end_transaction(self, ts: Ts) -> None:
         """Everything of a transaction was added."""
-        if self.request.has_commits and self._open_ts == ts:
+        if self.request.has_commits and ts and self._open_ts == ts:
             self._open_ts = Ts(0)
             self._add(encode_commit(self.protocol, ts))
 

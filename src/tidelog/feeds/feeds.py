@@ -168,6 +168,14 @@ class Feeds:
             self._end(opened)
         return True
 
+    def lag(self, opened: OpenFeed) -> tuple[int, int]:
+        """How far a feed is behind what is visible: in records (-1: it has not begun to read), and in ms."""
+        visible = self._journal.writer.visible
+        ms = max(0, (visible.ts - opened.feed.position) // 1000)
+        if opened.feed.state is State.STEADY:
+            return 0, ms
+        return -1 if opened.router is None else opened.router.records_behind(visible), ms
+
     # --- catching up --------------------------------------------------------------------------------------------
 
     def resume(self, opened: OpenFeed) -> None:
@@ -251,7 +259,7 @@ class Feeds:
         for feed in self._live.feeds:
             if feed.out:
                 self._send(self._of[feed])
-            elif feed.request.until is not None and feed.position >= feed.request.until:
+            elif feed.is_at_end:
                 self._checkpoint(self._of[feed])
 
     def _send(self, opened: OpenFeed) -> None:
@@ -261,8 +269,7 @@ class Feeds:
             return
         if feed.out:
             opened.sink.send(feed.take())
-        until = feed.request.until
-        if until is not None and feed.position >= until and not feed.is_done:
+        if feed.is_at_end:
             self._checkpoint(opened)
         elif feed.state is State.STEADY and opened.sink.is_full:
             self._live.remove(feed)
@@ -281,12 +288,13 @@ class Feeds:
 
     def _checkpoint(self, opened: OpenFeed) -> None:
         feed, journal = opened.feed, self._journal
-        ts = feed.position
-        if feed.state is State.STEADY:
+        if feed.state is State.STEADY and not feed.is_at_end:
             ts = self.closed_ts()
+            if opened.is_closed:
+                return  # it came to its end meanwhile
             feed.move_to(ts)
         if feed.state is not State.SCANNING:
-            feed.add_checkpoint(ts, journal.epochs[-1].id, journal.writer.visible.ts)
+            feed.add_checkpoint(feed.position, journal.epochs[-1].id, journal.writer.visible.ts)
         if feed.out:
             opened.sink.send(feed.take())
         if feed.is_done:

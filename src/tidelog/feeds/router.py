@@ -67,6 +67,10 @@ class Router:
     def frames_skipped(self) -> int:
         return sum(feed.frames_skipped for feed in self._feeds.values())
 
+    def records_behind(self, visible: Visible) -> int:
+        """How many records are still to be read, those among them that will be passed over."""
+        return sum(max(0, visible.lsns[shard] - feed.next_lsn) for shard, feed in self._feeds.items())
+
     def begin_pass(self) -> Visible:
         """Go on to what is visible now; returns it. Only after the pass before has ended."""
         self._visible = self._journal.writer.visible

@@ -82,6 +82,11 @@ class ShardFeed:
             known = self._summaries[segment] = self._journal.summaries(self._shard, segment, self._count)
         return known[frame] if frame < len(known) else None
 
+    @property
+    def next_lsn(self) -> int:
+        """Of the next record that is read, or about that."""
+        return self._reader.next_lsn
+
     def payload_of(self, record: Record) -> bytes:
         return self._reader.payload_of(record)
 

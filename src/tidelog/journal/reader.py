@@ -107,6 +107,11 @@ class ShardReader:
     def shard(self) -> ShardId:
         return self._source.shard
 
+    @property
+    def next_lsn(self) -> int:
+        """Of the next record; before a frame that was not read yet, the segment's first."""
+        return self._lsn if self._lsn is not None else self._segment or 0
+
     # --- where to begin -----------------------------------------------------------------------------------------
 
     def seek_start(self) -> None:

@@ -110,12 +110,21 @@ class Clients:
         for session in self.all():
             session.look(now_us)
             if session.is_listening:
-                if session.is_reading_too_slowly(now_us):
+                if self._reads_too_slowly(session, now_us):
                     self._metrics.cut_for_output += 1
                     session.kill()
             elif self.idle_s_max and session.idle_s > self.idle_s_max and not (session.is_busy or session.is_blocked):
                 self._metrics.cut_for_idling += 1
                 session.kill()
+
+    def _reads_too_slowly(self, session: Session, now_us: int) -> bool:
+        """Whether it has left much unread for long."""
+        bounds = self.output_limits
+        if not bounds.soft_bytes or session.unsent_bytes <= bounds.soft_bytes:
+            session.slow_since_us = 0
+            return False
+        session.slow_since_us = session.slow_since_us or now_us
+        return now_us - session.slow_since_us > 1_000_000 * bounds.soft_s
 
     def wait_for_disk(self, is_needed: bool) -> None:
         """Stop reading from everyone until the disk has caught up, or go on."""

@@ -16,7 +16,7 @@ import hmac
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 
 from tidelog import limits
 from tidelog.commands.blocking import WouldBlock
@@ -39,6 +39,9 @@ from tidelog.store.store import Store
 from tidelog.store.transaction import Transaction
 
 if TYPE_CHECKING:
+    from tidelog.feeds.feed import Request
+    from tidelog.ids import Ts
+    from tidelog.server.feeding import Feeding
     from tidelog.server.session import Session
 
 _LOG: Final = logging.getLogger("tidelog")
@@ -52,7 +55,7 @@ _NOT_IN_MULTI: Final = frozenset(["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"])
 _WHILE_LISTENING: Final = frozenset(
     [
         *("SUBSCRIBE", "UNSUBSCRIBE", "PSUBSCRIBE", "PUNSUBSCRIBE", "SSUBSCRIBE", "SUNSUBSCRIBE"),
-        *("PING", "QUIT", "RESET"),
+        *("PING", "QUIT", "RESET", "FEED|ACK"),
     ]
 )
 """Commands of a RESP2 connection that listens: its other replies could be taken for messages."""
@@ -121,6 +124,7 @@ class Engine:
         self.facts: Callable[[str], Mapping[str, object] | None] = lambda _section: None
         """What INFO shows."""
         self.snapshots: Snapshots | None = None
+        self.feeding: Feeding | None = None
         self.blocking = Blocking(self)
         self._process = process
         self._password = password
@@ -334,6 +338,27 @@ class Engine:
         self.clients.reset_count()
         self.store.expired_count = 0
         self.subscriptions.message_count = self.subscriptions.delivery_count = 0
+
+    def open_feed(self, client: Client, request: Request) -> None:
+        self._feeding().open(cast("Session", client), request)
+
+    def list_feeds(self) -> list[dict[str, Any]]:
+        return self._feeding().list()
+
+    def kill_feed(self, number: int) -> bool:
+        return self._feeding().kill(number)
+
+    def acknowledge_feed(self, name: str, ts: Ts) -> None:
+        self._feeding().acknowledge(name, ts)
+
+    def close_feed(self, client: Client) -> None:
+        if self.feeding is not None:
+            self.feeding.forget(cast("Session", client))
+
+    def _feeding(self) -> Feeding:
+        if self.feeding is None:
+            raise CommandError("ERR there are no feeds here")
+        return self.feeding
 
     def begin_snapshot(self) -> None:
         self._snapshots().begin()

@@ -54,6 +54,7 @@ class Facts:
             "cluster": lambda: {"cluster_enabled": 0},
             "keyspace": self._keyspace,
             "tidelog": self._tidelog,
+            "feeds": self._feeds,
         }
 
     def section(self, name: str) -> Section | None:
@@ -213,6 +214,9 @@ class Facts:
             for database in self._engine.store.databases
             if database.size
         }
+
+    def _feeds(self) -> Section:
+        return {} if self._engine.feeding is None else self._engine.feeding.section()
 
     def _tidelog(self) -> Section:
         journal = self._engine.store.journal

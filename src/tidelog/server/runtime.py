@@ -27,6 +27,7 @@ from tidelog import limits
 from tidelog.commands.all import command_table
 from tidelog.commands.dispatch import explain
 from tidelog.errors import ApplyFailed, DataDirectoryError, JournalFailed, JournalFull
+from tidelog.feeds.feeds import Feeds
 from tidelog.gateway.app import Gateway, make_app
 from tidelog.journal.journal import Settings
 from tidelog.server.calls import LoopCalls
@@ -35,6 +36,7 @@ from tidelog.server.configuration import ServerConfig
 from tidelog.server.cooling import Cooling
 from tidelog.server.engine import Engine
 from tidelog.server.facts import Facts
+from tidelog.server.feeding import Feeding
 from tidelog.server.listener import UnixSocket, allow_descriptors, bind_tcp, make_tls
 from tidelog.server.live_parameters import live_parameters
 from tidelog.server.memory import Memory
@@ -43,7 +45,7 @@ from tidelog.server.session import Session
 from tidelog.server.snapshots import ServerSnapshots
 from tidelog.server.turn import Turns
 from tidelog.store.expiry import remove_due
-from tidelog.store.store import Store
+from tidelog.store.store import Store, operation_table
 from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
 
@@ -108,6 +110,7 @@ class Runtime:
         self.turns: Turns
         self._snapshots: ServerSnapshots
         self._cooling: Cooling
+        self._feeding: Feeding
 
     def _check_shards(self) -> None:
         found, wanted = self.store.journal.meta.shard_count, self._config.shards
@@ -129,6 +132,9 @@ class Runtime:
         self.engine.snapshots = self._snapshots
         self.engine.blocking.call_later = loop.call_later
         self._cooling = Cooling(loop, self.store.databases, self._clock)
+        feeds = Feeds(self.store, operation_table(), self._clock)
+        self.engine.feeding = self._feeding = Feeding(loop, feeds, self._clock, lambda: self.turns.count)
+        self.turns.on_visible = self._feeding.on_visible
         try:
             await self._open_ports(loop)
         except BaseException:
@@ -215,6 +221,7 @@ class Runtime:
             # Also what there was no space for: it is tried again, whether or not anyone asks for something.
             if not writer.has_failed:
                 writer.write()
+                self._feeding.on_visible()
         except JournalFull:
             pass  # it says so itself, and `refusal` tells everyone
         except JournalFailed as error:
@@ -259,6 +266,7 @@ class Runtime:
         self._snapshots.close()
         self._cooling.close()
         self.engine.blocking.close()
+        self._feeding.close()
         self.clients.resume()
         for session in self.clients.all():
             session.stop_reading()

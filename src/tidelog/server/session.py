@@ -27,6 +27,7 @@ from tidelog.server.turn import Turns
 
 if TYPE_CHECKING:
     from tidelog.server.clients import Clients
+    from tidelog.server.feeding import SessionSink
 
 
 class Session:
@@ -50,7 +51,6 @@ class Session:
         "_out_bytes",
         "_seen_count",
         "_signals",
-        "_slow_since_us",
         "_transport",
         "_turns",
         "_write",
@@ -58,6 +58,7 @@ class Session:
         "closes_after_reply",
         "command_count",
         "database",
+        "feed",
         "has_queue_error",
         "id",
         "is_authenticated",
@@ -77,6 +78,7 @@ class Session:
         "queued_bytes",
         "replies",
         "shard_channels",
+        "slow_since_us",
         "waiting_turns",
         "watched",
     )
@@ -118,8 +120,10 @@ class Session:
         self._seen_count = 0
         """The same when somebody last looked: more since then means that it is not idle."""
         self._came_us = self._active_us = engine.clock.monotonic_us()
-        self._slow_since_us = 0
+        self.slow_since_us = 0
         """Since when it has left much unread; 0: it has not."""
+        self.feed: SessionSink | None = None
+        """Where what changes is sent, if it wants to know."""
         self._out_bytes = 0
         """Of replies and messages of this turn, without those of the last run of hot commands."""
         self._held: list[Command] = []
@@ -146,7 +150,7 @@ class Session:
 
     @property
     def is_listening(self) -> bool:
-        return bool(self.channels or self.patterns or self.shard_channels)
+        return bool(self.channels or self.patterns or self.shard_channels or self.feed)
 
     def state_changed(self) -> None:
         self.is_plain = self._engine.is_plain(self)
@@ -176,6 +180,7 @@ class Session:
         self._engine.store.unwatch(self)
         self._engine.subscriptions.forget(self)
         self._engine.blocking.forget(self)
+        self._engine.close_feed(self)
         self._clients.remove(self)
 
     def data_received(self, data: bytes) -> None:
@@ -438,12 +443,3 @@ class Session:
         if self.command_count != self._seen_count:
             self._seen_count = self.command_count
             self._active_us = now_us
-
-    def is_reading_too_slowly(self, now_us: int) -> bool:
-        """Whether it has left much unread for long."""
-        bounds = self._clients.output_limits
-        if not bounds.soft_bytes or self.unsent_bytes <= bounds.soft_bytes:
-            self._slow_since_us = 0
-            return False
-        self._slow_since_us = self._slow_since_us or now_us
-        return now_us - self._slow_since_us > 1_000_000 * bounds.soft_s

@@ -108,6 +108,8 @@ class Turns:
         """Who waits for its end."""
         self.count = 0
         """Turns that had replies: whoever works in between sees whether anyone is there."""
+        self.on_visible: Callable[[], None] | None = None
+        """Called when something has become visible, before replies leave."""
         self._on_sync = on_sync
         """Told how long each fsync took."""
 
@@ -140,6 +142,8 @@ class Turns:
         else:
             if self._retry is not None:
                 self._end_wait()
+        if self.on_visible is not None:
+            self.on_visible()
         sessions, self._with_replies = self._with_replies, []
         if self._is_always and self._writer.durable_ts < self._writer.written_ts:
             batch = []
@@ -253,6 +257,8 @@ class Turns:
         self._gather_until_us = self._now_us() + min(self._took_us // _GATHERED_PART, _GATHER_US_MAX)
         self._answered = self._answered[1], set()
         self._release()
+        if self.on_visible is not None:
+            self.on_visible()
         self._expected_count = len(self._answered[0] | self._answered[1])
         if self._waiting:
             self._gather()

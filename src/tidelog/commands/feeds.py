@@ -1,0 +1,200 @@
+"""CHANGEFEED and FEED: watching what changes.
+
+    CHANGEFEED [NAME n] [SHARD i] [SINCE ts [EPOCH e SEEN s] | INITIAL] [UNTIL ts]
+               (KEY k | PREFIX p | SPAN a b) ... [CHECKPOINT ms] [TXN] [GROUPS]
+
+There is no reply but the events, which follow until the feed ends; an error is a reply.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidelog import limits
+from tidelog.commands.arguments import integer, syntax_error
+from tidelog.commands.client import Client
+from tidelog.commands.help import help_reply
+from tidelog.commands.table import Arguments, Command, connection
+from tidelog.errors import ClientError, CommandError, FeedDiverged, HolderLapsed, TooOld
+from tidelog.feeds.feed import Request
+from tidelog.feeds.span import Span, span_of_key, span_of_prefix
+from tidelog.ids import ShardId, Ts
+from tidelog.resp.encoder import Reply, Wire
+
+_OPTIONS = {
+    b"NAME": 1,
+    b"SHARD": 1,
+    b"SINCE": 1,
+    b"EPOCH": 1,
+    b"SEEN": 1,
+    b"UNTIL": 1,
+    b"CHECKPOINT": 1,
+    b"INITIAL": 0,
+    b"TXN": 0,
+    b"GROUPS": 0,
+}
+"""How many arguments each has."""
+
+
+def changefeed(client: Client, arguments: Arguments) -> Reply:
+    if client.is_listening:
+        raise CommandError("ERR this connection listens to something already")
+    request = _request(arguments, client.database, client.server.store.journal.meta.shard_count)
+    try:
+        client.server.open_feed(client, request)
+    except TooOld as error:
+        raise CommandError(f"FEEDTOOOLD oldest={error.oldest}") from error
+    except FeedDiverged as error:
+        raise CommandError(f"FEEDDIVERGED since={error.since}") from error
+    except (HolderLapsed, ClientError) as error:
+        raise CommandError(f"ERR {error}") from error
+    client.state_changed()
+    return Wire()
+
+
+def _request(arguments: Arguments, database: int, shard_count: int) -> Request:
+    spans: list[Span] = []
+    given: dict[bytes, bytes] = {}
+    at = 1
+    while at < len(arguments):
+        word = arguments[at].upper()
+        rest = arguments[at + 1 :]
+        at += 1
+        if word in _OPTIONS:
+            if word in given or len(rest) < _OPTIONS[word]:
+                raise syntax_error()
+            given[word] = rest[0] if _OPTIONS[word] else b""
+            at += _OPTIONS[word]
+        elif word == b"KEY" and rest:
+            spans.append(span_of_key(rest[0]))
+            at += 1
+        elif word == b"PREFIX" and rest:
+            spans.append(span_of_prefix(rest[0]))
+            at += 1
+        elif word == b"SPAN" and len(rest) > 1:
+            spans.append(Span(rest[0], rest[1]))
+            at += 2
+        else:
+            raise syntax_error()
+    _check(given, spans)
+    shard = _number(given, b"SHARD")
+    if shard is not None and shard >= shard_count:
+        raise CommandError(f"ERR there is no shard {shard}: they are 0 to {shard_count - 1}")
+    since, seen, until = (_number(given, word) for word in (b"SINCE", b"SEEN", b"UNTIL"))
+    return Request(
+        spans=spans,
+        database=database,
+        name=_name(given.get(b"NAME")),
+        shard=None if shard is None else ShardId(shard),
+        since=None if since is None else Ts(since),
+        epoch=_number(given, b"EPOCH"),
+        seen=None if seen is None else Ts(seen),
+        is_initial=b"INITIAL" in given,
+        until=None if until is None else Ts(until),
+        checkpoint_ms=_checkpoint_ms(given),
+        has_commits=b"TXN" in given,
+        has_groups=b"GROUPS" in given,
+    )
+
+
+def _check(given: dict[bytes, bytes], spans: list[Span]) -> None:
+    if not spans:
+        raise CommandError("ERR a feed needs at least one KEY, PREFIX or SPAN")
+    if len(spans) > limits.FEED_SPANS_MAX:
+        raise CommandError(f"ERR a feed has at most {limits.FEED_SPANS_MAX} spans")
+    if any(span.is_empty for span in spans):
+        raise CommandError("ERR a SPAN ends before it begins")
+    if b"SINCE" in given and b"INITIAL" in given:
+        raise CommandError("ERR SINCE and INITIAL exclude each other")
+    if (b"EPOCH" in given) != (b"SEEN" in given) or (b"EPOCH" in given and b"SINCE" not in given):
+        raise CommandError("ERR EPOCH and SEEN come together, after SINCE")
+
+
+def _number(given: dict[bytes, bytes], word: bytes) -> int | None:
+    if word not in given:
+        return None
+    number = integer(given[word])
+    if number < 0:
+        raise CommandError(f"ERR {word.decode()} is negative")
+    return number
+
+
+def _checkpoint_ms(given: dict[bytes, bytes]) -> int:
+    found = _number(given, b"CHECKPOINT")
+    if found is None:
+        return limits.FEED_CHECKPOINT_MS_DEFAULT
+    if not limits.FEED_CHECKPOINT_MS_MIN <= found <= limits.FEED_CHECKPOINT_MS_MAX:
+        raise CommandError(
+            f"ERR CHECKPOINT is {limits.FEED_CHECKPOINT_MS_MIN} to {limits.FEED_CHECKPOINT_MS_MAX} milliseconds"
+        )
+    return found
+
+
+def _name(name: bytes | None) -> str | None:
+    if name is None:
+        return None
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise CommandError("ERR the name of a feed is not UTF-8") from None
+
+
+# --- FEED -------------------------------------------------------------------------------------------------------
+
+
+def feed_list(client: Client, _arguments: Arguments) -> Reply:
+    return client.server.list_feeds()
+
+
+def feed_kill(client: Client, arguments: Arguments) -> Reply:
+    if not client.server.kill_feed(integer(arguments[2])):
+        raise CommandError("ERR there is no such feed")
+    return "OK"
+
+
+def feed_position(client: Client, _arguments: Arguments) -> Reply:
+    """Per shard: its number, the visible ts, the epoch."""
+    journal = client.server.store.journal
+    visible, epoch = journal.writer.visible, journal.epochs[-1].id
+    return [[shard, visible.ts, epoch] for shard in range(journal.meta.shard_count)]
+
+
+def feed_ack(client: Client, arguments: Arguments) -> Reply:
+    name, ts = _name(arguments[2]), integer(arguments[3])
+    if name is None or ts < 0:
+        raise syntax_error()
+    try:
+        client.server.acknowledge_feed(name, Ts(ts))
+    except ClientError as error:
+        raise CommandError(f"ERR {error}") from error
+    return "OK"
+
+
+def feed_help(_client: Client, _arguments: Arguments) -> Reply:
+    return help_reply(
+        "FEED",
+        """
+        ACK <name> <ts>
+            A named feed needs nothing at or below <ts> any more.
+        KILL <id>
+            End a feed, after a last checkpoint.
+        LIST
+            All feeds: where they are, and how far behind.
+        POSITION
+            Per shard: its number, the newest visible ts, the epoch.
+        """,
+    )
+
+
+def _row(name: str, arity: int, handler: Any, flags: str, summary: str) -> Command:
+    return connection(name, arity, handler, flags, summary=summary)
+
+
+COMMANDS: list[Command] = [
+    _row("CHANGEFEED", -3, changefeed, "pubsub noscript no_multi", "watch what changes"),
+    _row("FEED|LIST", 2, feed_list, "admin noscript loading stale", "all feeds"),
+    _row("FEED|KILL", 3, feed_kill, "admin noscript loading stale", "end a feed"),
+    _row("FEED|POSITION", 2, feed_position, "noscript loading stale fast", "how far each shard is visible"),
+    _row("FEED|ACK", 4, feed_ack, "noscript loading stale fast", "move what a named feed holds"),
+    _row("FEED|HELP", 2, feed_help, "loading stale", "the subcommands of FEED"),
+]

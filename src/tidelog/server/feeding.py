@@ -1,0 +1,180 @@
+"""Feeds and the loop: when they read, and how their events reach a connection.
+
+    something becomes visible    at the end of a turn: steady feeds get it at once, it leaves with the turn's replies
+    someone is behind            slices of reading, with a look at the sockets in between
+    every 10 ms                  checkpoints that are due, and readers that have caught up with what they were sent
+
+A connection that has left `FEED_BUFFER_BYTES` unread is sent nothing until it has taken most of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog import limits
+from tidelog.feeds.feed import Request, State
+from tidelog.feeds.feeds import Feeds, OpenFeed
+from tidelog.ids import Ts
+from tidelog.ports import Clock
+from tidelog.resp.encoder import encode_error
+
+if TYPE_CHECKING:
+    from tidelog.server.session import Session
+
+_TICK_S: Final = 0.01
+_PAUSE_S: Final = 0.001
+"""Between two slices of reading while clients are there."""
+_RESUMED_PART: Final = 4
+"""A reader is sent more when it has left no more than this part of the buffer."""
+
+
+class SessionSink:
+    """The connection of a feed."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.opened: OpenFeed | None = None
+        self._was_full = False
+
+    @property
+    def peer(self) -> str:
+        return self._session.peer
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._session.unsent_bytes
+
+    @property
+    def is_full(self) -> bool:
+        bound = limits.FEED_BUFFER_BYTES
+        self._was_full = self._session.unsent_bytes > (bound // _RESUMED_PART if self._was_full else bound)
+        return self._was_full
+
+    def send(self, events: bytes) -> None:
+        self._session.push(events)
+
+    def end(self, error: str | None) -> None:
+        """An orderly end: what was sent is taken, then the connection is closed."""
+        session = self._session
+        session.feed = None
+        session.closes_after_reply = True
+        session.push(b"" if error is None else encode_error(error))
+
+
+class Feeding:
+    """Runs the feeds of a server."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, feeds: Feeds, clock: Clock, turn_count: Callable[[], int]
+    ) -> None:
+        self._loop = loop
+        self._feeds = feeds
+        self._clock = clock
+        self._turn_count = turn_count
+        self._seen_turns = 0
+        self._working: asyncio.Handle | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+
+    def open(self, session: Session, request: Request) -> None:
+        sink = SessionSink(session)
+        sink.opened = self._feeds.open(request, session.protocol, sink)
+        session.feed = sink
+        self._go_on()
+        if self._ticking is None:
+            self._tick()
+
+    def forget(self, session: Session) -> None:
+        """Its connection is gone."""
+        sink = session.feed
+        if sink is not None and sink.opened is not None:
+            session.feed = None
+            self._feeds.close(sink.opened)
+
+    def kill(self, number: int) -> bool:
+        return self._feeds.kill(number)
+
+    def acknowledge(self, name: str, ts: Ts) -> None:
+        self._feeds.acknowledge(name, ts)
+
+    def on_visible(self) -> None:
+        """Something has become visible. Hot."""
+        if len(self._feeds):
+            self._feeds.advance()
+
+    def close(self) -> None:
+        """The server stops: everyone gets a last checkpoint."""
+        for handle in (self._working, self._ticking):
+            if handle is not None:
+                handle.cancel()
+        for opened in self._feeds.all:
+            self._feeds.kill(opened.number)
+
+    # --- in the background --------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        if self._working is None and self._feeds.has_work:
+            self._working = self._loop.call_soon(self._work)
+
+    def _work(self) -> None:
+        self._working = None
+        if self._feeds.work(self._clock.monotonic_us() + limits.FEED_SLICE_US):
+            is_busy, self._seen_turns = self._turn_count() != self._seen_turns, self._turn_count()
+            if is_busy:
+                self._working = self._loop.call_later(_PAUSE_S, self._work)
+            else:
+                self._working = self._loop.call_soon(self._work)
+
+    def _tick(self) -> None:
+        self._ticking = None
+        if not len(self._feeds):
+            return
+        for opened in self._feeds.all:
+            if opened.is_parked and not opened.sink.is_full:
+                self._feeds.resume(opened)
+        self._feeds.tick()
+        self._go_on()
+        self._ticking = self._loop.call_later(_TICK_S, self._tick)
+
+    # --- what others want to know -------------------------------------------------------------------------------
+
+    def list(self) -> list[dict[str, Any]]:
+        return [self._facts(opened) for opened in self._feeds.all]
+
+    def _facts(self, opened: OpenFeed) -> dict[str, Any]:
+        feed, sink = opened.feed, opened.sink
+        records, ms = self._feeds.lag(opened)
+        return {
+            "id": opened.number,
+            "name": (feed.request.name or "").encode(),
+            "addr": getattr(sink, "peer", "").encode(),
+            "db": feed.request.database,
+            "spans": len(feed.request.spans),
+            "state": (b"slow" if opened.is_parked else feed.state.value.encode()),
+            "position": feed.position,
+            "checkpoint": feed.checkpoint_ts,
+            "lag_records": records,
+            "lag_ms": ms,
+            "buffer_bytes": getattr(sink, "unsent_bytes", 0) + feed.out_bytes,
+            "events": feed.event_count,
+        }
+
+    def section(self) -> dict[str, object]:
+        """INFO feeds."""
+        listed = self.list()
+        states = [opened.feed.state for opened in self._feeds.all]
+        found: dict[str, object] = {
+            "feeds": len(listed),
+            "feeds_steady": states.count(State.STEADY),
+            "feeds_catching_up": len(states) - states.count(State.STEADY),
+            "catch_ups_max": limits.CATCH_UPS_MAX,
+        }
+        for facts in listed[: limits.FEEDS_SHOWN_MAX]:
+            shown = ",".join(
+                f"{name}={value.decode(errors='replace') if isinstance(value, bytes) else value}"
+                for name, value in facts.items()
+                if name != "id"
+            )
+            found[f"feed{facts['id']}"] = shown
+        return found
