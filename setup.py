@@ -23,11 +23,13 @@ from setuptools.command.build_ext import build_ext
 _HOT = [
     "hlc.py",
     "commands/*.py",
+    "feeds/*.py",
     "journal/control.py",
     "journal/durability.py",
     "journal/flit.py",
     "journal/frame.py",
     "journal/operation.py",
+    "journal/reader.py",
     "journal/record.py",
     "journal/ring.py",
     "journal/segment.py",

@@ -1,0 +1,337 @@
+"""What a feed sends: each kind of event, checkpoints, where it begins and ends, and readers that are slow."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.feeds.made import Watched
+from tidelog import limits
+from tidelog.errors import ClientError, FeedDiverged, TooOld
+from tidelog.feeds.feed import State
+from tidelog.feeds.span import Span, span_of_key, span_of_prefix
+from tidelog.ids import ShardId, Ts
+
+
+def value(key: bytes, kind: str, field: bytes | None, data: object) -> list[object]:
+    return [b"value", key, kind.encode(), field, data]
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_every_kind_of_change(watched: Watched, protocol: int) -> None:
+    _, known = watched.watch(protocol=protocol)
+    assert watched.events(known) == [[b"steady"]]
+    for command, expected in [
+        ("SET s 1", [value(b"s", "string", None, b"1")]),
+        ("INCR s", [value(b"s", "string", None, b"2")]),
+        ("APPEND s x", [value(b"s", "string", None, b"2x")]),
+        ("HSET h f v g w", [value(b"h", "hash", b"f", b"v"), value(b"h", "hash", b"g", b"w")]),
+        ("HDEL h f", [value(b"h", "hash", b"f", None)]),
+        ("SADD m a b", [value(b"m", "set", b"a", b"1"), value(b"m", "set", b"b", b"1")]),
+        ("SREM m a", [value(b"m", "set", b"a", None)]),
+        ("ZADD z 1.5 a inf b", [value(b"z", "zset", b"a", b"1.5"), value(b"z", "zset", b"b", b"inf")]),
+        ("ZREM z b", [value(b"z", "zset", b"b", None)]),
+        ("XADD x 7-1 f v", [value(b"x", "stream", None, [[1, b"7-1", b"", [b"f", b"v"]]])]),
+        ("XADD x 8-0 tag t entry e", [value(b"x", "stream", None, [[2, b"8-0", b"t", b"e"]])]),
+        ("XDEL x 7-1", [value(b"x", "stream", b"del", [1])]),
+        ("XTRIM x MAXLEN 0", [value(b"x", "stream", b"evict", 3)]),
+        ("DEL s h", [value(b"s", "none", None, None), value(b"h", "none", None, None)]),
+        ("SET m now-a-string", [value(b"m", "none", None, None), value(b"m", "string", None, b"now-a-string")]),
+        ("EXPIRE m 100", []),
+        ("XGROUP CREATE x g 0", []),
+        ("FLUSHDB", [[b"deleterange", b"", b""]]),
+    ]:
+        watched(*command.split())
+        assert watched.events(known) == expected, command
+
+
+def test_expiry_is_a_delete(watched: Watched) -> None:
+    _, known = watched.watch()
+    watched.settle()
+    watched("SET", "k", "v", "PX", 10)
+    watched.wait(20)
+    watched("GET", "k")
+    watched("SET", "k", "w")
+    assert watched.events(known)[1:] == [
+        value(b"k", "string", None, b"v"),
+        value(b"k", "none", None, None),
+        value(b"k", "string", None, b"w"),
+    ]
+
+
+def test_groups_are_told_to_who_asks(watched: Watched) -> None:
+    _, with_groups = watched.watch(has_groups=True)
+    _, without = watched.watch()
+    watched("XADD", "x", "5-0", "f", "v")
+    watched("XGROUP", "CREATE", "x", "g", "0")
+    watched("XREADGROUP", "GROUP", "g", "c", "STREAMS", "x", ">")
+    watched("XACK", "x", "g", "5-0")
+    watched("XGROUP", "DESTROY", "x", "g")
+    of_groups = [event[-1] for event in watched.events(with_groups) if b"group" in event]
+    assert [(event[0], event[1]) for event in of_groups] == [
+        (b"g", b"set"), (b"g", b"deliver"), (b"g", b"ack"), (b"g", b"drop")
+    ]  # fmt: skip
+    assert of_groups[1][2:] == [1, b"5-0", 1, b"c", [1]]
+    assert not [event for event in without.events if b"group" in event]
+
+
+def test_only_the_spans_and_the_database(watched: Watched) -> None:
+    spans = [span_of_key(b"a"), span_of_prefix(b"p:"), Span(b"x", b"z")]
+    _, known = watched.watch(spans)
+    _, elsewhere = watched.watch(database=1)
+    watched.settle()
+    for key in ("a", "aa", "p:", "p:1", "p", "q", "w", "x", "y9", "z"):
+        watched("SET", key, 1)
+    watched.settle()
+    assert [event[2] for event in known.events[1:]] == [b"a", b"p:", b"p:1", b"x", b"y9"]
+    assert watched.events(elsewhere) == [[b"steady"]]
+    watched("FLUSHDB")
+    known.events.clear()
+    assert watched.events(known) == [[b"deleterange", span.start, span.end] for span in spans]
+
+
+def test_since_begins_after_a_ts(watched: Watched) -> None:
+    watched("SET", "a", 1)
+    since = watched.now
+    watched("SET", "a", 2)
+    watched.settle()
+    _, known = watched.watch(since=since)
+    assert watched.events(known) == [value(b"a", "string", None, b"2"), [b"steady"]]
+    watched("SET", "a", 3)
+    assert watched.events(known) == [value(b"a", "string", None, b"3")]
+
+
+def test_without_anything_it_begins_now(watched: Watched) -> None:
+    watched("SET", "a", 1)
+    _, known = watched.watch()
+    watched("SET", "a", 2)
+    assert [b"value", b"a", b"string", None, b"1"] not in watched.events(known)
+
+
+def test_initial_values_then_changes(watched: Watched) -> None:
+    for command in ("SET s 1", "HSET h f v", "SADD m a", "ZADD z 2 a", "XADD x 1-0 f v", "XADD x 2-0 f v"):
+        watched(*command.split())
+    watched.settle()
+    _, known = watched.watch(is_initial=True)
+    events = watched.events(known)
+    assert sorted(events[:-1]) == sorted(
+        [
+            value(b"s", "string", None, b"1"),
+            value(b"h", "hash", b"f", b"v"),
+            value(b"m", "set", b"a", b"1"),
+            value(b"z", "zset", b"a", b"2"),
+            value(b"x", "stream", None, [1, 2]),
+        ]
+    )
+    assert events[-1] == [b"steady"]
+    watched("SET", "s", 2)
+    assert watched.events(known) == [value(b"s", "string", None, b"2")]
+
+
+def test_a_flush_ends_the_scan(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FEED_EVENTS_AT_ONCE", 2000)
+    for number in range(100):
+        watched("SET", f"k{number}", number)
+    watched.settle()
+    _, known = watched.watch(is_initial=True)
+    watched.feeds.work(0)
+    assert 0 < len(known.events) < 100
+    watched("FLUSHDB")
+    watched("SET", "new", 1)
+    events = watched.events(known)
+    place = events.index([b"deleterange", b"", b""])
+    assert events[place + 1 :] == [value(b"new", "string", None, b"1"), [b"steady"]]
+    assert known.state == {b"new": b"1"}
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------
+
+
+def test_checkpoints_flow_while_nothing_happens(watched: Watched) -> None:
+    _, known = watched.watch([span_of_key(b"a"), span_of_key(b"b")], checkpoint_ms=100)
+    watched.settle()
+    before = 0
+    for _ in range(3):
+        known.events.clear()
+        watched.tick(100)
+        assert [event[0] for event in known.events] == [b"checkpoint", b"checkpoint"]
+        assert [event[2] for event in known.events] == [b"a", b"b"]
+        assert known.checkpoint > before
+        before = known.checkpoint
+    watched("SET", "a", 1)
+    assert watched.now > before
+    watched.tick(50)
+    watched.settle()
+    assert known.unchecked == 1
+    watched.tick(50)
+    assert known.unchecked == 0
+
+
+def test_nothing_below_a_checkpoint_follows_it(watched: Watched) -> None:
+    _, known = watched.watch(checkpoint_ms=10)
+    for number in range(100):
+        watched("SET", "a", number)
+        if number % 3:
+            watched.settle()
+        watched.tick(number % 20)  # `known` itself looks at every event
+    watched.settle()
+    watched.tick()
+    assert known.state == {b"a": b"99"}
+
+
+def test_until_is_inclusive_and_ends_with_a_checkpoint(watched: Watched) -> None:
+    watched("SET", "a", 1)
+    watched("SET", "a", 2)
+    until = watched.now
+    watched("SET", "a", 3)
+    watched.settle()
+    _, known = watched.watch(since=Ts(0), until=until)
+    events = watched.events(known)
+    assert events[:2] == [value(b"a", "string", None, b"1"), value(b"a", "string", None, b"2")]
+    assert events[-1][0] == b"checkpoint"
+    assert known.checkpoint == until
+    assert known.ended == [None]
+    assert not len(watched.feeds)
+
+
+def test_until_a_time_that_has_not_come(watched: Watched) -> None:
+    until = Ts(watched.clock.wall_us() + 500_000)
+    _, known = watched.watch(until=until)
+    watched.settle()
+    watched.tick(400)
+    assert not known.ended
+    watched.tick(700)
+    assert known.ended == [None]
+    assert known.checkpoint == until
+
+
+def test_transactions_are_whole(watched: Watched) -> None:
+    _, known = watched.watch(has_commits=True)
+    watched.settle()
+    watched("MSET", "a", 1, "b", 2)
+    watched("SET", "c", 3)
+    names = [event[0] for event in watched.events(known)]
+    assert names == [b"steady", b"value", b"value", b"commit", b"value", b"commit"]
+
+
+# --- shards -----------------------------------------------------------------------------------------------------
+
+
+def test_one_shard_of_several() -> None:
+    watched = Watched(3)
+    parts = [watched.watch(shard=ShardId(shard))[1] for shard in range(3)]
+    _, whole = watched.watch()
+    for number in range(30):
+        watched("MSET", *(word for each in range(3) for word in (f"k{number}-{each}", number)))
+    watched("FLUSHDB")
+    watched("SET", "a", 1)
+    watched.settle()
+    for known in parts:
+        assert [event[0] for event in known.events].count(b"deleterange") == 1
+    assert [event[0] for event in whole.events].count(b"deleterange") == 1
+    assert sum(len(known.events) for known in parts) == len(whole.events) + 2 + 2  # a steady and a flush each
+    assert sorted(key for known in parts for key in known.state) == sorted(whole.state) == [b"a"]
+    order = [event[1] for event in whole.events]
+    assert order == sorted(order)
+
+
+# --- errors -----------------------------------------------------------------------------------------------------
+
+
+def test_a_time_that_has_not_come_is_no_beginning(watched: Watched) -> None:
+    with pytest.raises(ClientError, match="ahead of the clock"):
+        watched.watch(since=Ts(watched.clock.wall_us() + 10_000_000))
+
+
+def test_history_that_is_gone(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(watched.store.journal), "erased_ts", Ts(500))
+    with pytest.raises(TooOld) as error:
+        watched.watch(since=Ts(499))
+    assert error.value.oldest == 500
+    watched.watch(since=Ts(500))
+
+
+def test_what_a_client_has_seen_and_a_crash_has_taken_back(watched: Watched) -> None:
+    watched("SET", "a", 1)
+    watched.settle()
+    watched.store.journal.writer.sync()
+    kept = watched.now
+    watched("SET", "a", 2)
+    _, known = watched.watch(since=Ts(0))
+    watched.settle()
+    watched.tick()
+    assert known.seen == watched.now > kept
+    watched.disk.crash()
+    watched.store = watched._open()
+    watched.feeds = type(watched.feeds)(watched.store, watched.feeds._table, watched.clock)
+    epochs = watched.store.journal.epochs
+    watched.watch(since=Ts(0), epoch=known.epoch, seen=kept)
+    if epochs[-1].last_ts < known.seen:
+        with pytest.raises(FeedDiverged) as error:
+            watched.watch(since=Ts(known.checkpoint), epoch=known.epoch, seen=Ts(known.seen))
+        assert error.value.since == epochs[-1].last_ts
+    with pytest.raises(FeedDiverged):
+        watched.watch(since=Ts(0), epoch=known.epoch + 1, seen=Ts(0))
+
+
+# --- slow readers and names -------------------------------------------------------------------------------------
+
+
+def test_a_slow_reader_goes_back_to_the_journal(watched: Watched) -> None:
+    opened, known = watched.watch()
+    watched.settle()
+    known.is_full = True
+    watched("SET", "a", 0)
+    watched.settle()
+    assert opened.feed.state is State.BEHIND
+    for number in range(1, 500):
+        watched("SET", "a", number)
+        watched.settle()
+    assert opened.feed.out_bytes == 0
+    assert len(known.events) == 2
+    known.is_full = False
+    watched.feeds.resume(opened)
+    watched.settle()
+    assert [event[-1] for event in known.events if event[0] == b"value"] == [b"%d" % each for each in range(500)]
+    assert [event[0] for event in known.events].count(b"steady") == 1
+
+
+def test_a_name_keeps_its_place(watched: Watched) -> None:
+    watched("SET", "a", 1)
+    watched.settle()
+    opened, _ = watched.watch(name="n", since=Ts(0))
+    watched.settle()
+    done = watched.now
+    watched.feeds.acknowledge("n", done)
+    watched.feeds.close(opened)
+    watched("SET", "a", 2)
+    watched.restart()
+    _, known = watched.watch(name="n")
+    assert watched.events(known) == [value(b"a", "string", None, b"2"), [b"steady"]]
+    with pytest.raises(ClientError):
+        watched.feeds.acknowledge("other", done)
+
+
+def test_feeds_are_bounded(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FEEDS_MAX", 2)
+    first, _ = watched.watch()
+    watched.watch()
+    with pytest.raises(ClientError, match="2 feeds already"):
+        watched.watch()
+    watched.feeds.close(first)
+    watched.watch()
+
+
+def test_many_that_are_behind_take_turns(watched: Watched) -> None:
+    for number in range(300):
+        watched("SET", f"k{number}", number)
+    watched.settle()
+    everyone = [watched.watch(since=Ts(0))[1] for _ in range(3 * limits.CATCH_UPS_MAX)]
+    watched.feeds.work(0)
+    assert sum(opened.router is not None for opened in watched.feeds.all) <= limits.CATCH_UPS_MAX
+    watched.settle()
+    assert all(len(known.state) == 300 for known in everyone)
