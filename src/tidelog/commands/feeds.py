@@ -82,7 +82,7 @@ def _request(arguments: Arguments, database: int, shard_count: int) -> Request:
         raise CommandError(f"ERR there is no shard {shard}: they are 0 to {shard_count - 1}")
     since, seen, until = (_number(given, word) for word in (b"SINCE", b"SEEN", b"UNTIL"))
     return Request(
-        spans=spans,
+        spans=list(dict.fromkeys(spans)),
         database=database,
         name=_name(given.get(b"NAME")),
         shard=None if shard is None else ShardId(shard),

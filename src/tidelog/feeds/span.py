@@ -76,9 +76,9 @@ class Interests:
         return list(self._spans)
 
     def add(self, feed: Feed, spans: Sequence[Span]) -> None:
-        self._spans[feed] = list(spans)
+        own = self._spans[feed] = list(dict.fromkeys(spans))
         others = False
-        for span in spans:
+        for span in own:
             if span.is_key:
                 self._keys.setdefault(span.start, []).append(feed)
             elif span.is_prefix:
