@@ -1,8 +1,7 @@
 """The primitive: the history of one shard after a ts, for some spans of keys.
 
 It reads frames from the ring if they are still there, from disk otherwise, and never past what is visible. A sealed
-frame whose summary says that it holds no key of the spans is not read. A frame is only passed over if no transaction
-goes on behind it that began in it or before: its records there would be lost.
+frame whose summary says that it holds no key of the spans is not read.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class ShardFeed:
         self._shard = shard
         self._frame_bytes = journal.meta.geometry.frame_bytes
         self._summaries: dict[Lsn, Sequence[FrameSummary]] = {}
-        """Of the segment that is being read, and of the next one."""
+        """Of the segment that is being read."""
         self.bytes_read = 0
         """From files, those of sidecars among them."""
         self.frames_skipped = 0
@@ -51,12 +50,10 @@ class ShardFeed:
         """The next parts of transactions that may concern the spans; None: nothing more is visible."""
         while (place := self._reader.next_sealed()) is not None:
             summary = self._summary(place.segment, place.at // self._frame_bytes)
-            if summary is None or self._may_hold(summary) or self._goes_on(place, summary):
+            if summary is None or self._may_hold(summary):
                 break
             self.frames_skipped += 1
-            begun = self._reader.skip_sealed(summary.end_lsn)
-            if begun is not None:
-                return [begun]
+            self._reader.skip_sealed(summary.end_lsn)
         return self._reader.read()
 
     def _may_hold(self, summary: FrameSummary) -> bool:
@@ -66,19 +63,10 @@ class ShardFeed:
                 return True
         return False
 
-    def _goes_on(self, place: Position, summary: FrameSummary) -> bool:
-        """Whether the transaction at the end of a frame may go on in the next."""
-        at = place.at + self._frame_bytes
-        is_last = at >= self._journal.meta.geometry.segment_bytes
-        next_place = (summary.end_lsn, 0) if is_last else (place.segment, at // self._frame_bytes)
-        following = self._summary(*next_place)
-        return following is None or following.first_ts <= summary.last_ts
-
     def _summary(self, segment: Lsn, frame: int) -> FrameSummary | None:
         known = self._summaries.get(segment)
         if known is None or frame >= len(known):
-            for other in [other for other in self._summaries if other < segment][:-1]:
-                del self._summaries[other]
+            self._summaries.clear()  # those of other segments
             known = self._summaries[segment] = self._journal.summaries(self._shard, segment, self._count)
         return known[frame] if frame < len(known) else None
 

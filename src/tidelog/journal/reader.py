@@ -94,6 +94,10 @@ class ShardReader:
         """A record whose continuation is still to come."""
         self._open: list[Record] | None = None
         """The transaction that has begun; None: passing over one whose beginning was not seen."""
+        self._has_skipped = False
+        """A frame was passed over since a transaction last began: the one that is open may have ended there."""
+        self._ended: list[Part] = []
+        """A transaction that did, and is to be handed out before what comes next."""
         self._data = b""
         """The stretch of bytes that is being decoded: proved, and up to `_at`."""
         self._span = 0, 0
@@ -167,20 +171,22 @@ class ShardReader:
         self._frame_crc, self._lsn, self._head, self._open = 0, None, None, None
         self._after_ts, self._from_lsn = -1, 0
         self._headers = None
+        self._has_skipped, self._ended = False, []
 
     # --- reading ------------------------------------------------------------------------------------------------
 
     def read(self) -> list[Part] | None:
         """The next parts of transactions, some at a time; None: nothing more is visible. An empty list is no end."""
         if self._headers is None and not self._take_stretch():
-            return None
+            return self._end_open() or None if self._has_skipped else None
+        ended, self._ended = self._ended, []
         try:
             parts = self._decode_parts()
         except Corruption as error:
             raise self._located(error) from None
         if self._headers is None:
             self._end_stretch()
-        return parts
+        return ended + parts if ended else parts
 
     def next_sealed(self) -> Position | None:
         """The frame that comes next, if it is full and nothing of it was read yet."""
@@ -190,19 +196,24 @@ class ShardReader:
         is_sealed = end.segment > segment or end.at >= at + self._frame_bytes
         return Position(segment, at) if is_sealed else None
 
-    def skip_sealed(self, end_lsn: Lsn) -> Part | None:
+    def skip_sealed(self, end_lsn: Lsn) -> None:
         """Pass over that frame without reading it; `end_lsn` is of the first record after it.
 
-        What had begun of a transaction is handed out as it is: whoever skips knows that the rest does not concern it.
-        Nor may a transaction go on behind the frame that began in it, as its records there would be passed over.
+        Records in it are missing from what is handed out: whoever skips knows that they do not concern it. A
+        transaction that reaches over it is still one part, and one that began in it begins behind it.
         """
-        begun, self._open, self._head, self._lsn = self._open, None, None, None
+        self._has_skipped = True
+        self._head, self._lsn = None, None
         self._at += self._frame_bytes
         if self._at >= self._source.geometry.segment_bytes:
             self._segment, self._at = end_lsn, 0
+
+    def _end_open(self) -> list[Part]:
+        """The transaction that had begun before frames were skipped: it ended in one of them."""
+        begun, self._open, self._has_skipped = self._open, [], False
         if not begun or self._ts <= self._after_ts:
-            return None
-        return Part(Ts(self._ts), self.shard, begun)
+            return []
+        return [_make_part((self._ts, self.shard, begun))]
 
     def _take_stretch(self) -> bool:
         """Read on to the end of the frame or of what is visible, and prove it; false if there is nothing more."""
@@ -253,6 +264,10 @@ class ShardReader:
             # We start here: the record that goes on began before us.
             first = next(walk(data, at, len(data)), None)
             at = first.end if first is not None else at
+        if self._has_skipped:
+            if header.ts != self._ts:  # otherwise it may go on here
+                self._ended = self._end_open()
+            self._open = self._open or []
         self._lsn = header.lsn
         self._frame_ts = self._ts = header.ts
         self._database = 0
@@ -317,7 +332,11 @@ class ShardReader:
             else:
                 if ts_relative >= 0:
                     if open_part:
-                        raise Corruption(f"a transaction begins inside that of ts {ts}", position=start)
+                        if not self._has_skipped:
+                            raise Corruption(f"a transaction begins inside that of ts {ts}", position=start)
+                        if ts > after_ts:
+                            parts.append(_make_part((ts, shard, open_part)))
+                    self._has_skipped = False
                     ts = frame_ts + ts_relative
                     open_part = []
                 record = _make_record((lsn, ts, opcode, flags, database, expire_ms, data[payload_at:payload_end]))
