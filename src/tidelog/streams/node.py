@@ -93,9 +93,7 @@ class ActiveNode:
     def last_id(self) -> int:
         return self.ms[-1] << SEQ_BITS | self.seqs[-1]
 
-    def append(
-        self, offset: int, ms: int, seq: int, kind: int, tags: Sequence[bytes], entries: Sequence[bytes]
-    ) -> None:
+    def append(self, offset: int, ms: int, seq: int, kind: int, tags: list[bytes], entries: list[bytes]) -> None:
         """Entries of one moment: their offsets and the `seq` of their ids count up. Hot."""
         count, before = len(entries), len(self.entries)
         if not before:
@@ -108,18 +106,17 @@ class ActiveNode:
             if self.kinds is None:
                 self.kinds = bytearray((self.kind,)) * before
             self.kinds += bytes((kind,)) * count
+        self.size_bytes += size_of(tags, entries)
         if count == 1:
             self.ms.append(ms)
             self.seqs.append(seq)
             self.tags.append(tags[0])
             self.entries.append(entries[0])
-            self.size_bytes += len(tags[0]) + len(entries[0]) + ENTRY_OVERHEAD_BYTES
             return
-        self.ms.extend((ms,) * count)
+        self.ms += array("Q", (ms,)) * count
         self.seqs.extend(range(seq, seq + count))
         self.tags += tags
         self.entries += entries
-        self.size_bytes += size_of(tags, entries)
 
     def index_of(self, offset: int) -> int:
         """The place of the first entry at or after an offset."""
