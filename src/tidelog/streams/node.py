@@ -192,6 +192,7 @@ class SealedNode:
 
     __slots__ = (
         "_batch",
+        "_batch_bytes",
         "_kept",
         "cold_bytes",
         "count",
@@ -207,6 +208,7 @@ class SealedNode:
     ) -> None:
         self._batch = batch
         """None: it is compressed."""
+        self._batch_bytes = 0 if batch is None else int(batch.nbytes)
         self._kept: Columns | None = None
         """Its columns, once somebody has looked and while it is warm."""
         self.cold_bytes = cold_bytes
@@ -262,8 +264,7 @@ class SealedNode:
         """What it takes in memory."""
         if self.cold_bytes is not None:
             return len(self.cold_bytes)
-        assert self._batch is not None
-        return int(self._batch.nbytes)
+        return self._batch_bytes
 
     @property
     def batch(self) -> pa.RecordBatch:
@@ -292,7 +293,7 @@ class SealedNode:
 
     def chill(self, cold_bytes: bytes) -> None:
         """From now on only its compressed bytes are kept, if they are fewer."""
-        if self._batch is not None and len(cold_bytes) < self._batch.nbytes:
+        if self._batch is not None and len(cold_bytes) < self._batch_bytes:
             self.cold_bytes = cold_bytes  # first: a thread that finds no batch finds these
             self._batch = self._kept = None
         else:
