@@ -159,7 +159,8 @@ FLIGHT_REQUEST_BYTES_MAX = 64 * KIB
 FLIGHT_VIEW_BYTES_MAX = 32 * MIB
 """Of a stream that a reader holds at a time."""
 FLIGHT_BATCH_ROWS = 16_000
-"""Nodes are joined to batches of about this many entries."""
+FLIGHT_BATCH_BYTES = 768 * KIB
+"""Nodes are joined to batches of about this many entries or bytes: joining copies, which large entries need not be."""
 FLIGHT_PART_BYTES = 64 * MIB
 """Of one part of a stream that is to be read side by side."""
 FLIGHT_APPENDED_ROWS_MAX = 1_000_000

@@ -22,6 +22,18 @@ def test_commands_come_out_wherever_they_are_cut(commands: list[Command], places
     assert decode_exactly(cut(data, places)) == (commands, None)
 
 
+@pytest.mark.parametrize("size", [1, 2, 7, 50, 333, 1000])
+@pytest.mark.parametrize("odd", [b"", b"$3\rxoddyy", b"$100001\r\n" + b"x" * 100_001 + b"\r\n"])
+def test_a_long_command_in_pieces_of_any_size(size: int, odd: bytes) -> None:
+    """Most of its arguments are taken many at a time; one in the middle that is not plain is none of them."""
+    half = [b"a" * (number % 40) for number in range(50)]
+    words = encode_command(half).partition(b"\r\n")[2]
+    middle = {b"": [], b"$3": [b"odd"]}.get(odd[:2], [b"x" * 100_001])
+    data = b"*%d\r\n" % (100 + len(middle)) + words + odd + words + PING
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    assert decode_exactly(pieces) == ([[*half, *middle, *half], [b"PING"]], None)
+
+
 @pytest.mark.parametrize(
     "data",
     [b"", b"\r\n", b"\n", b"   \r\n", b"*0\r\n", b"*-1\r\n", b"*-9223372036854775808\r\n", b"*0\r\n*0\r\n"],

@@ -14,7 +14,7 @@ from tidelog import limits
 from tidelog.commands.arguments import integer, syntax_error
 from tidelog.commands.blocking import WouldBlock
 from tidelog.commands.stream_groups import GroupRead
-from tidelog.commands.stream_replies import array_for_t
+from tidelog.commands.stream_replies import array_for_t, t_entries
 from tidelog.commands.streams import Decision, find_stream
 from tidelog.commands.table import ONE_KEY, Arguments, Command, write
 from tidelog.errors import CommandError
@@ -95,6 +95,8 @@ def _read_plain(options: _Options, stream: Stream | None) -> Reply | None:
     rows = stream.read(max(options.offset, stream.first), count - evicted)
     if not evicted and not rows.entries:
         return None
+    if not evicted and not options.with_info:
+        return t_entries(rows)
     return _reply([None] * evicted, stream, options, array_for_t(rows), len(rows.entries))
 
 

@@ -13,7 +13,7 @@ from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import Transaction
 from tidelog.streams.compaction import entries_to_drop
 from tidelog.streams.group import Group
-from tidelog.streams.node import SEQ_MAX, TAGGED, pack_id, unpack_id
+from tidelog.streams.node import SEQ_MAX, TAGGED, pack_id
 from tidelog.streams.operations import StreamAppend, StreamEvict, appends, cuts
 from tidelog.streams.stream import Stream
 
@@ -29,7 +29,7 @@ def find_stream(transaction: Transaction, key: bytes) -> Stream | None:
 
 def next_id(stream: Stream | None, now_ms: int, count: int = 1) -> tuple[int, int]:
     """The id of the next entry, behind which `count - 1` more have room."""
-    ms, seq = unpack_id(stream.last_id) if stream is not None else (0, 0)
+    ms, seq = (stream.last_ms, stream.last_seq) if stream is not None else (0, 0)
     if now_ms > ms:
         return now_ms, 0
     if seq + count <= SEQ_MAX:
@@ -154,12 +154,11 @@ def tinfo(transaction: Transaction, arguments: Arguments) -> Reply:
     stream = find_stream(transaction, arguments[1])
     if stream is None:
         raise CommandError("ERR no such key")
-    last_ms, last_seq = unpack_id(stream.last_id)
     return {
         b"length": stream.length,
         b"first-offset": stream.first_entry,
         b"last-offset": stream.last,
-        b"last-id": b"%d-%d" % (last_ms, last_seq),
+        b"last-id": b"%d-%d" % (stream.last_ms, stream.last_seq),
         b"nodes": sum(1 for _ in stream.nodes()),
         b"cold-nodes": sum(node.is_cold for node in stream.sealed),
         b"bytes": stream.size_bytes,

@@ -25,6 +25,7 @@ from tidelog.store.transaction import Transaction
 from tidelog.streams.node import SEQ_MAX, pack_id, unpack_id
 from tidelog.streams.operations import StreamAppend, StreamEvict, StreamPlace, cuts
 from tidelog.streams.progress import top_id
+from tidelog.streams.rows import listed
 from tidelog.streams.stream import Stream
 from tidelog.streams.trimming import Trim, first_to_keep
 
@@ -119,9 +120,9 @@ def xadd(transaction: Transaction, arguments: Arguments) -> Decision:
     if stream is None and not makes_stream:
         return None, []
     ms, seq = _new_id(stream, word, transaction.now_ms)
-    kind, tag, entry = tagged_of_fields(fields)
+    kind, tag, entry = tagged_of_fields(listed(fields), 0)
     offset = stream.next if stream is not None else 1
-    operations: list[Any] = [StreamAppend(key, offset, ms, seq, kind, (tag,), (entry,))]
+    operations: list[Any] = [StreamAppend(key, offset, ms, seq, kind, [tag], [entry])]
     if trim is not None:
         kept, gone = first_to_keep(stream if stream is not None else Stream(), trim, pack_id(ms, seq))
         if gone:

@@ -11,7 +11,7 @@ All batches that go out have one schema, whatever columns a node has:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,9 @@ SCHEMA: Final = pa.schema(
     ]
 )
 
+_COLUMNS_MIN: Final = 4
+"""Of a node whose entries are all of one kind, and without holes."""
+
 
 class Piece(NamedTuple):
     """Entries of one node: between two places of a sealed one, or as rows."""
@@ -40,6 +43,8 @@ class Piece(NamedTuple):
     rows: Rows | None
     start: int
     stop: int
+    size_bytes: int
+    """Of the node."""
 
 
 class View(NamedTuple):
@@ -69,11 +74,12 @@ def make_view(stream: Stream, request: ReadRequest, first: int, left: int | None
             stop = min(stop, start + left)
             left -= stop - start
         if start < stop:
+            node_bytes = node.size_bytes
             if isinstance(node, SealedNode):
-                pieces.append(Piece(node, None, start, stop))
+                pieces.append(Piece(node, None, start, stop, node_bytes))
             else:
-                pieces.append(Piece(None, node.rows(start, stop), start, stop))
-            size += node.size_bytes
+                pieces.append(Piece(None, node.rows(start, stop), start, stop, node_bytes))
+            size += node_bytes
         offset = node.last_offset + 1
     return View(pieces, None, left)
 
@@ -94,23 +100,42 @@ def last_offset(stream: Stream, place: Place) -> int:
 
 def batches(view: View) -> Iterator[pa.RecordBatch]:
     """What a view has, as record batches of some size. On any thread."""
-    gathered: list[pa.RecordBatch] = []
-    count = 0
+    gathered: list[Piece] = []
+    count = size = 0
     for piece in view.pieces:
-        batch = _batch(piece)
-        gathered.append(batch)
-        count += batch.num_rows
-        if count >= limits.FLIGHT_BATCH_ROWS:
+        gathered.append(piece)
+        count += piece.stop - piece.start
+        size += piece.size_bytes
+        if count >= limits.FLIGHT_BATCH_ROWS or size >= limits.FLIGHT_BATCH_BYTES:
             yield _joined(gathered)
-            gathered, count = [], 0
+            gathered, count, size = [], 0, 0
     if gathered:
         yield _joined(gathered)
 
 
-def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(parts) == 1:
-        return parts[0]
-    return pa.concat_batches(parts)
+def _joined(pieces: list[Piece]) -> pa.RecordBatch:
+    if len(pieces) == 1:
+        return _batch(pieces[0])
+    nodes = [piece.node.read() for piece in pieces if piece.node is not None]
+    if len(nodes) < len(pieces) or any(node.num_columns != _COLUMNS_MIN for node in nodes):
+        return pa.concat_batches([_batch(piece) for piece in pieces])
+    # Nearly always: what they do not have as columns is made once for all of them.
+    joined = pa.concat_batches(
+        [node.slice(piece.start, piece.stop - piece.start) for piece, node in zip(pieces, nodes, strict=True)]
+    )
+    bases = [int(node.schema.metadata[b"base"]) for node in nodes]
+    kinds = [int(node.schema.metadata[b"kind"]) for node in nodes]
+    counts = [piece.stop - piece.start for piece in pieces]
+    offsets = [
+        np.arange(base + piece.start, base + piece.stop, dtype=np.uint64)
+        for base, piece in zip(bases, pieces, strict=True)
+    ]
+    return _whole(joined, np.concatenate(offsets), np.repeat(np.array(kinds, dtype=np.uint8), counts))
+
+
+def _whole(batch: pa.RecordBatch, offsets: Any, kinds: Any) -> pa.RecordBatch:
+    columns = [pa.array(offsets), batch.column("ms"), batch.column("seq"), pa.array(kinds)]
+    return pa.RecordBatch.from_arrays([*columns, batch.column("tag"), batch.column("entry")], schema=SCHEMA)
 
 
 def _batch(piece: Piece) -> pa.RecordBatch:

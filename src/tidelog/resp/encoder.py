@@ -69,9 +69,16 @@ class Push(list[Reply]):
     """A message that answers no command."""
 
 
-@mypyc_attr(native_class=False)
-class Wire(bytes):
+class Wire:
     """Bytes that are encoded already."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = data
+
+    def __repr__(self) -> str:
+        return f"Wire({self.data!r})"
 
 
 class Spliced:
@@ -118,6 +125,8 @@ def encode(reply: Reply, protocol: int) -> bytes:
         return b"$%d\r\n%b\r\n" % (len(reply), reply)
     if kind is int:
         return b":%d\r\n" % reply
+    if isinstance(reply, Wire):
+        return reply.data
     parts: list[bytes] = []
     _append(parts, reply, protocol)
     return b"".join(parts)
@@ -186,7 +195,7 @@ def _append_rare(parts: list[bytes], reply: Reply, protocol: int) -> None:
     elif isinstance(reply, Push):
         _append_items(parts, b"*" if protocol == 2 else b">", reply, protocol)
     elif isinstance(reply, Wire):
-        parts.append(bytes(reply))
+        parts.append(reply.data)
     elif isinstance(reply, Spliced):
         parts.append(b"*%d\r\n" % (len(reply.head) + reply.count))
         for item in reply.head:

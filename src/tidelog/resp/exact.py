@@ -18,11 +18,14 @@ from typing import Final
 
 from tidelog import limits
 from tidelog.resp.inline import split_line
+from tidelog.resp.plain import BULK_BYTES_MAX, take_arguments
 
 Command = list[bytes]
 
 _STAR: Final = ord("*")
 _DOLLAR: Final = b"$"
+_MANY: Final = 16
+"""Of a command with so many arguments to come, those in their plain form are taken all at once."""
 _NUMBER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 """The only spelling that Redis takes."""
 
@@ -58,6 +61,8 @@ class ExactDecoder:
         """Of the command under way: of arguments that have arrived, and of the one that was declared last."""
         self._bulk_length = -1
         """Of the argument under way; -1: its length is still to come."""
+        self._is_strange = False
+        """What is buffered was tried as plain arguments: the rest of it is taken one by one."""
         self._skip_until = 0
         """Nothing can be complete before the buffer is this long."""
         self._commands: list[Command] = []
@@ -74,10 +79,17 @@ class ExactDecoder:
 
     def feed_one(self, data: bytes) -> bool:
         """Take bytes, and of them the command that is under way, if it is complete."""
-        self._buffer += data
+        if self._missing >= _MANY and self.bounds.is_authenticated:
+            at = self._feed_plain(data)
+            self._buffer += data[at:]
+            if not self._missing:
+                return True
+        else:
+            self._buffer += data
         if len(self._buffer) < self._skip_until:
             return False
         self._skip_until = 0
+        self._is_strange = False
         try:
             while self._step():
                 if not self._missing:
@@ -108,6 +120,8 @@ class ExactDecoder:
         if self._bulk_length >= 0:
             return self._take_bulk()
         if self._missing:
+            if self._missing >= _MANY and not self._is_strange and self.bounds.is_authenticated:
+                return self._take_buffered() or self._take_bulk_length()
             return self._take_bulk_length()
         if self._at >= len(self._buffer):
             return False
@@ -145,6 +159,40 @@ class ExactDecoder:
         self._missing = max(count, 0)
         return True
 
+    def _feed_plain(self, data: bytes) -> int:
+        """Take what is plain of a long command that is under way, without buffering it; returns how many bytes."""
+        at = 0
+        if self._bulk_length >= 0:
+            at = self._bulk_length + 2 - len(self._buffer)
+            if at > len(data):
+                return 0
+            self._buffer += data[:at]
+            self._take_bulk()
+            self._buffer.clear()
+            self._at = self._skip_until = 0
+        return at if self._buffer else self._take_arguments(data, at)
+
+    def _take_buffered(self) -> bool:
+        """The same of what is buffered; false if that is nothing."""
+        self._is_strange = True
+        with memoryview(self._buffer) as view:
+            taken = self._take_arguments(bytes(view[self._at :]), 0)
+        self._at += taken
+        return taken > 0
+
+    def _take_arguments(self, data: bytes, at: int) -> int:
+        """Take arguments that are whole and plain from a place on; returns where the first that is not begins. Hot."""
+        arguments, before = self._arguments, len(self._arguments)
+        if self._arguments_bytes + len(data) > limits.COMMAND_BYTES_MAX:
+            return at
+        at = take_arguments(data, at, self._missing, arguments, min(self.bounds.bulk_bytes_max, BULK_BYTES_MAX))
+        for index in range(before, len(arguments)):
+            self._arguments_bytes += len(arguments[index])
+        self._missing -= len(arguments) - before
+        if not self._missing:
+            self._end_command()
+        return at
+
     def _take_bulk_length(self) -> bool:
         head = self._find_head("too big bulk count string")
         if head is None:
@@ -175,10 +223,13 @@ class ExactDecoder:
         self._bulk_length = -1
         self._missing -= 1
         if not self._missing:
-            self._commands.append(self._arguments)
-            self._arguments = []
-            self._arguments_bytes = 0
+            self._end_command()
         return True
+
+    def _end_command(self) -> None:
+        self._commands.append(self._arguments)
+        self._arguments = []
+        self._arguments_bytes = 0
 
     def _take_inline(self) -> bool:
         line = self._find_line(b"\n", "too big inline request")

@@ -30,7 +30,6 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Any, Final
 
 from tidelog.errors import FormatError
@@ -55,6 +54,7 @@ from tidelog.streams.operations import (
     StreamPlace,
 )
 from tidelog.streams.payload import Reader, numbers, packed_id, runs, text
+from tidelog.streams.rows import listed
 from tidelog.streams.stream import Stream
 from tidelog.types.effect import Effect, Keyspace
 
@@ -89,8 +89,8 @@ def encode_append(
     key: bytes,
     place: tuple[int, int, int],
     kind: int,
-    tags: Sequence[bytes],
-    entries: Sequence[bytes],
+    tags: list[bytes],
+    entries: list[bytes],
     producer: bytes = b"",
     producer_seq: int = 0,
 ) -> bytes:
@@ -98,25 +98,33 @@ def encode_append(
     if len(entries) == 1 and not producer:
         tag, entry = tags[0], entries[0]
         if len(key) < 128 and len(tag) < 256 and len(entry) < 256:
-            head = _HEAD.pack(*place, kind, 1, 1)
+            head = _pack_head(place[0], place[1], place[2], kind, 1, 1)
             return b"%c%b%b\1%c%c%b%b" % (len(key) << 1 | 1, key, head, len(tag), len(entry), tag, entry)
-    width = 1
-    try:
-        sizes = bytes(map(len, chain(tags, entries)))
-    except ValueError:
-        wide = array("I", map(len, chain(tags, entries)))
-        width = 2 if max(wide) < 65536 else 4
-        sizes = (array("H", wide) if width == 2 else wide).tobytes()
-    who = text(producer) + (numbers(producer_seq) if producer else b"")
-    return b"".join((text(key), _HEAD.pack(*place, kind, width, len(entries)), who, sizes, *tags, *entries))
+    sizes: list[int] = []
+    largest = 0
+    for tag in tags:
+        sizes.append(len(tag))
+        largest = max(largest, len(tag))
+    for entry in entries:
+        sizes.append(len(entry))
+        largest = max(largest, len(entry))
+    width = 1 if largest < 256 else 2 if largest < 65536 else 4
+    head = _pack_head(place[0], place[1], place[2], kind, width, len(entries))
+    parts = [text(key), head, text(producer)]
+    if producer:
+        parts.append(numbers(producer_seq))
+    parts.append(bytes(sizes) if width == 1 else array(_WIDTHS[width], sizes).tobytes())
+    parts += tags
+    parts += entries
+    return b"".join(parts)
 
 
-_HEAD: Final = struct.Struct("<QQQBBI")
+_pack_head: Final = struct.Struct("<QQQBBI").pack
 
 
 def _encode_append(op: StreamAppend) -> bytes:
     place = op.offset, op.ms, op.seq
-    return encode_append(op.key, place, op.kind, op.tags, op.entries, op.producer, op.producer_seq)
+    return encode_append(op.key, place, op.kind, listed(op.tags), listed(op.entries), op.producer, op.producer_seq)
 
 
 def _decode_append(payload: bytes, _expire_ms: int | None) -> StreamAppend:
@@ -149,7 +157,7 @@ def _stream(keyspace: Keyspace, key: bytes) -> Stream:
 def _apply_append(keyspace: Keyspace, op: StreamAppend) -> None:
     stream = _stream(keyspace, op.key)
     stream.skip_to(op.offset)
-    stream.append(op.ms, op.seq, op.kind, op.tags, op.entries)
+    stream.append(op.ms, op.seq, op.kind, listed(op.tags), listed(op.entries))
     if op.producer:
         stream.remember(op.producer, op.producer_seq, op.offset)
 

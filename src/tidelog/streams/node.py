@@ -23,12 +23,13 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from operator import ge
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from tidelog.errors import FormatError
 from tidelog.streams.cold import OPENED
+from tidelog.streams.columns import Columns, numbers, u64_column
 from tidelog.streams.rows import (
     ENTRY_OVERHEAD_BYTES,
     FIELDS,
@@ -93,9 +94,7 @@ class ActiveNode:
     def last_id(self) -> int:
         return self.ms[-1] << SEQ_BITS | self.seqs[-1]
 
-    def append(
-        self, offset: int, ms: int, seq: int, kind: int, tags: Sequence[bytes], entries: Sequence[bytes]
-    ) -> None:
+    def append(self, offset: int, ms: int, seq: int, kind: int, tags: list[bytes], entries: list[bytes]) -> None:
         """Entries of one moment: their offsets and the `seq` of their ids count up. Hot."""
         count, before = len(entries), len(self.entries)
         if not before:
@@ -108,18 +107,17 @@ class ActiveNode:
             if self.kinds is None:
                 self.kinds = bytearray((self.kind,)) * before
             self.kinds += bytes((kind,)) * count
+        self.size_bytes += size_of(tags, entries)
         if count == 1:
             self.ms.append(ms)
             self.seqs.append(seq)
             self.tags.append(tags[0])
             self.entries.append(entries[0])
-            self.size_bytes += len(tags[0]) + len(entries[0]) + ENTRY_OVERHEAD_BYTES
             return
-        self.ms.extend((ms,) * count)
+        self.ms += array("Q", (ms,)) * count
         self.seqs.extend(range(seq, seq + count))
         self.tags += tags
         self.entries += entries
-        self.size_bytes += size_of(tags, entries)
 
     def index_of(self, offset: int) -> int:
         """The place of the first entry at or after an offset."""
@@ -194,7 +192,8 @@ class SealedNode:
 
     __slots__ = (
         "_batch",
-        "_ids",
+        "_batch_bytes",
+        "_kept",
         "cold_bytes",
         "count",
         "first_offset",
@@ -209,8 +208,9 @@ class SealedNode:
     ) -> None:
         self._batch = batch
         """None: it is compressed."""
-        self._ids: tuple[Any, Any] | None = None
-        """Its columns `ms` and `seq`, once somebody has looked and while it is warm."""
+        self._batch_bytes = 0 if batch is None else int(batch.nbytes)
+        self._kept: Columns | None = None
+        """Its columns, once somebody has looked and while it is warm."""
         self.cold_bytes = cold_bytes
         """Compressed, as an Arrow IPC stream."""
         self.first_offset = first
@@ -226,7 +226,7 @@ class SealedNode:
     def of_rows(cls, rows: Rows) -> SealedNode:
         """Seal entries, of which there is at least one."""
         count, first, last = len(rows.entries), rows.offsets[0], rows.offsets[-1]
-        columns = {"ms": _u64(rows.ms), "seq": _u64(rows.seqs)}
+        columns = {"ms": u64_column(rows.ms), "seq": u64_column(rows.seqs)}
         kind = rows.kinds[0]
         metadata = {b"base": b"%d" % first}
         if bytes(rows.kinds).count(kind) != count:
@@ -234,7 +234,7 @@ class SealedNode:
         else:
             metadata[b"kind"] = b"%d" % kind
         if last - first + 1 != count:
-            columns["offset"] = _u64(rows.offsets)
+            columns["offset"] = u64_column(rows.offsets)
         columns["tag"] = pa.array(rows.tags, pa.binary())
         columns["entry"] = pa.array(rows.entries, pa.binary())
         batch = pa.RecordBatch.from_pydict(columns, metadata=metadata)
@@ -264,8 +264,7 @@ class SealedNode:
         """What it takes in memory."""
         if self.cold_bytes is not None:
             return len(self.cold_bytes)
-        assert self._batch is not None
-        return int(self._batch.nbytes)
+        return self._batch_bytes
 
     @property
     def batch(self) -> pa.RecordBatch:
@@ -294,9 +293,9 @@ class SealedNode:
 
     def chill(self, cold_bytes: bytes) -> None:
         """From now on only its compressed bytes are kept, if they are fewer."""
-        if self._batch is not None and len(cold_bytes) < self._batch.nbytes:
+        if self._batch is not None and len(cold_bytes) < self._batch_bytes:
             self.cold_bytes = cold_bytes  # first: a thread that finds no batch finds these
-            self._batch = self._ids = None
+            self._batch = self._kept = None
         else:
             self.stays_warm = True
 
@@ -309,50 +308,34 @@ class SealedNode:
     def index_of(self, offset: int) -> int:
         if self._is_dense:
             return min(max(offset - self.first_offset, 0), self.count)
-        return bisect_left(_view(self.batch, "offset"), offset)
+        return bisect_left(self._columns().offsets, offset)
 
-    def _id_columns(self) -> tuple[Any, Any]:
-        batch, found = self.batch, self._ids
+    def _columns(self) -> Columns:
+        self.is_idle = False
+        found = self._kept
         if found is None:
-            found = _view(batch, "ms"), _view(batch, "seq")
+            found = Columns(self.batch)
             if self._batch is not None:
-                self._ids = found
+                self._kept = found
         return found
 
     def index_of_id(self, number: int) -> int:
-        return index_of_id(*self._id_columns(), number)
+        columns = self._columns()
+        return index_of_id(columns.ms, columns.seqs, number)
 
     def id_at(self, index: int) -> int:
-        ms, seqs = self._id_columns()
-        return pack_id(ms[index], seqs[index])
+        columns = self._columns()
+        return pack_id(columns.ms[index], columns.seqs[index])
 
     def offset_at(self, index: int) -> int:
-        return self.first_offset + index if self._is_dense else int(_view(self.batch, "offset")[index])
+        return self.first_offset + index if self._is_dense else int(self._columns().offsets[index])
 
     def ids(self, start: int, stop: int) -> list[int]:
-        ms, seqs = self._id_columns()
-        return pack_ids(ms[start:stop], seqs[start:stop])
+        columns = self._columns()
+        return pack_ids(columns.ms[start:stop], columns.seqs[start:stop])
 
     def rows(self, start: int, stop: int) -> Rows:
-        batch, count = self.batch, stop - start
-        ms, seqs = self._id_columns()
-        names, metadata = batch.schema.names, batch.schema.metadata
-        if "offset" in names:
-            offsets: Sequence[int] = _view(batch, "offset")[start:stop].tolist()
-        else:
-            offsets = range(self.first_offset + start, self.first_offset + stop)
-        if "kind" in names:
-            kinds: Sequence[int] = batch.column("kind").slice(start, count).to_pylist()
-        else:
-            kinds = bytes((int(metadata[b"kind"]),)) * count
-        return Rows(
-            offsets,
-            ms[start:stop].tolist(),
-            seqs[start:stop].tolist(),
-            kinds,
-            batch.column("tag").slice(start, count).to_pylist(),
-            batch.column("entry").slice(start, count).to_pylist(),
-        )
+        return self._columns().rows(self.first_offset, start, stop)
 
     def from_index(self, index: int) -> SealedNode:
         """The same without its first entries. It shares their memory as long as they are fewer than the others."""
@@ -396,8 +379,8 @@ def _check(batch: pa.RecordBatch, data: bytes) -> None:
         raise ValueError("a kind is unknown")
     if "kind" in names and not set(batch.column("kind").to_pylist()) <= {TAGGED, FIELDS}:
         raise ValueError("a kind is unknown")
-    offsets = _view(batch, "offset").tolist() if "offset" in names else []
-    ids = pack_ids(_view(batch, "ms"), _view(batch, "seq"))
+    offsets = numbers(batch, "offset").tolist() if "offset" in names else []
+    ids = pack_ids(numbers(batch, "ms"), numbers(batch, "seq"))
     if any(map(ge, offsets, offsets[1:])) or any(map(ge, ids, ids[1:])):
         raise ValueError("entries are out of order")
 
@@ -406,26 +389,14 @@ def _ends(batch: pa.RecordBatch) -> tuple[int, int, int]:
     """First and last offset, last id."""
     last = batch.num_rows - 1
     if "offset" in batch.schema.names:
-        offsets = _view(batch, "offset")
+        offsets = numbers(batch, "offset")
         ends = offsets[0], offsets[last]
     else:
         base = int(batch.schema.metadata[b"base"])
         ends = base, base + last
     if not 0 < ends[0] <= ends[1] < SEQ_MAX:
         raise ValueError("an offset is out of range")
-    return *ends, pack_id(_view(batch, "ms")[last], _view(batch, "seq")[last])
-
-
-def _u64(numbers: Sequence[int]) -> pa.Array:
-    kept = numbers if isinstance(numbers, array) else array("Q", numbers)
-    return pa.Array.from_buffers(pa.uint64(), len(kept), [None, pa.py_buffer(kept)])
-
-
-def _view(batch: pa.RecordBatch, name: str) -> Any:
-    """A column of whole numbers without copying it."""
-    column = batch.column(name)
-    start = column.offset  # not 0: the node has lost its first entries
-    return memoryview(column.buffers()[1]).cast("Q")[start : start + len(column)]
+    return *ends, pack_id(numbers(batch, "ms")[last], numbers(batch, "seq")[last])
 
 
 def _write(batch: pa.RecordBatch, compression: str | None) -> bytes:

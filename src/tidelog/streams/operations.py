@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from tidelog import limits
 from tidelog.streams.node import SealedNode
-from tidelog.types.effect import split_long
+from tidelog.streams.rows import listed
 
 Item = tuple[int, int, int, int, int, int]
 """A pending entry: offset, id, delivered ms, deliveries, retry after ms, expire ms."""
 _Any = TypeVar("_Any")
+_RECORD_ENTRIES_MAX: Final = limits.RECORD_MEMBERS_MAX
+_RECORD_BYTES_MAX: Final = limits.RECORD_SPLIT_BYTES
 
 
 class StreamAppend(NamedTuple):
@@ -148,18 +150,32 @@ class ProducerSet(NamedTuple):
 
 def appends(op: StreamAppend) -> list[StreamAppend]:
     """An append in as many records as it needs; its producer's call goes with the first."""
-    flat = [item for pair in zip(op.tags, op.entries, strict=True) for item in pair]
-    parts = split_long(op.key, flat, 2)
-    if len(parts) == 1:
+    ends = record_ends(op.key, listed(op.tags), listed(op.entries))
+    if len(ends) == 1:
         return [op]
     found: list[StreamAppend] = []
-    done = 0
-    for part in parts:
-        place = op.offset + done, op.ms, op.seq + done, op.kind
-        who = (op.producer, op.producer_seq) if not done else (b"", 0)
-        found.append(StreamAppend(op.key, *place, part[::2], part[1::2], *who))
-        done += len(part) // 2
+    start = 0
+    for end in ends:
+        place = op.offset + start, op.ms, op.seq + start, op.kind
+        who = (op.producer, op.producer_seq) if not start else (b"", 0)
+        found.append(StreamAppend(op.key, *place, op.tags[start:end], op.entries[start:end], *who))
+        start = end
     return found
+
+
+def record_ends(key: bytes, tags: list[bytes], entries: list[bytes]) -> list[int]:
+    """Where the records of an append end, the last with the last entry. Hot."""
+    ends: list[int] = []
+    start, size = 0, len(key)
+    for at in range(len(entries)):
+        grown = size + len(tags[at]) + len(entries[at])
+        if at > start and (grown > _RECORD_BYTES_MAX or at - start >= _RECORD_ENTRIES_MAX):
+            ends.append(at)
+            grown -= size - len(key)
+            start = at
+        size = grown
+    ends.append(len(entries))
+    return ends
 
 
 def cuts(key: bytes, offsets: Iterable[int]) -> list[StreamCut]:

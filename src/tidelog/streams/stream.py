@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 
 from tidelog import limits
 from tidelog.streams.group import Group
-from tidelog.streams.node import ENTRY_OVERHEAD_BYTES, ActiveNode, Node, Rows, SealedNode, pack_id, size_of
+from tidelog.streams.node import ENTRY_OVERHEAD_BYTES, ActiveNode, Node, Rows, SealedNode, pack_id, size_of, unpack_id
 from tidelog.streams.producer import Producer
 
 _STREAM_BYTES: Final = 600
@@ -40,8 +40,9 @@ class Stream:
         "bases",
         "first",
         "groups",
-        "last_id",
         "last_ids",
+        "last_ms",
+        "last_seq",
         "length",
         "max_deleted_id",
         "next",
@@ -61,8 +62,9 @@ class Stream:
         """The offset of the next entry."""
         self.length = 0
         """Entries that are there."""
-        self.last_id = 0
-        """Of the newest entry that ever was, or what XSETID made of it."""
+        self.last_ms = 0
+        self.last_seq = 0
+        """The id of the newest entry that ever was, or what XSETID made of it."""
         self.max_deleted_id = 0
         """The largest id that was deleted; what is evicted does not count."""
         self.added_beside = 0
@@ -93,6 +95,14 @@ class Stream:
         return self.next - 1
 
     @property
+    def last_id(self) -> int:
+        return pack_id(self.last_ms, self.last_seq)
+
+    @last_id.setter
+    def last_id(self, number: int) -> None:
+        self.last_ms, self.last_seq = unpack_id(number)
+
+    @property
     def entries_added(self) -> int:
         return self.next - 1 + self.added_beside
 
@@ -105,21 +115,19 @@ class Stream:
 
     # --- changing -----------------------------------------------------------------------------------------------
 
-    def append(self, ms: int, seq: int, kind: int, tags: Sequence[bytes], entries: Sequence[bytes]) -> None:
+    def append(self, ms: int, seq: int, kind: int, tags: list[bytes], entries: list[bytes]) -> None:
         """Entries of one moment: the `seq` of their ids counts up. Hot."""
         count, active = len(entries), self.active
-        size = (
-            len(tags[0]) + len(entries[0]) + ENTRY_OVERHEAD_BYTES if count == 1 else size_of(tags, entries)
-        ) + active.size_bytes
+        size = active.size_bytes + size_of(tags, entries)
         if size < limits.NODE_BYTES_MAX and len(active.entries) + count < limits.NODE_ENTRIES_MAX:
             active.append(self.next, ms, seq, kind, tags, entries)
             self.next += count
         else:
             self._append_over_nodes(ms, seq, kind, tags, entries)
         self.length += count
-        self.last_id = pack_id(ms, seq + count - 1)
+        self.last_ms, self.last_seq = ms, seq + count - 1
 
-    def _append_over_nodes(self, ms: int, seq: int, kind: int, tags: Sequence[bytes], entries: Sequence[bytes]) -> None:
+    def _append_over_nodes(self, ms: int, seq: int, kind: int, tags: list[bytes], entries: list[bytes]) -> None:
         """Fill nodes and seal them; an entry that is too large is a node alone."""
         done = 0
         while done < len(entries):
@@ -132,17 +140,17 @@ class Stream:
             if done < len(entries) or self._is_full:
                 self.seal()
 
-    def _fitting(self, tags: Sequence[bytes], entries: Sequence[bytes], start: int) -> int:
+    def _fitting(self, tags: list[bytes], entries: list[bytes], start: int) -> int:
         """How many entries, from one on, the active node takes."""
-        active = self.active
-        room = limits.NODE_ENTRIES_MAX - len(active.entries)
-        size, taken = active.size_bytes, 0
-        for tag, entry in zip(tags[start : start + room], entries[start : start + room], strict=True):
-            size += len(tag) + len(entry) + ENTRY_OVERHEAD_BYTES
-            if size > limits.NODE_BYTES_MAX and (taken or active.entries):
+        held, size = len(self.active.entries), self.active.size_bytes
+        end = min(len(entries), start + limits.NODE_ENTRIES_MAX - held)
+        at = start
+        while at < end:
+            size += len(tags[at]) + len(entries[at]) + ENTRY_OVERHEAD_BYTES
+            if size > limits.NODE_BYTES_MAX and (at > start or held):
                 break
-            taken += 1
-        return taken
+            at += 1
+        return at - start
 
     @property
     def _is_full(self) -> bool:
@@ -401,7 +409,8 @@ class Stream:
         made.sealed, made.bases, made.last_ids = self.sealed[:], self.bases[:], self.last_ids[:]
         made.active = self.active.copy()
         made.first, made.next, made.length = self.first, self.next, self.length
-        made.last_id, made.max_deleted_id, made.added_beside = self.last_id, self.max_deleted_id, self.added_beside
+        made.last_ms, made.last_seq = self.last_ms, self.last_seq
+        made.max_deleted_id, made.added_beside = self.max_deleted_id, self.added_beside
         if self.groups:
             made.groups = {name: group.copy() for name, group in self.groups.items()}
         if self.producers:
@@ -413,11 +422,17 @@ def joined(parts: Sequence[Rows]) -> Rows:
     """Entries of several nodes, one after the other."""
     if len(parts) == 1:
         return parts[0]
-    return Rows(
-        [each for rows in parts for each in rows.offsets],
-        [each for rows in parts for each in rows.ms],
-        [each for rows in parts for each in rows.seqs],
-        [each for rows in parts for each in rows.kinds],
-        [each for rows in parts for each in rows.tags],
-        [each for rows in parts for each in rows.entries],
-    )
+    offsets: list[int] = []
+    ms: list[int] = []
+    seqs: list[int] = []
+    kinds = bytearray()
+    tags: list[bytes] = []
+    entries: list[bytes] = []
+    for rows in parts:
+        offsets.extend(rows.offsets)
+        ms.extend(rows.ms)
+        seqs.extend(rows.seqs)
+        kinds.extend(rows.kinds)
+        tags.extend(rows.tags)
+        entries.extend(rows.entries)
+    return Rows(offsets, ms, seqs, kinds, tags, entries)
