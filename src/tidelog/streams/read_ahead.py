@@ -13,9 +13,9 @@ from tidelog.streams.node import SealedNode
 from tidelog.streams.rows import Rows
 from tidelog.streams.stream import Stream
 
-_AHEAD_COUNT: Final = 128
-_AHEAD_BYTES_MAX: Final = 128 * 1024
-"""Nothing is kept of a node whose next entries are larger than this on average."""
+_AHEAD_COUNT: Final = 125
+_AHEAD_PART: Final = 8
+"""At most this part of a node is kept, so that a few large entries are not."""
 _PIECES_MAX: Final = 8
 """As many groups that are behind read fast side by side."""
 
@@ -49,9 +49,10 @@ class ReadAhead:
     def _read_node(self, node: SealedNode, start: int, stop: int) -> Rows:
         kept = self._pieces.get(node)
         if kept is None or start < kept[0] or stop > kept[0] + len(kept[1].entries):
-            if node.size_bytes > _AHEAD_BYTES_MAX * node.count // _AHEAD_COUNT:
+            ahead = min(_AHEAD_COUNT, node.count // _AHEAD_PART)
+            if ahead <= stop - start:
                 return node.rows(start, stop)
-            kept = start, node.rows(start, min(start + _AHEAD_COUNT, node.count))
+            kept = start, node.rows(start, min(start + ahead, node.count))
             self._pieces.pop(node, None)
             self._pieces[node] = kept
             if len(self._pieces) > _PIECES_MAX:
