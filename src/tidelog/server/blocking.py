@@ -26,7 +26,7 @@ from tidelog.commands.dispatch import run_command
 from tidelog.commands.table import Command
 from tidelog.errors import ApplyFailed
 from tidelog.resp.encoder import ErrorReply, Reply
-from tidelog.server.run import Commands
+from tidelog.server.run import Commands, Run
 from tidelog.store.transaction import WRONG_TYPE
 from tidelog.streams.progress import top_id
 from tidelog.streams.stream import Stream
@@ -51,13 +51,26 @@ class Handle(Protocol):
 class Waiter:
     """A client and the command that waits."""
 
-    __slots__ = ("client", "commands", "deadline", "line", "needs_key", "outlasts_types", "places", "row", "timed_out")
+    __slots__ = (
+        "client",
+        "commands",
+        "deadline",
+        "line",
+        "needs_key",
+        "outlasts_types",
+        "places",
+        "row",
+        "run",
+        "timed_out",
+    )
 
-    def __init__(self, client: Session, row: Command, wait: WouldBlock, places: list[Place]) -> None:
+    def __init__(self, client: Session, row: Command, wait: WouldBlock, places: list[Place], run: Run | None) -> None:
         self.client = client
         self.row = row
         self.commands: Commands = [list(wait.arguments)]
         """The one that is run again."""
+        self.run = run
+        """How it is run first: hot. It stays so, because nothing that its client sends is run meanwhile."""
         self.timed_out = wait.timed_out
         self.needs_key = wait.needs_key
         self.outlasts_types = wait.outlasts_types
@@ -90,7 +103,8 @@ class Blocking:
     def add(self, client: Session, row: Command, wait: WouldBlock) -> None:
         """A client begins to wait."""
         places = [(client.database, key) for key in dict.fromkeys(wait.keys)]
-        waiter = self._by_client[client] = Waiter(client, row, wait, places)
+        run = self._engine.hot_commands(client).get(wait.arguments[0])
+        waiter = self._by_client[client] = Waiter(client, row, wait, places, run)
         client.is_blocked = True
         for place in places:
             number, key = place
@@ -187,9 +201,8 @@ class Blocking:
         if engine.cannot_serve(row, arguments):
             self._put_off[place] = None
             return False
-        run = engine.hot_commands(waiter.client).get(arguments[0])
         out: list[bytes] = []
-        if run is not None and run(waiter.commands, 0, out):
+        if waiter.run is not None and waiter.run(waiter.commands, 0, out):
             self.forget(waiter.client)
             waiter.client.unblock(out[0])
             return True

@@ -161,9 +161,18 @@ class Group:
         return pending
 
     def remove_all(self, offsets: list[int]) -> None:
-        """As `remove` for each of them. Hot."""
+        """As `remove` for each of them, which are pending. Hot."""
+        pending, due, ids = self.pending, self.due, self._ids
         for index in range(len(offsets)):
-            self.remove(offsets[index])
+            offset = offsets[index]
+            gone = pending.pop(offset)
+            if ids is not None:
+                ids.remove(gone.id)
+            if due:
+                due.pop(offset, None)
+            consumer = self.consumers.get(gone.consumer)
+            if consumer is not None:
+                consumer.pending_count -= 1
 
     def offset_of(self, number: int) -> int | None:
         """The offset of a pending entry, by its id."""
