@@ -9,13 +9,18 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from mypy_extensions import i64
+
 from tidelog.errors import CommandError
 from tidelog.streams.node import SEQ_MAX, pack_id, unpack_id
 
 LARGEST_ID: Final = pack_id(SEQ_MAX, SEQ_MAX)
 INVALID_ID: Final = "ERR Invalid stream ID specified as stream command argument"
 
-_PLAIN: Final = re.compile(rb"([1-9][0-9]{0,18}|0)-([1-9][0-9]{0,18}|0)")
+_DIGITS_MAX: Final[i64] = 18
+"""A number with as many is far from overflow."""
+_DASH: Final[i64] = ord("-")
+_ZERO: Final[i64] = ord("0")
 _NUMBER: Final = re.compile(rb"[ \t\n\v\f\r]*([+-]?)([0-9]+)")
 _NEGATIVE: Final = re.compile(rb"-[1-9][0-9]{0,18}")
 """What Redis sees to be negative; spelled in another way, it wraps around as an unsigned number does."""
@@ -64,14 +69,41 @@ def last_of_interval(word: bytes) -> int:
 
 def parse_id(word: bytes, missing_seq: int = 0) -> int | None:
     """The number of an id; None: it is none. Hot."""
-    plain = _PLAIN.fullmatch(word)
-    if plain is not None:
-        return int(plain[1]) << 64 | int(plain[2])
+    number = plain_id(word)
+    if number >= 0:
+        return number
     if len(word) > _ID_BYTES_MAX:
         return None
     text, dash, seq_text = word.partition(b"\0")[0].partition(b"-")
     ms, seq = _unsigned(text), _unsigned(seq_text) if dash else missing_seq
     return None if ms is None or seq is None else pack_id(ms, seq)
+
+
+def plain_id(word: bytes) -> int:
+    """The number of an id that is spelled in the common way, `ms-seq`; -1: it is not. Hot."""
+    size: i64 = len(word)
+    at: i64 = 0
+    ms: i64 = 0
+    while at < size and at <= _DIGITS_MAX:
+        digit: i64 = word[at] - _ZERO
+        if not 0 <= digit <= 9:
+            break
+        ms = ms * 10 + digit
+        at += 1
+    if at == 0 or at > _DIGITS_MAX or at == size or word[at] != _DASH:
+        return -1
+    at += 1
+    left: i64 = size - at
+    if left == 0 or left > _DIGITS_MAX:
+        return -1
+    seq: i64 = 0
+    while at < size:
+        digit = word[at] - _ZERO
+        if not 0 <= digit <= 9:
+            return -1
+        seq = seq * 10 + digit
+        at += 1
+    return pack_id(ms, seq)
 
 
 def parse_open_id(word: bytes) -> int | None:

@@ -8,8 +8,8 @@ they came, and the same command is run again, as a transaction of its own, when
     its time is over       it gets the reply for that
 
 Readers of one group see the same: if one of them is given nothing, nobody behind it would be. So a change costs as many
-attempts as there are clients that get something, one more a group, and one for each reader that is in no group. Who was
-served comes back, if it does, at the end of the line.
+attempts as there are clients that get something, one more a group (a look at its cursor for XREADGROUP), and one for
+each reader that is in no group. Who was served comes back, if it does, at the end of the line.
 
 Serving is one loop, however much one reader's change is another's news: nothing here calls itself. While the journal
 takes no writes, or CLIENT PAUSE holds them, readers that would write are left waiting and looked at again later.
@@ -17,7 +17,7 @@ takes no writes, or CLIENT PAUSE holds them, readers that would write are left w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tidelog import limits
@@ -26,7 +26,10 @@ from tidelog.commands.dispatch import run_command
 from tidelog.commands.table import Command
 from tidelog.errors import ApplyFailed
 from tidelog.resp.encoder import ErrorReply, Reply
+from tidelog.server.run import Commands, Run
 from tidelog.store.transaction import WRONG_TYPE
+from tidelog.streams.progress import top_id
+from tidelog.streams.stream import Stream
 
 if TYPE_CHECKING:
     from tidelog.server.engine import Engine
@@ -48,12 +51,26 @@ class Handle(Protocol):
 class Waiter:
     """A client and the command that waits."""
 
-    __slots__ = ("arguments", "client", "deadline", "line", "needs_key", "outlasts_types", "places", "row", "timed_out")
+    __slots__ = (
+        "client",
+        "commands",
+        "deadline",
+        "line",
+        "needs_key",
+        "outlasts_types",
+        "places",
+        "row",
+        "run",
+        "timed_out",
+    )
 
-    def __init__(self, client: Session, row: Command, wait: WouldBlock, places: Sequence[Place]) -> None:
+    def __init__(self, client: Session, row: Command, wait: WouldBlock, places: list[Place], run: Run | None) -> None:
         self.client = client
         self.row = row
-        self.arguments = wait.arguments
+        self.commands: Commands = [list(wait.arguments)]
+        """The one that is run again."""
+        self.run = run
+        """How it is run first: hot. It stays so, because nothing that its client sends is run meanwhile."""
         self.timed_out = wait.timed_out
         self.needs_key = wait.needs_key
         self.outlasts_types = wait.outlasts_types
@@ -86,7 +103,8 @@ class Blocking:
     def add(self, client: Session, row: Command, wait: WouldBlock) -> None:
         """A client begins to wait."""
         places = [(client.database, key) for key in dict.fromkeys(wait.keys)]
-        waiter = self._by_client[client] = Waiter(client, row, wait, places)
+        run = self._engine.hot_commands(client).get(wait.arguments[0])
+        waiter = self._by_client[client] = Waiter(client, row, wait, places, run)
         client.is_blocked = True
         for place in places:
             number, key = place
@@ -163,15 +181,31 @@ class Blocking:
 
     def _serve_line(self, place: Place, line: Line) -> None:
         for waiter in list(self._waiting.get(place, {}).get(line, ())):
+            if line[0] == "XREADGROUP" and self._has_read_all(place, line[1]):
+                return
             if waiter.client in self._by_client and not self._attempt(waiter, place) and line[1] is not None:
                 return
 
+    def _has_read_all(self, place: Place, group_name: bytes | None) -> bool:
+        """Whether a group is there and has plainly nothing to read."""
+        database = self._engine.store.database(place[0])
+        stream = database.find(place[1])
+        if group_name is None or not isinstance(stream, Stream) or place[1] in database.expiries:
+            return False
+        group = stream.groups.get(group_name)
+        return group is not None and top_id(stream) <= group.last_id
+
     def _attempt(self, waiter: Waiter, place: Place) -> bool:
         """Whether the command had something to answer this time."""
-        engine, row, arguments = self._engine, waiter.row, waiter.arguments
-        if engine.refusal_of(row, arguments) is not None or engine.is_held(row, arguments):
+        engine, row, arguments = self._engine, waiter.row, waiter.commands[0]
+        if engine.cannot_serve(row, arguments):
             self._put_off[place] = None
             return False
+        out: list[bytes] = []
+        if waiter.run is not None and waiter.run(waiter.commands, 0, out):
+            self.forget(waiter.client)
+            waiter.client.unblock(out[0])
+            return True
         transaction = engine.store.begin(place[0])
         if waiter.needs_key and all(transaction.find(key) is None for _, key in waiter.places):
             self._set_due(waiter, 0)

@@ -266,6 +266,12 @@ class Engine:
         pause = self.clients.pause_now
         return pause is not None and (not pause.writes_only or row.writes(arguments))
 
+    def cannot_serve(self, row: Command, arguments: Sequence[bytes]) -> bool:
+        """Whether somebody who waits with a command has to wait on, as things are."""
+        if self.store.refusal is None and not self._is_out_of_memory and self.clients.pause_now is None:
+            return False
+        return self.refusal_of(row, arguments) is not None or self.is_held(row, arguments)
+
     def _run_connection(self, row: Command, client: Client, arguments: Sequence[bytes]) -> Reply:
         try:
             return row.handler(client, arguments)

@@ -21,6 +21,7 @@ from tidelog import limits
 from tidelog.ids import ShardId
 from tidelog.journal.operation import VAL, encode_flat, encode_items, encode_pair
 from tidelog.resp.encoder import NULL_3, NULL_BULK_2, OK, QUEUED
+from tidelog.server.hot_groups import HotGroups
 from tidelog.server.hot_streams import HotStreams
 from tidelog.server.run import Commands, HotCommands
 from tidelog.store.slots import slot_of
@@ -51,14 +52,17 @@ class HotPath:
         self._has_one_shard = len(store.slots) == 1
         self._writer = store.journal.writer
         self._streams = HotStreams(store, number)
+        self._groups = HotGroups(store, number, protocol)
         self._nil = NULL_BULK_2 if protocol == 2 else NULL_3
 
     def commands(self, *, writes: bool = True, transactions: bool = True) -> HotCommands:
         """By name, in the two spellings that clients use."""
         runs: HotCommands = {b"GET": self.get, b"HGET": self.hget}
+        runs |= self._groups.reads()
         if writes:
             runs |= {b"SET": self.set, b"INCR": self.incr, b"HSET": self.hset, b"MSET": self.mset}
             runs |= self._streams.writes()
+            runs |= self._groups.writes()
         if writes and transactions:
             runs[b"MULTI"] = self.multi
         return runs | {name.lower(): run for name, run in runs.items()}

@@ -317,7 +317,7 @@ class Session:
         if self._transport is None:
             return
         if not self.out:
-            self._turns.add(self)
+            self._turns.add(self, is_woken=True)
         self._take(reply)
         if not self._held:  # otherwise they go on when this is sent: whoever serves it is in the middle of something
             self._end_of_commands()

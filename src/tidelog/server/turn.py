@@ -3,7 +3,7 @@
 Everything that arrived in one turn is one cycle: it is written before any reply leaves, so a killed process loses
 nothing that was answered. Under `always` the replies wait further, until the newest transaction they could have seen
 is durable: reads too, or a client could act on what a crash takes back. They leave in the order in which they were
-made.
+made, but first of all to those who waited for what somebody else wrote: a writer's own reply tells it less.
 
     idle --a session has replies--> scheduled --end of turn--> written --durable--> sent
                                         |
@@ -78,6 +78,8 @@ class Turns:
         self._fsyncs = ThreadPoolExecutor(1, thread_name_prefix="fsync")
         self._is_scheduled = False
         self._with_replies: list[Replying] = []
+        self._woken: list[Replying] = []
+        """Those who come before them."""
         self._full_since: Visible | None = None
         """There was no space already when this turn began, and this was written then: as long as it is all, nothing of
         the turn is in the batch that waits."""
@@ -113,11 +115,14 @@ class Turns:
         self._on_sync = on_sync
         """Told how long each fsync took."""
 
-    def add(self, session: Replying) -> None:
-        """A session has its first reply of this turn. Hot."""
+    def add(self, session: Replying, *, is_woken: bool = False) -> None:
+        """A session has its first reply of this turn; `is_woken`: it waited for what others do. Hot."""
         if self._writer.batch_bytes >= limits.BATCH_BYTES_FULL:
             self._make_room()
-        self._with_replies.append(session)
+        if is_woken:
+            self._woken.append(session)
+        else:
+            self._with_replies.append(session)
         if not self._is_scheduled:
             self._is_scheduled = True
             self._full_since = None if self._writer.refusal is None else self._writer.written
@@ -132,6 +137,9 @@ class Turns:
     def _end(self) -> None:
         self._is_scheduled = False
         self.count += 1
+        if self._woken:
+            self._with_replies = self._woken + self._with_replies
+            self._woken = []
         try:
             self._writer.write()
         except JournalFull as error:
@@ -317,8 +325,8 @@ class Turns:
 
     async def drain(self) -> None:
         """Write and send everything that was accepted, and wait for an fsync that is under way."""
-        while self._with_replies or self._stuck or self._waiting or self._sync is not None:
-            if self._with_replies and not self._is_scheduled:
+        while self._with_replies or self._woken or self._stuck or self._waiting or self._sync is not None:
+            if (self._with_replies or self._woken) and not self._is_scheduled:
                 self._end()
             await asyncio.sleep(0 if self._sync is None else 0.001)
         self._fsyncs.shutdown()

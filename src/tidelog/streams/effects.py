@@ -35,7 +35,7 @@ from typing import Any, Final
 from tidelog.errors import FormatError
 from tidelog.ids import U64_MAX
 from tidelog.journal.operation import OperationKind
-from tidelog.streams.group import NO_CONSUMER, Consumer, Group, Pending
+from tidelog.streams.group import Consumer, Group, Pending
 from tidelog.streams.node import FIELDS, TAGGED, SealedNode
 from tidelog.streams.operations import (
     Ack,
@@ -219,26 +219,14 @@ def _apply_leave(keyspace: Keyspace, op: ConsumerDrop) -> None:
     _group(keyspace, op.key, op.group).remove_consumer(op.consumer)
 
 
-def _seen(group: Group, name: bytes, now_ms: int, *, keeps: bool) -> None:
-    """A consumer was given something, which it keeps until it acknowledges it."""
-    if name != NO_CONSUMER:
-        consumer = group.consumers.get(name)
-        if consumer is None:
-            consumer = group.consumers[name] = Consumer(now_ms)
-        consumer.seen_ms = now_ms
-        if keeps:
-            consumer.active_ms = now_ms
-
-
 def _apply_deliver(keyspace: Keyspace, op: Deliver) -> None:
     stream = _stream(keyspace, op.key)
     group = stream.group(op.group)
-    _seen(group, op.consumer, op.now_ms, keeps=op.keeps)
+    group.see(op.consumer, op.now_ms, keeps=op.keeps)
     group.last_offset, group.last_id, group.entries_read = op.last_offset, op.last_id, op.entries_read
     if op.keeps and op.offsets:
         ids = stream.ids_from(op.offsets[0], len(op.offsets))
-        made = [Pending(number, op.consumer, op.now_ms, 1, op.retry_after_ms, op.expire_ms) for number in ids]
-        group.deliver(op.offsets, made)
+        group.deliver(list(op.offsets), ids, op.consumer, (op.now_ms, op.retry_after_ms, op.expire_ms))
 
 
 def _apply_pend(keyspace: Keyspace, op: Pend) -> None:

@@ -15,7 +15,6 @@ due by themselves some time is due first, as long as all readers ask for the sam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from tidelog.streams.pending_ids import PendingIds
@@ -121,20 +120,33 @@ class Group:
         if consumer is not None:
             consumer.pending_count += 1
 
-    def deliver(self, offsets: Sequence[int], made: Sequence[Pending]) -> None:
-        """As `add` for each of them, which are all of one consumer. Hot."""
-        if not self.pending.keys().isdisjoint(offsets):
-            for offset, pending in zip(offsets, made, strict=True):
-                self.add(offset, pending)
-            return
-        self.pending.update(zip(offsets, made, strict=True))
-        if made[0].due_ms:
-            self.due.update(zip(offsets, made, strict=True))
+    def see(self, name: bytes, now_ms: int, *, keeps: bool) -> None:
+        """A consumer was given something, which it keeps until it acknowledges it."""
+        if name != NO_CONSUMER:
+            consumer = self.consumers.get(name)
+            if consumer is None:
+                consumer = self.consumers[name] = Consumer(now_ms)
+            consumer.seen_ms = now_ms
+            if keeps:
+                consumer.active_ms = now_ms
+
+    def deliver(self, offsets: list[int], ids: list[int], consumer_name: bytes, times_ms: tuple[int, int, int]) -> None:
+        """New entries are pending; `times_ms`: now, after how long they are due again, when they expire. Hot."""
+        now_ms, retry_after_ms, expire_ms = times_ms
+        pending, is_due = self.pending, bool(retry_after_ms or expire_ms)
+        count = len(offsets)
+        for index in range(count):
+            offset = offsets[index]
+            if offset in pending:  # the cursor was set back
+                self.remove(offset)
+            made = pending[offset] = Pending(ids[index], consumer_name, now_ms, 1, retry_after_ms, expire_ms)
+            if is_due:
+                self.due[offset] = made
         if self._ids is not None:
-            self._ids.add_all([pending.id for pending in made], offsets)
-        consumer = self.consumers.get(made[0].consumer)
+            self._ids.add_all(ids, offsets)
+        consumer = self.consumers.get(consumer_name)
         if consumer is not None:
-            consumer.pending_count += len(made)
+            consumer.pending_count += count
 
     def remove(self, offset: int) -> Pending | None:
         """It is acknowledged, or nobody's any more."""
@@ -147,6 +159,20 @@ class Group:
             if consumer is not None:
                 consumer.pending_count -= 1
         return pending
+
+    def remove_all(self, offsets: list[int]) -> None:
+        """As `remove` for each of them, which are pending. Hot."""
+        pending, due, ids = self.pending, self.due, self._ids
+        for index in range(len(offsets)):
+            offset = offsets[index]
+            gone = pending.pop(offset)
+            if ids is not None:
+                ids.remove(gone.id)
+            if due:
+                due.pop(offset, None)
+            consumer = self.consumers.get(gone.consumer)
+            if consumer is not None:
+                consumer.pending_count -= 1
 
     def offset_of(self, number: int) -> int | None:
         """The offset of a pending entry, by its id."""

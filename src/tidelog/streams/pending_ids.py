@@ -8,7 +8,7 @@ the others.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 _GONE_MIN = 64
 """Fewer ids that are gone are not worth the work."""
@@ -35,14 +35,17 @@ class PendingIds:
                     ordered.insert(at, number)
         self.offsets[number] = offset
 
-    def add_all(self, ids: Sequence[int], offsets: Sequence[int]) -> None:
+    def add_all(self, ids: list[int], offsets: list[int]) -> None:
         """Ids in order, none of which is there. Hot."""
-        if self._ordered and ids[0] <= self._ordered[-1]:
-            for number, offset in zip(ids, offsets, strict=True):
-                self.add(number, offset)
-            return
-        self._ordered += ids
-        self.offsets.update(zip(ids, offsets, strict=True))
+        is_behind = bool(self._ordered) and ids[0] <= self._ordered[-1]
+        known = self.offsets
+        for index in range(len(ids)):
+            if is_behind:
+                self.add(ids[index], offsets[index])
+            else:
+                known[ids[index]] = offsets[index]
+        if not is_behind:
+            self._ordered += ids
 
     def remove(self, number: int) -> None:
         self.offsets.pop(number, None)

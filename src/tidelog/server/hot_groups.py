@@ -1,0 +1,257 @@
+"""The hot path of groups, and of readers who wait: one stream, what is new there, and what is acknowledged.
+
+    XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] STREAMS key >
+    TREAD key offset n GROUP group [RETRY ms ms] [BLOCK ms]
+    XREAD [COUNT n] [BLOCK ms] STREAMS key id
+    XACK key group id ...
+    TACK key group offset ... | first-last ...
+
+Each is a transaction of its own with one record. Who is given nothing, because nothing is new, something is due again,
+or the group has no room, takes the general path, which knows how to wait.
+
+A delivery is no news for other readers unless it will be due again, and an acknowledgement none unless the group had no
+room: only then are those who wait for the key looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog import limits
+from tidelog.commands.arguments import I64_MAX
+from tidelog.commands.stream_ids import LARGEST_ID, plain_id
+from tidelog.commands.stream_replies import array_for_t, array_for_x
+from tidelog.server.run import Commands, HotCommands
+from tidelog.store.slots import slot_of
+from tidelog.store.store import Store
+from tidelog.streams.group import NO_CONSUMER, Group
+from tidelog.streams.group_records import ACK, DELIVER, encode_ack, encode_delivery
+from tidelog.streams.progress import entries_read_after, top_id
+from tidelog.streams.read_ahead import ReadAhead
+from tidelog.streams.rows import Rows
+from tidelog.streams.stream import Stream
+
+_COUNT_MAX: Final = limits.RECORD_MEMBERS_MAX
+_DIGITS_MAX: Final = 18
+_ZERO: Final = ord("0")
+_DASH: Final = b"-"
+_GROUP: Final = frozenset([b"GROUP", b"group"])
+_COUNT: Final = frozenset([b"COUNT", b"count"])
+_BLOCK: Final = frozenset([b"BLOCK", b"block"])
+_RETRY: Final = frozenset([b"RETRY", b"retry"])
+_STREAMS: Final = frozenset([b"STREAMS", b"streams"])
+_ONE_KEY_2: Final = b"*1\r\n*2\r\n$%d\r\n%b\r\n*%d\r\n%b"
+_ONE_KEY_3: Final = b"%%1\r\n$%d\r\n%b\r\n*%d\r\n%b"
+
+
+class HotGroups:
+    """The hot commands of readers on one database, for one version of the protocol."""
+
+    def __init__(self, store: Store, number: int, protocol: int) -> None:
+        self._store = store
+        self._number = number
+        self._database = store.database(number)
+        self._writer = store.journal.writer
+        self._ahead = ReadAhead()
+        self._one_key = _ONE_KEY_2 if protocol == 2 else _ONE_KEY_3
+
+    def reads(self) -> HotCommands:
+        return {b"XREAD": self.xread}
+
+    def writes(self) -> HotCommands:
+        return {b"XREADGROUP": self.xreadgroup, b"TREAD": self.tread, b"XACK": self.xack, b"TACK": self.tack}
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def xread(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        words = commands[at]
+        if len(words) < 4 or words[-3] not in _STREAMS:
+            return at
+        count, key = _count_of(words, 1), words[-2]
+        after = plain_id(words[-1])
+        stream = self._stream(slot_of(key), key)
+        if not count or after < 0 or stream is None or top_id(stream) <= after:
+            return at
+        rows = stream.read_ids(after + 1, LARGEST_ID, count)
+        if len(rows.entries) > _COUNT_MAX:
+            return at
+        out.append(self._one_key % (len(key), key, len(rows.entries), array_for_x(rows)))
+        return at + 1
+
+    def xreadgroup(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        words = commands[at]
+        if len(words) < 7 or words[-3] not in _STREAMS or words[-1] != b">" or words[1] not in _GROUP:
+            return at
+        name, consumer, key = words[2], words[3], words[-2]
+        count, slot = _count_of(words, 4), slot_of(key)
+        stream = self._stream(slot, key)
+        group = None if stream is None else stream.groups.get(name)
+        if stream is None or group is None or not count or consumer == NO_CONSUMER or self._writer.refusal is not None:
+            return at
+        if top_id(stream) <= group.last_id:
+            return at
+        rows = self._ahead.read(stream, max(group.last_offset + 1, stream.first), count)
+        ids = rows.ids
+        if not 0 < len(ids) <= _COUNT_MAX or ids[0] <= group.last_id:
+            return at
+        database = self._database
+        if database.observer is not None:
+            database.observer(database, key)
+        times_ms = self._store.now_ms(), 0, 0
+        self._deliver(slot, key, name, stream, group, consumer, times_ms, list(rows.offsets), ids, True)
+        out.append(self._one_key % (len(key), key, len(ids), array_for_x(rows)))
+        return at + 1
+
+    def tread(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        words = commands[at]
+        length = len(words)
+        if length < 6 or words[4] not in _GROUP or self._writer.refusal is not None:
+            return at
+        name, key, count = words[5], words[1], _number(words[3])
+        retry_ms, expire_ms, keeps, place = 0, 0, False, 6
+        if length > 8 and words[6] in _RETRY:
+            retry_ms, expire_ms, keeps, place = _number(words[7]), _number(words[8]), True, 9
+        if place + 2 == length and words[place] in _BLOCK and _number(words[place + 1]) >= 0:
+            place += 2
+        if place != length or _number(words[2]) < 0 or not 0 < count <= _COUNT_MAX or min(retry_ms, expire_ms) < 0:
+            return at
+        slot = slot_of(key)
+        stream = self._stream(slot, key)
+        group = None if stream is None else stream.groups.get(name)
+        if stream is None or group is None:
+            return at
+        now_ms = self._store.now_ms()
+        rows = self._new_rows(stream, group, count, now_ms)
+        if rows is None:
+            return at
+        database = self._database
+        if retry_ms or expire_ms:
+            database.change(key)
+        elif database.observer is not None:
+            database.observer(database, key)
+        times_ms = now_ms, retry_ms, min(now_ms + expire_ms, I64_MAX) if expire_ms else 0
+        self._deliver(slot, key, name, stream, group, NO_CONSUMER, times_ms, list(rows.offsets), rows.ids, keeps)
+        out.append(b"*%d\r\n%b" % (len(rows.entries), array_for_t(rows)))
+        return at + 1
+
+    def _new_rows(self, stream: Stream, group: Group, count: int, now_ms: int) -> Rows | None:
+        """What TREAD gives out next; None if that is not plainly new entries."""
+        for offset, pending in group.due.items():
+            if pending.due_ms <= now_ms or offset < stream.first:
+                return None
+            break
+        count = min(count, (group.pending_max or limits.PENDING_MAX_DEFAULT) - len(group.pending))
+        first = max(group.last_offset + 1, stream.first)
+        if count <= 0 or first >= stream.next:
+            return None
+        rows = self._ahead.read(stream, first, count)
+        ids = rows.ids
+        return rows if ids and ids[0] > group.last_id else None
+
+    def _stream(self, slot: int, key: bytes) -> Stream | None:
+        """The stream of a key that does not expire."""
+        found = self._database.find_at(slot, key)
+        return found if isinstance(found, Stream) and key not in self._database.expiries else None
+
+    def _deliver(
+        self,
+        slot: int,
+        key: bytes,
+        name: bytes,
+        stream: Stream,
+        group: Group,
+        consumer: bytes,
+        times_ms: tuple[int, int, int],
+        offsets: list[int],
+        ids: list[int],
+        keeps: bool,
+    ) -> None:
+        """New entries are a reader's."""
+        read = entries_read_after(stream, group, ids)
+        payload = encode_delivery(key, name, consumer, times_ms, offsets, ids[-1], read, keeps)
+        group.see(consumer, times_ms[0], keeps=keeps)
+        group.last_offset, group.last_id, group.entries_read = offsets[-1], ids[-1], read
+        if keeps:
+            group.deliver(offsets, ids, consumer, times_ms)
+        self._writer.append_next(self._store.owners[slot], DELIVER, payload, self._number)
+
+    # --- acknowledging ------------------------------------------------------------------------------------------
+
+    def xack(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        words = commands[at]
+        group = self._group_to_ack(words)
+        if group is None:
+            return at
+        known = group.ids.offsets
+        offsets: list[int] = []
+        for index in range(3, len(words)):
+            number = plain_id(words[index])
+            if number < 0:
+                return at
+            offset = known.get(number)
+            if offset is not None:
+                offsets.append(offset)
+        self._acknowledge(words[1], words[2], group, offsets)
+        out.append(b":%d\r\n" % len(offsets))
+        return at + 1
+
+    def tack(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        words = commands[at]
+        group = self._group_to_ack(words)
+        if group is None:
+            return at
+        pending = group.pending
+        offsets: list[int] = []
+        for index in range(3, len(words)):
+            start, dash, end = words[index].partition(_DASH)
+            first = _number(start)
+            last = _number(end) if dash else first
+            if first < 0 or not first <= last < first + _COUNT_MAX:
+                return at
+            offsets += [offset for offset in range(first, last + 1) if offset in pending]
+        self._acknowledge(words[1], words[2], group, offsets)
+        out.append(b":%d\r\n" % len(offsets))
+        return at + 1
+
+    def _group_to_ack(self, words: list[bytes]) -> Group | None:
+        """The group of an XACK or TACK, if it is there and can be changed just like that."""
+        if not 4 <= len(words) <= _COUNT_MAX or self._writer.refusal is not None:
+            return None
+        stream = self._stream(slot_of(words[1]), words[1])
+        return None if stream is None else stream.groups.get(words[2])
+
+    def _acknowledge(self, key: bytes, name: bytes, group: Group, offsets: list[int]) -> None:
+        """Entries that are pending are no longer. `offsets` is put in order, and has none twice."""
+        if not offsets:
+            return
+        for index in range(1, len(offsets)):
+            if offsets[index - 1] >= offsets[index]:
+                offsets[:] = sorted(set(offsets))
+                break
+        database = self._database
+        if len(group.pending) >= (group.pending_max or limits.PENDING_MAX_DEFAULT):
+            database.change(key)
+        elif database.observer is not None:
+            database.observer(database, key)
+        group.remove_all(offsets)
+        self._writer.append_next(self._store.owners[slot_of(key)], ACK, encode_ack(key, name, offsets), self._number)
+
+
+def _number(word: bytes) -> int:
+    """A number that is plainly one; -1: it is not."""
+    if word.isdigit() and len(word) <= _DIGITS_MAX and (word[0] != _ZERO or len(word) == 1):
+        return int(word)
+    return -1
+
+
+def _count_of(words: list[bytes], at: int) -> int:
+    """The COUNT between a place and STREAMS; without one, more than is read here; 0: it is not plain."""
+    count, end = _COUNT_MAX + 1, len(words) - 3
+    while at + 1 < end:
+        number = _number(words[at + 1])
+        if words[at] in _COUNT and 0 < number <= _COUNT_MAX:
+            count = number
+        elif words[at] not in _BLOCK or number < 0:
+            return 0
+        at += 2
+    return count if at == end else 0
