@@ -95,14 +95,15 @@ def last_offset(stream: Stream, place: Place) -> int:
 def batches(view: View) -> Iterator[pa.RecordBatch]:
     """What a view has, as record batches of some size. On any thread."""
     gathered: list[pa.RecordBatch] = []
-    count = 0
+    count = size = 0
     for piece in view.pieces:
         batch = _batch(piece)
         gathered.append(batch)
         count += batch.num_rows
-        if count >= limits.FLIGHT_BATCH_ROWS:
+        size += batch.nbytes  # a node that was compressed may be many times as large as in the view
+        if count >= limits.FLIGHT_BATCH_ROWS or size >= limits.FLIGHT_VIEW_BYTES_MAX:
             yield _joined(gathered)
-            gathered, count = [], 0
+            gathered, count, size = [], 0, 0
     if gathered:
         yield _joined(gathered)
 
