@@ -23,7 +23,7 @@ from tidelog.errors import CommandError
 from tidelog.resp.encoder import NULL_ARRAY, ByKey, Reply, Wire
 from tidelog.store.transaction import Transaction
 from tidelog.streams.group import NO_CONSUMER, Consumer, Group
-from tidelog.streams.operations import ConsumerSet, Deliver, Item, pends
+from tidelog.streams.operations import ConsumerSet, Deliver, Item, delivers, pends
 from tidelog.streams.progress import entries_read_after, top_id
 from tidelog.streams.stream import Stream
 
@@ -172,7 +172,7 @@ def xreadgroup(transaction: Transaction, arguments: Arguments) -> Decision:
             if delivery is not None:
                 if half > 1:
                     moved[key] = Group(delivery.last_offset, delivery.last_id, delivery.entries_read)
-                operations.append(delivery)
+                operations += delivers(delivery)
                 found.append((key, entries))
                 continue
         operations += _saw(key, options, group.consumers.get(options.consumer), now_ms)
