@@ -22,6 +22,6 @@ def test_what_is_read_is_settled_before_it_is_handed_out() -> None:
         return work()
 
     service = SimpleNamespace(view=view, settle=lambda: done.append("settle"))
-    server: Any = SimpleNamespace(_calls=SimpleNamespace(ask=call, wait=call), _service=service)
+    server: Any = SimpleNamespace(_is_stopping=False, _calls=SimpleNamespace(ask=call, wait=call), _service=service)
     assert FlightServer._view(server, ReadRequest(b"s"), None, None) == View([], None, None)
     assert done == ["view", "settle"]

@@ -192,3 +192,13 @@ def test_a_pause_holds_appends(server: ServerProcess, client: flight.FlightClien
         writer.close()
     command(server, "CLIENT", "UNPAUSE")
     assert server.client().exists("s") == 0
+
+
+def test_a_client_that_stopped_reading_does_not_hold_up_a_stop(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", has_flight=True) as server:
+        for number in range(20):
+            command(server, "TWRITE", "s", "ENTRIES", *(b"t", bytes([number]) * 1_000_000) * 10)
+        with flight.FlightClient(f"grpc://127.0.0.1:{server.flight_port}") as client:
+            reader = client.do_get(ticket("s"))
+            reader.read_chunk()
+            assert server.terminate() == 0

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 import pyarrow as pa
@@ -50,6 +51,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._calls = calls
         self._service = service
         self._is_protected = is_protected
+        self._is_stopping = False
         scheme = "grpc+tls" if tls is not None else "grpc"
         place = f"[{host}]" if ":" in host else host
         super().__init__(
@@ -58,6 +60,14 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             middleware={"access": access},
             tls_certificates=[tls] if tls is not None else None,
         )
+
+    def stop(self, seconds: float) -> bool:
+        """End, within so many seconds; false: a client does not read what it asked for, and gRPC waits for it."""
+        self._is_stopping = True
+        ending = Thread(target=self.shutdown, name="flight-stop", daemon=True)
+        ending.start()
+        ending.join(seconds)
+        return not ending.is_alive()
 
     # --- calls --------------------------------------------------------------------------------------------------
 
@@ -89,6 +99,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _view(self, request: ReadRequest, first: int | None, left: int | None) -> View:
         """A piece of a stream, once what is in it is as durable as what Redis clients are told."""
+        if self._is_stopping:
+            raise flight.FlightUnavailableError("the server stops")
         view = self._calls.ask(partial(self._service.view, request, first, left))
         self._calls.wait(self._service.settle)
         return view
