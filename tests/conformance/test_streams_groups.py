@@ -137,6 +137,18 @@ def test_group_reads(pair: Pair) -> None:
     look(pair, "t")
 
 
+@pytest.mark.parametrize("ids", ["> 0", "> >", "0 0", "> 0 >", "0 > 0", "> 0 0"])
+@pytest.mark.parametrize("options", ["", "COUNT 2", "NOACK", "COUNT 1 NOACK"])
+def test_a_key_that_is_named_twice(pair2: Pair, ids: str, options: str) -> None:
+    fill(pair2, 5)
+    pair2("XGROUP", "CREATE", "s", "g", "0")
+    pair2("XREADGROUP", "GROUP", "g", "c", "COUNT", 1, "STREAMS", "s", ">")
+    for _ in range(2):
+        keys = ["s"] * len(ids.split())
+        pair2("XREADGROUP", "GROUP", "g", "c", *options.split(), "STREAMS", *keys, *ids.split())
+        look(pair2)
+
+
 def test_group_reads_that_fail(pair: Pair) -> None:
     fill(pair, 3)
     pair("XGROUP", "CREATE", "s", "g", "0")

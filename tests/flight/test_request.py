@@ -9,7 +9,7 @@ import pytest
 
 from tidelog import limits
 from tidelog.errors import ClientError
-from tidelog.flight.request import Place, ReadRequest, parse_read
+from tidelog.flight.request import Place, ReadRequest, parse_criteria, parse_read
 from tidelog.streams.node import SEQ_MAX, pack_id
 
 
@@ -70,3 +70,29 @@ def test_a_ticket_is_parsed_to_the_same(request_: ReadRequest) -> None:
 def test_bad_requests(data: bytes, says: str) -> None:
     with pytest.raises(ClientError, match=says):
         parse_read(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"stream": "\\ud800"}',
+        '{"stream_base64": "\u00e9"}'.encode(),
+        b'{"stream": "a", "from": {"id": "%s"}}' % (b"9" * 5000),
+        b'{"stream": "a", "to": {"id": "1-%s"}}' % (b"9" * 5000),
+        b'{"stream": "a", "to": {"id": "1-18446744073709551616"}}',
+    ],
+)
+def test_text_that_python_itself_refuses(data: bytes) -> None:
+    with pytest.raises(ClientError):
+        parse_read(data)
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b"7", b'{"database": 16}', b"\xff"])
+def test_no_criteria(data: bytes) -> None:
+    with pytest.raises(ClientError):
+        parse_criteria(data)
+
+
+def test_criteria() -> None:
+    assert parse_criteria(b"") == 0
+    assert parse_criteria(b'{"database": 3}') == 3

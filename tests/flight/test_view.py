@@ -74,3 +74,14 @@ def test_views_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_entries() -> None:
     assert read(Stream(), ReadRequest(b"k")) == ([], 1)
+
+
+def test_compressed_nodes_that_are_large_when_opened_are_not_joined_without_bound() -> None:
+    stream = Stream()
+    for ms in range(1, 21):
+        stream.append(ms, 0, TAGGED, [b""], [bytes(limits.NODE_BYTES_MAX)])
+    for node in stream.sealed:
+        node.chill(node.compressed())
+    view = make_view(stream, ReadRequest(b"s"), 1, None)
+    assert len(view.pieces) == 20
+    assert max(batch.nbytes for batch in batches(view)) < limits.FLIGHT_VIEW_BYTES_MAX + 2 * limits.NODE_BYTES_MAX

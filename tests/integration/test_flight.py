@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -99,12 +99,12 @@ def test_append_wakes_a_blocked_reader(server: ServerProcess, client: flight.Fli
         ({"entry": pa.array([1])}, "column entry is int64"),
         ({"entry": pa.array([b"e", None], pa.binary())}, "has nulls"),
         ({"entry": pa.array([b"e"], pa.binary()), "more": pa.array([1])}, "the columns `tag`"),
+        ([("entry", pa.array([b"e"], pa.binary()))] * 2, "the columns `tag`"),
     ],
 )
-def test_entries_that_are_none(
-    server: ServerProcess, client: flight.FlightClient, columns: dict[str, pa.Array], says: str
-) -> None:
-    batch = pa.record_batch(columns)
+def test_entries_that_are_none(server: ServerProcess, client: flight.FlightClient, columns: Any, says: str) -> None:
+    pairs = list(columns.items() if isinstance(columns, dict) else columns)
+    batch = pa.RecordBatch.from_arrays([column for _, column in pairs], names=[name for name, _ in pairs])
     writer, answers = client.do_put(flight.FlightDescriptor.for_path("s"), batch.schema)
     with pytest.raises(flight.FlightServerError, match=says):  # noqa: PT012
         writer.write_batch(batch)
@@ -153,3 +153,52 @@ def test_a_password(tmp_path: Path) -> None:
             options = flight.FlightCallOptions(headers=[header])
             assert client.do_get(ticket("s"), options).read_all().num_rows == 1
         assert server.terminate() == 0
+
+
+def test_no_call_tells_a_traceback(client: flight.FlightClient) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: list(client.list_flights(b"{")),
+        lambda: list(client.list_flights(b"[]")),
+        lambda: client.do_get(flight.Ticket(b'{"stream": "\\ud800"}')).read_all(),
+        lambda: list(client.do_action(flight.Action("any", b""))),
+        lambda: client.do_exchange(flight.FlightDescriptor.for_path("s"))[1].read_all(),
+    ]
+    for call in calls:
+        with pytest.raises(flight.FlightServerError) as caught:
+            call()
+        assert "Traceback" not in str(caught.value)
+    assert client.list_actions() == []
+    assert client.get_schema(flight.FlightDescriptor.for_path("s")).schema.names[0] == "offset"
+
+
+def test_a_stream_that_becomes_something_else_meanwhile(server: ServerProcess, client: flight.FlightClient) -> None:
+    for number in range(10):
+        command(server, "TWRITE", "s", "ENTRIES", *(b"t", bytes([number]) * 1_000_000) * 10)
+    reader = client.do_get(ticket("s"))
+    reader.read_chunk()
+    command(server, "SET", "s", "v")
+    with pytest.raises(flight.FlightServerError, match="WRONGTYPE") as caught:
+        reader.read_all()
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_pause_holds_appends(server: ServerProcess, client: flight.FlightClient) -> None:
+    command(server, "CLIENT", "PAUSE", "60000", "WRITE")
+    batch = pa.record_batch({"entry": pa.array([b"e"], pa.binary())})
+    writer, answers = client.do_put(flight.FlightDescriptor.for_path("s"), batch.schema)
+    with pytest.raises(flight.FlightServerError, match="CLIENT PAUSE"):  # noqa: PT012
+        writer.write_batch(batch)
+        answers.read()
+        writer.close()
+    command(server, "CLIENT", "UNPAUSE")
+    assert server.client().exists("s") == 0
+
+
+def test_a_client_that_stopped_reading_does_not_hold_up_a_stop(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", has_flight=True) as server:
+        for number in range(20):
+            command(server, "TWRITE", "s", "ENTRIES", *(b"t", bytes([number]) * 1_000_000) * 10)
+        with flight.FlightClient(f"grpc://127.0.0.1:{server.flight_port}") as client:
+            reader = client.do_get(ticket("s"))
+            reader.read_chunk()
+            assert server.terminate() == 0

@@ -34,6 +34,8 @@ OPERATIONS: list[Any] = [
     StreamAppend(b"k", 1, 1000, 0, 0, [b"tag", b""], [b"entry", b""]),
     StreamAppend(b"k" * 200, 7, 1000, 3, 1, [b"t"], [b"x" * 300], b"producer", 12),
     StreamAppend(b"", 7, U64_MAX, 3, 0, [b"t"], [b"x" * 70000]),
+    StreamAppend(b"k", 7, 5, U64_MAX, 1, [b"t"], [b"x"]),
+    StreamAppend(b"k", 7, 5, U64_MAX - 1, 0, [b"t", b"t"], [b"x", b"y"]),
     StreamEvict(b"k", 5),
     StreamCut(b"k", [1, 2, 3, 9, 7, 8]),
     StreamCut(b"k", [4]),
@@ -98,7 +100,7 @@ def test_an_append_that_cannot_be(change: tuple[int, int]) -> None:
 @pytest.mark.parametrize("place", [(0, 1, 1), (U64_MAX, 1, 1), (1, 1, U64_MAX)])
 def test_an_append_at_a_place_that_cannot_be(place: tuple[int, int, int]) -> None:
     with pytest.raises(FormatError):
-        BY_OPERATION[StreamAppend].kind.decode(encode_append(b"k", place, 0, [b"t"], [b"e"]), None)
+        BY_OPERATION[StreamAppend].kind.decode(encode_append(b"k", place, 0, [b"t"] * 2, [b"e"] * 2), None)
 
 
 def test_an_append_that_claims_a_million_entries() -> None:

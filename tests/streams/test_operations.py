@@ -7,7 +7,7 @@ import pytest
 from tests.streams.plain import apply, plain, stream_in
 from tidelog import limits
 from tidelog.store.keyspace import Database
-from tidelog.streams.operations import StreamAppend, acks, appends, cuts, pends
+from tidelog.streams.operations import Deliver, StreamAppend, acks, appends, cuts, delivers, pends
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, 5), (511, 5), (512, 5), (513, 5), (3000, 5), (9, 100_000)])
@@ -28,6 +28,9 @@ def test_long_lists_of_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RECORD_PENDING_MAX", 2)
     assert [op.offsets for op in cuts(b"k", range(1, 8))] == [[1, 2, 3], [4, 5, 6], [7]]
     assert [op.offsets for op in acks(b"k", b"g", [1, 5, 9, 11])] == [[1, 5, 9], [11]]
+    whole = Deliver(b"k", b"g", b"c", 1000, 0, 0, 7, 7 << 64, 7, True, range(1, 8))
+    assert [list(op.offsets) for op in delivers(whole)] == [[1, 2, 3], [4, 5, 6], [7]]
+    assert all(op._replace(offsets=whole.offsets) == whole for op in delivers(whole))
     items = [(offset, 0, 0, 0, 0, 0) for offset in range(3)]
     assert [list(op.items) for op in pends(b"k", b"g", b"", items)] == [items[:2], items[2:]]
     assert cuts(b"k", []) == []

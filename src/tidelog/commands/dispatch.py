@@ -9,7 +9,7 @@ from typing import Any
 
 from tidelog.commands.blocking import WouldBlock
 from tidelog.commands.table import Command, CommandTable, Kind
-from tidelog.errors import ApplyFailed, CommandError, LimitExceeded
+from tidelog.errors import ApplyFailed, CommandError, InternalError, LimitExceeded
 from tidelog.resp.encoder import ErrorReply, Reply
 from tidelog.store.transaction import Transaction
 
@@ -70,6 +70,8 @@ def _apply(row: Command, transaction: Transaction, operations: Sequence[Any], re
         transaction.run(operations)
     except LimitExceeded as error:
         return ErrorReply(f"ERR {error}")
+    except InternalError as error:
+        return internal_error(row, error.__cause__ if isinstance(error.__cause__, Exception) else error)
     except Exception as error:
         raise ApplyFailed(f"an operation of {row.name} could not be applied: {explain(error)}") from error
     return reply

@@ -22,8 +22,8 @@ from tidelog.commands.table import Arguments, Command, Keys, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import NULL_ARRAY, ByKey, Reply, Wire
 from tidelog.store.transaction import Transaction
-from tidelog.streams.group import NO_CONSUMER, Consumer, Group
-from tidelog.streams.operations import ConsumerSet, Deliver, Item, pends
+from tidelog.streams.group import NO_CONSUMER, Consumer, Group, Pending
+from tidelog.streams.operations import ConsumerSet, Deliver, Item, delivers, pends
 from tidelog.streams.progress import entries_read_after, top_id
 from tidelog.streams.stream import Stream
 
@@ -165,20 +165,24 @@ def xreadgroup(transaction: Transaction, arguments: Arguments) -> Decision:
     operations: list[Any] = []
     moved: dict[bytes, Group] = {}
     """Where groups are after what this command has read already: a key may be named twice."""
+    is_repeated = half > 1 and len(set(words[:half])) < half
     now_ms = transaction.now_ms
-    for key, stream, group, number in reads:
+    for key, stream, before, number in reads:
+        group = moved.get(key, before)
         if number == NEW:
-            delivery, entries = _deliver(key, stream, moved.get(key, group), options, now_ms)
+            delivery, entries = _deliver(key, stream, group, options, now_ms)
             if delivery is not None:
-                if half > 1:
-                    moved[key] = Group(delivery.last_offset, delivery.last_id, delivery.entries_read)
-                operations.append(delivery)
+                if is_repeated:
+                    moved[key] = _after_delivery(stream, group, delivery)
+                operations += delivers(delivery)
                 found.append((key, entries))
                 continue
         operations += _saw(key, options, group.consumers.get(options.consumer), now_ms)
         if number != NEW:
             again, entries = _history(stream, group, number, options, now_ms)
             operations += pends(key, options.group, options.consumer, again)
+            if is_repeated:
+                moved[key] = _after(group, options.consumer, again)
             found.append((key, entries))
     if not found and options.block_ms is not None:
         raise WouldBlock(words[:half], arguments, options.block_ms, operations=operations, group=options.group)
@@ -198,6 +202,25 @@ def _deliver(key: bytes, stream: Stream, group: Group, options: _Options, now_ms
         key, options.group, options.consumer, now_ms, 0, 0, offsets[-1], ids[-1], read, options.keeps, offsets
     )
     return delivery, x_entries(rows)
+
+
+def _after_delivery(stream: Stream, group: Group, delivery: Deliver) -> Group:
+    """A group as it will be once this is delivered."""
+    offsets = delivery.offsets if delivery.keeps else ()
+    ids = stream.ids_from(offsets[0], len(offsets)) if offsets else []
+    items = [(offset, number, delivery.now_ms, 1, 0, 0) for offset, number in zip(offsets, ids, strict=True)]
+    made = _after(group, delivery.consumer, items)
+    made.last_offset, made.last_id, made.entries_read = delivery.last_offset, delivery.last_id, delivery.entries_read
+    return made
+
+
+def _after(group: Group, consumer: bytes, items: list[Item]) -> Group:
+    """A group as it will be once these are pending for a consumer."""
+    made = group.copy()
+    for offset, number, delivered_ms, deliveries, retry_after_ms, expire_ms in items:
+        made.consumers.setdefault(consumer, Consumer(delivered_ms))
+        made.add(offset, Pending(number, consumer, delivered_ms, deliveries, retry_after_ms, expire_ms))
+    return made
 
 
 def _saw(key: bytes, options: _Options, consumer: Consumer | None, now_ms: int) -> list[ConsumerSet]:

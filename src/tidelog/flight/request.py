@@ -9,8 +9,8 @@ missing. A key that is no UTF-8 comes as `stream_base64`.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
+import re
 from typing import Any, Final, NamedTuple
 
 from tidelog import limits
@@ -18,6 +18,7 @@ from tidelog.errors import ClientError
 from tidelog.streams.node import SEQ_MAX, pack_id
 
 _KNOWN: Final = frozenset(["stream", "stream_base64", "database", "from", "to", "count"])
+_ID: Final = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
 
 
 class Place(NamedTuple):
@@ -68,6 +69,11 @@ def parse_read(data: bytes) -> ReadRequest:
     )
 
 
+def parse_criteria(data: bytes) -> int:
+    """Of which database the streams are to be listed; `ClientError` if it is not a request."""
+    return parse_database(_object(data)) if data else 0
+
+
 def _object(data: bytes) -> dict[str, Any]:
     if len(data) > limits.FLIGHT_REQUEST_BYTES_MAX:
         raise ClientError(f"a request has at most {limits.FLIGHT_REQUEST_BYTES_MAX} bytes")
@@ -83,11 +89,14 @@ def _object(data: bytes) -> dict[str, Any]:
 def parse_key(fields: dict[str, Any]) -> bytes:
     name, encoded = fields.get("stream"), fields.get("stream_base64")
     if isinstance(name, str) and encoded is None:
-        return name.encode()
+        try:
+            return name.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair
+            raise ClientError("a name that is no UTF-8 comes as `stream_base64`") from None
     if isinstance(encoded, str) and name is None:
         try:
             return base64.b64decode(encoded, validate=True)
-        except binascii.Error:
+        except ValueError:  # of `binascii`, or because there is a letter that is no ASCII
             raise ClientError("stream_base64 is not base64") from None
     raise ClientError("a request names one stream: as `stream`, or as `stream_base64`")
 
@@ -114,11 +123,10 @@ def _place(value: Any, name: str, seq: int) -> Place:
     if kind == "time":
         return Place(number=pack_id(_number(what, f"{name}.time", 0, SEQ_MAX), seq))
     if kind == "id" and isinstance(what, str):
-        ms, dash, rest = what.partition("-")
-        if ms.isascii() and ms.isdigit() and int(ms) <= SEQ_MAX:
-            if not dash:
-                return Place(number=pack_id(int(ms), seq))
-            if rest.isascii() and rest.isdigit() and int(rest) <= SEQ_MAX:
-                return Place(number=pack_id(int(ms), int(rest)))
+        found = _ID.fullmatch(what)
+        if found is not None:
+            ms, rest = int(found[1]), seq if found[2] is None else int(found[2])
+            if max(ms, rest) <= SEQ_MAX:
+                return Place(number=pack_id(ms, rest))
         raise ClientError(f"{name}.id is an id such as 1700000000000-0")
     raise ClientError(f"{name} has one of offset, id and time")

@@ -11,22 +11,27 @@ A thread never touches the store: it waits for a function that runs on the loop.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from tidelog import limits
+from tidelog.commands.dispatch import explain
 from tidelog.errors import ClientError, CommandError, EnvironmentFault
 from tidelog.flight.access import Access, Handshake, is_local
-from tidelog.flight.request import ReadRequest, parse_database, parse_key, parse_read
+from tidelog.flight.request import ReadRequest, parse_criteria, parse_key, parse_read
 from tidelog.flight.service import Service, StreamFacts
-from tidelog.flight.view import SCHEMA, batches
+from tidelog.flight.view import SCHEMA, View, batches
 from tidelog.server.calls import LoopCalls
 from tidelog.server.listener import CannotListen, bind_tcp
+
+_LOG: Final = logging.getLogger("tidelog")
 
 
 class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
@@ -46,6 +51,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._calls = calls
         self._service = service
         self._is_protected = is_protected
+        self._is_stopping = False
         scheme = "grpc+tls" if tls is not None else "grpc"
         place = f"[{host}]" if ":" in host else host
         super().__init__(
@@ -55,12 +61,19 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             tls_certificates=[tls] if tls is not None else None,
         )
 
+    def stop(self, seconds: float) -> bool:
+        """End, within so many seconds; false: a client does not read what it asked for, and gRPC waits for it."""
+        self._is_stopping = True
+        ending = Thread(target=self.shutdown, name="flight-stop", daemon=True)
+        ending.start()
+        ending.join(seconds)
+        return not ending.is_alive()
+
     # --- calls --------------------------------------------------------------------------------------------------
 
     def list_flights(self, context: Any, criteria: bytes) -> Iterator[flight.FlightInfo]:
         with _Errors(self, context):
-            fields = json.loads(criteria) if criteria else {}
-            database = parse_database(fields)
+            database = parse_criteria(criteria)
             found = self._calls.ask(partial(self._service.streams, database, limits.FLIGHT_STREAMS_LISTED_MAX))
             return iter([_info(facts) for facts in found])
 
@@ -72,16 +85,25 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
         with _Errors(self, context):
             request = parse_read(ticket.ticket)
-            view = self._calls.ask(partial(self._service.view, request, None, None))
+            view = self._view(request, None, None)
 
         def generate() -> Iterator[pa.RecordBatch]:
             nonlocal view
-            yield from batches(view)
-            while view.next_offset is not None:
-                view = self._calls.ask(partial(self._service.view, request, view.next_offset, view.left))
+            with _Errors(self):
                 yield from batches(view)
+                while view.next_offset is not None:
+                    view = self._view(request, view.next_offset, view.left)
+                    yield from batches(view)
 
         return flight.GeneratorStream(SCHEMA, generate())
+
+    def _view(self, request: ReadRequest, first: int | None, left: int | None) -> View:
+        """A piece of a stream, once what is in it is as durable as what Redis clients are told."""
+        if self._is_stopping:
+            raise flight.FlightUnavailableError("the server stops")
+        view = self._calls.ask(partial(self._service.view, request, first, left))
+        self._calls.wait(self._service.settle)
+        return view
 
     def do_put(self, context: Any, descriptor: flight.FlightDescriptor, reader: Any, writer: Any) -> None:
         with _Errors(self, context):
@@ -93,6 +115,22 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                 offset = self._calls.ask(partial(self._service.append, request.key, request.database, tags, entries))
                 self._calls.wait(self._service.settle)
                 writer.write(pa.py_buffer(json.dumps({"offset": offset, "count": len(entries)}).encode()))
+
+    def get_schema(self, context: Any, _descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
+        with _Errors(self, context):
+            return flight.SchemaResult(SCHEMA)
+
+    def list_actions(self, context: Any) -> list[flight.ActionType]:
+        with _Errors(self, context):
+            return []
+
+    def do_action(self, context: Any, _action: flight.Action) -> None:
+        with _Errors(self, context):
+            raise ClientError("there are no actions")
+
+    def do_exchange(self, context: Any, _descriptor: flight.FlightDescriptor, _reader: Any, _writer: Any) -> None:
+        with _Errors(self, context):
+            raise ClientError("there is nothing to exchange: read with DoGet, append with DoPut")
 
     def check(self, context: Any) -> None:
         if self._is_protected and not is_local(context.peer()):
@@ -123,10 +161,14 @@ def open_flight(
 
 
 class _Errors:
-    """Turns our errors into Flight's, so that a client is told what is wrong and nothing else."""
+    """Turns our errors into Flight's, so that a client is told what is wrong and nothing else.
 
-    def __init__(self, server: FlightServer, context: Any) -> None:
-        server.check(context)
+    Without a context the call was let in already.
+    """
+
+    def __init__(self, server: FlightServer, context: Any = None) -> None:
+        if context is not None:
+            server.check(context)
 
     def __enter__(self) -> None:
         return None
@@ -138,6 +180,10 @@ class _Errors:
             raise flight.FlightServerError(f"the data is not valid: {error}") from None
         if isinstance(error, TimeoutError | EnvironmentFault):
             raise flight.FlightUnavailableError("the server cannot answer at the moment") from None
+        if isinstance(error, Exception) and not isinstance(error, flight.FlightError):
+            # gRPC would send the traceback to the client. Which bug it met is for the log.
+            _LOG.error("a Flight call failed: %s", explain(error))
+            raise flight.FlightInternalError("internal error") from None
 
 
 def _request(descriptor: flight.FlightDescriptor) -> ReadRequest:
@@ -163,8 +209,7 @@ def _columns(batch: pa.RecordBatch) -> tuple[list[bytes], list[bytes]]:
             f"a batch has at most {limits.FLIGHT_APPENDED_ROWS_MAX} entries and "
             f"{limits.FLIGHT_APPENDED_BYTES_MAX} bytes: it is one transaction"
         )
-    strange = sorted(set(batch.schema.names) - {"tag", "entry"})
-    if strange or "entry" not in batch.schema.names:
+    if sorted(batch.schema.names) not in (["entry"], ["entry", "tag"]):
         raise ClientError("entries have the columns `tag` (it may be missing) and `entry`")
     entries = _bytes(batch, "entry")
     return (_bytes(batch, "tag") if "tag" in batch.schema.names else [b""] * len(entries)), entries

@@ -75,11 +75,18 @@ class Service:
         refusal = self._engine.refusal_of(row, (b"TWRITE",))
         if refusal is not None:
             raise CommandError(refusal)
+        if self._engine.is_held(row, (b"TWRITE",)):
+            raise CommandError("ERR writes are paused by CLIENT PAUSE: try again")
         transaction, stream = self._find(key, database)
         ms, seq = next_id(stream, transaction.now_ms, len(entries))
         offset = stream.next if stream is not None else 1
-        transaction.run([StreamAppend(key, offset, ms, seq, TAGGED, tags, entries)])
-        self._engine.commit(transaction)
+        try:
+            transaction.run([StreamAppend(key, offset, ms, seq, TAGGED, tags, entries)])
+            self._engine.commit(transaction)
+        except ClientError:
+            raise  # too large: nothing happened
+        except Exception as error:
+            self._engine.fail(error)
         self._engine.store.journal.writer.write()
         if self._engine.store.signals:
             self._engine.blocking.serve()

@@ -47,6 +47,14 @@ class Piece(NamedTuple):
     """Of the node."""
 
 
+class Opened(NamedTuple):
+    """A piece whose node was opened, which takes time if it is compressed."""
+
+    piece: Piece
+    node: Any
+    """A record batch; None: the piece has rows."""
+
+
 class View(NamedTuple):
     """What a thread is given."""
 
@@ -100,12 +108,14 @@ def last_offset(stream: Stream, place: Place) -> int:
 
 def batches(view: View) -> Iterator[pa.RecordBatch]:
     """What a view has, as record batches of some size. On any thread."""
-    gathered: list[Piece] = []
+    gathered: list[Opened] = []
     count = size = 0
     for piece in view.pieces:
-        gathered.append(piece)
+        node = None if piece.node is None else piece.node.read()
+        gathered.append(Opened(piece, node))
         count += piece.stop - piece.start
-        size += piece.size_bytes
+        # A node that was compressed may be many times as large as in the view.
+        size += piece.size_bytes if node is None else node.nbytes
         if count >= limits.FLIGHT_BATCH_ROWS or size >= limits.FLIGHT_BATCH_BYTES:
             yield _joined(gathered)
             gathered, count, size = [], 0, 0
@@ -113,22 +123,19 @@ def batches(view: View) -> Iterator[pa.RecordBatch]:
         yield _joined(gathered)
 
 
-def _joined(pieces: list[Piece]) -> pa.RecordBatch:
-    if len(pieces) == 1:
-        return _batch(pieces[0])
-    nodes = [piece.node.read() for piece in pieces if piece.node is not None]
-    if len(nodes) < len(pieces) or any(node.num_columns != _COLUMNS_MIN for node in nodes):
-        return pa.concat_batches([_batch(piece) for piece in pieces])
+def _joined(opened: list[Opened]) -> pa.RecordBatch:
+    if len(opened) == 1:
+        return _batch(opened[0])
+    if any(node is None or node.num_columns != _COLUMNS_MIN for _, node in opened):
+        return pa.concat_batches([_batch(each) for each in opened])
     # Nearly always: what they do not have as columns is made once for all of them.
-    joined = pa.concat_batches(
-        [node.slice(piece.start, piece.stop - piece.start) for piece, node in zip(pieces, nodes, strict=True)]
-    )
-    bases = [int(node.schema.metadata[b"base"]) for node in nodes]
-    kinds = [int(node.schema.metadata[b"kind"]) for node in nodes]
-    counts = [piece.stop - piece.start for piece in pieces]
+    joined = pa.concat_batches([node.slice(piece.start, piece.stop - piece.start) for piece, node in opened])
+    kinds = [int(node.schema.metadata[b"kind"]) for _, node in opened]
+    counts = [piece.stop - piece.start for piece, _ in opened]
+    bases = [int(node.schema.metadata[b"base"]) for _, node in opened]
     offsets = [
         np.arange(base + piece.start, base + piece.stop, dtype=np.uint64)
-        for base, piece in zip(bases, pieces, strict=True)
+        for base, (piece, _) in zip(bases, opened, strict=True)
     ]
     return _whole(joined, np.concatenate(offsets), np.repeat(np.array(kinds, dtype=np.uint8), counts))
 
@@ -138,7 +145,8 @@ def _whole(batch: pa.RecordBatch, offsets: Any, kinds: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*columns, batch.column("tag"), batch.column("entry")], schema=SCHEMA)
 
 
-def _batch(piece: Piece) -> pa.RecordBatch:
+def _batch(opened: Opened) -> pa.RecordBatch:
+    piece, batch = opened
     if piece.rows is not None:
         rows = piece.rows
         return pa.RecordBatch.from_arrays(
@@ -152,8 +160,6 @@ def _batch(piece: Piece) -> pa.RecordBatch:
             ],
             schema=SCHEMA,
         )
-    assert piece.node is not None
-    batch = piece.node.read()
     count = batch.num_rows
     names, metadata = batch.schema.names, batch.schema.metadata
     base = int(metadata[b"base"])

@@ -272,8 +272,9 @@ class Runtime:
             session.stop_reading()
         if self._gateway is not None:
             await self._gateway.stop()
+        has_ended = True
         if self._flight is not None:
-            await loop.run_in_executor(None, self._flight.shutdown)
+            has_ended = await loop.run_in_executor(None, self._flight.stop, limits.STOP_S_MAX / 2)
         while any(session.is_busy for session in self.clients.all()) and loop.time() < deadline:
             await asyncio.sleep(0.001)
         try:
@@ -287,6 +288,9 @@ class Runtime:
         for session in self.clients.all():
             session.kill()
         self.store.journal.close()
+        if not has_ended:
+            logging.shutdown()
+            os._exit(0)  # everything is stored; gRPC's threads would keep the process for as long as their client likes
 
     def _close_ports(self) -> None:
         for server in self._servers:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog import limits
-from tidelog.errors import CommandError, LimitExceeded
+from tidelog.errors import CommandError, InternalError, LimitExceeded
 from tidelog.journal.operation import Del
 from tidelog.journal.writer import NewRecord
 from tidelog.store.keyspace import Database
@@ -118,7 +118,11 @@ class Transaction:
             effect = store.effect_of[type(operation)]
             planned.append((effect, database, operation))
             expire_ms = operation.expire_ms if effect.carries_expiry else None
-            for shard, opcode, payload in store.encode(effect, operation):
+            try:
+                encoded = store.encode(effect, operation)
+            except Exception as error:
+                raise InternalError("an operation has no record: nothing was applied") from error
+            for shard, opcode, payload in encoded:
                 size += len(payload)
                 if size > _PAYLOAD_BYTES_SMALL:
                     _check_size(size, len(payload))

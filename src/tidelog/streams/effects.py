@@ -137,7 +137,7 @@ def _decode_append(payload: bytes, _expire_ms: int | None) -> StreamAppend:
     producer_seq = reader.numbers(1)[0] if producer else 0
     if width not in _WIDTHS or not 0 < 2 * count * width <= len(payload):
         raise FormatError(f"an append of {count} entries with sizes of {width} bytes does not fit its payload")
-    if kind not in (TAGGED, FIELDS) or not offset or max(offset, seq) > U64_MAX - count:
+    if kind not in (TAGGED, FIELDS) or not offset or max(offset, seq - 1) > U64_MAX - count:
         raise FormatError(f"no entry of kind {kind} can have offset {offset} and seq {seq}")
     sizes = array(_WIDTHS[width], reader.take(2 * count * width))
     flat = reader.items(sizes)

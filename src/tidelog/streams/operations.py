@@ -1,7 +1,7 @@
 """The operations on streams, as values: what `effects` encodes and applies.
 
-They carry results, never conditions. Long ones are cut into several that fit a record each: `appends`, `cuts`, `acks`
-and `pends` do that.
+They carry results, never conditions. Long ones are cut into several that fit a record each: `appends`, `cuts`, `acks`,
+`delivers` and `pends` do that.
 """
 
 from __future__ import annotations
@@ -186,6 +186,14 @@ def cuts(key: bytes, offsets: Iterable[int]) -> list[StreamCut]:
 def acks(key: bytes, group: bytes, offsets: Iterable[int]) -> list[Ack]:
     """Acknowledge entries, in as many records as they need."""
     return [Ack(key, group, part) for part in _parts(offsets, limits.RECORD_OFFSETS_MAX)]
+
+
+def delivers(op: Deliver) -> list[Deliver]:
+    """A delivery in as many records as it needs; each of them says where the group is in the end."""
+    size = limits.RECORD_OFFSETS_MAX
+    if len(op.offsets) <= size:
+        return [op]
+    return [op._replace(offsets=op.offsets[at : at + size]) for at in range(0, len(op.offsets), size)]
 
 
 def pends(key: bytes, group: bytes, consumer: bytes, items: Iterable[Item]) -> list[Pend]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog.streams.group import UNKNOWN, Group
-from tidelog.streams.stream import Stream
+from tidelog.streams.stream import COUNT_MAX, Stream
 
 
 def first_id(stream: Stream) -> int:
@@ -52,6 +52,10 @@ def entries_read_at(stream: Stream, number: int) -> int:
 
 def entries_read_after(stream: Stream, group: Group, ids: Sequence[int]) -> int:
     """How many entries a group has read once it has read these, which lie ahead of it; `UNKNOWN` as above."""
+    return min(_entries_read_after(stream, group, ids), COUNT_MAX)
+
+
+def _entries_read_after(stream: Stream, group: Group, ids: Sequence[int]) -> int:
     read = group.entries_read
     deleted = stream.max_deleted_id
     if read != UNKNOWN and ids[0] > deleted:

@@ -27,6 +27,8 @@ from tidelog.streams.producer import Producer
 _STREAM_BYTES: Final = 600
 """What a stream takes beside its nodes, roughly."""
 _PENDING_BYTES: Final = 200
+COUNT_MAX: Final = 2**63 - 1
+"""Where counts of entries that are set from outside end: clients and records know no larger ones."""
 _NONE: Final[Mapping[bytes, Any]] = MappingProxyType({})
 """The groups and producers of most streams: no dict of their own, and nothing that could be changed by mistake."""
 
@@ -104,7 +106,7 @@ class Stream:
 
     @property
     def entries_added(self) -> int:
-        return self.next - 1 + self.added_beside
+        return min(self.next - 1 + self.added_beside, COUNT_MAX)
 
     @property
     def size_bytes(self) -> int:

@@ -1,0 +1,27 @@
+"""What the Flight server does around the calls on the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from tidelog.flight.request import ReadRequest
+from tidelog.flight.server import FlightServer
+from tidelog.flight.view import View
+
+
+def test_what_is_read_is_settled_before_it_is_handed_out() -> None:
+    done: list[str] = []
+
+    def view(*_: Any) -> View:
+        done.append("view")
+        return View([], None, None)
+
+    def call(work: Callable[[], Any]) -> Any:
+        return work()
+
+    service = SimpleNamespace(view=view, settle=lambda: done.append("settle"))
+    server: Any = SimpleNamespace(_is_stopping=False, _calls=SimpleNamespace(ask=call, wait=call), _service=service)
+    assert FlightServer._view(server, ReadRequest(b"s"), None, None) == View([], None, None)
+    assert done == ["view", "settle"]
