@@ -1,0 +1,60 @@
+"""CHANGEFEED's grammar and FEED's subcommands, without a server."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.commands.feeds import _request
+from tidelog.errors import CommandError
+from tidelog.feeds.feed import Request
+from tidelog.feeds.span import Span
+
+
+def parse(text: str) -> Request:
+    words = [b"" if word == '""' else word.encode() for word in text.split()]
+    return _request([b"CHANGEFEED", *words], 3, 2)
+
+
+def test_everything_at_once() -> None:
+    found = parse("name n shard 1 since 7 epoch 8 seen 6 until 9 key k prefix p span a b checkpoint 50 txn groups")
+    spans = [Span(b"k", b"k\0"), Span(b"p", b"q"), Span(b"a", b"b")]
+    assert found == Request(spans, 3, "n", 1, 7, 8, 6, False, 9, 50, True, True)  # type: ignore[arg-type]
+
+
+def test_what_is_not_said() -> None:
+    assert parse('SPAN "" "" INITIAL') == Request([Span(b"", b"")], 3, is_initial=True, checkpoint_ms=1000)
+    assert parse("KEY a KEY a") == Request([Span(b"a", b"a\0")], 3)
+    assert parse("KEY KEY").spans == [Span(b"KEY", b"KEY\0")]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("INITIAL", "ERR a feed needs at least one"),
+        ("KEY", "ERR syntax error"),
+        ("SPAN a", "ERR syntax error"),
+        ("PREFIX", "ERR syntax error"),
+        ("KEY a WHAT", "ERR syntax error"),
+        ("KEY a TXN TXN", "ERR syntax error"),
+        ("KEY a SINCE", "ERR syntax error"),
+        ("KEY a SINCE x", "ERR value is not an integer"),
+        ("KEY a SINCE -1", "ERR SINCE is negative"),
+        ("KEY a UNTIL 99999999999999999999", "ERR value is not an integer"),
+        ("KEY a SINCE 1 INITIAL", "ERR SINCE and INITIAL exclude"),
+        ("KEY a SINCE 1 EPOCH 2", "ERR EPOCH and SEEN come together"),
+        ("KEY a EPOCH 2 SEEN 3", "ERR EPOCH and SEEN come together"),
+        ("SPAN b a", "ERR a SPAN ends before it begins"),
+        ("SPAN a a", "ERR a SPAN ends before it begins"),
+        ("KEY a SHARD 2", "ERR there is no shard 2"),
+        ("KEY a CHECKPOINT 1", "ERR CHECKPOINT is 10 to"),
+        ("KEY a CHECKPOINT 99999999", "ERR CHECKPOINT is 10 to"),
+    ],
+)
+def test_mistakes(text: str, error: str) -> None:
+    with pytest.raises(CommandError, match=error):
+        parse(text)
+
+
+def test_a_name_is_text() -> None:
+    with pytest.raises(CommandError, match="not UTF-8"):
+        _request([b"CHANGEFEED", b"NAME", b"\xff", b"KEY", b"a"], 0, 1)

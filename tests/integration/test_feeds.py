@@ -1,0 +1,234 @@
+"""Feeds of a real server: errors, ends, names over a restart, a reader that does not read, a server that is killed."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hiredis
+import pytest
+
+from tests.feeds.rebuilt import Rebuilt, difference
+from tests.integration.server_process import ServerProcess
+from tests.resp.wire import encode_command
+from tidelog.feeds.span import span_of_prefix
+
+
+class Watcher:
+    """A connection that gets the events of a feed."""
+
+    def __init__(self, server: ServerProcess, *words: object) -> None:
+        self._connection = server.connect()
+        self._connection.settimeout(20)
+        self._reader = hiredis.Reader()
+        self.known = Rebuilt([span_of_prefix(b"")])
+        self.send("CHANGEFEED", *words)
+
+    def send(self, *words: object) -> None:
+        self._connection.sendall(encode_command([str(word).encode() for word in words]))
+
+    def next(self) -> Any:
+        """The next event or reply; None: the connection was closed."""
+        while (event := self._reader.gets()) is False:
+            try:
+                data = self._connection.recv(1 << 16)
+            except ConnectionResetError:
+                return None
+            if not data:
+                return None
+            self._reader.feed(data)
+        return event
+
+    def until(self, name: bytes) -> list[Any]:
+        """The events up to one of that name."""
+        found = [self.next()]
+        while found[-1] is not None and found[-1][0] != name:
+            found.append(self.next())
+        return found
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path / "data") as made:
+        yield made
+
+
+def test_events_and_an_orderly_end(server: ServerProcess) -> None:
+    client: Any = server.client()
+    client.set("a", 1)
+    watcher = Watcher(server, "INITIAL", "PREFIX", "", "CHECKPOINT", 50)
+    assert [event[0] for event in watcher.until(b"steady")] == [b"value", b"steady"]
+    client.hset("h", mapping={"f": "v"})
+    assert watcher.until(b"value")[-1][2:] == [b"h", b"hash", b"f", b"v"]
+    (shown,) = client.execute_command("FEED", "LIST")
+    assert shown[b"state"] == b"steady"
+    assert client.info("feeds")["feeds"] == 1
+    assert client.execute_command("FEED", "KILL", shown[b"id"]) == b"OK"
+    last = None
+    while (event := watcher.next()) is not None:
+        last = event
+    assert last is not None
+    assert last[0] == b"checkpoint"
+    assert client.execute_command("FEED", "LIST") == []
+    watcher.close()
+
+
+def test_errors_are_replies_and_the_connection_lives(server: ServerProcess) -> None:
+    watcher = Watcher(server, "KEY")
+    assert str(watcher.next()).startswith("ERR ")
+    watcher.send("CHANGEFEED", "SINCE", 2**62, "KEY", "a")
+    assert "ahead of the clock" in str(watcher.next())
+    watcher.send("CHANGEFEED", "SINCE", 0, "EPOCH", 1, "SEEN", 1, "KEY", "a")
+    assert str(watcher.next()) == "FEEDDIVERGED since=0"
+    watcher.send("MULTI")
+    assert watcher.next() == b"OK"
+    watcher.send("CHANGEFEED", "KEY", "a")
+    assert str(watcher.next()).startswith("ERR Command not allowed")
+    watcher.send("DISCARD")
+    assert str(watcher.next()) in ("b'OK'", "OK")
+    watcher.send("CHANGEFEED", "KEY", "a")
+    assert watcher.next()[0] == b"steady"
+    watcher.send("GET", "a")
+    assert str(watcher.next()).startswith("ERR Can't execute 'get'")
+    watcher.send("RESET")
+    assert watcher.next() == b"RESET"
+    watcher.send("GET", "a")
+    assert watcher.next() is None
+    watcher.close()
+
+
+def test_a_stop_ends_feeds_with_a_checkpoint(server: ServerProcess) -> None:
+    watcher = Watcher(server, "PREFIX", "", "CHECKPOINT", 3_600_000)
+    watcher.until(b"steady")
+    server.client().set("a", 1)
+    assert server.terminate() == 0
+    assert [event[0] for event in watcher.until(b"checkpoint")] == [b"value", b"checkpoint"]
+    assert watcher.next() is None
+    watcher.close()
+
+
+def test_a_named_feed_resumes_after_a_restart(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        watcher = Watcher(server, "NAME", "n", "PREFIX", "")
+        watcher.until(b"steady")
+        server.client().set("a", 1)
+        ts = watcher.until(b"value")[-1][1]
+        server.client().set("a", 2)
+        client: Any = server.client()
+        assert client.execute_command("FEED", "ACK", "n", ts) == b"OK"
+        server.kill()
+        watcher.close()
+    with ServerProcess(tmp_path / "data") as server:
+        watcher = Watcher(server, "NAME", "n", "PREFIX", "")
+        assert watcher.until(b"value")[-1][2:] == [b"a", b"string", None, b"2"]
+        watcher.close()
+
+
+def test_a_client_that_resumes_knows_all_whatever_is_killed(tmp_path: Path) -> None:
+    """Kill after kill, from checkpoint to checkpoint: what it knows in the end is what the server has."""
+    known = Rebuilt([span_of_prefix(b"")])
+    where: tuple[object, ...] = ("INITIAL",)
+    for round_ in range(4):
+        with ServerProcess(tmp_path / "data") as server:
+            watcher = Watcher(server, *where, "PREFIX", "", "CHECKPOINT", 20)
+            client: Any = server.client()
+            for number in range(200):
+                client.set(f"k{number % 17}", f"{round_}-{number}")
+                client.hset("h", f"f{number % 5}", number)
+                if number % 50 == 49:
+                    client.delete("h", f"k{number % 3}")
+            marker = client.execute_command("FEED", "POSITION")[0][1]
+            while known.checkpoint < marker:
+                event = watcher.next()
+                assert isinstance(event, list), event
+                known.send(_encoded(event))
+            there = {key: _value(client, key) for key in client.keys()}  # noqa: SIM118
+            assert difference(known.state, there) == ""
+            client.set("lost", round_)  # or not: it is not waited for
+            server.kill()
+            watcher.close()
+            where = ("SINCE", known.checkpoint, "EPOCH", known.epoch, "SEEN", known.seen)
+            known = Rebuilt(known.spans, known.checkpoint, known.saved)
+
+
+def _value(client: Any, key: bytes) -> Any:
+    return ("hash", client.hgetall(key)) if client.type(key) == b"hash" else client.get(key)
+
+
+def _encoded(event: list[Any]) -> bytes:
+    """As it was sent."""
+    parts = [b"*%d\r\n" % len(event)]
+    for item in event:
+        if item is None:
+            parts.append(b"$-1\r\n")
+        elif isinstance(item, int):
+            parts.append(b":%d\r\n" % item)
+        elif isinstance(item, list):
+            parts.append(_encoded(item))
+        else:
+            parts.append(b"$%d\r\n%b\r\n" % (len(item), item))
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("size", [60_000_000, pytest.param(1_000_000_000, marks=pytest.mark.long)])
+@pytest.mark.timeout(600)
+def test_a_reader_that_is_far_behind_takes_no_memory(tmp_path: Path, size: int) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        watcher = Watcher(server, "PREFIX", "")
+        watcher.until(b"steady")
+        client: Any = server.client()
+        value = bytes(100_000)
+        for number in range(200):
+            client.set(f"k{number % 20}", value)
+        before = _resident_bytes(server.pid)
+        count = size // len(value)
+        pipeline = client.pipeline(transaction=False)
+        for number in range(count):
+            pipeline.set(f"k{number % 20}", b"%d" % number + value)
+            if number % 20 == 19:
+                pipeline.execute()
+        pipeline.execute()
+        seen = 0
+        most = _resident_bytes(server.pid)
+        for event in iter(watcher.next, None):
+            if event[0] == b"value" and len(event[-1]) > len(value):
+                assert event[-1].startswith(b"%d" % seen)
+                seen += 1
+                if seen % 50 == 0:
+                    most = max(most, _resident_bytes(server.pid))
+                if seen == count:
+                    break
+        assert seen == count
+        assert most - before < 32_000_000 + 64 * 1024 * 1024  # the ring of what was written last is part of it
+        watcher.close()
+
+
+def _resident_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("it has ended")
+
+
+def test_a_thousand_feeds(server: ServerProcess) -> None:
+    sockets: list[socket.socket] = []
+    try:
+        for number in range(1000):
+            connection = server.connect()
+            connection.sendall(encode_command([b"CHANGEFEED", b"KEY", b"k%d" % number]))
+            sockets.append(connection)
+        for connection in sockets:
+            connection.settimeout(20)
+            assert connection.recv(100)
+        client: Any = server.client()
+        client.set("k500", "x")
+        assert b"k500" in sockets[500].recv(1000)
+        assert client.info("feeds")["feeds_steady"] == 1000
+    finally:
+        for connection in sockets:
+            connection.close()
