@@ -305,7 +305,7 @@ def test_info_has_what_tools_look_for(both: Both, protocol: int) -> None:
         assert f"\n{name}:".encode() in theirs, name
         assert f"\n{name}:".encode() in ours, name
     heads = [line for line in theirs.splitlines() if line.startswith(b"# ")]
-    assert [line for line in ours.splitlines() if line.startswith(b"# ")] == [*heads, b"# Tidelog"]
+    assert [line for line in ours.splitlines() if line.startswith(b"# ")] == [*heads, b"# Tidelog", b"# Feeds"]
 
 
 def test_keyspace_section(both: Both) -> None:

@@ -22,7 +22,7 @@ from tidelog.cli import main
 from tidelog.commands import connection, keys, strings
 from tidelog.commands.table import Command
 from tidelog.server import hot
-from tidelog.store.store import Store
+from tidelog.store.keyspace import Database
 
 SECRET = "a value that must not be logged"
 
@@ -41,14 +41,14 @@ def break_everything() -> None:
     replace(strings.COMMANDS, "STRLEN", fail)
     replace(strings.COMMANDS, "APPEND", fail)
     replace(keys.COMMANDS, "RANDOMKEY", lambda _transaction, _arguments: object())
-    encode = Store.encode
+    put = Database.put
 
-    def encode_or_fail(self: Store, effect: Any, operation: Any) -> Any:
-        if b"boom" in repr(operation).encode():
-            fail(None, operation)
-        return encode(self, effect, operation)
+    def put_or_fail(self: Database, key: bytes, value: Any, expire_ms: int | None = None) -> None:
+        if key == b"boom":
+            fail(None, value)
+        put(self, key, value, expire_ms)
 
-    Store.encode = encode_or_fail  # type: ignore[method-assign]
+    Database.put = put_or_fail  # type: ignore[method-assign]
     broken: Any = hot
     encode_field = broken.encode_field
 

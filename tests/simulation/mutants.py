@@ -24,7 +24,7 @@ FIRST_SEED: Final = 7_000_000
 SOURCE: Final = Path(__file__).resolve().parents[2] / "src"
 COPIED: Final = tuple(
     f"{part}*.py"
-    for part in ("", "journal/", "testing/", "resp/", "types/", "streams/", "store/", "commands/", "server/")
+    for part in ("", "journal/", "testing/", "resp/", "types/", "streams/", "store/", "feeds/", "commands/", "server/")
 )
 
 
@@ -152,7 +152,7 @@ MUTANTS: Final = (
     Mutant(
         "visible-too-early",
         "journal/writer.py",
-        "        if self._policy is not FsyncPolicy.ALWAYS:\n            self._visible = self._written",
+        "        if self.policy is not FsyncPolicy.ALWAYS:\n            self._visible = self._written",
         "        self._visible = self._written",
         "readers see what a power cut can still take back",
     ),
