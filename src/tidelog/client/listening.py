@@ -1,4 +1,4 @@
-"""A feed for code without a loop: a function is called with each event, until the feed ends or the function raises.
+"""A feed for code without a loop: a function is called with each event, until the feed ends or it has enough.
 
 It runs in the thread of the caller, so that an exception of a signal handler (Ctrl-C) arrives wherever that thread is,
 be it waiting for the next event or writing one to a pipe that nobody reads. A feed does not read while its caller is
@@ -8,11 +8,18 @@ busy, which the server notices, and waits.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from tidelog.client.client import Client
-from tidelog.client.event import Event
+from tidelog.client.event import Checkpoint, Event
+from tidelog.client.link import ServerUnreachable
+
+_LOG: Final = logging.getLogger("tidelog.client")
+
+Handle = Callable[[Event, Checkpoint | None], bool]
+"""Gets an event, and the newest checkpoint over all spans; true: that is enough."""
 
 Result = TypeVar("Result")
 
@@ -36,21 +43,30 @@ class Listener:
         """Up to where everything is visible that has happened."""
         return min(each.ts for each in self._run(self.client.positions()))
 
-    def listen(self, handle: Callable[[Event], None], *, acknowledge_as: str | None = None, **wanted: Any) -> None:
-        """Handle the events of `Client.feed(**wanted)`. A named feed's checkpoints are acknowledged once handled."""
-        self._run(self._listen(handle, acknowledge_as, wanted))
+    def listen(self, handle: Handle, **wanted: Any) -> None:
+        """Handle the events of `Client.feed(**wanted)`. With a name, checkpoints are acknowledged once handled."""
+        self._run(self._listen(handle, wanted))
 
-    async def _listen(self, handle: Callable[[Event], None], name: str | None, wanted: dict[str, Any]) -> None:
+    async def _listen(self, handle: Handle, wanted: dict[str, Any]) -> None:
+        name = wanted.get("name")
         feed = self.client.feed(**wanted)
         acknowledged = None
         try:
             async for event in feed:
-                handle(event)
+                is_enough = handle(event, feed.checkpoint)
                 if name is not None and feed.checkpoint is not None and feed.checkpoint is not acknowledged:
                     acknowledged = feed.checkpoint
-                    await self.client.acknowledge(name, acknowledged.ts)
+                    await self._acknowledge(name, acknowledged.ts)
+                if is_enough:
+                    break
         finally:
             await feed.aclose()
+
+    async def _acknowledge(self, name: str, ts: int) -> None:
+        try:
+            await self.client.acknowledge(name, ts)
+        except ServerUnreachable as error:
+            _LOG.info("ts %d of %s is acknowledged with the next checkpoint: %s", ts, name, error)
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         task = self._loop.create_task(work)
