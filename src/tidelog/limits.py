@@ -92,7 +92,7 @@ HTTP_FEEDS_MAX = 200
 """Feeds over HTTP; who comes then is told to come back later."""
 HTTP_FEED_BUFFER_BYTES = 512 * KIB
 """What waits for a slow reader over HTTP; past it its feed goes back to the journal."""
-HTTP_FEED_EVENTS_AT_ONCE = 256
+HTTP_FEED_EVENTS_AT_ONCE = 64
 """Events that are written as JSON before others have their turn."""
 HTTP_FEED_SILENT_S_MAX = 10
 """After so long without an event, a feed over HTTP shows that it is alive."""
@@ -270,4 +270,5 @@ assert BULK_BYTES_MAX < COMMAND_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert CLOCK_BOUND_RENEW_US < CLOCK_BOUND_AHEAD_WALL_US
 assert PAYLOAD_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert BULK_BYTES_MAX < PAYLOAD_BYTES_MAX
+assert HTTP_FEEDS_MAX < HTTP_CONNECTIONS_MAX < FEEDS_MAX
 assert READ_ENTRIES_MAX <= RECORD_OFFSETS_MAX

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from tidelog.client.event import Checkpoint, Commit, DeleteRange, Steady, Value, event_of
 from tidelog.errors import CommandError
+from tidelog.feeds.event import FIELDS
 
 
 def test_every_kind() -> None:
@@ -19,3 +22,8 @@ def test_every_kind() -> None:
 def test_what_is_no_event() -> None:
     with pytest.raises(CommandError, match="no event"):
         event_of([b"message", b"channel", b"text"])
+
+
+def test_fields_are_called_as_everywhere() -> None:
+    kinds = (Value, DeleteRange, Steady, Checkpoint, Commit)
+    assert {kind.kind.encode(): tuple(field.name for field in fields(kind)) for kind in kinds} == FIELDS
