@@ -20,6 +20,8 @@ class CutLink:
         self.bytes_max: int | None = None
         """A connection that has brought so many bytes is cut."""
         self.is_refusing = False
+        self.is_silent = False
+        """What a server sends is swallowed; the connections stay."""
 
     @property
     def url(self) -> str:
@@ -62,6 +64,8 @@ class CutLink:
         left = bytes_max
         try:
             while data := await reader.read(65536):
+                if self.is_silent:
+                    continue
                 if left is not None:
                     data, left = data[:left], left - len(data[:left])
                 writer.write(data)

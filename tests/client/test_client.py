@@ -14,6 +14,7 @@ import pytest
 
 from tests.client.cut_link import CutLink
 from tests.integration.server_process import ServerProcess
+from tidelog import limits
 from tidelog.client import (
     Checkpoint,
     Client,
@@ -339,6 +340,45 @@ def test_a_server_that_restarts(tmp_path: Path, is_killed: bool) -> None:
 
     with ServerProcess(tmp_path / "data") as server:
         run(work(server))
+
+
+def test_a_silent_connection_is_lost(server: ServerProcess, redis: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a machine loses its power: nothing says that it is gone."""
+    monkeypatch.setattr(limits, "CLIENT_SILENT_S_MAX", 0.3)
+
+    async def work() -> None:
+        async with CutLink(server.port) as link, Client(link.url) as client:
+
+            def on_lost(lost: Lost) -> None:
+                assert "nothing came" in lost.reason
+                link.is_silent = False
+
+            feed = client.feed(checkpoint_ms=SOON_MS, on_lost=on_lost)
+            await through_checkpoint(feed)
+            link.is_silent = True
+            redis.set("a", 1)
+            assert values(await until(feed, is_value_of(b"a"))) == [(b"a", b"1")]
+            assert link.count == 2
+
+    run(work())
+
+
+def test_a_reader_that_takes_its_time_is_not_lost(
+    server: ServerProcess, redis: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CLIENT_SILENT_S_MAX", 0.2)
+
+    async def work() -> None:
+        lost: list[Lost] = []
+        async with Client(url_of(server)) as client:
+            feed = client.feed(checkpoint_ms=SOON_MS, on_lost=lost.append)
+            await through_checkpoint(feed)
+            await asyncio.sleep(0.6)
+            redis.set("a", 1)
+            await until(feed, is_value_of(b"a"))
+        assert lost == []
+
+    run(work())
 
 
 def test_it_gives_up_if_it_is_told_to(server: ServerProcess) -> None:

@@ -60,12 +60,13 @@ def feed_page(engine: Engine) -> Callable[[Request], Awaitable[Response]]:
         if request.method == "HEAD":  # nobody would read a stream
             return Response(media_type=EventStream.media_type)
         streams.difference_update([sink for sink in streams if sink.is_abandoned])
-        if len(streams) >= limits.HTTP_FEEDS_MAX or engine.feeding is None:
-            return JSONResponse({"error": "BUSY", "message": "too many feeds"}, 503, _RETRY_AFTER)
+        feeding = engine.feeding
+        if feeding is None or feeding.is_closed or len(streams) >= limits.HTTP_FEEDS_MAX:
+            return JSONResponse({"error": "BUSY", "message": "no more feeds at the moment"}, 503, _RETRY_AFTER)
         try:
             wanted = read_query(request.scope["query_string"], request.headers.get("last-event-id"))
             sink = StreamSink(address_of(request.scope.get("client"))[0])
-            opened = engine.feeding.open_sink(wanted, 2, sink)
+            opened = feeding.open_sink(wanted, 2, sink)
         except TooOld as error:
             return JSONResponse(error_members(f"FEEDTOOOLD oldest={error.oldest}"), 410)
         except FeedDiverged as error:
@@ -73,7 +74,7 @@ def feed_page(engine: Engine) -> Callable[[Request], Awaitable[Response]]:
         except ClientError as error:
             return JSONResponse({"error": "ERR", "message": str(error)}, 400)
         streams.add(sink)
-        return EventStream(engine.feeding, opened, sink, _beginning(engine, opened.feed.position, wanted, sink))
+        return EventStream(feeding, opened, sink, _beginning(engine, opened.feed.position, wanted, sink))
 
     return page
 

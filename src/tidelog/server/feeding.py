@@ -77,7 +77,8 @@ class Feeding:
         self._seen_turns = 0
         self._working: asyncio.Handle | None = None
         self._ticking: asyncio.TimerHandle | None = None
-        self._is_closed = False
+        self.is_closed = False
+        """The server stops: there are no new ones."""
 
     def open(self, session: Session, request: Request) -> None:
         sink = SessionSink(session)
@@ -86,7 +87,7 @@ class Feeding:
 
     def open_sink(self, request: Request, protocol: int, sink: Sink) -> OpenFeed:
         """A feed to any sink; `leave` when nobody wants it any more."""
-        if self._is_closed:
+        if self.is_closed:
             raise ClientError("the server is stopping")
         opened = self._feeds.open(request, protocol, sink)
         self._go_on()
@@ -118,7 +119,7 @@ class Feeding:
 
     def close(self) -> None:
         """The server stops: everyone gets a last checkpoint."""
-        self._is_closed = True
+        self.is_closed = True
         for handle in (self._working, self._ticking):
             if handle is not None:
                 handle.cancel()
