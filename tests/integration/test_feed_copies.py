@@ -12,7 +12,7 @@ import pytest
 
 from tests.client.cut_link import CutLink
 from tests.integration.server_process import ServerProcess
-from tidelog.client import Client, DeleteRange, Value
+from tidelog.client import Client, DeleteRange, Steady, Value
 
 SECONDS_MAX = 60
 
@@ -80,10 +80,16 @@ async def write_and_cut(random: Random, redis: Any, link: CutLink) -> None:
     redis.set("end", "end")
 
 
-async def copy(link: CutLink, **wanted: Any) -> Copy:
+async def copy(begun: asyncio.Semaphore, link: CutLink, **wanted: Any) -> Copy:
     kept = Copy()
     async with Client(link.url) as client:
-        async for event in client.feed(checkpoint_ms=20, **wanted):
+        feed = client.feed(checkpoint_ms=20, **wanted)
+        first = await anext(feed)  # who cannot connect at first is told so, and does not try again
+        begun.release()
+        assert isinstance(first, Steady | Value)
+        if isinstance(first, Value):
+            kept.apply(first)
+        async for event in feed:
             if isinstance(event, Value):
                 if event.key == b"end":
                     break
@@ -106,13 +112,15 @@ def test_a_copy_is_what_the_server_has(server: ServerProcess, seed: int) -> None
 
     async def work() -> None:
         async with asyncio.timeout(SECONDS_MAX), CutLink(server.port) as link, CutLink(server.port) as whole:
-            history = asyncio.create_task(copy(link, since=0))
-            await asyncio.sleep(0.05)
+            begun = asyncio.Semaphore(0)
+            history = asyncio.create_task(copy(begun, link, since=0))
             for _ in range(300):
                 random_write(random, redis)
-            values = asyncio.create_task(copy(link, initial=True))
-            parts = asyncio.create_task(copy(link, initial=True, prefix=["s1", "h"], keys=["end"]))
-            steady = asyncio.create_task(copy(whole, initial=True))
+            values = asyncio.create_task(copy(begun, link, initial=True))
+            parts = asyncio.create_task(copy(begun, link, initial=True, prefix=["s1", "h"], keys=["end"]))
+            steady = asyncio.create_task(copy(begun, whole, initial=True))
+            for _ in range(4):
+                await begun.acquire()
             await write_and_cut(random, redis, link)
             expected = state_of(redis)
             del expected[b"end"]
