@@ -88,6 +88,27 @@ FEEDS_SHOWN_MAX = 100
 FEED_CHECKPOINT_MS_MIN = 10
 FEED_CHECKPOINT_MS_MAX = 3_600_000
 FEED_CHECKPOINT_MS_DEFAULT = 1000
+HTTP_FEEDS_MAX = 200
+"""Feeds over HTTP; who comes then is told to come back later."""
+HTTP_FEED_BUFFER_BYTES = 512 * KIB
+"""What waits for a slow reader over HTTP; past it its feed goes back to the journal."""
+HTTP_FEED_EVENTS_AT_ONCE = 64
+"""Events that are written as JSON before others have their turn."""
+HTTP_FEED_SILENT_S_MAX = 10
+"""After so long without an event, a feed over HTTP shows that it is alive."""
+FEED_ORDERED_BYTES_MAX = 256 * MIB
+"""Keys and values that `tidelog feed --ordered` keeps until a checkpoint says that their order is known."""
+
+# --- the Python client ------------------------------------------------------------------------------------------
+
+CLIENT_CONNECT_S_MAX = 10.0
+CLIENT_SILENT_S_MAX = 30.0
+"""A feed on which nothing came for so long, and three checkpoints more, has lost its connection."""
+CLIENT_RECONNECT_S_MIN = 0.05
+CLIENT_RECONNECT_S_MAX = 5.0
+"""Between these, doubling, a feed waits before it connects again."""
+CLIENT_FEED_REMEMBERED_MAX = 100_000
+"""Transactions since the last checkpoint of which a feed knows what it has delivered; older ones may come twice."""
 
 # --- the keyspace -----------------------------------------------------------------------------------------------
 
@@ -250,4 +271,5 @@ assert BULK_BYTES_MAX < COMMAND_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert CLOCK_BOUND_RENEW_US < CLOCK_BOUND_AHEAD_WALL_US
 assert PAYLOAD_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert BULK_BYTES_MAX < PAYLOAD_BYTES_MAX
+assert HTTP_FEEDS_MAX < HTTP_CONNECTIONS_MAX < FEEDS_MAX
 assert READ_ENTRIES_MAX <= RECORD_OFFSETS_MAX

@@ -37,6 +37,7 @@ def test_the_tree_is_what_is_promised() -> None:
         ("serve",),
         ("snapshot",),
         ("restore",),
+        ("feed",),
         ("journal",),
         *(("journal", name) for name in JOURNAL_COMMANDS),
         ("stream",),

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.cli.values import (
-    bytes_to_json,
     bytes_to_text,
     parse_moment,
     parse_number,
@@ -25,6 +24,7 @@ from tidelog.cli.values import (
 )
 from tidelog.ids import U64_MAX
 from tidelog.journal.operation import Del, FlushDb, Val
+from tidelog.resp.json_form import bytes_to_json
 
 
 @given(st.one_of(st.binary(), st.text().map(lambda text: text.encode(errors="surrogatepass"))))

@@ -335,3 +335,32 @@ def test_many_that_are_behind_take_turns(watched: Watched) -> None:
     assert sum(opened.router is not None for opened in watched.feeds.all) <= limits.CATCH_UPS_MAX
     watched.settle()
     assert all(len(known.state) == 300 for known in everyone)
+
+
+def test_what_is_not_visible_yet_is_neither_sent_nor_gathered(watched: Watched) -> None:
+    for number in range(500):
+        watched("SET", f"k{number}", number)
+    watched.settle()
+    watched("SET", "k0", "pending")
+    opened, known = watched.watch(is_initial=True)
+    for _ in range(20):
+        watched.feeds.work(0)
+        watched.tick()
+    assert known.events == []
+    assert len(opened.feed.out) <= limits.FEED_EVENTS_AT_ONCE
+    watched.settle()
+    watched.tick()
+    assert known.is_steady
+    assert known.state[b"k0"] == b"pending"
+    assert len(known.state) == 500
+
+
+def test_initial_values_are_never_newer_than_the_last_checkpoint(watched: Watched) -> None:
+    watched("SET", "a", 1)
+    until = watched.now
+    watched("SET", "a", 2)
+    watched.settle()
+    _, known = watched.watch(is_initial=True, until=until)
+    watched.settle()
+    assert known.ended == [None]
+    assert known.checkpoint == watched.now

@@ -4,6 +4,7 @@
     serve            `tidelog serve`
     snapshot         `tidelog snapshot`; it asks a running server by server_link
     restore          `tidelog restore`
+    feed, feed_*     `tidelog feed`, on the Python client
     journal_*        `tidelog journal ls | show | verify | repair`
     stream_*         `tidelog stream ls | tail | info`
     journal_folder   what they share: which directory is meant, which operations are known

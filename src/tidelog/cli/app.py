@@ -8,6 +8,7 @@ import typer
 
 from tidelog import __version__
 from tidelog.cli import (
+    feed,
     journal_ls,
     journal_repair,
     journal_show,
@@ -48,6 +49,7 @@ def tidelog(
 
 app.command("serve", epilog=serve.EPILOG)(serve.serve)
 app.command("snapshot", epilog=snapshot.EPILOG)(snapshot.snapshot)
+app.command("feed", cls=feed.FeedCommand, epilog=feed.EPILOG)(feed.feed)
 app.command("restore", epilog=restore.EPILOG)(restore.restore)
 
 stream = typer.Typer(

@@ -21,7 +21,6 @@ from tidelog.cli.journal_folder import (
 )
 from tidelog.cli.output import Column, Output
 from tidelog.cli.values import (
-    bytes_to_json,
     bytes_to_text,
     parse_moment,
     parse_number,
@@ -31,6 +30,7 @@ from tidelog.cli.values import (
     value_to_json,
     value_to_text,
 )
+from tidelog.resp.json_form import bytes_to_json
 
 if TYPE_CHECKING:
     from tidelog.journal.operation import OperationTable

@@ -11,7 +11,8 @@ from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.output import Column, Output
 from tidelog.cli.server_link import URL_DEFAULT, ServerLink, connect
 from tidelog.cli.stream_options import Database, PasswordFile, Url, facts_of
-from tidelog.cli.values import bytes_to_json, bytes_to_text
+from tidelog.cli.values import bytes_to_text
+from tidelog.resp.json_form import bytes_to_json
 
 EPILOG: Final = """\
 Examples:

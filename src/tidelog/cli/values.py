@@ -1,20 +1,20 @@
 """Values as people and programs read them: bytes, times, ranges, operations.
 
-Bytes in JSON are a string if they are UTF-8, and otherwise `{"base64": "..."}`: nothing is lost, and neither can be
-taken for the other. Bytes for people are quoted, shortened, and have nothing in them that a terminal obeys.
+Bytes in JSON are as `resp/json_form.py` has them. Bytes for people are quoted, shortened, and have nothing in them that
+a terminal obeys.
 
 Times are in UTC, with microseconds, in the form that options take back: `2025-11-15T20:03:20.000123Z`.
 """
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from tidelog.ids import U64_MAX
+from tidelog.resp.json_form import bytes_to_json
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXT_BYTES_SHOWN: Final = 48
@@ -27,14 +27,6 @@ _ITEMS_SHOWN: Final = 8
 def printable(text: str) -> str:
     """The text on one line, with escapes for what is not printable."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-def bytes_to_json(data: bytes) -> str | dict[str, str]:
-    """A string if the bytes are UTF-8, otherwise `{"base64": ...}`."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
 
 
 def bytes_to_text(data: bytes) -> str:

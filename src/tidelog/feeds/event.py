@@ -12,7 +12,7 @@ protocols, so a change is encoded once for all feeds of a protocol.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.feeds.span import Span
 from tidelog.ids import Ts
@@ -25,6 +25,16 @@ ZSET = b"zset"
 STREAM = b"stream"
 NONE = b"none"
 """The type of a key that is deleted: the journal does not say what it was."""
+
+
+FIELDS: Final = {
+    b"value": ("ts", "key", "type", "field", "value"),
+    b"deleterange": ("ts", "start", "end"),
+    b"steady": ("ts",),
+    b"checkpoint": ("ts", "start", "end", "epoch", "seen"),
+    b"commit": ("ts",),
+}
+"""What the items of an event are called where they have names."""
 
 
 class Change(NamedTuple):

@@ -172,7 +172,7 @@ class Feed:
             return  # what was read is newer
         until = self.request.until
         if until is not None and ts >= until:
-            ts = until
+            ts = max(until, self.scanned_ts)  # initial values may be newer
             self.is_done = True
         self.checkpoint_ts = ts
         for span in self.request.spans:

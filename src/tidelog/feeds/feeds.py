@@ -71,6 +71,8 @@ class Feeds:
         self._of: dict[Feed, OpenFeed] = {}
         self._behind: deque[OpenFeed] = deque()
         """Those that have something to read, in turn."""
+        self._unseen: list[OpenFeed] = []
+        """Those that have read what is not visible yet."""
         self._last_number = 0
 
     def __len__(self) -> int:
@@ -148,8 +150,9 @@ class Feeds:
         opened.is_closed = True
         del self._open[opened.number], self._of[opened.feed]
         self._live.remove(opened.feed)
-        if opened in self._behind:
-            self._behind.remove(opened)
+        for waiting in (self._behind, self._unseen):
+            if opened in waiting:
+                waiting.remove(opened)
         if opened.router is not None:
             opened.router.close()
             opened.router = None
@@ -191,6 +194,9 @@ class Feeds:
             if opened.sink.is_full:
                 self._behind.popleft()
                 opened.is_parked = True
+                continue
+            if not self._is_visible(opened.feed):
+                self._unseen.append(self._behind.popleft())
                 continue
             try:
                 is_behind = self._step(opened)
@@ -253,6 +259,9 @@ class Feeds:
 
     def advance(self) -> None:
         """Hand what has become visible to those that are steady."""
+        if self._unseen:
+            self._behind += [opened for opened in self._unseen if self._is_visible(opened.feed)]
+            self._unseen = [opened for opened in self._unseen if not self._is_visible(opened.feed)]
         if not len(self._live):
             return
         self._live.advance()
@@ -262,10 +271,14 @@ class Feeds:
             elif feed.is_at_end:
                 self._checkpoint(self._of[feed])
 
+    def _is_visible(self, feed: Feed) -> bool:
+        """Whether what a feed has read of the store may be seen."""
+        return feed.scanned_ts <= self._journal.writer.visible.ts
+
     def _send(self, opened: OpenFeed) -> None:
         """Send what has gathered, unless it is not visible yet; a feed whose reader is slow leaves the others."""
         feed = opened.feed
-        if feed.scanned_ts > self._journal.writer.visible.ts:
+        if not self._is_visible(feed):
             return
         if feed.out:
             opened.sink.send(feed.take())
@@ -288,6 +301,8 @@ class Feeds:
 
     def _checkpoint(self, opened: OpenFeed) -> None:
         feed, journal = opened.feed, self._journal
+        if not self._is_visible(feed):
+            return
         if feed.state is State.STEADY and not feed.is_at_end:
             ts = self.closed_ts()
             if opened.is_closed:

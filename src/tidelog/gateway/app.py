@@ -1,4 +1,4 @@
-"""The HTTP side of a server: /metrics for Prometheus, /health for whoever balances load.
+"""The HTTP side of a server: /metrics for Prometheus, /health for whoever balances load, /feed for what changes.
 
 It only reads. Everything runs on the server's own loop, between its turns, so what a page says is of one moment.
 """
@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from tidelog import limits
+from tidelog.gateway.feed import feed_page
 from tidelog.gateway.hosts import HostGuard
 from tidelog.gateway.metrics import CONTENT_TYPE, collect, render
 from tidelog.server.engine import Engine
@@ -40,7 +41,7 @@ def make_app(engine: Engine, facts: Facts, memory: Memory, hosts: Sequence[str])
         return JSONResponse({"status": "ok"})
 
     return Starlette(
-        routes=[Route("/metrics", metrics), Route("/health", health)],
+        routes=[Route("/metrics", metrics), Route("/health", health), Route("/feed", feed_page(engine))],
         middleware=[Middleware(HostGuard, hosts=hosts, is_protected=not engine.needs_password)],
     )
 

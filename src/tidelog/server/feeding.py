@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog import limits
+from tidelog.errors import ClientError
 from tidelog.feeds.feed import Request, State
-from tidelog.feeds.feeds import Feeds, OpenFeed
+from tidelog.feeds.feeds import Feeds, OpenFeed, Sink
 from tidelog.ids import Ts
 from tidelog.ports import Clock
 from tidelog.resp.encoder import encode_error
@@ -76,14 +77,27 @@ class Feeding:
         self._seen_turns = 0
         self._working: asyncio.Handle | None = None
         self._ticking: asyncio.TimerHandle | None = None
+        self.is_closed = False
+        """The server stops: there are no new ones."""
 
     def open(self, session: Session, request: Request) -> None:
         sink = SessionSink(session)
-        sink.opened = self._feeds.open(request, session.protocol, sink)
+        sink.opened = self.open_sink(request, session.protocol, sink)
         session.feed = sink
+
+    def open_sink(self, request: Request, protocol: int, sink: Sink) -> OpenFeed:
+        """A feed to any sink; `leave` when nobody wants it any more."""
+        if self.is_closed:
+            raise ClientError("the server is stopping")
+        opened = self._feeds.open(request, protocol, sink)
         self._go_on()
         if self._ticking is None:
             self._tick()
+        return opened
+
+    def leave(self, opened: OpenFeed) -> None:
+        """Its reader is gone; fine if the feed has ended already."""
+        self._feeds.close(opened)
 
     def forget(self, session: Session) -> None:
         """Its connection is gone."""
@@ -102,9 +116,11 @@ class Feeding:
         """Something has become visible. Hot."""
         if len(self._feeds):
             self._feeds.advance()
+            self._go_on()
 
     def close(self) -> None:
         """The server stops: everyone gets a last checkpoint."""
+        self.is_closed = True
         for handle in (self._working, self._ticking):
             if handle is not None:
                 handle.cancel()

@@ -1,0 +1,40 @@
+"""The Python client: change feeds for asyncio, on redis-py (`pip install tidelog[client]`).
+
+async with Client("redis://127.0.0.1:6399") as client:
+    async for event in client.feed(prefix=b"user:"):
+        ...
+
+client      Client: where the server is
+feed        Feed: one feed over any number of connections
+progress    how far a feed has come: where it resumes, what it has delivered already
+link        one connection
+request     what a feed asks for, as a command
+event       what it gets
+listening   the same for code without a loop
+"""
+
+from __future__ import annotations
+
+from tidelog.client.client import Client, Position
+from tidelog.client.event import Checkpoint, Commit, DeleteRange, Event, Steady, Value
+from tidelog.client.feed import Feed
+from tidelog.client.link import ServerRefused, ServerUnreachable
+from tidelog.errors import CommandError, FeedDiverged
+from tidelog.errors import TooOld as FeedTooOld
+
+__all__ = [
+    "Checkpoint",
+    "Client",
+    "CommandError",
+    "Commit",
+    "DeleteRange",
+    "Event",
+    "Feed",
+    "FeedDiverged",
+    "FeedTooOld",
+    "Position",
+    "ServerRefused",
+    "ServerUnreachable",
+    "Steady",
+    "Value",
+]

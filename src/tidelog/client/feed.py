@@ -1,0 +1,132 @@
+"""A feed as its reader sees it: one run of events, over any number of connections.
+
+    connecting --events--> reading --connection lost, or closed in order--> waiting a little --> connecting
+                              |
+                              +-- UNTIL is reached: the end      an error that connecting again cannot heal: raised
+
+It resumes at its last checkpoint and drops what it has delivered already. The first connection is not tried again: who
+gives a wrong address should hear of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Final, NamedTuple, Self
+
+from tidelog import limits
+from tidelog.client.event import Checkpoint, Event
+from tidelog.client.link import Link, ServerUnreachable
+from tidelog.client.progress import Progress
+from tidelog.client.request import FeedRequest
+
+_LOG: Final = logging.getLogger("tidelog.client")
+
+
+class Lost(NamedTuple):
+    """A connection that was lost."""
+
+    reason: str
+    since: int | None
+    """Where the feed will resume; None: at its beginning."""
+    delay_s: float
+    """When it tries to."""
+
+
+class Feed(AsyncIterator[Event]):
+    """An asynchronous iterator of events. Closing, dropping or cancelling it leaves no socket behind."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._progress = connections.progress
+        # The generator must not know of this object: who drops the one then drops the other, which closes its link.
+        self._events = connections.run()
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """Nothing at or below it will follow, in any of the spans: to keep, and to begin with the next time."""
+        return self._progress.checkpoint
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await self._events.__anext__()
+
+    async def aclose(self) -> None:
+        await self._events.aclose()
+
+
+class Connections:
+    """The connections of a feed, one after the other."""
+
+    def __init__(
+        self,
+        make_link: Callable[[], Link],
+        request: FeedRequest,
+        *,
+        reconnect_s_max: float | None = None,
+        on_lost: Callable[[Lost], None] | None = None,
+    ) -> None:
+        self._make_link = make_link
+        self._request = request
+        self._reconnect_s_max = reconnect_s_max
+        self._on_lost = on_lost
+        self.progress = Progress(request)
+        self._failure_count = 0
+        """Of connections in a row on which nothing came."""
+        self._failing_since_s: float | None = None
+
+    async def run(self) -> AsyncGenerator[Event, None]:
+        progress = self.progress
+        has_connected = False
+        while True:
+            link = self._make_link()
+            try:
+                await self._open(link)
+                has_connected = True
+                for restart in progress.start_over():
+                    yield restart
+                while not progress.has_ended():
+                    event = await link.read()
+                    self._on_event(link, event)
+                    if progress.take(event):
+                        yield event
+                return
+            except ServerUnreachable as error:
+                if not has_connected or self._is_hopeless():
+                    raise
+                reason = str(error)
+            finally:
+                await link.close()
+            await self._wait(reason)
+
+    async def _open(self, link: Link) -> None:
+        await link.connect()
+        shards = await link.call("FEED", "POSITION")
+        visible_ts, epoch = min((ts, epoch) for _, ts, epoch in shards)
+        await link.send(self._request.command(self.progress.begin(visible_ts, epoch)))
+
+    def _on_event(self, link: Link, event: Event) -> None:
+        self._failure_count, self._failing_since_s = 0, None
+        if isinstance(event, Checkpoint):
+            # From here on they come regularly; before, a server may read much that we do not want.
+            link.silent_s_max = limits.CLIENT_SILENT_S_MAX + 3 * self._request.checkpoint_ms / 1000
+
+    def _is_hopeless(self) -> bool:
+        now_s = asyncio.get_running_loop().time()
+        if self._failing_since_s is None:
+            self._failing_since_s = now_s
+        return self._reconnect_s_max is not None and now_s - self._failing_since_s >= self._reconnect_s_max
+
+    async def _wait(self, reason: str) -> None:
+        doubled = 2.0 ** min(self._failure_count, 30)
+        longest_s = min(limits.CLIENT_RECONNECT_S_MAX, limits.CLIENT_RECONNECT_S_MIN * doubled)
+        self._failure_count += 1
+        delay_s = longest_s * random.uniform(0.5, 1.0)  # so that not all clients of a server come back at once
+        since = self.progress.since
+        _LOG.info("feed lost: %s; resuming after ts %s in %.3f s", reason, since, delay_s)
+        if self._on_lost is not None:
+            self._on_lost(Lost(reason, since, delay_s))
+        await asyncio.sleep(delay_s)

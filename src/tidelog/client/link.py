@@ -1,0 +1,89 @@
+"""One connection of a feed: redis-py connects and authenticates, hiredis decodes, we read events until it ends.
+
+RESP2, in which events are plain arrays: in RESP3 redis-py takes pushes for its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import redis
+from redis.asyncio import ConnectionPool
+
+from tidelog import limits
+from tidelog.client.event import Event, event_of
+from tidelog.client.request import Word
+from tidelog.errors import CommandError, EnvironmentFault, FeedDiverged, TidelogError, TooOld
+
+_REFUSAL: Final = re.compile(r"(FEEDTOOOLD|FEEDDIVERGED) \w+=(\d+)")
+
+
+class ServerUnreachable(EnvironmentFault):
+    """No server answers there, or it has gone away."""
+
+
+class ServerRefused(EnvironmentFault):
+    """The server does not let us in."""
+
+
+class Link:
+    """A connection that has become a feed."""
+
+    def __init__(self, pool: ConnectionPool, database: int) -> None:
+        kwargs = {**pool.connection_kwargs, "db": database, "protocol": 2, "decode_responses": False}
+        self._connection: Any = pool.connection_class(**kwargs)
+        self.silent_s_max: float | None = None
+        """When nothing came for so long, the connection counts as lost; None: it never does."""
+
+    async def connect(self) -> None:
+        try:
+            async with asyncio.timeout(limits.CLIENT_CONNECT_S_MAX):
+                await self._connection.connect()
+        except (redis.RedisError, OSError, TimeoutError) as error:
+            raise explained(error) from error
+
+    async def call(self, *words: Word) -> Any:
+        """The reply to a command."""
+        await self.send(words)
+        return await self._read(limits.CLIENT_CONNECT_S_MAX)
+
+    async def send(self, words: Sequence[Word]) -> None:
+        try:
+            await self._connection.send_command(*words, check_health=False)
+        except (redis.RedisError, OSError) as error:
+            raise explained(error) from error
+
+    async def read(self) -> Event:
+        """The next event. `ServerUnreachable` at the end, and when nothing comes for too long."""
+        return event_of(await self._read(self.silent_s_max))
+
+    async def _read(self, silent_s_max: float | None) -> Any:
+        try:
+            async with asyncio.timeout(silent_s_max):
+                return await self._connection.read_response()
+        except TimeoutError:
+            raise ServerUnreachable(f"nothing came for {silent_s_max:g} s") from None
+        except (redis.RedisError, OSError) as error:
+            raise explained(error) from error
+
+    async def close(self) -> None:
+        await self._connection.disconnect(nowait=True)
+        await asyncio.sleep(0)  # the transport closes its socket in the loop's next round
+
+
+def explained(error: Exception) -> TidelogError:
+    """What redis-py and the machine say, in our words."""
+    if isinstance(error, redis.AuthenticationError):  # which redis-py counts among those of the connection
+        return ServerRefused(f"the server does not let us in: {error}")
+    if isinstance(error, redis.ResponseError):
+        found = _REFUSAL.match(str(error))
+        if found is None:
+            return CommandError(f"ERR {error}")
+        code, number = found.groups()
+        if code == "FEEDTOOOLD":
+            return TooOld(f"the journal goes back to ts {number} only", oldest=int(number))
+        return FeedDiverged(f"the server has lost what came after ts {number}", since=int(number))
+    return ServerUnreachable(str(error) or type(error).__name__)

@@ -1,0 +1,40 @@
+"""Who may read data over HTTP: whoever knows the password that Redis clients need.
+
+`Authorization: Bearer <password>`, or Basic with any name, which browsers and `curl -u` can do. Without a password the
+guard in front of every page (`hosts.py`) lets in this machine only.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, Response
+
+from tidelog.server.engine import Engine
+
+_CHALLENGE: Final = {"www-authenticate": 'Basic realm="tidelog", charset="UTF-8"'}
+
+
+def refusal(engine: Engine, headers: Headers) -> Response | None:
+    """What to answer to a request that does not know the password; None: it does."""
+    if not engine.needs_password:
+        return None
+    for value in headers.getlist("authorization"):
+        kind, _, rest = value.partition(" ")
+        if engine.is_password(_password(kind.lower(), rest.strip())):
+            return None
+    return JSONResponse({"error": "NOAUTH", "message": "Authentication required."}, 401, _CHALLENGE)
+
+
+def _password(kind: str, rest: str) -> bytes:
+    if kind == "bearer":
+        return rest.encode("latin-1")  # as header values are decoded
+    if kind == "basic":
+        try:
+            return base64.b64decode(rest, validate=True).partition(b":")[2]
+        except (binascii.Error, ValueError):
+            return b""
+    return b""

@@ -1,0 +1,161 @@
+"""GET /feed: what changes, as server-sent events.
+
+    prefix=, key=       which keys; repeatable. Neither of them and no span: all keys
+    span=a,b            keys from a to before b, which is unbounded if it is empty; repeatable
+    since=              begin after this ts, or at an `id` that was sent before
+    initial=1           begin with the values of now: `deleterange` first, because nothing from before counts any more
+    db=, checkpoint=    the database; a checkpoint every so many ms
+    Last-Event-ID       a browser that connects again goes on where it was: wins over since and initial
+
+Keys are percent-encoded bytes. What cannot begin is answered by a status, which a browser does not try again: 400 for
+what was asked wrongly, 410 when the journal does not have it any more, 401, and 503 for too many.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tidelog import limits
+from tidelog.errors import ClientError, FeedDiverged, TooOld
+from tidelog.feeds import feed
+from tidelog.feeds.event import encode_delete_range
+from tidelog.feeds.span import Span, span_of_key, span_of_prefix
+from tidelog.gateway.access import refusal
+from tidelog.gateway.event_stream import EventStream, StreamSink, error_members, event_id
+from tidelog.ids import U64_MAX, Ts
+from tidelog.server.engine import Engine
+from tidelog.server.listener import address_of
+
+_ID: Final = re.compile(r"(\d{1,20})(?:-(\d{1,20})-(\d{1,20}))?", re.ASCII)
+_ONCE: Final = ("since", "initial", "db", "checkpoint")
+_RETRY_AFTER: Final = {"retry-after": "5"}
+
+
+class BadQuery(ClientError):
+    """A request that makes no sense."""
+
+
+class Place(NamedTuple):
+    """Where a feed begins: a ts, and what is needed to tell whether it is still history."""
+
+    ts: Ts
+    epoch: int | None
+    seen: Ts | None
+
+
+def feed_page(engine: Engine) -> Callable[[Request], Awaitable[Response]]:
+    """The page."""
+    streams: set[StreamSink] = set()
+
+    async def page(request: Request) -> Response:
+        answer = refusal(engine, request.headers)
+        if answer is not None:
+            return answer
+        if request.method == "HEAD":  # nobody would read a stream
+            return Response(media_type=EventStream.media_type)
+        streams.difference_update([sink for sink in streams if sink.is_abandoned])
+        feeding = engine.feeding
+        if feeding is None or feeding.is_closed or len(streams) >= limits.HTTP_FEEDS_MAX:
+            return JSONResponse({"error": "BUSY", "message": "no more feeds at the moment"}, 503, _RETRY_AFTER)
+        try:
+            wanted = read_query(request.scope["query_string"], request.headers.get("last-event-id"))
+            sink = StreamSink(address_of(request.scope.get("client"))[0])
+            opened = feeding.open_sink(wanted, 2, sink)
+        except TooOld as error:
+            return JSONResponse(error_members(f"FEEDTOOOLD oldest={error.oldest}"), 410)
+        except FeedDiverged as error:
+            return JSONResponse(error_members(f"FEEDDIVERGED since={error.since}"), 410)
+        except ClientError as error:
+            return JSONResponse({"error": "ERR", "message": str(error)}, 400)
+        streams.add(sink)
+        return EventStream(feeding, opened, sink, _beginning(engine, opened.feed.position, wanted, sink))
+
+    return page
+
+
+def _beginning(engine: Engine, position: Ts, wanted: feed.Request, sink: StreamSink) -> bytes:
+    """What tells a browser where it is before the first checkpoint."""
+    if wanted.is_initial:
+        # It may have been here before, and lost the connection in the middle: keys that were deleted meanwhile are
+        # not among the values that follow.
+        for span in wanted.spans:
+            sink.send(encode_delete_range(2, position, span))
+        return b"\n"
+    journal = engine.store.journal
+    seen = max(min(journal.writer.visible.ts, position), wanted.seen or 0)
+    return b"id: %b\n\n" % event_id(position, journal.epochs[-1].id, seen)
+
+
+def read_query(query: bytes, last_event_id: str | None) -> feed.Request:
+    """What a request wants; `BadQuery` if that cannot be said."""
+    spans: list[Span] = []
+    given: dict[str, str] = {}
+    try:
+        pairs = parse_qsl(
+            query.decode("ascii"),
+            keep_blank_values=True,
+            errors="surrogateescape",
+            max_num_fields=limits.FEED_SPANS_MAX,
+        )
+    except ValueError:
+        raise BadQuery("the query cannot be read") from None
+    for name, value in pairs:
+        data = value.encode("utf-8", "surrogateescape")
+        if name == "key":
+            spans.append(span_of_key(data))
+        elif name == "prefix":
+            spans.append(span_of_prefix(data))
+        elif name == "span":
+            spans.append(_span(data))
+        elif name in _ONCE and name not in given:
+            given[name] = value
+        else:
+            raise BadQuery(f"{name!r} is no parameter of a feed, or is there twice")
+    is_initial = _number(given, "initial", 0, 1) == 1
+    place = None if "since" not in given else _place("since", given["since"])
+    if last_event_id:
+        place, is_initial = _place("Last-Event-ID", last_event_id), False
+    elif place is not None and is_initial:
+        raise BadQuery("since and initial exclude each other")
+    return feed.Request(
+        spans=list(dict.fromkeys(spans)) or [Span(b"", b"")],
+        database=_number(given, "db", 0, limits.DATABASES - 1) or 0,
+        since=None if place is None else place.ts,
+        epoch=None if place is None else place.epoch,
+        seen=None if place is None else place.seen,
+        is_initial=is_initial,
+        checkpoint_ms=_number(given, "checkpoint", limits.FEED_CHECKPOINT_MS_MIN, limits.FEED_CHECKPOINT_MS_MAX)
+        or limits.FEED_CHECKPOINT_MS_DEFAULT,
+    )
+
+
+def _span(data: bytes) -> Span:
+    start, comma, end = data.partition(b",")
+    span = Span(start, end)
+    if not comma or span.is_empty:
+        raise BadQuery("a span is two keys with a comma between them, the first before the second")
+    return span
+
+
+def _place(name: str, text: str) -> Place:
+    found = _ID.fullmatch(text)
+    if found is None or any(int(number) > U64_MAX for number in found.groups() if number is not None):
+        raise BadQuery(f"{name} is a ts, or an id of this stream (it is {text!r})")
+    ts, epoch, seen = (None if number is None else int(number) for number in found.groups())
+    assert ts is not None
+    return Place(Ts(ts), epoch, None if seen is None else Ts(seen))
+
+
+def _number(given: dict[str, str], name: str, least: int, most: int) -> int | None:
+    if name not in given:
+        return None
+    text = given[name]
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
+        raise BadQuery(f"{name} is a number from {least} to {most} (it is {text!r})")
+    return int(text)
