@@ -23,6 +23,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
+import pyarrow
+
 from tidelog import limits
 from tidelog.commands.all import command_table
 from tidelog.commands.dispatch import explain
@@ -150,6 +152,9 @@ class Runtime:
         for timer in self._timers:
             timer.add_done_callback(self._on_timer_end)
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        # Arrow's own allocator gives pages back and takes them again for every node that is sealed, and the kernel
+        # clears each: it was a third of the time of appends of a kilobyte.
+        pyarrow.set_memory_pool(pyarrow.system_memory_pool())
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
 
