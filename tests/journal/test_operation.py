@@ -169,3 +169,12 @@ def test_an_unknown_opcode_cannot_be_decoded_and_may_name_any_key() -> None:
     with pytest.raises(FormatError, match="0x77 is unknown: a newer version wrote it"):
         table.decode(0x77, b"", None)
     assert table.keys(0x77, b"") is None
+
+
+@given(st.lists(st.tuples(st.binary(max_size=200), st.binary(max_size=300)), min_size=1, max_size=10), st.data())
+def test_keys_of_pairs_without_their_values(pairs: list[tuple[bytes, bytes]], data: st.DataObject) -> None:
+    payload = operation.encode_pairs(pairs)
+    assert operation.pair_keys(payload) == [key for key, _ in operation.decode_pairs(payload)]
+    broken = payload[: data.draw(st.integers(0, len(payload) - 1))]
+    with pytest.raises(FormatError):
+        operation.pair_keys(broken)

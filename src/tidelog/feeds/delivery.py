@@ -13,7 +13,7 @@ from tidelog.feeds.feed import Feed
 from tidelog.feeds.router import Moment
 from tidelog.feeds.span import Interests
 from tidelog.ids import ShardId, Ts
-from tidelog.journal.operation import START, VAL, OperationTable, decode_pairs
+from tidelog.journal.operation import START, VAL, OperationTable, decode_pairs, pair_keys
 from tidelog.journal.reader import Part, Record
 
 
@@ -24,7 +24,9 @@ class Delivery:
         self._table = table
         self._by_database = by_database
         self._touched: dict[Feed, None] = {}
-        """Feeds that have got something of the transaction that is being handed out."""
+        """Feeds that have got something of the transaction that is being handed out ..."""
+        self._given: dict[Feed, None] = {}
+        """... and those that have since somebody asked."""
 
     def hand_out(self, moment: Moment, payload_of: Callable[[Part, Record], bytes]) -> None:
         """Hot."""
@@ -37,7 +39,14 @@ class Delivery:
         if self._touched:
             for feed in self._touched:
                 feed.end_transaction(moment.ts)
+            self._given.update(self._touched)
             self._touched.clear()
+
+    def take_given(self) -> list[Feed]:
+        """Who has got something since the last call."""
+        given = list(self._given)
+        self._given.clear()
+        return given
 
     def _hand_out_part(
         self, ts: Ts, part: Part, payload_of: Callable[[Part, Record], bytes], *, counts_for_all: bool
@@ -49,6 +58,8 @@ class Delivery:
                 continue
             payload = payload_of(part, record)
             if opcode == VAL:
+                if not interests.have_any(pair_keys(payload)):
+                    continue
                 for key, value in decode_pairs(payload):
                     feeds = interests.of(key)
                     if feeds:
@@ -61,7 +72,7 @@ class Delivery:
 
     def _concerns(self, interests: Interests, opcode: int, payload: bytes) -> bool:
         keys = self._table.keys(opcode, payload)
-        return keys is None or any(interests.of(key) for key in keys)
+        return keys is None or interests.have_any(list(keys))
 
     def _give(self, ts: Ts, shard: ShardId, feeds: list[Feed], change: Change) -> None:
         encoded: dict[int, bytes] = {}

@@ -13,6 +13,7 @@ the journal when it does: what waits for a slow reader is on disk, not in memory
 from __future__ import annotations
 
 from collections import deque
+from heapq import heappop, heappush
 from typing import Protocol
 
 from tidelog import limits
@@ -51,10 +52,7 @@ class OpenFeed:
         self.scan: Scan | None = None
         self.router: Router | None = None
         self.delivery: Delivery | None = None
-        self.checkpoint_due_us = opened_us + feed.request.checkpoint_ms * 1000
         self.opened_us = opened_us
-        self.is_parked = False
-        """It is behind, and its reader takes nothing."""
         self.is_closed = False
 
 
@@ -71,6 +69,12 @@ class Feeds:
         self._of: dict[Feed, OpenFeed] = {}
         self._behind: deque[OpenFeed] = deque()
         """Those that have something to read, in turn."""
+        self._ending: dict[Feed, None] = {}
+        """Those among the steady that have an UNTIL."""
+        self._due: list[tuple[int, int]] = []
+        """When the next checkpoint of each feed is due, and its number: a heap."""
+        self._parked: dict[OpenFeed, None] = {}
+        """Those that are behind and whose readers take nothing."""
         self._unseen: list[OpenFeed] = []
         """Those that have read what is not visible yet."""
         self._last_number = 0
@@ -81,6 +85,11 @@ class Feeds:
     @property
     def all(self) -> list[OpenFeed]:
         return list(self._open.values())
+
+    @property
+    def parked(self) -> list[OpenFeed]:
+        """Those that are behind and whose readers take nothing."""
+        return list(self._parked)
 
     @property
     def has_work(self) -> bool:
@@ -102,6 +111,7 @@ class Feeds:
             opened.scan = Scan(self._store, feed)
         self._open[opened.number] = self._of[feed] = opened
         self._behind.append(opened)
+        self._plan_checkpoint(opened)
         return opened
 
     def _beginning(self, request: Request) -> Ts:
@@ -149,7 +159,8 @@ class Feeds:
             return
         opened.is_closed = True
         del self._open[opened.number], self._of[opened.feed]
-        self._live.remove(opened.feed)
+        self._leave_live(opened.feed)
+        self._parked.pop(opened, None)
         for waiting in (self._behind, self._unseen):
             if opened in waiting:
                 waiting.remove(opened)
@@ -171,10 +182,15 @@ class Feeds:
             self._end(opened)
         return True
 
+    def position_of(self, opened: OpenFeed) -> Ts:
+        """Everything at or below it was sent."""
+        is_live = opened.feed.state is State.STEADY
+        return max(opened.feed.position, self._live.position if is_live else Ts(0))
+
     def lag(self, opened: OpenFeed) -> tuple[int, int]:
         """How far a feed is behind what is visible: in records (-1: it has not begun to read), and in ms."""
         visible = self._journal.writer.visible
-        ms = max(0, (visible.ts - opened.feed.position) // 1000)
+        ms = max(0, (visible.ts - self.position_of(opened)) // 1000)
         if opened.feed.state is State.STEADY:
             return 0, ms
         return -1 if opened.router is None else opened.router.records_behind(visible), ms
@@ -183,8 +199,8 @@ class Feeds:
 
     def resume(self, opened: OpenFeed) -> None:
         """Its sink takes events again."""
-        if opened.is_parked and not opened.is_closed:
-            opened.is_parked = False
+        if opened in self._parked:
+            del self._parked[opened]
             self._behind.append(opened)
 
     def work(self, until_us: int) -> bool:
@@ -192,8 +208,7 @@ class Feeds:
         while self._behind:
             opened = self._behind[0]
             if opened.sink.is_full:
-                self._behind.popleft()
-                opened.is_parked = True
+                self._parked[self._behind.popleft()] = None
                 continue
             if not self._is_visible(opened.feed):
                 self._unseen.append(self._behind.popleft())
@@ -226,6 +241,9 @@ class Feeds:
             return True
         feed, router = opened.feed, opened.router
         if router is None:
+            if feed.position >= self._journal.writer.visible.ts:
+                self._join_live(opened)  # it begins now: there is nothing to read
+                return False
             router = opened.router = self._begin_reading(opened)
         moments = router.read()
         if moments is not None:
@@ -240,13 +258,21 @@ class Feeds:
         if self._journal.writer.visible.ts > feed.position:
             router.begin_pass()
             return True
-        self.advance()
-        self._live.add(feed)
         router.close()
         opened.router = opened.delivery = None
+        self._join_live(opened)
+        return False
+
+    def _join_live(self, opened: OpenFeed) -> None:
+        """A feed that has all that is visible goes on with those that are steady."""
+        feed = opened.feed
+        self.advance()
+        self._live.add(feed)
+        feed.move_to(self._live.position)
+        if feed.request.until is not None:
+            self._ending[feed] = None
         feed.become_steady(feed.position)
         self._send(opened)
-        return False
 
     def _begin_reading(self, opened: OpenFeed) -> Router:
         request = opened.feed.request
@@ -264,11 +290,11 @@ class Feeds:
             self._unseen = [opened for opened in self._unseen if not self._is_visible(opened.feed)]
         if not len(self._live):
             return
-        self._live.advance()
-        for feed in self._live.feeds:
-            if feed.out:
-                self._send(self._of[feed])
-            elif feed.is_at_end:
+        for feed in self._live.advance():
+            self._send(self._of[feed])
+        for feed in list(self._ending):
+            feed.move_to(self._live.position)
+            if feed.is_at_end:
                 self._checkpoint(self._of[feed])
 
     def _is_visible(self, feed: Feed) -> bool:
@@ -285,19 +311,29 @@ class Feeds:
         if feed.is_at_end:
             self._checkpoint(opened)
         elif feed.state is State.STEADY and opened.sink.is_full:
-            self._live.remove(feed)
+            self._leave_live(feed)
             feed.state = State.BEHIND
-            opened.is_parked = True
+            self._parked[opened] = None
+
+    def _leave_live(self, feed: Feed) -> None:
+        self._live.remove(feed)
+        self._ending.pop(feed, None)
 
     # --- checkpoints --------------------------------------------------------------------------------------------
+
+    def _plan_checkpoint(self, opened: OpenFeed) -> None:
+        due_us = self._clock.monotonic_us() + opened.feed.request.checkpoint_ms * 1000
+        heappush(self._due, (due_us, opened.number))
 
     def tick(self) -> None:
         """Send the checkpoints that are due."""
         now_us = self._clock.monotonic_us()
-        for opened in self.all:
-            if now_us >= opened.checkpoint_due_us and not opened.sink.is_full:
-                opened.checkpoint_due_us = now_us + opened.feed.request.checkpoint_ms * 1000
-                self._checkpoint(opened)
+        while self._due and self._due[0][0] <= now_us:
+            opened = self._open.get(heappop(self._due)[1])
+            if opened is not None:
+                self._plan_checkpoint(opened)
+                if not opened.sink.is_full:
+                    self._checkpoint(opened)
 
     def _checkpoint(self, opened: OpenFeed) -> None:
         feed, journal = opened.feed, self._journal

@@ -50,6 +50,7 @@ class Live:
         """Fine if it is not here."""
         if feed not in self._feeds:
             return
+        feed.move_to(self.position)
         del self._feeds[feed]
         interests = self._by_database[feed.request.database]
         interests.remove(feed)
@@ -59,18 +60,17 @@ class Live:
             self._router.close()
             self._router = None
 
-    def advance(self) -> None:
-        """Hand out what has become visible since."""
+    def advance(self) -> list[Feed]:
+        """Hand out what has become visible since; returns who has got something, whatever the number of the others."""
         router = self._router
         if router is None:
             self.position = self._journal.writer.visible.ts
-            return
+            return []
         visible = router.begin_pass()
         if visible.ts <= self.position:
-            return
+            return []
         while (moments := router.read()) is not None:
             for moment in moments:
                 self._delivery.hand_out(moment, router.payload_of)
         self.position = visible.ts
-        for feed in self._feeds:
-            feed.move_to(visible.ts)
+        return self._delivery.take_given()

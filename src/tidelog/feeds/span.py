@@ -64,6 +64,8 @@ class Interests:
         self._prefixes: dict[bytes, list[Feed]] = {}
         self._lengths: list[int] = []
         """Of the prefixes."""
+        self._has_all = False
+        """Somebody is interested in everything."""
         self._bounds: list[bytes] = []
         self._segments: list[list[Feed]] = [[]]
         """Who is interested in the keys before the first bound, between the first two ..."""
@@ -86,6 +88,7 @@ class Interests:
             else:
                 others = True
         self._lengths = sorted({len(prefix) for prefix in self._prefixes})
+        self._has_all = b"" in self._prefixes
         if others:
             self._cut()
 
@@ -103,6 +106,7 @@ class Interests:
             else:
                 others = True
         self._lengths = sorted({len(prefix) for prefix in self._prefixes})
+        self._has_all = b"" in self._prefixes
         if others:
             self._cut()
 
@@ -121,6 +125,13 @@ class Interests:
             last = bisect_right(self._bounds, span.end) if span.end else len(self._segments)
             for index in range(first, last):
                 self._segments[index].append(feed)
+
+    def have_any(self, keys: list[bytes]) -> bool:
+        """Whether somebody is interested in one of these keys. Hot."""
+        if self._has_all:
+            return True
+        only_keys = not self._lengths and not self._bounds
+        return any(key in self._keys or (not only_keys and bool(self.of(key))) for key in keys)
 
     def of(self, key: bytes) -> list[Feed]:
         """Who is interested in a key, each once; not to be changed. Hot."""

@@ -146,8 +146,8 @@ class Feeding:
         self._ticking = None
         if not len(self._feeds):
             return
-        for opened in self._feeds.all:
-            if opened.is_parked and not opened.sink.is_full:
+        for opened in self._feeds.parked:
+            if not opened.sink.is_full:
                 self._feeds.resume(opened)
         self._feeds.tick()
         self._go_on()
@@ -167,8 +167,8 @@ class Feeding:
             "addr": getattr(sink, "peer", "").encode(),
             "db": feed.request.database,
             "spans": len(feed.request.spans),
-            "state": (b"slow" if opened.is_parked else feed.state.value.encode()),
-            "position": feed.position,
+            "state": (b"slow" if opened in self._feeds.parked else feed.state.value.encode()),
+            "position": self._feeds.position_of(opened),
             "checkpoint": feed.checkpoint_ts,
             "lag_records": records,
             "lag_ms": ms,
