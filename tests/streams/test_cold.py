@@ -5,8 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tidelog.streams.cold import OpenedNodes
+from tidelog.streams.node import TAGGED, SealedNode
+from tidelog.streams.rows import Rows
 
-BATCH = pa.RecordBatch.from_pydict({"a": pa.array([1] * 100, pa.uint64())})
+BATCH = SealedNode.of_rows(Rows([1], [2], [3], [TAGGED], [b"tag"], [bytes(1000)])).read()
 
 
 def test_the_least_recently_used_is_closed() -> None:
@@ -26,5 +28,5 @@ def test_the_least_recently_used_is_closed() -> None:
 
 def test_what_is_larger_than_the_bound_is_not_kept() -> None:
     opened = OpenedNodes(BATCH.nbytes - 1)
-    assert opened.open("node", b"", lambda _: BATCH) is BATCH
+    assert opened.open("node", b"", lambda _: BATCH).batch is BATCH
     assert opened.bytes_held == 0

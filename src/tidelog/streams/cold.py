@@ -12,6 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from tidelog import limits
+from tidelog.streams.columns import Columns
 
 
 class OpenedNodes:
@@ -19,26 +20,26 @@ class OpenedNodes:
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._batches: OrderedDict[object, pa.RecordBatch] = OrderedDict()
+        self._opened: OrderedDict[object, Columns] = OrderedDict()
         self.bytes_held = 0
 
-    def open(self, node: object, data: bytes, read: Callable[[bytes], pa.RecordBatch]) -> pa.RecordBatch:
-        """The record batch of a node, read from its compressed bytes unless it is here."""
-        batch = self._batches.get(node)
-        if batch is not None:
-            self._batches.move_to_end(node)
-            return batch
-        batch = read(data)
-        if batch.nbytes <= self._bytes_max:
-            self._batches[node] = batch
-            self.bytes_held += batch.nbytes
+    def open(self, node: object, data: bytes, read: Callable[[bytes], pa.RecordBatch]) -> Columns:
+        """The columns of a node, read from its compressed bytes unless they are here."""
+        columns = self._opened.get(node)
+        if columns is not None:
+            self._opened.move_to_end(node)
+            return columns
+        columns = Columns(read(data))
+        if columns.size_bytes <= self._bytes_max:
+            self._opened[node] = columns
+            self.bytes_held += columns.size_bytes
         while self.bytes_held > self._bytes_max:
-            _, gone = self._batches.popitem(last=False)
-            self.bytes_held -= gone.nbytes
-        return batch
+            _, gone = self._opened.popitem(last=False)
+            self.bytes_held -= gone.size_bytes
+        return columns
 
     def clear(self) -> None:
-        self._batches.clear()
+        self._opened.clear()
         self.bytes_held = 0
 
 

@@ -20,9 +20,11 @@ _COPIED_AT_ONCE: Final = 128
 class Columns:
     """Of one record batch, which they keep alive."""
 
-    __slots__ = ("entries", "kind", "kinds", "ms", "offsets", "seqs", "tags")
+    __slots__ = ("batch", "entries", "kind", "kinds", "ms", "offsets", "seqs", "size_bytes", "tags")
 
     def __init__(self, batch: pa.RecordBatch) -> None:
+        self.batch = batch
+        self.size_bytes = int(batch.nbytes)
         names = batch.schema.names
         self.ms = numbers(batch, "ms")
         self.seqs = numbers(batch, "seq")

@@ -273,7 +273,7 @@ class SealedNode:
         if self._batch is not None:
             return self._batch
         assert self.cold_bytes is not None
-        return OPENED.open(self, self.cold_bytes, _read)
+        return OPENED.open(self, self.cold_bytes, _read).batch
 
     def read(self) -> pa.RecordBatch:
         """The same, without the cache of opened nodes; on any thread."""
@@ -312,12 +312,13 @@ class SealedNode:
 
     def _columns(self) -> Columns:
         self.is_idle = False
-        found = self._kept
-        if found is None:
-            found = Columns(self.batch)
-            if self._batch is not None:
-                self._kept = found
-        return found
+        if self._kept is not None:
+            return self._kept
+        if self._batch is not None:
+            self._kept = Columns(self._batch)
+            return self._kept
+        assert self.cold_bytes is not None
+        return OPENED.open(self, self.cold_bytes, _read)
 
     def index_of_id(self, number: int) -> int:
         columns = self._columns()
