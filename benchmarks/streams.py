@@ -336,6 +336,10 @@ def memory(servers: dict[str, Server], events: list[bytes], size: int) -> dict[s
     return {"benchmark": "memory", "size": size, "unit": "B/event", **figures, "ratio": ratio}
 
 
+GIVEN_BACK_S = 3.0
+"""After the last node is compressed, until the memory that it took is given back."""
+
+
 def _wait_for_compression(server: Server) -> None:
     link = Link(server)
     deadline = time.monotonic() + 120
@@ -343,6 +347,7 @@ def _wait_for_compression(server: Server) -> None:
         reply = link.call(b"TINFO", b"m")
         facts = dict(zip(reply[::2], reply[1::2], strict=True))
         if facts[b"nodes"] - facts[b"cold-nodes"] <= 2:
+            time.sleep(GIVEN_BACK_S)
             return
         time.sleep(0.2)
 

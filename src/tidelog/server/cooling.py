@@ -13,6 +13,7 @@ the node's bytes when it comes back.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
@@ -44,6 +45,8 @@ class Cooling:
         """A node is being compressed."""
         self._is_closed = False
         self.compressed_count = 0
+        self._given_back_count = 0
+        """The same when memory was last given back."""
 
     def tick(self) -> None:
         """Look for a cold node, for a short time."""
@@ -62,6 +65,9 @@ class Cooling:
             if node is not None or perf_counter() > end_s:
                 return
         self._pass = None
+        if self.compressed_count > self._given_back_count:
+            self._given_back_count = self.compressed_count
+            self._thread.submit(_give_back_memory)
 
     @property
     def is_resting(self) -> bool:
@@ -99,6 +105,13 @@ class Cooling:
             node.chill(done.result())
             self.compressed_count += 1
             self._loop.call_later(limits.COOLING_PAUSE_S, self.tick)
+
+
+def _give_back_memory() -> None:
+    """Let the system have the pages that nodes took before they were compressed: glibc keeps them otherwise."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _cold_nodes(stream: Stream) -> Iterator[SealedNode | None]:
