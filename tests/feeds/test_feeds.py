@@ -364,3 +364,22 @@ def test_initial_values_are_never_newer_than_the_last_checkpoint(watched: Watche
     watched.settle()
     assert known.ended == [None]
     assert known.checkpoint == watched.now
+
+
+def test_damaged_history_ends_the_feed_that_reads_it_and_nothing_else(watched: Watched) -> None:
+    for number in range(50):
+        watched("SET", f"k{number}", "some value")
+    watched.restart()  # so that it is read from the disk
+    _, elsewhere = watched.watch()
+    watched.settle()
+    watched("SET", "a", 0)
+    watched.settle()
+    path = next(each for each in watched.disk.list("/data/shard-0") if each.startswith("journal"))
+    data = watched.disk.read_file(f"/data/shard-0/{path}")
+    watched.disk.flip_bit(f"/data/shard-0/{path}", 8 * data.index(b"some value"))
+    _, known = watched.watch(since=Ts(0))
+    watched.settle()
+    assert str(known.ended[0]).startswith("ERR the feed ends: ")
+    watched("SET", "a", 1)
+    watched.settle()
+    assert elsewhere.state == {b"a": b"1"}

@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from tidelog import limits
-from tidelog.errors import ClientError, FeedDiverged, TooOld
+from tidelog.errors import ClientError, Corruption, FeedDiverged, TooOld
 from tidelog.feeds.delivery import Delivery
 from tidelog.feeds.feed import Feed, Request, State
 from tidelog.feeds.live import Live
@@ -45,14 +45,13 @@ class Sink(Protocol):
 class OpenFeed:
     """A feed that is open, and what moves it on."""
 
-    def __init__(self, number: int, feed: Feed, sink: Sink, opened_us: int) -> None:
+    def __init__(self, number: int, feed: Feed, sink: Sink) -> None:
         self.number = number
         self.feed = feed
         self.sink = sink
         self.scan: Scan | None = None
         self.router: Router | None = None
         self.delivery: Delivery | None = None
-        self.opened_us = opened_us
         self.is_closed = False
 
 
@@ -106,7 +105,7 @@ class Feeds:
             self._hold(request.name, position)
         feed = Feed(request, protocol, position)
         self._last_number += 1
-        opened = OpenFeed(self._last_number, feed, sink, self._clock.monotonic_us())
+        opened = OpenFeed(self._last_number, feed, sink)
         if request.is_initial:
             opened.scan = Scan(self._store, feed)
         self._open[opened.number] = self._of[feed] = opened
@@ -215,20 +214,21 @@ class Feeds:
                 continue
             try:
                 is_behind = self._step(opened)
-            except TooOld as error:
-                self._end(opened, f"FEEDTOOOLD oldest={error.oldest}")
+            except (TooOld, Corruption, OSError) as error:
+                self._end(opened, _reason(error))
                 continue
-            if not is_behind and not opened.is_closed:
+            if opened.is_closed:
+                pass  # it came to its end
+            elif is_behind:
+                self._take_turns()
+            else:
                 self._behind.popleft()
-            elif len(self._behind) > 1 and not opened.is_closed:
-                # Those in front are at work; the others wait for one of them to finish.
-                self._behind.rotate(-1) if len(self._behind) <= limits.CATCH_UPS_MAX else self._swap_front()
             if self._clock.monotonic_us() >= until_us:
                 break
         return bool(self._behind)
 
-    def _swap_front(self) -> None:
-        """Take turns among the first `CATCH_UPS_MAX`: the readers of the others are not open yet."""
+    def _take_turns(self) -> None:
+        """The first goes behind the others that read; those after them wait for one of these to finish."""
         opened = self._behind.popleft()
         self._behind.insert(limits.CATCH_UPS_MAX - 1, opened)
 
@@ -290,7 +290,13 @@ class Feeds:
             self._unseen = [opened for opened in self._unseen if not self._is_visible(opened.feed)]
         if not len(self._live):
             return
-        for feed in self._live.advance():
+        try:
+            given = self._live.advance()
+        except (TooOld, Corruption, OSError) as error:
+            for feed in self._live.feeds:
+                self._end(self._of[feed], _reason(error))
+            return
+        for feed in given:
             self._send(self._of[feed])
         for feed in list(self._ending):
             feed.move_to(self._live.position)
@@ -358,6 +364,11 @@ class Feeds:
         if writer.visible.ts < writer.last_ts:
             return writer.visible.ts
         return hlc.next()  # nothing else will have it
+
+
+def _reason(error: Exception) -> str:
+    """Why a feed cannot go on, as its client is told: the damage is for the operator, the server goes on."""
+    return f"FEEDTOOOLD oldest={error.oldest}" if isinstance(error, TooOld) else f"ERR the feed ends: {error}"
 
 
 def holder_name(name: str) -> str:
