@@ -13,9 +13,10 @@ from tidelog.errors import CommandError
 from tidelog.store.transaction import Transaction
 from tidelog.streams.group import NO_CONSUMER, Group, Pending
 from tidelog.streams.node import Rows
-from tidelog.streams.operations import Deliver, GroupSet, Item, StreamAppend, acks, pends
+from tidelog.streams.operations import Deliver, Item, StreamAppend, acks, pends
 from tidelog.streams.progress import entries_read_after
 from tidelog.streams.stream import Stream
+from tidelog.streams.whole import group_set
 
 _RANGE: Final = re.compile(rb"([0-9]{1,19})-([0-9]{1,19})")
 
@@ -124,20 +125,6 @@ def _new_group(stream: Stream, *, is_new: bool) -> Group:
     if is_new:
         return Group(stream.last, stream.last_id, stream.entries_added)
     return Group(stream.first - 1, 0, 0 if stream.first == 1 and not stream.added_beside else -1)
-
-
-def group_set(key: bytes, name: bytes, group: Group) -> GroupSet:
-    """A group as it is here, without what is pending."""
-    return GroupSet(
-        key,
-        name,
-        group.last_offset,
-        group.last_id,
-        group.entries_read,
-        group.pending_max,
-        group.dead_letter,
-        group.deliveries_max,
-    )
 
 
 def _dead_letters(transaction: Transaction, key: bytes, dead: list[Rows]) -> list[StreamAppend]:

@@ -6,7 +6,6 @@ from typing import Final
 
 from tidelog.commands.arguments import integer
 from tidelog.commands.help import help_reply
-from tidelog.commands.stream_groups import group_set
 from tidelog.commands.stream_ids import any_id, strict_id
 from tidelog.commands.streams import Decision, find_stream
 from tidelog.commands.table import NO_KEYS, ONE_KEY, Arguments, Command, Keys, connection, write
@@ -17,6 +16,7 @@ from tidelog.store.transaction import Transaction
 from tidelog.streams.group import UNKNOWN, Group
 from tidelog.streams.operations import ConsumerDrop, ConsumerSet, GroupDrop, acks
 from tidelog.streams.stream import Stream
+from tidelog.streams.whole import group_set
 
 _SECOND: Final = Keys(2, 2, 1)
 

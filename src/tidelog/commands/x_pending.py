@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from tidelog.commands.arguments import I64_MAX, integer, syntax_error
-from tidelog.commands.stream_groups import group_set
 from tidelog.commands.stream_ids import first_of_interval, id_text, last_of_interval, parse_id, strict_id
 from tidelog.commands.stream_replies import array_for_x
 from tidelog.commands.streams import Decision, find_stream
@@ -18,6 +17,7 @@ from tidelog.store.transaction import Transaction
 from tidelog.streams.group import NO_CONSUMER, Group
 from tidelog.streams.operations import ConsumerSet, GroupSet, Item, acks, pends
 from tidelog.streams.stream import Stream
+from tidelog.streams.whole import group_set
 
 _CLAIMED_COUNT: Final = 100
 """Entries that XAUTOCLAIM gives out unless it is told otherwise ..."""

@@ -53,19 +53,22 @@ def _appends(key: bytes, node: ActiveNode) -> list[StreamAppend]:
     return found
 
 
+def group_set(key: bytes, name: bytes, group: Group) -> GroupSet:
+    """A group as it is here, without what is pending."""
+    return GroupSet(
+        key,
+        name,
+        group.last_offset,
+        group.last_id,
+        group.entries_read,
+        group.pending_max,
+        group.dead_letter,
+        group.deliveries_max,
+    )
+
+
 def _group(key: bytes, name: bytes, group: Group) -> list[Any]:
-    operations: list[Any] = [
-        GroupSet(
-            key,
-            name,
-            group.last_offset,
-            group.last_id,
-            group.entries_read,
-            group.pending_max,
-            group.dead_letter,
-            group.deliveries_max,
-        )
-    ]
+    operations: list[Any] = [group_set(key, name, group)]
     for consumer, state in group.consumers.items():
         operations.append(ConsumerSet(key, name, consumer, state.seen_ms, state.active_ms))
     # In order of delivery, a run of one consumer at a time.
