@@ -1,7 +1,7 @@
 """The build: pyproject.toml describes the package; this compiles its hot modules.
 
 mypyc turns typed modules into C, one shared library for all, beside the modules themselves: Python takes those first.
-They stay plain Python, and without a C compiler the package works as it is, several times slower.
+They stay plain Python, and without a C compiler the package works as it is, slower.
 
     python setup.py build_ext --inplace     in a checkout (`bin/build` does it)
     TIDELOG_COMPILE=no pip install ...      leave them as they are

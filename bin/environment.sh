@@ -104,7 +104,7 @@ compile_with() {
             fail "cannot compile the hot modules (see above)"
         fi
         say "$(tail -n 3 <<<"$output")"
-        say "The hot modules cannot be compiled (bin/build says more): Tidelog works, several times slower."
+        say "The hot modules cannot be compiled (bin/build says more): Tidelog works, slower."
     fi
     printf '%s\n' "$described" "$outcome" >"$1/.tidelog-compiled"
 }

@@ -153,7 +153,7 @@ class Runtime:
             timer.add_done_callback(self._on_timer_end)
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         # Arrow's own allocator gives pages back and takes them again for every node that is sealed, and the kernel
-        # clears each: it was a third of the time of appends of a kilobyte.
+        # clears each: appends of a kilobyte spent much of their time there.
         pyarrow.set_memory_pool(pyarrow.system_memory_pool())
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
