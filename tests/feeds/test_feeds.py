@@ -383,3 +383,19 @@ def test_damaged_history_ends_the_feed_that_reads_it_and_nothing_else(watched: W
     watched("SET", "a", 1)
     watched.settle()
     assert elsewhere.state == {b"a": b"1"}
+
+
+def test_checkpoints_move_on_over_history_that_concerns_nobody(watched: Watched) -> None:
+    for number in range(5000):
+        watched("SET", f"k{number}", number)
+        if number % 50 == 0:
+            watched.store.journal.writer.write()
+    watched.settle()
+    opened, known = watched.watch([span_of_key(b"k4999")], since=Ts(0))
+    while opened.router is None or opened.router.reached_ts <= 0:
+        watched.feeds.work(0)
+    watched.tick()
+    assert opened.feed.state is State.BEHIND
+    assert 0 < known.checkpoint < watched.now
+    watched.settle()
+    assert known.state == {b"k4999": b"4999"}

@@ -33,6 +33,8 @@ def test_the_index_says_what_the_spans_say(feeds: list[list[Span]], keys: list[b
         found = interests.of(key)
         assert len(found) == len(set(found))
         assert sorted(found) == [number for number, spans in staying.items() if any(span.has(key) for span in spans)]
+        assert interests.have_any([key]) == bool(found)
+        assert not found or interests.key_sizes is None or len(key) in interests.key_sizes
 
 
 @given(KEYS, st.binary(max_size=5))

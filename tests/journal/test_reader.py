@@ -11,7 +11,7 @@ from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal.control import Epoch
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
-from tidelog.journal.operation import VAL
+from tidelog.journal.operation import VAL, pair_keys
 from tidelog.journal.reader import Part, ShardReader
 from tidelog.journal.record import FINISH, NEXT_CONT
 from tidelog.journal.retention import RetentionLimits
@@ -431,3 +431,82 @@ def test_closing_a_reader_closes_its_files() -> None:
     assert len(machine.disk.open_paths) == len(before) + 2
     reader.close()
     assert machine.disk.open_paths == before
+
+
+# --- what is wanted ---------------------------------------------------------------------------------------------
+
+
+def wanting(machine: Machine, wanted: set[bytes]) -> ShardReader:
+    def wants(database: int, opcode: int, payload: bytes) -> bool:
+        return opcode == VAL and not wanted.isdisjoint(pair_keys(payload))
+
+    reader = ShardReader(machine.source(), lambda: machine.journal.writer.visible.ends[0], wants=wants)
+    reader.seek_start()
+    return reader
+
+
+def test_only_what_is_wanted_is_handed_out_and_lsns_stay_right(long_journal: Machine) -> None:
+    parts = read_all(wanting(long_journal, {b"k0007", b"k0150", b"k0299"}))
+    assert first_lsns(parts) == [7, 150, 299]
+    reader = wanting(long_journal, set())
+    assert read_all(reader) == []
+    assert reader.next_lsn == 300
+
+
+def test_a_transaction_is_handed_out_with_what_is_wanted_of_it() -> None:
+    machine = Machine(shards=1)
+    machine.commit((0, b"a", b"1"), (0, b"b", b"2"), (0, b"c", b"3"))
+    machine.commit((0, b"b", b"4"), (0, b"d", b"5"))
+    parts = read_all(wanting(machine, {b"a", b"c", b"d"}))
+    assert [[record.lsn for record in part.records] for part in parts] == [[0, 2], [4]]
+
+
+def test_whether_a_split_record_is_wanted_is_seen_when_it_is_whole() -> None:
+    machine = Machine(shards=1)
+    machine.fill(3)
+    machine.commit((0, b"long", bytes(FRAME_BYTES // 4 - 20)))  # over the end of the frame
+    (part,) = read_all(wanting(machine, {b"long"}))
+    (record,) = part.records
+    assert pair_keys(record.payload) == [b"long"]
+
+
+def test_a_whale_is_always_handed_out() -> None:
+    machine = Machine(shards=1)
+    machine.commit((0, b"whale", bytes(FRAME_BYTES)))
+    assert first_lsns(read_all(wanting(machine, {b"other"}))) == [0]
+
+
+# --- from memory ------------------------------------------------------------------------------------------------
+
+
+def in_memory_so_far(machine: Machine) -> ShardReader:
+    """A reader that has taken all there is from the ring, which then has nothing more."""
+    ring = Ring(1)
+    end = machine.journal.writer.visible.ends[0]
+    assert end is not None
+    ring.add(ShardId(0), Position(end.segment, 0), [machine.disk.read_file(machine.path())[: end.at]])
+    reader = on_disk(machine, ring=ring)
+    reader.seek_start()
+    read_all(reader)
+    return reader
+
+
+@pytest.mark.parametrize("more", [1, 3, 12])
+def test_who_began_a_frame_in_memory_goes_on_from_disk(more: int) -> None:
+    machine = Machine(shards=1, ring_bytes_max=NO_RING)
+    machine.fill(2)
+    reader = in_memory_so_far(machine)
+    machine.fill(more)
+    assert first_lsns(read_all(reader)) == list(range(2, 2 + more))
+
+
+def test_a_frame_that_was_begun_in_memory_is_proved_whole_on_disk() -> None:
+    machine = Machine(shards=1, ring_bytes_max=NO_RING)
+    machine.fill(2)
+    reader = in_memory_so_far(machine)
+    machine.fill(6)
+    data = bytearray(machine.disk.read_file(machine.path()))
+    data[FRAME_BYTES - 300] ^= 1
+    machine.disk.write_file(machine.path(), bytes(data))
+    with pytest.raises(Corruption, match="checksum"):
+        read_all(reader)

@@ -28,6 +28,18 @@ class Delivery:
         self._given: dict[Feed, None] = {}
         """... and those that have since somebody asked."""
 
+    def wants(self, database: int, opcode: int, payload: bytes) -> bool:
+        """Whether a record may concern somebody: asked for each that is read, before anything is made of it. Hot."""
+        interests = self._by_database.get(database)
+        if interests is None or opcode == START:
+            return False
+        if interests.has_all:
+            return True
+        if opcode == VAL:
+            return interests.have_any(pair_keys(payload, interests.key_sizes))
+        keys = self._table.keys(opcode, payload)
+        return keys is None or interests.have_any(keys)
+
     def hand_out(self, moment: Moment, payload_of: Callable[[Part, Record], bytes]) -> None:
         """Hot."""
         parts = moment.parts
@@ -58,21 +70,15 @@ class Delivery:
                 continue
             payload = payload_of(part, record)
             if opcode == VAL:
-                if not interests.have_any(pair_keys(payload)):
-                    continue
                 for key, value in decode_pairs(payload):
                     feeds = interests.of(key)
                     if feeds:
                         self._give(ts, part.shard, feeds, Change(key, STRING, None, bulk(value)))
             elif is_flush(opcode):
                 self._flush(ts, part.shard, interests, counts_for_all=counts_for_all)
-            elif self._concerns(interests, opcode, payload):
+            else:
                 for change in changes_of(self._table, opcode, payload):
                     self._give(ts, part.shard, interests.of(change.key), change)
-
-    def _concerns(self, interests: Interests, opcode: int, payload: bytes) -> bool:
-        keys = self._table.keys(opcode, payload)
-        return keys is None or interests.have_any(list(keys))
 
     def _give(self, ts: Ts, shard: ShardId, feeds: list[Feed], change: Change) -> None:
         encoded: dict[int, bytes] = {}

@@ -250,8 +250,7 @@ class Feeds:
             assert opened.delivery is not None
             for moment in moments:
                 opened.delivery.hand_out(moment, router.payload_of)
-            if moments:
-                feed.move_to(moments[-1].ts)
+            feed.move_to(moments[-1].ts if moments else router.reached_ts)
             self._send(opened)
             return not opened.is_closed
         feed.move_to(router.visible_ts)
@@ -278,8 +277,8 @@ class Feeds:
         request = opened.feed.request
         count = self._journal.meta.shard_count
         shards = [ShardId(shard) for shard in range(count)] if request.shard is None else [request.shard]
-        opened.delivery = Delivery(self._table, {request.database: opened.feed.interests})
-        return Router(self._journal, shards, opened.feed.position, request.spans)
+        opened.delivery = delivery = Delivery(self._table, {request.database: opened.feed.interests})
+        return Router(self._journal, shards, opened.feed.position, request.spans, delivery.wants)
 
     # --- what becomes visible -----------------------------------------------------------------------------------
 

@@ -41,8 +41,8 @@ class Live:
         """A feed that has everything up to `position`, which it finds by calling `advance` first."""
         if self._router is None:
             shards = [ShardId(shard) for shard in range(self._journal.meta.shard_count)]
-            self._router = Router(self._journal, shards, self._journal.writer.visible.ts, _EVERYTHING)
             self.position = self._journal.writer.visible.ts
+            self._router = Router(self._journal, shards, self.position, _EVERYTHING, self._delivery.wants)
         self._feeds[feed] = None
         self._by_database.setdefault(feed.request.database, Interests()).add(feed, feed.request.spans)
 

@@ -18,7 +18,7 @@ from tidelog.feeds.span import Span
 from tidelog.ids import ShardId, Ts
 from tidelog.journal.durability import Visible
 from tidelog.journal.journal import Journal
-from tidelog.journal.reader import Part, Record
+from tidelog.journal.reader import Part, Record, Wants
 from tidelog.journal.segment import Position
 
 
@@ -32,7 +32,14 @@ class Moment(NamedTuple):
 class Router:
     """A place in the history of some shards, usually all."""
 
-    def __init__(self, journal: Journal, shards: Sequence[ShardId], since: Ts, spans: Sequence[Span]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        shards: Sequence[ShardId],
+        since: Ts,
+        spans: Sequence[Span],
+        wants: Wants | None = None,
+    ) -> None:
         if since < journal.erased_ts:
             raise TooOld(f"the journal no longer has what followed ts {since}", oldest=journal.erased_ts)
         self._journal = journal
@@ -49,7 +56,7 @@ class Router:
         try:
             for shard in shards:
                 end = partial(self._ends.__getitem__, shard)
-                self._feeds[shard] = ShardFeed(journal, shard, since, end, spans)
+                self._feeds[shard] = ShardFeed(journal, shard, since, end, spans, wants)
         except BaseException:
             self.close()
             raise
@@ -58,6 +65,12 @@ class Router:
     def visible_ts(self) -> Ts:
         """The end of the pass that is under way."""
         return self._visible.ts
+
+    @property
+    def reached_ts(self) -> Ts:
+        """Everything at or below it has been handed out, if somebody wants it."""
+        places = [feed.reached_ts for shard, feed in self._feeds.items() if shard in self._missing]
+        return Ts(min([*places, self._heads[0][0] - 1] if self._heads else [*places, self._visible.ts]))
 
     @property
     def bytes_read(self) -> int:

@@ -1,7 +1,7 @@
 """The primitive: the history of one shard after a ts, for some spans of keys.
 
 It reads frames from the ring if they are still there, from disk otherwise, and never past what is visible. A sealed
-frame whose summary says that it holds no key of the spans is not read.
+frame whose summary says that it holds no key of the spans is not read; of the others, `wants` says what is handed out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from tidelog.feeds.span import Span
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal.journal import Journal
-from tidelog.journal.reader import Part, Record, ShardReader
+from tidelog.journal.reader import Part, Record, ShardReader, Wants
 from tidelog.journal.segment import Position
 from tidelog.journal.sidecar import FrameSummary
 
@@ -26,6 +26,7 @@ class ShardFeed:
         since: Ts,
         end: Callable[[], Position | None],
         spans: Sequence[Span],
+        wants: Wants | None = None,
     ) -> None:
         self._journal = journal
         self._spans = spans
@@ -36,7 +37,7 @@ class ShardFeed:
         self.bytes_read = 0
         """From files, those of sidecars among them."""
         self.frames_skipped = 0
-        self._reader: ShardReader = journal.shard_reader(shard, end, self._count)
+        self._reader: ShardReader = journal.shard_reader(shard, end, self._count, wants)
         try:
             self._reader.seek_ts(since)
         except BaseException:
@@ -74,6 +75,11 @@ class ShardFeed:
     def next_lsn(self) -> int:
         """Of the next record that is read, or about that."""
         return self._reader.next_lsn
+
+    @property
+    def reached_ts(self) -> int:
+        """Everything of the shard at or below it has been read or passed over."""
+        return self._reader.reached_ts
 
     def payload_of(self, record: Record) -> bytes:
         return self._reader.payload_of(record)

@@ -27,7 +27,7 @@ from tidelog.journal.layout import Meta, SnapshotPoint
 from tidelog.journal.loader import Apply, Plan, cut_tails, plan_recovery, replay
 from tidelog.journal.merge import JournalReader
 from tidelog.journal.operation import OperationTable
-from tidelog.journal.reader import LoadStrings, ShardReader
+from tidelog.journal.reader import LoadStrings, ShardReader, Wants
 from tidelog.journal.retention import Holders, RetentionLimits, Segment, list_erasable, plan_erasure
 from tidelog.journal.ring import Ring
 from tidelog.journal.segment import Position, list_segments, remove_segment, segment_bytes, sidecar_name
@@ -195,11 +195,12 @@ class Journal:
         shard: ShardId,
         end: Callable[[], Position | None],
         on_read: Callable[[int], None] | None = None,
+        wants: Wants | None = None,
     ) -> ShardReader:
         """Reads one shard up to `end`, which is not past what is visible."""
         folder = layout.shard_folder(self._folder, shard)
         source = ShardSource(self._disk, folder, self.meta.geometry, shard, self._ring, on_read)
-        return ShardReader(source, end)
+        return ShardReader(source, end, wants=wants)
 
     def summaries(
         self, shard: ShardId, segment: Lsn, on_read: Callable[[int], None] | None = None

@@ -244,28 +244,38 @@ def _decode_val(payload: bytes, expire_ms: int | None) -> Val:
     return _make_val((decode_pairs(payload), expire_ms))
 
 
-def pair_keys(payload: bytes) -> list[bytes]:
-    """The keys of what `encode_pairs` was given, without making the values. Hot: feeds look at every write."""
+def pair_keys(payload: bytes, sizes_wanted: set[int] | None = None) -> list[bytes]:
+    """The keys of what `encode_pairs` was given, or those of some sizes; values are not made. Hot: feeds look at every
+    write."""
+    keys: list[bytes] = []
     try:
-        count, start = flit.decode(payload, 0)
+        count, at = flit.decode(payload, 0)
         if 2 * count > len(payload):
             raise FormatError(f"a payload of {len(payload)} bytes claims {count} pairs")
-        sizes: list[int] = []
-        at = start
+        sizes_at = at
         for _ in range(2 * count):
-            first = payload[at]
-            if first & 1:
-                sizes.append(first >> 1)
+            if payload[at] & 1:
                 at += 1
             else:
-                size, at = flit.decode(payload, at)
-                sizes.append(size)
+                _, at = flit.decode(payload, at)
+        for _ in range(count):
+            key_size = payload[sizes_at]
+            if key_size & 1:
+                key_size >>= 1
+                sizes_at += 1
+            else:
+                key_size, sizes_at = flit.decode(payload, sizes_at)
+            value_size = payload[sizes_at]
+            if value_size & 1:
+                value_size >>= 1
+                sizes_at += 1
+            else:
+                value_size, sizes_at = flit.decode(payload, sizes_at)
+            if sizes_wanted is None or key_size in sizes_wanted:
+                keys.append(payload[at : at + key_size])
+            at += key_size + value_size
     except IndexError:
         raise FormatError("a payload ends inside its lengths") from None
-    keys: list[bytes] = []
-    for index in range(0, 2 * count, 2):
-        keys.append(payload[at : at + sizes[index]])
-        at += sizes[index] + sizes[index + 1]
     if at != len(payload):
         raise FormatError(f"a payload of {len(payload)} bytes has pairs for {at}")
     return keys

@@ -1,8 +1,9 @@
 """Reading one shard: from any lsn or ts, while it is written, never past `visible`, whole transactions only.
 
-Bytes are taken in stretches, up to the end of the frame or of what is visible, whichever comes first. Nothing of one is
-handed out before all of it is proved: a full frame by its checksum, the visible part of the open frame by its marks
-(what is visible ends with one). The checksum runs on over the stretches of a frame, so no byte is read twice.
+Bytes are taken in stretches, up to the end of the frame or of what is visible, whichever comes first. Nothing that was
+read from a file is handed out before all of it is proved: a full frame by its checksum, the visible part of the open
+frame by its marks (what is visible ends with one). The checksum runs on over the stretches of a frame, so no byte is
+read twice, except by who began a frame in memory, where there is nothing to prove, and ends it on disk.
 
     seek_lsn, seek_ts   bisect over segments and frames; only heads are read
     read                the next parts of transactions, or None at the end of what is visible
@@ -13,7 +14,7 @@ handed out before all of it is proved: a full frame by its checksum, the visible
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -24,7 +25,7 @@ from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.blob import decode_reference
 from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, FrameHeader, decode_header
-from tidelog.journal.record import BLOB, CONTROL, FINISH, NEXT_CONT, skim, walk
+from tidelog.journal.record import BLOB, CONTROL, END, FINISH, NEXT_CONT, header_at, skim, walk
 from tidelog.journal.segment import Position
 from tidelog.journal.source import ShardSource
 
@@ -54,11 +55,18 @@ class Part(NamedTuple):
     records: list[Record]
 
 
+Wants: TypeAlias = "Callable[[int, int, bytes], bool]"
+"""Whether anyone wants a record: of this database, with this opcode and payload."""
 LoadStrings: TypeAlias = "Callable[[int, bytes, StringRun], None]"
 """Takes a run of records that set strings of a database, and the bytes that it lies in."""
 
 _make_record: Final = partial(tuple.__new__, Record)  # `_make` is Python, and too slow for once a record
 _make_part: Final = partial(tuple.__new__, Part)
+_NO_RECORD: Final = Record(Lsn(0), Ts(0), 0, 0, 0, -1, b"")
+_RECORDS_AT_ONCE: Final = 4096
+"""Few enough for one turn of the loop, where nobody wants them."""
+_NOT_WHOLE: Final = NEXT_CONT | BLOB
+"""Flags of a record whose payload is not all that it says."""
 _PARTS_AT_ONCE: Final = 256
 """Few enough to die young: thousands of live tuples would make every pass of the garbage collector walk them."""
 
@@ -71,12 +79,16 @@ class ShardReader:
         source: ShardSource,
         end: Callable[[], Position | None],
         on_epoch: Callable[[control.Epoch], None] | None = None,
+        wants: Wants | None = None,
     ) -> None:
         self._source = source
         self._frame_bytes = source.geometry.frame_bytes
         self._end = end
         """How far may be read: always after a mark. None: there is nothing."""
         self._on_epoch = on_epoch
+        self._wants = wants
+        """Records that it does not want are left out, and parts without any; None: there are none. Those of a whale
+        are always handed out: what they say lies elsewhere."""
         self._segment: Lsn | None = None
         self._at = 0
         self._after_ts = -1
@@ -84,7 +96,7 @@ class ShardReader:
         self._from_lsn = 0
         """Records before this one are passed over."""
         self._frame_crc = 0
-        """Of the open frame, up to `_at`."""
+        """Of the open frame, up to `_at`; -1: not known, as some of it came from memory."""
         self._frame_ts = 0
         self._ts = 0
         self._lsn: int | None = None
@@ -100,10 +112,9 @@ class ShardReader:
         """A transaction that did, and is to be handed out before what comes next."""
         self._data = b""
         """The stretch of bytes that is being decoded: proved, and up to `_at`."""
-        self._span = 0, 0
-        """Where the records in it begin and end."""
-        self._headers: Iterator[tuple[int, ...]] | None = None
-        """Of the records in it that are still to come; None: it is used up."""
+        self._cursor = -1
+        """Where in it the next record begins; -1: it is used up."""
+        self._records_end = 0
         self._stretch = Position(Lsn(0), 0)
         """Where it begins."""
 
@@ -115,6 +126,11 @@ class ShardReader:
     def next_lsn(self) -> int:
         """Of the next record; before a frame that was not read yet, the segment's first."""
         return self._lsn if self._lsn is not None else self._segment or 0
+
+    @property
+    def reached_ts(self) -> int:
+        """Every transaction at or below it has been read, whether somebody wanted it or not."""
+        return self._ts - 1
 
     # --- where to begin -----------------------------------------------------------------------------------------
 
@@ -170,28 +186,28 @@ class ShardReader:
         self._segment, self._at = segment, at
         self._frame_crc, self._lsn, self._head, self._open = 0, None, None, None
         self._after_ts, self._from_lsn = -1, 0
-        self._headers = None
+        self._cursor = -1
         self._has_skipped, self._ended = False, []
 
     # --- reading ------------------------------------------------------------------------------------------------
 
     def read(self) -> list[Part] | None:
         """The next parts of transactions, some at a time; None: nothing more is visible. An empty list is no end."""
-        if self._headers is None and not self._take_stretch():
+        if self._cursor < 0 and not self._take_stretch():
             return self._end_open() or None if self._has_skipped else None
         ended, self._ended = self._ended, []
         try:
             parts = self._decode_parts()
         except Corruption as error:
             raise self._located(error) from None
-        if self._headers is None:
+        if self._cursor < 0:
             self._end_stretch()
         return ended + parts if ended else parts
 
     def next_sealed(self) -> Position | None:
         """The frame that comes next, if it is full and nothing of it was read yet."""
         end, segment, at = self._end(), self._segment, self._at
-        if end is None or segment is None or self._headers is not None or at % self._frame_bytes:
+        if end is None or segment is None or self._cursor >= 0 or at % self._frame_bytes:
             return None
         is_sealed = end.segment > segment or end.at >= at + self._frame_bytes
         return Position(segment, at) if is_sealed else None
@@ -228,27 +244,41 @@ class ShardReader:
         frame_end = start - start % self._frame_bytes + self._frame_bytes
         is_sealed = end.segment > segment or end.at >= frame_end
         stop = frame_end if is_sealed else end.at
-        data = self._source.read(segment, start, stop)
         self._stretch = Position(segment, start)
         try:
-            if len(data) < stop - start:
-                raise Corruption("the file ends before what was written", position=len(data))
+            data = self._source.held(segment, start, stop)
+            is_proved = data is not None
+            if data is None:
+                data = self._read_file(segment, start, stop, is_sealed)
+            else:
+                self._frame_crc = 0 if is_sealed else -1
             records_end = len(data) - CRC_BYTES if is_sealed else len(data)
-            self._prove_frame(data, records_end, is_sealed)
             at = self._begin_frame(data) if start % self._frame_bytes == 0 else 0
-            if not is_sealed:
+            if not is_sealed and not is_proved:
                 _prove_marks(data, at, records_end)
         except Corruption as error:
             raise self._located(error) from None
-        self._data, self._span, self._headers = data, (at, records_end), skim(data, at, records_end)
+        self._data, self._cursor, self._records_end = data, at, records_end
         self._at = stop
         return True
 
-    def _prove_frame(self, data: bytes, records_end: int, is_sealed: bool) -> None:
+    def _read_file(self, segment: Lsn, start: int, stop: int, is_sealed: bool) -> bytes:
+        """A stretch from the file; of a full frame, also proved by its checksum."""
+        if is_sealed and self._frame_crc < 0:  # its beginning came from memory
+            self._frame_crc = 0
+            frame = start - start % self._frame_bytes
+            return self._source.sealed_frame(segment, frame)[start - frame :]
+        data = self._source.read(segment, start, stop)
+        if len(data) < stop - start:
+            raise Corruption("the file ends before what was written", position=len(data))
+        if self._frame_crc < 0:
+            return data
+        records_end = len(data) - CRC_BYTES if is_sealed else len(data)
         crc = crc32c(memoryview(data)[:records_end], self._frame_crc)
         self._frame_crc = 0 if is_sealed else crc
         if is_sealed and crc != int.from_bytes(data[records_end:], "little"):
             raise Corruption("the checksum of the frame is wrong")
+        return data
 
     def _begin_frame(self, data: bytes) -> int:
         """Take over what the head of a frame says; returns where its records begin."""
@@ -275,7 +305,7 @@ class ShardReader:
 
     def load(self, apply: Callable[[Part], None], load_strings: LoadStrings) -> None:
         """Hand out all that is visible: transaction by transaction, or as runs that only set strings."""
-        assert self._headers is None
+        assert self._cursor < 0
         assert self._after_ts < 0
         while self._take_stretch():
             try:
@@ -287,7 +317,7 @@ class ShardReader:
         from tidelog.journal.ordinary import cut_pieces  # it needs numpy, which takes long to import
 
         data = self._data
-        for start, end, run in cut_pieces(data, *self._span):
+        for start, end, run in cut_pieces(data, self._cursor, self._records_end):
             assert self._lsn is not None
             if run is not None and not self._open and self._head is None and self._lsn >= self._from_lsn:
                 load_strings(self._database, data, run)
@@ -295,14 +325,14 @@ class ShardReader:
                 self._ts = self._frame_ts + run.last_ts_relative
                 self._open = []
                 continue
-            self._headers = skim(data, start, end)
-            while self._headers is not None:
+            self._cursor, self._records_end = start, end
+            while self._cursor >= 0:
                 for part in self._decode_parts():
                     apply(part)
         self._end_stretch()
 
     def _end_stretch(self) -> None:
-        self._headers, self._data = None, b""
+        self._cursor, self._data = -1, b""
         if self._at >= self._source.geometry.segment_bytes:
             assert self._lsn is not None
             self._segment, self._at = Lsn(self._lsn), 0
@@ -312,23 +342,31 @@ class ShardReader:
         parts: list[Part] = []
         lsn, ts, head, open_part, database = self._lsn, self._ts, self._head, self._open, self._database
         frame_ts, from_lsn, after_ts, shard = self._frame_ts, self._from_lsn, self._after_ts, self.shard
-        data, headers = self._data, self._headers
+        data, wants, at, end = self._data, self._wants, self._cursor, self._records_end
         assert lsn is not None
-        assert headers is not None
-        for opcode, flags, ts_relative, expire_ms, start, payload_at, payload_end, _ in headers:
+        lsn_max = lsn + _RECORDS_AT_ONCE
+        opcode = END
+        record = _NO_RECORD
+        while at < end:
+            start = at
+            opcode, flags, ts_relative, expire_ms, payload_at, payload_end, at = header_at(data, start, end)
+            if not opcode:
+                break
+            payload = data[payload_at:payload_end]
             if opcode >= CONTROL:
                 if opcode == control.SELECT:
-                    database = control.decode_select(data[payload_at:payload_end])
+                    database = control.decode_select(payload)
                 elif opcode == control.EPOCH and self._on_epoch is not None:
-                    self._on_epoch(control.decode_epoch(data[payload_at:payload_end]))
+                    self._on_epoch(control.decode_epoch(payload))
                 continue
+            is_wanted = True
             if head is not None:
                 if opcode != head.opcode:
                     raise Corruption("a continued record goes on with another opcode", position=start)
-                record = head._replace(
-                    flags=head.flags & ~NEXT_CONT | flags & FINISH, payload=head.payload + data[payload_at:payload_end]
-                )
+                record = head._replace(flags=head.flags & ~NEXT_CONT | flags & FINISH, payload=head.payload + payload)
                 head = None
+                if wants is not None:
+                    is_wanted = wants(database, opcode, record.payload)
             else:
                 if ts_relative >= 0:
                     if open_part:
@@ -339,27 +377,32 @@ class ShardReader:
                     self._has_skipped = False
                     ts = frame_ts + ts_relative
                     open_part = []
-                record = _make_record((lsn, ts, opcode, flags, database, expire_ms, data[payload_at:payload_end]))
                 lsn += 1
-                if flags & NEXT_CONT:
-                    head = record
-                    continue
+                if wants is not None and not flags & _NOT_WHOLE:
+                    is_wanted = wants(database, opcode, payload)
+                if is_wanted:
+                    record = _make_record((lsn - 1, ts, opcode, flags, database, expire_ms, payload))
+                    if flags & NEXT_CONT:
+                        head = record
+                        continue
             if open_part is None:  # the beginning of this transaction lies before us
-                if record.lsn >= from_lsn > 0:
+                if lsn > from_lsn > 0:
                     raise self._inside(ts)
                 continue
-            open_part.append(record)
+            if is_wanted:
+                open_part.append(record)
             if flags & FINISH:
-                first_lsn = open_part[0].lsn
-                if ts > after_ts and first_lsn >= from_lsn:
-                    parts.append(_make_part((ts, shard, open_part)))
-                elif record.lsn >= from_lsn > first_lsn:
-                    raise self._inside(ts)
+                if open_part and ts > after_ts:
+                    first_lsn = open_part[0].lsn
+                    if first_lsn >= from_lsn:
+                        parts.append(_make_part((ts, shard, open_part)))
+                    elif lsn > from_lsn:
+                        raise self._inside(ts)
                 open_part = []
-                if len(parts) >= _PARTS_AT_ONCE:
+                if len(parts) >= _PARTS_AT_ONCE or lsn >= lsn_max:
                     break
-        else:
-            self._headers = None
+        is_used_up = at >= end or not opcode
+        self._cursor = -1 if is_used_up else at
         self._lsn, self._ts, self._head, self._open, self._database = lsn, ts, head, open_part, database
         return parts
 

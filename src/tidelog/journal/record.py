@@ -44,7 +44,6 @@ HEADER_BYTES_MAX: Final = 1 + 1 + flit.SIZE_MAX + 1 + 4 + 8
 
 _U32: Final = struct.Struct("<I")
 _U64: Final = struct.Struct("<Q")
-_unpack_u32 = _U32.unpack_from
 _unpack_u64 = _U64.unpack_from
 
 
@@ -118,42 +117,50 @@ def walk(data: bytes, position: int, end: int) -> Iterator[Header]:
 
 
 def skim(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int, int, int, int, int, int]]:
-    """As `walk`, with the fields of `Header` as plain tuples. Hot: it runs once for each record that is read."""
+    """As `walk`, with the fields of `Header` as plain tuples."""
     start = position
+    while start < end:
+        opcode, flags, ts_relative, expire_ms, at, payload_end, record_end = header_at(data, start, end)
+        if not opcode:
+            return
+        yield opcode, flags, ts_relative, expire_ms, start, at, payload_end, record_end
+        start = record_end
+
+
+def header_at(data: bytes, start: int, end: int) -> tuple[int, int, int, int, int, int, int]:
+    """The fields of `Header` but `start`; opcode 0: there is none. Hot: it runs once for each record that is read."""
     try:
-        while start < end:
-            opcode = data[start]
-            if not opcode:
-                return
-            flags = data[start + 1]
-            first = data[start + 2]
-            if first & 1:
-                size = first >> 1
-                at = start + 3
-            elif first & 2:
-                size = (first | data[start + 3] << 8) >> 2
-                at = start + 4
-            else:
-                size, at = flit.decode(data, start + 2)
-            ts_relative = expire_ms = -1
-            padding = 0
-            if flags & 0xC7:
-                if flags & RESERVED:
-                    raise FormatError(f"reserved bits are set in the flags 0x{flags:02x} of a record", position=start)
-                if flags & PADDED:
-                    padding = data[at]
-                    at += 1
-                if flags & TS:
-                    (ts_relative,) = _unpack_u32(data, at)
-                    at += 4
-                if flags & EXPIRE:
-                    (expire_ms,) = _unpack_u64(data, at)
-                    at += 8
-            payload_end = at + size
-            record_end = payload_end + padding
-            if record_end > end:
-                raise FormatError(f"a record of {record_end - start} bytes runs past the end", position=start)
-            yield opcode, flags, ts_relative, expire_ms, start, at, payload_end, record_end
-            start = record_end
+        opcode = data[start]
+        if not opcode:
+            return 0, 0, -1, -1, start, start, start
+        flags = data[start + 1]
+        first = data[start + 2]
+        if first & 1:
+            size = first >> 1
+            at = start + 3
+        elif first & 2:
+            size = (first | data[start + 3] << 8) >> 2
+            at = start + 4
+        else:
+            size, at = flit.decode(data, start + 2)
+        ts_relative = expire_ms = -1
+        padding = 0
+        if flags & 0xC7:
+            if flags & RESERVED:
+                raise FormatError(f"reserved bits are set in the flags 0x{flags:02x} of a record", position=start)
+            if flags & PADDED:
+                padding = data[at]
+                at += 1
+            if flags & TS:
+                ts_relative = data[at] | data[at + 1] << 8 | data[at + 2] << 16 | data[at + 3] << 24
+                at += 4
+            if flags & EXPIRE:
+                (expire_ms,) = _unpack_u64(data, at)
+                at += 8
+        payload_end = at + size
+        record_end = payload_end + padding
+        if record_end > end:
+            raise FormatError(f"a record of {record_end - start} bytes runs past the end", position=start)
+        return opcode, flags, ts_relative, expire_ms, at, payload_end, record_end
     except (IndexError, struct.error):
         raise FormatError("a record's header runs past the end", position=start) from None

@@ -53,12 +53,15 @@ class ShardSource:
     def path(self, segment: Lsn) -> str:
         return f"{self.folder}/{journal_name(segment)}"
 
+    def held(self, segment: Lsn, start: int, end: int) -> bytes | None:
+        """The bytes from `start` to `end` as they were written, if the ring still has all of them."""
+        return None if self._ring is None else self._ring.read(self.shard, segment, start, end)
+
     def read(self, segment: Lsn, start: int, end: int) -> bytes:
         """The bytes from `start` to `end`; fewer if the file ends before."""
-        if self._ring is not None:
-            data = self._ring.read(self.shard, segment, start, end)
-            if data is not None:
-                return data
+        data = self.held(segment, start, end)
+        if data is not None:
+            return data
         file = self._open(segment, journal_name(segment))
         try:
             data = file.read(start, end - start)
