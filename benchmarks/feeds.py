@@ -5,7 +5,8 @@ python -m benchmarks.feeds [--tests many,latency,everything,rare] [--events N] [
 
 many         SETs by 50 clients, with and without feeds on single keys that nobody changes; goal: 0.9 and above
 latency      from a SET to its event at 10,000 writes/s, beside keyspace notifications of Redis; goal: p99 under 5 ms
-everything   all events of a history, from its beginning, beside XREAD of a Redis stream with as many entries
+everything   all events of a history, from its beginning, beside XREAD of a Redis stream and JetStream of NATS with as
+             many entries; goal: ahead of both
 rare         bytes that are read to catch up with one rare key over a whole history; goal: under 5 %
 """
 
@@ -23,6 +24,7 @@ from typing import Any
 import hiredis
 import numpy as np
 
+from benchmarks import jetstream
 from benchmarks.servers import NAMES, Server, encode, running, write_rows
 
 VALUE = b"x" * 100
@@ -169,8 +171,14 @@ def everything(events: int, rounds: int) -> Iterator[dict[str, Any]]:
                     (read_stream if name == "redis" else read_feed)(connection, events)
                     rates[name] = max(rates.get(name, 0.0), events / (time.perf_counter() - began))
     yield row("everything", "Redis XREAD, 1000 at a time", rates["redis"], "events/s")
-    ratio = f"ratio {rates['tidelog'] / rates['redis']:.2f}"
-    yield row("everything", "a feed since the beginning", rates["tidelog"], "events/s", ratio)
+    beside = f"ratio {rates['tidelog'] / rates['redis']:.2f} to XREAD"
+    if jetstream.is_installed():
+        with tempfile.TemporaryDirectory() as folder, jetstream.running_jetstream(folder) as nats:
+            nats.fill(events, VALUE)
+            rate = max(events / nats.read(events) for _ in range(rounds))
+        yield row("everything", "NATS JetStream, push consumer", rate, "events/s")
+        beside += f", {rates['tidelog'] / rate:.2f} to JetStream"
+    yield row("everything", "a feed since the beginning", rates["tidelog"], "events/s", beside)
 
 
 # --- a rare key -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog.feeds.changes import changes_of, is_flush
-from tidelog.feeds.event import STRING, Change, bulk, encode_change
+from tidelog.feeds.event import Change, encode_change
 from tidelog.feeds.feed import Feed
 from tidelog.feeds.router import Moment
 from tidelog.feeds.span import Interests
@@ -71,9 +71,11 @@ class Delivery:
             payload = payload_of(part, record)
             if opcode == VAL:
                 for key, value in decode_pairs(payload):
-                    feeds = interests.of(key)
-                    if feeds:
-                        self._give(ts, part.shard, feeds, Change(key, STRING, None, bulk(value)))
+                    watching: list[Feed] = interests.of(key)
+                    for feed in watching:
+                        if feed.is_due(ts, key) and (feed.shard is None or feed.shard == part.shard):
+                            feed.add_string(ts, key, value)
+                            self._touched[feed] = None
             elif is_flush(opcode):
                 self._flush(ts, part.shard, interests, counts_for_all=counts_for_all)
             else:
@@ -83,7 +85,9 @@ class Delivery:
     def _give(self, ts: Ts, shard: ShardId, feeds: list[Feed], change: Change) -> None:
         encoded: dict[int, bytes] = {}
         for feed in feeds:
-            if feed.is_due(ts, change) and feed.request.shard in (None, shard):
+            if change.is_of_group and not feed.request.has_groups:
+                continue
+            if feed.is_due(ts, change.key) and (feed.shard is None or feed.shard == shard):
                 event = encoded.get(feed.protocol)
                 if event is None:
                     event = encoded[feed.protocol] = encode_change(feed.protocol, ts, change)
@@ -93,7 +97,7 @@ class Delivery:
     def _flush(self, ts: Ts, shard: ShardId, interests: Interests, *, counts_for_all: bool) -> None:
         """Every shard has a record of it; a feed over all shards is told once."""
         for feed in interests.feeds:
-            if feed.request.shard == shard or (feed.request.shard is None and counts_for_all):
+            if feed.shard == shard or (feed.shard is None and counts_for_all):
                 feed.add_flush(ts)
                 self._touched[feed] = None
 

@@ -37,6 +37,10 @@ FIELDS: Final = {
 """What the items of an event are called where they have names."""
 
 
+_BULK_HEADS_MAX: Final = 1024
+_BULK_HEADS: Final = [b"$%d\r\n" % size for size in range(_BULK_HEADS_MAX)]
+
+
 class Change(NamedTuple):
     """What happened to a key, or to a field of it."""
 
@@ -76,6 +80,18 @@ def encode_change(protocol: int, ts: Ts, change: Change) -> bytes:
         nil if field is None else bulk(field),
         nil if value is None else value,
     )
+
+
+def string_pieces(protocol: int, ts: Ts) -> tuple[bytes, bytes]:
+    """What stands before and after the key in a `value` event of a string; its value follows. Hot."""
+    if protocol == 2:
+        return b"*6\r\n$5\r\nvalue\r\n:%d\r\n" % ts, b"\r\n$6\r\nstring\r\n$-1\r\n"
+    return b">6\r\n$5\r\nvalue\r\n:%d\r\n" % ts, b"\r\n$6\r\nstring\r\n_\r\n"
+
+
+def bulk_head(size: int) -> bytes:
+    """What stands before a bulk string of this size. Hot."""
+    return _BULK_HEADS[size] if size < _BULK_HEADS_MAX else b"$%d\r\n" % size
 
 
 def encode_delete_range(protocol: int, ts: Ts, span: Span) -> bytes:

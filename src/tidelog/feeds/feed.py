@@ -15,11 +15,13 @@ from typing import Final
 
 from tidelog.feeds.event import (
     Change,
+    bulk_head,
     encode_change,
     encode_checkpoint,
     encode_commit,
     encode_delete_range,
     encode_steady,
+    string_pieces,
 )
 from tidelog.feeds.span import Interests, Span
 from tidelog.ids import U64_MAX, ShardId, Ts
@@ -59,6 +61,8 @@ class Feed:
 
     def __init__(self, request: Request, protocol: int, position: Ts) -> None:
         self.request = request
+        self.shard = request.shard
+        """The only one it watches; None: all."""
         self.protocol = protocol
         self.position = position
         self.state = State.SCANNING if request.is_initial else State.BEHIND
@@ -68,10 +72,15 @@ class Feed:
         self.checkpoint_ts = Ts(0)
         """The last one that was sent."""
         self.out: list[bytes] = []
+        """Events, or pieces of them."""
         self.out_bytes = 0
         self._has_been_steady = False
+        self._until = request.until
         self._open_ts = Ts(0)
         """The transaction that events were added of last."""
+        self._string_ts = Ts(0)
+        self._before = self._behind = b""
+        """What stands around the keys of strings of this ts."""
         self._interests = Interests()
         self._interests.add(self, request.spans)
         self._scanned: list[int] | None = None
@@ -105,13 +114,29 @@ class Feed:
 
     # --- changes ------------------------------------------------------------------------------------------------
 
-    def is_due(self, ts: Ts, change: Change) -> bool:
-        """Whether the feed is to have a change that it wants. Hot."""
-        if ts <= self.position or (change.is_of_group and not self.request.has_groups):
+    def is_due(self, ts: Ts, key: bytes) -> bool:
+        """Whether the feed is to have a change of a key that it watches. Hot."""
+        if ts <= self.position or (self._until is not None and ts > self._until):
             return False
-        if self.request.until is not None and ts > self.request.until:
-            return False
-        return self._scanned is None or ts > self._scanned[slot_of(change.key)]
+        return self._scanned is None or ts > self._scanned[slot_of(key)]
+
+    def add_string(self, ts: Ts, key: bytes, value: bytes) -> None:
+        """A string that is due. Hot: it is by far the most that feeds are told, so nothing is made for it alone."""
+        if ts != self._string_ts:
+            self._before, self._behind = string_pieces(self.protocol, ts)
+            self._open_ts = self._string_ts = ts
+        out, key_head, value_head = self.out, bulk_head(len(key)), bulk_head(len(value))
+        out.append(self._before)
+        out.append(key_head)
+        out.append(key)
+        out.append(self._behind)
+        out.append(value_head)
+        out.append(value)
+        out.append(b"\r\n")
+        self.out_bytes += (
+            len(self._before) + len(self._behind) + len(key_head) + len(key) + len(value_head) + len(value) + 2
+        )
+        self.event_count += 1
 
     def add(self, ts: Ts, event: bytes) -> None:
         """A change that is due, encoded for its protocol. Hot."""

@@ -66,6 +66,8 @@ class Interests:
         self._prefixes: dict[bytes, list[Feed]] = {}
         self._lengths: list[int] = []
         """Of the prefixes."""
+        self._only_length = -1
+        """Of all prefixes, if everyone is interested in prefixes and these have one length; -1 otherwise."""
         self._has_all = False
         """Somebody is interested in everything."""
         self._bounds: list[bytes] = []
@@ -113,6 +115,8 @@ class Interests:
         if others:
             self._cut()
         self.key_sizes = None if self._lengths or self._bounds else {len(key) for key in self._keys}
+        is_simple = len(self._lengths) == 1 and not self._keys and not self._bounds
+        self._only_length = self._lengths[0] if is_simple else -1
 
     def _cut(self) -> None:
         """Make the segments anew."""
@@ -145,6 +149,9 @@ class Interests:
 
     def of(self, key: bytes) -> list[Feed]:
         """Who is interested in a key, each once; not to be changed. Hot."""
+        if self._only_length >= 0:
+            alike = self._prefixes.get(key[: self._only_length])
+            return _NOBODY if alike is None else alike
         found = self._keys.get(key)
         if not self._lengths and not self._bounds:
             return _NOBODY if found is None else found
