@@ -81,6 +81,8 @@ FEED_BUFFER_BYTES = 4 * MIB
 CATCH_UPS_MAX = 8
 """Feeds that read the journal at the same time; the others wait for their turn."""
 FEED_EVENTS_AT_ONCE = 256
+FEED_SENT_BYTES = 1 * MIB
+"""What a feed that catches up gathers before it sends, give or take a transaction."""
 FEED_SLICE_US = 2000
 """Reading for feeds goes on for so long before others have their turn."""
 FEEDS_SHOWN_MAX = 100
@@ -225,7 +227,7 @@ UNSYNCED_BYTES_MAX = 256 * MIB
 """Written and not yet fsynced (`always`, `everysec`): past it the caller is told to wait (`has_backlog`)."""
 SYNC_EVERY_US = 1 * SECOND_US
 """How often `everysec` fsyncs."""
-RING_BYTES_MAX = 64 * MIB
+RING_BYTES_MAX = 8 * MIB
 
 # --- the reader -------------------------------------------------------------------------------------------------
 

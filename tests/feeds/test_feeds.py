@@ -399,3 +399,29 @@ def test_checkpoints_move_on_over_history_that_concerns_nobody(watched: Watched)
     assert 0 < known.checkpoint < watched.now
     watched.settle()
     assert known.state == {b"k4999": b"4999"}
+
+
+@pytest.mark.parametrize("is_initial", [False, True])
+def test_large_values_are_sent_a_few_at_a_time(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, is_initial: bool
+) -> None:
+    monkeypatch.setattr(limits, "FEED_SENT_BYTES", 1000)
+    for number in range(100):
+        watched("SET", f"{{same}}k{number}", "x" * 400)
+    watched.settle()
+    sizes: list[int] = []
+    opened, known = watched.watch(is_initial=True) if is_initial else watched.watch(since=Ts(0))
+    send = known.send
+
+    def measured(events: bytes) -> None:
+        sizes.append(len(events))
+        known.is_full = True
+        send(events)
+
+    known.send = measured  # type: ignore[method-assign]
+    for _ in range(200):
+        watched.settle()
+        known.is_full = False
+        watched.feeds.resume(opened)
+    assert len(known.state) == 100
+    assert max(sizes) < 2000

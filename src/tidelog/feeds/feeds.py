@@ -21,7 +21,7 @@ from tidelog.errors import ClientError, Corruption, FeedDiverged, TooOld
 from tidelog.feeds.delivery import Delivery
 from tidelog.feeds.feed import Feed, Request, State
 from tidelog.feeds.live import Live
-from tidelog.feeds.router import Router
+from tidelog.feeds.router import Moment, Router
 from tidelog.feeds.scan import Scan
 from tidelog.ids import ShardId, Ts
 from tidelog.journal.operation import OperationTable
@@ -52,6 +52,8 @@ class OpenFeed:
         self.scan: Scan | None = None
         self.router: Router | None = None
         self.delivery: Delivery | None = None
+        self.moments: deque[Moment] = deque()
+        """What was read and not yet handed out."""
         self.is_closed = False
 
 
@@ -245,12 +247,10 @@ class Feeds:
                 self._join_live(opened)  # it begins now: there is nothing to read
                 return False
             router = opened.router = self._begin_reading(opened)
-        moments = router.read()
+        moments = opened.moments or router.read()
         if moments is not None:
-            assert opened.delivery is not None
-            for moment in moments:
-                opened.delivery.hand_out(moment, router.payload_of)
-            feed.move_to(moments[-1].ts if moments else router.reached_ts)
+            opened.moments = deque(moments)
+            self._hand_out(opened, router)
             self._send(opened)
             return not opened.is_closed
         feed.move_to(router.visible_ts)
@@ -261,6 +261,17 @@ class Feeds:
         opened.router = opened.delivery = None
         self._join_live(opened)
         return False
+
+    def _hand_out(self, opened: OpenFeed, router: Router) -> None:
+        """What was read, as much as is sent at once: a transaction may lie in a few bytes and be large."""
+        feed, moments, delivery = opened.feed, opened.moments, opened.delivery
+        assert delivery is not None
+        while moments and feed.out_bytes < limits.FEED_SENT_BYTES:
+            moment = moments.popleft()
+            delivery.hand_out(moment, router.payload_of)
+            feed.move_to(moment.ts)
+        if not moments:
+            feed.move_to(router.reached_ts)
 
     def _join_live(self, opened: OpenFeed) -> None:
         """A feed that has all that is visible goes on with those that are steady."""

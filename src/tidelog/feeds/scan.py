@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
+from tidelog import limits
 from tidelog.feeds.event import HASH, SET, STREAM, STRING, ZSET, Change, array, bulk, number
 from tidelog.feeds.feed import Feed
 from tidelog.ids import SLOT_COUNT, Ts
@@ -48,6 +49,8 @@ class Scan:
         """Add some events; false: there are no more."""
         feed = self._feed
         for _ in range(events_max):
+            if feed.out_bytes >= limits.FEED_SENT_BYTES:
+                break
             change = next(self._changes, None)
             if change is not None:
                 feed.add_initial(self._ts, change)
@@ -81,7 +84,7 @@ def _range(bounds: tuple[int, int]) -> range:
 def _changes_of_value(key: bytes, value: Value) -> Iterator[Change]:
     """A value as it is now: collections are copied before the first of it is asked for."""
     if isinstance(value, bytes):
-        return iter([Change(key, STRING, None, bulk(value))])
+        return (Change(key, STRING, None, bulk(each)) for each in (value,))
     if isinstance(value, Stream):
         return iter([Change(key, STREAM, None, array([number(value.first), number(value.next - 1)]))])
     if isinstance(value, ZSet):
