@@ -9,6 +9,7 @@ from typing import Any
 
 import hiredis
 import pytest
+import redis
 
 from tests.feeds.rebuilt import Rebuilt, difference
 from tests.integration.server_process import ServerProcess
@@ -233,3 +234,21 @@ def test_a_thousand_feeds(server: ServerProcess) -> None:
     finally:
         for connection in sockets:
             connection.close()
+
+
+def test_a_history_can_be_read_in_parts(server: ServerProcess) -> None:
+    client: Any = server.client()
+    for number in range(10):
+        client.set(f"k{number}", bytes(400_000))  # so that there are frames
+    ((shard, visible, epoch, until),) = client.execute_command("FEED", "POSITION", "SINCE", 0, "RECORDS", 4)
+    assert (shard, epoch > 0, 0 < until < visible) == (0, True, True)
+    seen = 0
+    while until < visible:
+        before, (until,) = until, client.execute_command("FEED", "POSITION", "SINCE", until, "RECORDS", 4)[0][3:]
+        assert until > before
+        seen += 1
+    assert seen
+    assert client.execute_command("FEED", "POSITION", "SINCE", visible, "RECORDS", 1)[0][3] == visible
+    for wrong in (("SINCE", 0), ("SINCE", -1, "RECORDS", 1), ("SINCE", 0, "RECORDS", 0), ("SINCE", "x", "RECORDS", 1)):
+        with pytest.raises(redis.ResponseError):
+            client.execute_command("FEED", "POSITION", *wrong)

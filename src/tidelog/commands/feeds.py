@@ -152,11 +152,19 @@ def feed_kill(client: Client, arguments: Arguments) -> Reply:
     return "OK"
 
 
-def feed_position(client: Client, _arguments: Arguments) -> Reply:
-    """Per shard: its number, the visible ts, the epoch."""
+def feed_position(client: Client, arguments: Arguments) -> Reply:
+    """Per shard: its number, the visible ts, the epoch, and a ts not too far after SINCE."""
     journal = client.server.store.journal
-    visible, epoch = journal.writer.visible, journal.epochs[-1].id
-    return [[shard, visible.ts, epoch] for shard in range(journal.meta.shard_count)]
+    visible, epoch = journal.writer.visible.ts, journal.epochs[-1].id
+    places: list[int] = []
+    if len(arguments) > 2:
+        if len(arguments) != 6 or arguments[2].upper() != b"SINCE" or arguments[4].upper() != b"RECORDS":
+            raise syntax_error()
+        since, records = integer(arguments[3]), integer(arguments[5])
+        if since < 0 or records <= 0:
+            raise syntax_error()
+        places = [max(since, journal.ts_after(Ts(since), records))]
+    return [[shard, visible, epoch, *places] for shard in range(journal.meta.shard_count)]
 
 
 def feed_ack(client: Client, arguments: Arguments) -> Reply:
@@ -180,8 +188,9 @@ def feed_help(_client: Client, _arguments: Arguments) -> Reply:
             End a feed, after a last checkpoint.
         LIST
             All feeds: where they are, and how far behind.
-        POSITION
-            Per shard: its number, the newest visible ts, the epoch.
+        POSITION [SINCE <ts> RECORDS <count>]
+            Per shard: its number, the newest visible ts, the epoch; with SINCE also a ts, the same for all shards,
+            up to which each has about that many records, so that UNTIL can cut a history in parts.
         """,
     )
 
@@ -194,7 +203,7 @@ COMMANDS: list[Command] = [
     _row("CHANGEFEED", -3, changefeed, "pubsub noscript no_multi", "watch what changes"),
     _row("FEED|LIST", 2, feed_list, "admin noscript loading stale", "all feeds"),
     _row("FEED|KILL", 3, feed_kill, "admin noscript loading stale", "end a feed"),
-    _row("FEED|POSITION", 2, feed_position, "noscript loading stale fast", "how far each shard is visible"),
+    _row("FEED|POSITION", -2, feed_position, "noscript loading stale fast", "how far each shard is visible"),
     _row("FEED|ACK", 4, feed_ack, "noscript loading stale fast", "move what a named feed holds"),
     _row("FEED|HELP", 2, feed_help, "loading stale", "the subcommands of FEED"),
 ]

@@ -14,6 +14,7 @@ import contextlib
 import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from tidelog import limits
 from tidelog.errors import ClientError, Corruption, DataDirectoryError, InternalError, TooOld
@@ -27,6 +28,7 @@ from tidelog.journal.layout import Meta, SnapshotPoint
 from tidelog.journal.loader import Apply, Plan, cut_tails, plan_recovery, replay
 from tidelog.journal.merge import JournalReader
 from tidelog.journal.operation import OperationTable
+from tidelog.journal.places import Places
 from tidelog.journal.reader import LoadStrings, ShardReader, Wants
 from tidelog.journal.retention import Holders, RetentionLimits, Segment, list_erasable, plan_erasure
 from tidelog.journal.ring import Ring
@@ -201,6 +203,15 @@ class Journal:
         folder = layout.shard_folder(self._folder, shard)
         source = ShardSource(self._disk, folder, self.meta.geometry, shard, self._ring, on_read)
         return ShardReader(source, end, wants=wants)
+
+    def ts_after(self, ts: Ts, records: int) -> Ts:
+        """A ts up to which each shard has about so many records after `ts`, or all that is visible."""
+        found = visible = self.writer.visible.ts
+        for shard in range(self.meta.shard_count):
+            with contextlib.closing(self._source(shard)) as source:
+                places = Places(source, partial(self.writer.visible.ends.__getitem__, shard))
+                found = min(found, places.ts_after(ts, records) or visible)
+        return found
 
     def summaries(
         self, shard: ShardId, segment: Lsn, on_read: Callable[[int], None] | None = None

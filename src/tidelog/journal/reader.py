@@ -5,7 +5,7 @@ read from a file is handed out before all of it is proved: a full frame by its c
 frame by its marks (what is visible ends with one). The checksum runs on over the stretches of a frame, so no byte is
 read twice, except by who began a frame in memory, where there is nothing to prove, and ends it on disk.
 
-    seek_lsn, seek_ts   bisect over segments and frames; only heads are read
+    seek_lsn, seek_ts   bisect over segments and frames (`places`); only heads are read
     read                the next parts of transactions, or None at the end of what is visible
     skip_sealed         past a frame that holds nothing of interest (`sidecar`)
     load                all that is visible, with runs of records that only set strings as a whole: for recovery
@@ -13,18 +13,18 @@ read twice, except by who began a frame in memory, where there is nothing to pro
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
-from tidelog.errors import ClientError, Corruption, TooOld
+from tidelog.errors import ClientError, Corruption
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.blob import decode_reference
-from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, FrameHeader, decode_header
+from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, decode_header
+from tidelog.journal.places import Places
 from tidelog.journal.record import BLOB, CONTROL, END, FINISH, NEXT_CONT, header_at, skim, walk
 from tidelog.journal.segment import Position
 from tidelog.journal.source import ShardSource
@@ -83,6 +83,7 @@ class ShardReader:
     ) -> None:
         self._source = source
         self._frame_bytes = source.geometry.frame_bytes
+        self._places = Places(source, end)
         self._end = end
         """How far may be read: always after a mark. None: there is nothing."""
         self._on_epoch = on_epoch
@@ -137,53 +138,20 @@ class ShardReader:
     def seek_start(self) -> None:
         """Go to the first record that the journal still has."""
         segments = self._source.segments()
-        self._go_to(segments[0] if segments else None, 0)
+        self._go_to(Position(segments[0], 0) if segments else None)
 
     def seek_lsn(self, lsn: Lsn) -> None:
-        """Go to the record with this lsn, the first of a transaction (or the next one to come).
-
-        It begins with the newest frame that begins before it: epochs have no lsn, and those that follow the record
-        before it may lie there.
-        """
-        segments = self._source.segments()
-        if segments and segments[0] > lsn:
-            raise TooOld(f"lsn {lsn} of shard {self.shard} is no longer in the journal", oldest=segments[0])
-        if not segments:
-            self._go_to(None, 0)
-        else:
-            segment = segments[max(bisect_left(segments, lsn) - 1, 0)]
-            frames = range(self._frame_count(segment))
-            found = bisect_left(frames, lsn, key=lambda i: self._header(segment, i).lsn) - 1
-            self._go_to(segment, max(found, 0) * self._frame_bytes)
+        """Go to the record with this lsn, the first of a transaction (or the next one to come)."""
+        self._go_to(self._places.of_lsn(lsn))
         self._from_lsn = lsn
 
     def seek_ts(self, ts: Ts) -> None:
         """Go to the first transaction after `ts`; the caller knows whether the journal reaches back that far."""
-        segments = [segment for segment in self._source.segments() if self._frame_count(segment)]
-        if segments:
-            index = max(bisect_right(segments, ts, key=lambda first: self._header(first, 0).ts) - 1, 0)
-            segment = segments[index]
-            frames = range(self._frame_count(segment))
-            found = bisect_right(frames, ts, key=lambda i: self._header(segment, i).ts) - 1
-            self._go_to(segment, max(found, 0) * self._frame_bytes)
-        else:
-            self._go_to(None, 0)
+        self._go_to(self._places.of_ts(ts))
         self._after_ts = ts
 
-    def _frame_count(self, segment: Lsn) -> int:
-        """Frames of a segment that have begun, as far as may be read."""
-        end = self._end()
-        if end is None or end.segment < segment:
-            return 0
-        if end.segment > segment:
-            return self._source.geometry.frames_per_segment
-        return -(-end.at // self._frame_bytes)
-
-    def _header(self, segment: Lsn, index: int) -> FrameHeader:
-        return self._source.frame_header(segment, index * self._frame_bytes)
-
-    def _go_to(self, segment: Lsn | None, at: int) -> None:
-        self._segment, self._at = segment, at
+    def _go_to(self, place: Position | None) -> None:
+        self._segment, self._at = (None, 0) if place is None else place
         self._frame_crc, self._lsn, self._head, self._open = 0, None, None, None
         self._after_ts, self._from_lsn = -1, 0
         self._cursor = -1
