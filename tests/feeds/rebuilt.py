@@ -113,11 +113,10 @@ class Rebuilt:
         self._newer(ts)
         if (start, end) not in self.spans:
             raise Broken(f"{start!r} to {end!r} is gone, which nobody asked about")
+        if any(known > ts for known in self._ts_of.values()):
+            raise Broken(f"{start!r} to {end!r} is gone at {ts}, after newer values of it")
         for key in [key for key in self.state if Span(start, end).has(key)]:
             del self.state[key]
-        if not self._is_in_order:  # it came in the middle of initial values: changes follow from there
-            self._ts_of.clear()
-            self._committed.clear()
 
     def _steady(self, ts: int) -> None:
         self.is_steady, self._steady_ts = True, ts

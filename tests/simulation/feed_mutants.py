@@ -14,6 +14,7 @@ FEED_MUTANTS: Final = (
         "        if False:\n",
         "a feed joins the others without what became visible while it read",
         "feeds",
+        seed=7_000_001,
     ),
     Mutant(
         "checkpoint-too-high",
@@ -46,6 +47,7 @@ FEED_MUTANTS: Final = (
         "        if False:\n            return",
         "a checkpoint lies below values that were read",
         "feeds",
+        seed=7_000_009,
     ),
     Mutant(
         "slow-reader-resumes-too-late",
@@ -55,6 +57,7 @@ FEED_MUTANTS: Final = (
         "            feed.move_to(self._journal.writer.last_ts)\n",
         "what is not visible yet when a reader becomes slow is never sent to it",
         "feeds",
+        seed=7_000_009,
     ),
     Mutant(
         "slow-reader-forgets-its-place",
@@ -71,6 +74,7 @@ FEED_MUTANTS: Final = (
         "        while moments := router.read():\n",
         "what comes behind an empty stretch is never handed out",
         "feeds",
+        seed=7_000_003,
     ),
     Mutant(
         "filter-inverted",
@@ -79,6 +83,7 @@ FEED_MUTANTS: Final = (
         "            if not held:\n",
         "frames that hold the keys are passed over",
         "feeds",
+        seed=7_000_005,
     ),
     Mutant(
         "only-the-first-span-counts",
@@ -87,6 +92,7 @@ FEED_MUTANTS: Final = (
         "        for span in self._spans[:1]:\n",
         "frames that hold keys of another span are passed over",
         "feeds",
+        seed=7_000_009,
     ),
     Mutant(
         "scanned-at-the-wrong-ts",
@@ -95,6 +101,7 @@ FEED_MUTANTS: Final = (
         "        self._feed.scanned(slot, self._writer.visible.ts)\n",
         "changes that initial values have already come again",
         "feeds",
+        seed=7_000_001,
     ),
     Mutant(
         "initial-values-too-early",
@@ -103,6 +110,7 @@ FEED_MUTANTS: Final = (
         "        return True\n",
         "a power cut can take back initial values that were sent",
         "feeds",
+        seed=7_000_001,
     ),
     Mutant(
         "flush-not-clipped",
@@ -119,6 +127,7 @@ FEED_MUTANTS: Final = (
         "            for part, counts_for_all in [(part, part is parts[0]) for part in parts]:\n",
         "what a shard wrote before a flush comes after it",
         "feeds",
+        seed=7_000_002,
     ),
     Mutant(
         "commit-for-each-part",
@@ -129,6 +138,7 @@ FEED_MUTANTS: Final = (
         "                    feed.end_transaction(moment.ts)\n",
         "a commit comes before the last event of a transaction over several shards",
         "feeds",
+        seed=7_000_005,
     ),
     Mutant(
         "any-shard-may-have-the-feed",
@@ -137,6 +147,7 @@ FEED_MUTANTS: Final = (
         ":",
         "a feed of one shard gets what the others have",
         "feeds",
+        seed=7_000_009,
     ),
     Mutant(
         "does-not-wait-for-a-shard",
@@ -145,6 +156,7 @@ FEED_MUTANTS: Final = (
         "        while self._heads:\n",
         "a shard whose next transaction is not read yet is overtaken by the others",
         "feeds",
+        seed=7_000_002,
     ),
     Mutant(
         "one-visible-for-all-passes",
@@ -153,6 +165,7 @@ FEED_MUTANTS: Final = (
         "        self._ends[:1] = self._visible.ends[:1]\n",
         "only the first shard goes on with the next pass",
         "feeds",
+        seed=7_000_001,
     ),
     Mutant(
         "expired-together-told-once",
@@ -161,6 +174,7 @@ FEED_MUTANTS: Final = (
         "    return [Change(key, NONE, None, None) for key in op.keys[:1]]",
         "of keys that expire or are deleted together only the first is told",
         "feeds",
+        seed=7_000_001,
     ),
     Mutant(
         "evict-lost",
@@ -169,6 +183,7 @@ FEED_MUTANTS: Final = (
         "    return []",
         "nobody is told that the oldest entries of a stream are gone",
         "feeds",
+        seed=7_000_003,
     ),
     Mutant(
         "entries-numbered-alike",
@@ -185,6 +200,7 @@ FEED_MUTANTS: Final = (
         "    StreamCut: _nothing,",
         "entries that were compacted away stay with the client",
         "feeds",
+        seed=7_000_007,
     ),
     Mutant(
         "copied-stream-not-told",
@@ -193,6 +209,7 @@ FEED_MUTANTS: Final = (
         "    StreamNode: _nothing,",
         "a stream that was copied or renamed is missing",
         "feeds",
+        seed=7_000_006,
     ),
     Mutant(
         "divergence-not-noticed",
@@ -201,6 +218,7 @@ FEED_MUTANTS: Final = (
         "            pass\n",
         "a client that has seen what was lost goes on as if it were history",
         "feeds",
+        seed=7_000_015,
     ),
     Mutant(
         "divergence-measured-at-the-wrong-epoch",
@@ -209,6 +227,7 @@ FEED_MUTANTS: Final = (
         "seen > epochs[-1].last_ts:",
         "only what the newest crash has lost counts",
         "feeds",
+        seed=7_000_015,
     ),
     Mutant(
         "until-exclusive",
@@ -217,6 +236,7 @@ FEED_MUTANTS: Final = (
         "        if self.request.until is not None and ts >= self.request.until:\n            return False",
         "the transaction that UNTIL names is missing",
         "feeds",
+        seed=7_000_006,
     ),
     Mutant(
         "nested-prefix-missed",
@@ -225,6 +245,7 @@ FEED_MUTANTS: Final = (
         "                return list(everyone | dict.fromkeys(by_prefix))\n",
         "who has the longer of two prefixes gets nothing",
         "feeds",
+        seed=7_000_001,
     ),
     Mutant(
         "span-end-inclusive",
@@ -233,6 +254,7 @@ FEED_MUTANTS: Final = (
         "bisect_right(self._bounds, span.end) + 1 if span.end",
         "a feed gets keys from behind its span",
         "feeds",
+        seed=7_000_001,
     ),
     Mutant(
         "named-feed-not-held",
@@ -241,6 +263,7 @@ FEED_MUTANTS: Final = (
         "            pass\n",
         "what a named feed has not read is erased",
         "feeds",
+        seed=7_000_006,
     ),
     Mutant(
         "resumes-one-too-early",
@@ -249,6 +272,7 @@ FEED_MUTANTS: Final = (
         "        return Ts(since - 1)\n",
         "a feed that resumes after a ts gets that transaction again",
         "feeds",
+        seed=7_000_001,
     ),
     Mutant(
         "resumes-one-too-late",
@@ -257,6 +281,7 @@ FEED_MUTANTS: Final = (
         "        return Ts(since + 1)\n",
         "a feed that resumes after a ts misses the transaction after it",
         "feeds",
+        seed=7_000_006,
     ),
     Mutant(
         "resumes-now",
@@ -273,6 +298,7 @@ FEED_MUTANTS: Final = (
         "ts > self.scanned_ts",
         "changes of slots that were read earlier are dropped up to when the last was read",
         "feeds",
+        seed=7_000_001,
     ),
     Mutant(
         "shards-out-of-order",
@@ -281,6 +307,7 @@ FEED_MUTANTS: Final = (
         "            self._heads.append((part.ts, shard, part))\n",
         "what comes next is not the minimum over the shards",
         "feeds",
+        seed=7_000_001,
     ),
     Mutant(
         "scan-sends-flushes-from-before-it",
@@ -289,5 +316,6 @@ FEED_MUTANTS: Final = (
         "            return writer.visible.ts  # all up to here",
         "a flush that initial values have already comes again, and everything after it",
         "feeds",
+        seed=7_000_001,
     ),
 )

@@ -168,9 +168,10 @@ class FeedWorld:
         if self._rng.random() < 0.5:
             self._leave(client)
         key = self._rng.choice((self._load.key(), client.spans[-1].start or b"k0"))
-        for _ in range(self._rng.choice((5, 30))):
+        count = self._rng.choice((5, 30))
+        commands = [[b"HSET", key, b"%d" % at, self._rng.randbytes(self._rng.choice((50, 900)))] for at in range(count)]
+        for words in [[b"DEL", key], *commands]:
             transaction = self._store.begin(client.database)
-            words = [b"SET", key, self._rng.randbytes(self._rng.choice((50, 900)))]
             run_command(find_command(TABLE, words), transaction, words)
             self._store.commit(transaction)
             self._history.note(self._store)
