@@ -9,7 +9,8 @@ import pytest
 from tests.simulation.feed_world import FeedWorld
 
 WORLDS = 20
-PROMISES = ("compared", "quiet", "resumed", "until", "erased", "too_old", "diverged")
+PROMISES = ("compared", "quiet", "resumed", "until")
+"""That every chunk puts to the test; the mutants show that lost and erased history comes up too."""
 
 
 @pytest.mark.parametrize("chunk", range(10))
