@@ -6,6 +6,7 @@
 #   clean_compiled          removes what was compiled
 #   need_debian_package     makes sure of a package of the operating system
 #   need_redis_server       makes sure of a redis-server, without the service that Debian's package would start
+#   want_chromium           installs a browser if that is possible
 #
 # The environment is $TIDELOG_VENV or, unset, `<checkout>.venv` beside the checkout; where nothing can be made there,
 # `.venv` inside it. It holds files of ours:
@@ -202,6 +203,12 @@ need_redis_server() {
     if has_command redis-server; then return; fi
     need_debian_package redis-tools redis-check-rdb
     ln -sf -- "$(command -v redis-check-rdb)" "$venv/bin/redis-server"
+    hash -r
+}
+
+# A real browser. Not every machine can have one: then the tests that need it are skipped, and say why.
+want_chromium() {
+    (need_debian_package chromium chromium) || say "No Chromium: the tests that need a browser will be skipped."
     hash -r
 }
 

@@ -27,7 +27,7 @@ class Watched(Commands):
         self.feeds = Feeds(self.store, operation_table(), self.clock)
 
     def watch(self, spans: list[Span] = EVERYTHING, protocol: int = 2, **wanted: Any) -> tuple[OpenFeed, Rebuilt]:
-        known = Rebuilt(spans, wanted.get("since") or 0)
+        known = Rebuilt(spans, wanted.get("since") or 0, has_commits=wanted.get("has_commits", False))
         return self.feeds.open(Request(spans, **wanted), protocol, known), known
 
     def settle(self) -> None:

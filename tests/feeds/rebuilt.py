@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import hiredis
@@ -15,7 +16,7 @@ from tidelog.types.zset import ZSet
 
 State = dict[bytes, Any]
 PARTLY = -1
-"""In place of an offset: the entries before those that are known were never told."""
+"""In place of an offset: the entries up to the one that it has as its value were never told."""
 
 
 class Broken(AssertionError):
@@ -25,18 +26,42 @@ class Broken(AssertionError):
 class Rebuilt:
     """A sink that takes events, checks them, and keeps what they say."""
 
-    def __init__(self, spans: list[Span], since: int = 0, state: State | None = None) -> None:
+    def __init__(
+        self,
+        spans: list[Span],
+        since: int = 0,
+        state: State | None = None,
+        *,
+        is_in_order: bool = False,
+        has_commits: bool = False,
+        look: Callable[[int, State, list[Span]], None] | None = None,
+        visible_ts: Callable[[], int] | None = None,
+    ) -> None:
         self.spans = spans
-        self.state: State = {} if state is None else state
+        self._is_in_order = is_in_order
+        """What it knows is of one moment, and goes on from there; false: of several, until the first checkpoint."""
+        self._has_commits = has_commits
+        self._look = look
+        """Told of each moment of which it should know everything in some spans: its ts, and what it knows."""
+        self._visible_ts = visible_ts
+        """Up to where anybody may know of anything at all."""
+        self.state: State = {} if state is None else state_copy(state)
         self.events: list[list[Any]] = []
         self.is_full = False
         self.ended: list[str | None] = []
         self.checkpoint = since
         """The last one; for a resumed feed, the one that it resumed from."""
         self.epoch = self.seen = 0
-        self.saved: State = dict(self.state)
+        self.saved: State = state_copy(self.state)
         """The state at that checkpoint."""
         self.is_steady = False
+        self._steady_ts = 0
+        self._last_ts = 0
+        """Of the values."""
+        self._committed_ts = 0
+        self._committed: dict[bytes, int] = {}
+        """The last transaction of each key that is whole."""
+        self._open_keys: set[bytes] = set()
         self.unchecked = 0
         """Values since the last checkpoint."""
         self.open_ts = 0
@@ -58,6 +83,17 @@ class Rebuilt:
     def _newer(self, ts: int) -> None:
         if ts <= self.checkpoint:
             raise Broken(f"an event of {ts} after the checkpoint {self.checkpoint}")
+        if self._visible_ts is not None and ts > self._visible_ts():
+            raise Broken(f"an event of {ts} before it is visible")
+        if self.is_steady and ts <= self._steady_ts:
+            raise Broken(f"an event of {ts} after it was steady at {self._steady_ts}")
+        if self._is_in_order and ts < self._last_ts:
+            raise Broken(f"an event of {ts} after one of {self._last_ts}")
+        if self._has_commits and self.open_ts not in (0, ts):
+            raise Broken(f"an event of {ts} before {self.open_ts} was whole")
+        if self._has_commits and self._is_in_order and ts <= self._committed_ts:
+            raise Broken(f"an event of {ts} after {self._committed_ts} was whole")
+        self._last_ts = ts
         self.unchecked += 1
         self.open_ts = ts
 
@@ -65,36 +101,56 @@ class Rebuilt:
         self._newer(ts)
         if not any(span.has(key) for span in self.spans):
             raise Broken(f"{key!r} is in no span")
-        if self.is_steady and ts < self._ts_of.get(key, 0):
+        if ts < self._ts_of.get(key, 0):
             raise Broken(f"{key!r} changed at {ts} after it had at {self._ts_of[key]}")
+        if self._committed.get(key) == ts:
+            raise Broken(f"{key!r} changed at {ts}, which was whole")
         self._ts_of[key] = ts
+        self._open_keys.add(key)
         apply_value(self.state, key, kind, field, value)
 
     def _deleterange(self, ts: int, start: bytes, end: bytes) -> None:
         self._newer(ts)
+        if (start, end) not in self.spans:
+            raise Broken(f"{start!r} to {end!r} is gone, which nobody asked about")
+        if any(known > ts for known in self._ts_of.values()):
+            raise Broken(f"{start!r} to {end!r} is gone at {ts}, after newer values of it")
         for key in [key for key in self.state if Span(start, end).has(key)]:
             del self.state[key]
 
     def _steady(self, ts: int) -> None:
-        self.is_steady = True
+        self.is_steady, self._steady_ts = True, ts
 
     def _commit(self, ts: int) -> None:
-        if ts != self.open_ts:
+        if not self._has_commits or ts != self.open_ts:
             raise Broken(f"a commit of {ts} inside {self.open_ts}")
         self.open_ts = 0
+        self._committed_ts = max(ts, self._committed_ts)
+        self._committed.update(dict.fromkeys(self._open_keys, ts))
+        self._open_keys.clear()
+        if self._look is not None and self._is_in_order:
+            self._look(ts, self.state, self.spans)
 
     def _checkpoint(self, ts: int, start: bytes, end: bytes, epoch: int, seen: int) -> None:
         if (start, end) not in self.spans:
             raise Broken(f"a checkpoint of another span: {start!r} to {end!r}")
         if seen > ts:
             raise Broken(f"seen {seen} lies after the checkpoint {ts}")
-        self.checkpoint, self.epoch, self.seen = max(ts, self.checkpoint), epoch, seen
+        if ts < self.checkpoint:
+            raise Broken(f"a checkpoint {ts} after that of {self.checkpoint}")
+        self.checkpoint, self.epoch, self.seen = ts, epoch, seen
         self.unchecked = 0
-        self.saved = {key: _copy(value) for key, value in self.state.items()}
+        self._is_in_order = True
+        if self._look is not None:
+            self._look(ts, self.state, [Span(start, end)])
+        self.saved = state_copy(self.state)
 
 
 def apply_value(state: State, key: bytes, kind: bytes, field: bytes | None, value: Any) -> None:
     """One `value` event, as a client would apply it."""
+    there = state.get(key)
+    if there is not None and kind not in (b"none", b"string", there[0].encode() if isinstance(there, tuple) else b""):
+        raise Broken(f"{key!r} has become a {kind.decode()} without being deleted before")
     if kind == b"none":
         state.pop(key, None)
     elif kind == b"string":
@@ -114,7 +170,7 @@ def apply_value(state: State, key: bytes, kind: bytes, field: bytes | None, valu
 def _apply_stream(state: State, key: bytes, field: bytes | None, value: Any) -> None:
     _, entries = state.setdefault(key, ("stream", {}))
     if field is None and value and isinstance(value[0], int):
-        entries[PARTLY] = None  # of INITIAL: where the entries lie, not what they are
+        entries[PARTLY] = value[1]  # of INITIAL: where the entries lie, not what they are
     elif field is None:
         entries.update({offset: (id_, tag, entry) for offset, id_, tag, entry in value})
     elif field == b"evict":
@@ -125,13 +181,18 @@ def _apply_stream(state: State, key: bytes, field: bytes | None, value: Any) -> 
             entries.pop(offset, None)
 
 
+_EMPTY: Any = ("stream", {})
+"""What a feed says of a stream that a group has made: nothing."""
+
+
 def difference(known: State, there: State) -> str:
     """What a client should know and does not, or knows and should not; empty: nothing."""
     for key in known.keys() | there.keys():
-        one, other = known.get(key), there.get(key)
+        one, other = known.get(key, _EMPTY), there.get(key, _EMPTY)
         if isinstance(one, tuple) and isinstance(other, tuple) and PARTLY in one[1]:
             entries = {offset: entry for offset, entry in one[1].items() if offset != PARTLY}
             is_same = other[0] == "stream" and entries.items() <= other[1].items()
+            is_same = is_same and all(offset in entries for offset in other[1] if offset > one[1][PARTLY])
         else:
             is_same = one == other
         if not is_same:
@@ -139,8 +200,8 @@ def difference(known: State, there: State) -> str:
     return ""
 
 
-def _copy(value: Any) -> Any:
-    return (value[0], dict(value[1])) if isinstance(value, tuple) else value
+def state_copy(state: State) -> State:
+    return {key: (value[0], dict(value[1])) if isinstance(value, tuple) else value for key, value in state.items()}
 
 
 def state_of(database: Database, spans: list[Span]) -> State:

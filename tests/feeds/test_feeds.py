@@ -218,6 +218,15 @@ def test_transactions_are_whole(watched: Watched) -> None:
     assert names == [b"steady", b"value", b"value", b"commit", b"value", b"commit"]
 
 
+def test_initial_values_have_a_flush_that_is_not_visible_yet(watched: Watched) -> None:
+    watched("SET", "a", 1)
+    watched.settle()
+    watched("FLUSHDB")
+    watched("SET", "b", 2)
+    _, known = watched.watch(is_initial=True)
+    assert watched.events(known) == [value(b"b", "string", None, b"2"), [b"steady"]]
+
+
 # --- shards -----------------------------------------------------------------------------------------------------
 
 

@@ -50,14 +50,18 @@ class ServerProcess:
         has_http: bool = False,
         has_flight: bool = False,
         command: Sequence[str] = COMMAND,
+        instead_of: ServerProcess | None = None,
         **more_environment: str,
     ) -> None:
+        """`instead_of`: on the ports of one that has ended, for clients that know no other."""
         self.data = data
         self.errors = data.parent / f"{data.name}.stderr"
         for _ in range(ATTEMPTS):
             self.port = free_port()
             self.http_port = free_port() if has_http else 0
             self.flight_port = free_port() if has_flight else 0
+            if instead_of is not None:
+                self.port, self.http_port = instead_of.port, instead_of.http_port
             places = ["--port", str(self.port), "--http-port", str(self.http_port)]
             places += ["--flight-port", str(self.flight_port)]
             with self.errors.open("ab") as errors:

@@ -1,13 +1,26 @@
-"""Random writes, feeds that come and go, slow readers, kills: what every feed's client must know at a checkpoint."""
+"""Random writes, feeds that come and go, slow readers, kills, lost and erased history: what every feed's client must
+know at each checkpoint and each commit, and what it may be refused.
+
+    at a checkpoint, a commit     it knows exactly what the database held at that moment (`feed_history`)
+    when all is quiet             it is steady, and has a checkpoint for all that is visible
+    refused as diverged           it has seen something that was lost
+    refused as too old            what it wants was erased, and it has no name for whose sake it would have been kept
+    at its end                    UNTIL is reached, and not before
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
-from tests.feeds.rebuilt import Broken, Rebuilt, difference, state_of
-from tests.simulation.store_load import Load
+from tests.feeds.rebuilt import Broken, Rebuilt, State, difference, state_of
+from tests.simulation.feed_history import History
+from tests.simulation.feed_load import FeedLoad
+from tidelog import limits
 from tidelog.commands.all import command_table
 from tidelog.commands.blocking import WouldBlock
 from tidelog.commands.dispatch import find_command, run_command
@@ -15,12 +28,14 @@ from tidelog.errors import CommandError, FeedDiverged, TooOld
 from tidelog.feeds.feed import Request
 from tidelog.feeds.feeds import Feeds, OpenFeed
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
-from tidelog.ids import Ts
+from tidelog.ids import ShardId, Ts
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
+from tidelog.journal.retention import RetentionLimits
 from tidelog.server.hot import HotPath
 from tidelog.store.expiry import remove_due
+from tidelog.store.slots import slot_of
 from tidelog.store.store import Store, operation_table
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
@@ -35,18 +50,40 @@ SPANS: Final[list[list[Span]]] = [
     [Span(b"k2", b"k5")],
     [Span(b"k4", b"")],
     [Span(b"", b"k3"), Span(b"k6", b"k8")],
+    [span_of_prefix(b"k2"), span_of_prefix(b"{k")],
+    [span_of_prefix(b"k"), span_of_prefix(b"k7"), span_of_key(b"k2s")],
 ]
+DATABASES: Final = (0, 1)
+NODE_ENTRIES: Final = 10
+RETENTION: Final = RetentionLimits(bytes_max=0, snapshots_kept=1)
+
+
+@contextmanager
+def small_nodes() -> Iterator[None]:
+    """Let streams of a few entries have several nodes."""
+    usual = limits.NODE_ENTRIES_MAX
+    vars(limits)["NODE_ENTRIES_MAX"] = NODE_ENTRIES
+    try:
+        yield
+    finally:
+        vars(limits)["NODE_ENTRIES_MAX"] = usual
 
 
 class Client:
     """One client: what it knows, and its feed if it is connected."""
 
-    def __init__(self, spans: list[Span], database: int, protocol: int, *, has_commits: bool) -> None:
-        self.spans = spans
-        self.database = database
-        self.protocol = protocol
-        self.has_commits = has_commits
+    def __init__(self, rng: random.Random, number: int, shard_count: int) -> None:
+        self.spans = rng.choice(SPANS)
+        self.database = rng.choice((0, 0, 1))
+        self.protocol = rng.choice((2, 3))
+        self.has_commits = rng.random() < 0.4
+        self.has_groups = rng.random() < 0.2
+        self.shard = ShardId(rng.randrange(shard_count)) if rng.random() < 0.2 else None
+        self.name = f"n{number}" if rng.random() < 0.2 else None
         self.known: Rebuilt | None = None
+        self.place: dict[str, Any] = {}
+        """The epoch that it saw a checkpoint in, and what it had seen by then."""
+        self.until: int | None = None
         self.opened: OpenFeed | None = None
 
 
@@ -55,23 +92,28 @@ class FeedWorld:
 
     def __init__(self, seed: int) -> None:
         rng = self._rng = random.Random(seed)
-        self._disk = SimulatedDisk()
+        self._disk = SimulatedDisk(seed)
         self._clock = SimulatedClock()
         self._policy = rng.choice((FsyncPolicy.EVERYSEC, FsyncPolicy.EVERYSEC, FsyncPolicy.ALWAYS))
         geometry = Geometry(frame_bytes=rng.choice((4096, 65536)), frames_per_segment=rng.choice((4, 16)))
+        self._shard_count = rng.choice((1, 1, 2, 3))
         self._settings = Settings(
-            geometry=geometry, shard_count=rng.choice((1, 1, 2, 3)), policy=self._policy, ring_bytes_max=20_000
+            geometry=geometry,
+            shard_count=self._shard_count,
+            policy=self._policy,
+            ring_bytes_max=20_000,
+            retention=RETENTION,
         )
-        self._load = Load(rng, rng.choice((10, 300)))
+        self._load = FeedLoad(rng, rng.choice((10, 300)))
+        self._history = History(DATABASES)
+        self._lost: list[int] = []
+        """Transactions that were lost with the machine or the process."""
         self._store: Store
         self._feeds: Feeds
         self._open()
-        self._clients = [
-            Client(rng.choice(SPANS), rng.choice((0, 0, 1)), rng.choice((2, 3)), has_commits=rng.random() < 0.3)
-            for _ in range(rng.randint(1, 6))
-        ]
-        self.checked = 0
-        """How often a client's knowledge was compared with the store's."""
+        self._clients = [Client(rng, number, self._shard_count) for number in range(rng.randint(1, 6))]
+        self.coverage: Counter[str] = Counter()
+        """How often each promise was put to the test."""
 
     def _open(self) -> None:
         self._store = Store.open(
@@ -86,54 +128,115 @@ class FeedWorld:
 
     def play(self, steps: int) -> None:
         choices: list[tuple[Callable[[], None], int]] = [
-            (self._write, 20), (self._write_hot, 10), (self._become_visible, 12), (self._work, 10), (self._tick, 4),
-            (self._connect, 6), (self._disconnect, 1), (self._change_speed, 3), (self._expire, 2),
-            (self._settle, 3), (self._kill, 1), (self._summarise, 2),
+            (self._write, 20), (self._write_hot, 10), (self._write_much, 2), (self._become_visible, 12),
+            (self._work, 10), (self._tick, 4), (self._connect, 9), (self._disconnect, 1), (self._change_speed, 6),
+            (self._expire, 2), (self._settle, 3), (self._kill, 2), (self._summarise, 2), (self._erase, 2),
+            (self._acknowledge, 1),
         ]  # fmt: skip
         steps_of, weights = zip(*choices, strict=True)
-        for _ in range(steps):
-            self._clock.advance(self._rng.choice((1, 50, 2000)))
-            self._rng.choices(steps_of, weights)[0]()
-        self._settle()
+        with small_nodes():
+            for _ in range(steps):
+                self._clock.advance(self._rng.choice((1, 50, 2000)))
+                self._rng.choices(steps_of, weights)[0]()
+            self._settle()
 
-    # --- steps --------------------------------------------------------------------------------------------------
+    # --- steps: writing -----------------------------------------------------------------------------------------
 
     def _write(self) -> None:
+        commands = [self._load.command() for _ in range(self._rng.choice((1, 1, 1, 3)))]
+        if self._rng.random() < 0.03:
+            commands += self._load.around_a_flush()
         transaction = self._store.begin(self._load.database())
-        for _ in range(self._rng.choice((1, 1, 1, 3))):
-            words = self._load.command()
+        for words in commands:
             try:
                 run_command(find_command(TABLE, words), transaction, words)
             except (CommandError, WouldBlock):
                 continue
         self._store.commit(transaction)
+        self._history.note(self._store)
 
     def _write_hot(self) -> None:
         runs = HotPath(self._store, self._load.database(), 2).commands()
         words = [self._load.hot()]
         words += [[words[0][0], self._load.key(), *words[0][2:]] for _ in range(self._rng.randint(0, 4))]
         runs[words[0][0]](words, 0, [])
+        self._history.note(self._store, is_one=len(words) == 1)
+
+    def _write_much(self) -> None:
+        """So that frames are full, and segments: of one key, so that some feeds need not read them, and one does."""
+        client = self._rng.choice(self._clients)
+        if self._rng.random() < 0.5:
+            self._leave(client)
+        key = self._rng.choice((self._load.key(), client.spans[-1].start or b"k0"))
+        count = self._rng.choice((5, 30))
+        commands = [[b"HSET", key, b"%d" % at, self._rng.randbytes(self._rng.choice((50, 900)))] for at in range(count)]
+        for words in [[b"DEL", key], *commands]:
+            transaction = self._store.begin(client.database)
+            run_command(find_command(TABLE, words), transaction, words)
+            self._store.commit(transaction)
+            self._history.note(self._store)
+        self._become_visible()
+        if self._rng.random() < 0.5:
+            self._store.journal.make_sidecars(operation_table(), 1000)
+
+    def _expire(self) -> None:
+        self._clock.advance(self._rng.choice((1000, 600_000)))
+        remove_due(self._store)
+        self._history.note(self._store)
 
     def _become_visible(self) -> None:
         writer = self._store.journal.writer
         writer.write()
         if self._policy is FsyncPolicy.ALWAYS and self._rng.random() < 0.7:
             writer.sync()
+        if self._rng.random() < 0.5:
+            self._write()  # somebody is quicker than the feeds
         self._feeds.advance()
 
-    def _work(self) -> None:
-        self._feeds.work(self._clock.monotonic_us())
-
-    def _tick(self) -> None:
-        self._clock.advance(self._rng.choice((0, 1_000_000)))
-        self._feeds.tick()
+    # --- steps: the machine -------------------------------------------------------------------------------------
 
     def _summarise(self) -> None:
         self._store.journal.make_sidecars(operation_table(), 4)
 
-    def _expire(self) -> None:
-        self._clock.advance(self._rng.choice((1000, 600_000)))
-        remove_due(self._store)
+    def _erase(self) -> None:
+        """A snapshot, and what it allows to be erased."""
+        store = self._store
+        capture = store.begin_capture()
+        if capture is not None:
+            while not capture.is_done:
+                capture.visit(1000)
+            store.journal.finish_snapshot(capture.snapshot)
+            store.end_capture()
+        self.coverage["erased"] += bool(store.journal.erase())
+
+    def _kill(self) -> None:
+        """The process dies, or the machine does."""
+        if self._rng.random() < 0.3:
+            self._disk.kill()
+        else:
+            self._disk.crash()
+        for client in self._clients:
+            client.opened = None
+        self._open()
+        self._lost += self._history.cut(self._store)
+        if self._rng.random() < 0.5:  # it starts, does something, and dies again before anybody comes back
+            self._write()
+            self._store.journal.writer.write()
+            self._store.journal.writer.sync()
+            self._kill()
+        self._connect()
+
+    # --- steps: feeds -------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        for _ in range(self._rng.choice((1, 5, 100))):
+            self._feeds.work(self._clock.monotonic_us())
+            if self._rng.random() < 0.04:  # others do not wait until a feed has read all
+                self._rng.choice((self._write, self._write_hot, self._become_visible, self._tick))()
+
+    def _tick(self) -> None:
+        self._clock.advance(self._rng.choice((0, 1_000_000)))
+        self._feeds.tick()
 
     def _change_speed(self) -> None:
         client = self._rng.choice(self._clients)
@@ -146,43 +249,64 @@ class FeedWorld:
         client = self._rng.choice(self._clients)
         if client.opened is not None and not client.opened.is_closed:
             return
+        if client.known is not None:
+            self._look_at_end(client)
         known = client.known
-        if known is None or self._rng.random() < 0.1:
-            self._begin(client)
+        client.until = None
+        if known is None or not known.checkpoint or self._rng.random() < 0.1:
+            self._ask(client, is_initial=True)
             return
-        client.known = Rebuilt(client.spans, known.checkpoint, known.saved)
-        until = (
-            Ts(self._store.journal.hlc.last + self._rng.choice((-1000, 0, 3000))) if self._rng.random() < 0.2 else None
+        if known.epoch:
+            client.place = {"epoch": known.epoch, "seen": Ts(known.seen)}
+        if self._rng.random() < 0.2:
+            near = self._store.journal.hlc.last + self._rng.choice((-1000, 0, 3000))
+            client.until = max(known.checkpoint, self._rng.choice((near, self._rng.choice(self._history.times[-20:]))))
+        until = None if client.until is None else Ts(client.until)
+        self._ask(client, since=Ts(known.checkpoint), until=until, **client.place)
+
+    def _ask(self, client: Client, *, is_initial: bool = False, **wanted: Any) -> None:
+        before = client.known
+        known = client.known = Rebuilt(
+            client.spans,
+            0 if is_initial or before is None else before.checkpoint,
+            None if is_initial or before is None else before.saved,
+            is_in_order=not is_initial,
+            has_commits=client.has_commits,
+            look=partial(self._compare, client),
+            visible_ts=lambda: self._store.journal.writer.visible.ts,
         )
-        self._ask(client, since=Ts(known.checkpoint), epoch=known.epoch or None, seen=Ts(known.seen), until=until)
-
-    def _begin(self, client: Client) -> None:
-        client.known = Rebuilt(client.spans)
-        self._ask(client, is_initial=True)
-
-    def _ask(self, client: Client, **wanted: Any) -> None:
-        assert client.known is not None
-        request = Request(client.spans, client.database, has_commits=client.has_commits, **wanted)
+        request = Request(
+            client.spans,
+            client.database,
+            name=client.name,
+            shard=client.shard,
+            is_initial=is_initial,
+            has_commits=client.has_commits,
+            has_groups=client.has_groups,
+            **wanted,
+        )
         try:
-            client.opened = self._feeds.open(request, client.protocol, client.known)
-        except (TooOld, FeedDiverged):
-            client.known, client.opened = None, None
+            client.opened = self._feeds.open(request, client.protocol, known)
+            self.coverage["resumed"] += not is_initial
+        except TooOld as error:
+            self._look_at_oldest(client, known.checkpoint, error.oldest)
+            client.known = client.opened = None
+        except FeedDiverged as error:
+            self._look_at_divergence(client, error.since)
+            client.known = client.opened = None
 
     def _disconnect(self) -> None:
-        client = self._rng.choice(self._clients)
+        self._leave(self._rng.choice(self._clients))
+
+    def _leave(self, client: Client) -> None:
         if client.opened is not None:
             self._feeds.close(client.opened)
             client.opened = None
 
-    def _kill(self) -> None:
-        """The process dies, or the machine does."""
-        if self._rng.random() < 0.5:
-            self._disk.kill()
-        else:
-            self._disk.crash()
-        for client in self._clients:
-            client.opened = None
-        self._open()
+    def _acknowledge(self) -> None:
+        client = self._rng.choice(self._clients)
+        if client.name is not None and client.known is not None and client.known.epoch:
+            self._feeds.acknowledge(client.name, Ts(client.known.checkpoint))
 
     def _settle(self) -> None:
         """Everybody reads all that there is, and then knows what the store has."""
@@ -198,18 +322,70 @@ class FeedWorld:
         self._clock.advance(1_000_000)
         self._feeds.tick()
         for client in self._clients:
+            if client.known is not None:
+                self._look_at_end(client)
             if client.opened is not None and not client.opened.is_closed:
-                self._compare(client)
+                self._look_when_quiet(client)
 
-    def _compare(self, client: Client) -> None:
+    # --- what must hold -----------------------------------------------------------------------------------------
+
+    def _is_of(self, client: Client, key: bytes) -> bool:
+        if client.shard is None:
+            return True
+        first, last = self._store.slots[client.shard]
+        return first <= slot_of(key) <= last
+
+    def _compare(self, client: Client, ts: int, known: State, spans: list[Span]) -> None:
+        """What a client knows is what the database held at a moment."""
+
+        def is_wanted(key: bytes) -> bool:
+            return any(span.has(key) for span in spans) and self._is_of(client, key)
+
+        there = self._history.at(ts, client.database, is_wanted)
+        if there is not None:
+            wrong = difference({key: value for key, value in known.items() if is_wanted(key)}, there)
+            if wrong:
+                raise Broken(f"at {ts}: {wrong}")
+            self.coverage["compared"] += 1
+
+    def _look_when_quiet(self, client: Client) -> None:
         known = client.known
         assert known is not None
-        if not known.is_steady or known.unchecked or known.ended:
-            raise Broken(f"steady {known.is_steady}, {known.unchecked} values unchecked, ended {known.ended}")
+        visible_ts = self._store.journal.writer.visible.ts
+        if not known.is_steady or known.unchecked or known.checkpoint < visible_ts:
+            raise Broken(f"steady {known.is_steady}, {known.unchecked} unchecked, {known.checkpoint} < {visible_ts}")
         if client.has_commits and known.open_ts:
             raise Broken(f"transaction {known.open_ts} is not whole at a checkpoint")
         there = state_of(self._store.database(client.database), client.spans)
-        wrong = difference(known.state, there)
+        wrong = difference(known.state, {key: value for key, value in there.items() if self._is_of(client, key)})
         if wrong:
             raise Broken(wrong)
-        self.checked += 1
+        self.coverage["quiet"] += 1
+
+    def _look_at_end(self, client: Client) -> None:
+        """A feed that has ended was at its end, or could not go on."""
+        known = client.known
+        assert known is not None
+        if not known.ended:
+            return
+        error = known.ended.pop()
+        if error is not None and error.startswith("FEEDTOOOLD oldest="):
+            self._look_at_oldest(client, known.checkpoint, int(error.partition("=")[2]))
+            client.known = None
+        elif error is not None:
+            raise Broken(error)
+        elif client.until is None or known.checkpoint != client.until or known.unchecked:
+            raise Broken(f"it ended at {known.checkpoint} instead of {client.until}")
+        else:
+            self.coverage["until"] += 1
+
+    def _look_at_oldest(self, client: Client, since: int, oldest: int) -> None:
+        erased_ts = self._store.journal.erased_ts
+        if client.name is not None or oldest != erased_ts or since >= erased_ts:
+            raise Broken(f"{client.name} is too old at {since}, and {oldest} is the oldest, erased is {erased_ts}")
+        self.coverage["too_old"] += 1
+
+    def _look_at_divergence(self, client: Client, since: int) -> None:
+        if client.place["seen"] <= since or not any(ts > since for ts in self._lost):
+            raise Broken(f"nothing between {since} and {client.place['seen']} was lost")
+        self.coverage["diverged"] += 1

@@ -10,19 +10,21 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.mutants import CAUGHT, MUTANTS, Mutant, apply
+from tests.simulation.feed_mutants import FEED_MUTANTS
+from tests.simulation.mutants import CAUGHT, FIRST_SEED, MUTANTS, Mutant, apply
 from tests.simulation.store_mutants import STORE_MUTANTS
 
+ALL: Final = [*MUTANTS, *STORE_MUTANTS, *FEED_MUTANTS]
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 WORLDS_MAX: Final = 400
 """A mutant that survives so many was not caught."""
 SOUND_WORLDS: Final = 12
 
 
-def hunt(kind: str, worlds_max: int, source: Path) -> subprocess.CompletedProcess[str]:
+def hunt(kind: str, worlds_max: int, source: Path, seed: int = FIRST_SEED) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{CHECKOUT}", "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "tests.simulation.mutants", kind, str(worlds_max), str(source)],
+        [sys.executable, "-m", "tests.simulation.mutants", kind, str(worlds_max), str(source), str(seed)],
         cwd=CHECKOUT,
         env=environment,
         capture_output=True,
@@ -32,18 +34,17 @@ def hunt(kind: str, worlds_max: int, source: Path) -> subprocess.CompletedProces
     )
 
 
-@pytest.mark.parametrize("kind", ["crashes", "damage", "store"])
+@pytest.mark.parametrize("kind", ["crashes", "damage", "store", "feeds"])
 def test_the_source_as_it_is_survives(kind: str, tmp_path: Path) -> None:
     found = hunt(kind, SOUND_WORLDS, apply(None, tmp_path))
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-@pytest.mark.parametrize("mutant", [*MUTANTS, *STORE_MUTANTS], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.name)
 def test_a_mutant_is_caught(mutant: Mutant, tmp_path: Path) -> None:
-    found = hunt(mutant.hunt, WORLDS_MAX, apply(mutant, tmp_path))
+    found = hunt(mutant.hunt, WORLDS_MAX, apply(mutant, tmp_path), mutant.seed)
     assert found.returncode == CAUGHT, f"{mutant.name} survived: {mutant.why}\n{found.stdout}{found.stderr}"
 
 
 def test_names_are_unique() -> None:
-    mutants = [*MUTANTS, *STORE_MUTANTS]
-    assert len({mutant.name for mutant in mutants}) == len(mutants) >= 46
+    assert len({mutant.name for mutant in ALL}) == len(ALL) >= 80

@@ -119,7 +119,7 @@ class Feeds:
         """The ts after which a feed begins."""
         writer = self._journal.writer
         if request.is_initial:
-            return writer.visible.ts
+            return writer.last_ts  # all up to here is in what will be read, a flush as well
         since = request.since
         if since is None and request.name is not None and holder_name(request.name) in self._journal.holders:
             since = self._journal.holders.get(holder_name(request.name)).ts
