@@ -13,7 +13,8 @@ At every moment:
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import threading
+from collections.abc import Callable, Generator
 from datetime import date, timedelta
 from random import Random
 from typing import Any, Final
@@ -23,7 +24,8 @@ import pytest
 from tests.days.days_of_events import DAY_MS, MAY_MS
 from tests.days.servers import Servers, servers
 from tidelog import limits
-from tidelog.days.compressor import Compressed, compression
+from tidelog.days.compressor import Compressed, compress_day, compression
+from tidelog.days.index import read_index
 from tidelog.days.jobset import JobSet
 from tidelog.days.message import ZERO, EventId, Message, parse_id
 from tidelog.days.reader import BEGINNING, NOW, Reader
@@ -242,3 +244,57 @@ def test_nothing_is_lost_doubled_or_reordered_in_many_runs(
             seen[name] += getattr(run, name)
         server.close()
     assert all(count > 20 for count in seen.values()), seen
+
+
+@pytest.mark.parametrize("kind", ["tidelog-RESP2", "redis-RESP2", "cluster"])
+def test_threads_that_write_compress_and_read_at_the_same_time(servers: Servers, kind: str) -> None:
+    """Not one step after the other: here WATCH has to notice what others do."""
+    server = servers.client(kind)
+    messages = [
+        Message(EventId(1 + number, 0), MAY_MS + DAY_MS * (number // 100), b"%d" % number) for number in range(800)
+    ]
+    stop = threading.Event()
+    failures: list[BaseException] = []
+    seen: list[list[Message]] = [[], []]
+
+    def write(seed: int) -> None:
+        random, writer, at = Random(seed), Writer(server, JOBSET), 0
+        while at < len(messages):
+            count = random.randrange(1, 20)
+            writer.write(messages[at : at + count])  # both write all: one of them each time finds duplicates
+            at += count
+
+    def compress() -> None:
+        token = 0
+        while not stop.is_set():
+            token += 1
+            streams = read_index(server, JOBSET).streams
+            for stream in streams[:-1] if streams else []:
+                compress_day(server, JOBSET, stream.day, token, batch_bytes_max=100)
+
+    def read(number: int) -> None:
+        reader = Reader(server, JOBSET, index_s=0.01)
+        while len(seen[number]) < len(messages) and not stop.is_set():
+            seen[number] += reader.read(17, wait_s=0.1)
+
+    def noting(work: Callable[..., None], *arguments: Any) -> None:
+        try:
+            work(*arguments)
+        except BaseException as failure:
+            failures.append(failure)
+            stop.set()
+            raise
+
+    writing = [threading.Thread(target=noting, args=(write, seed)) for seed in (1, 2)]
+    reading = [threading.Thread(target=noting, args=(read, number)) for number in (0, 1)]
+    compressing = threading.Thread(target=noting, args=(compress,))
+    for thread in (*writing, *reading, compressing):
+        thread.start()
+    for thread in (*writing, *reading):
+        thread.join(100)
+    stop.set()
+    compressing.join(100)
+    assert failures == []
+    assert seen[0] == seen[1] == messages
+    assert server.xlen(JOBSET.late) == 0
+    server.close()
