@@ -62,7 +62,16 @@ def test_an_entry_is_read_back(ms: int, seq: int, timestamp_ms: int, event: byte
     assert message_of_entry(b"k", b"%d-%d" % (ms, seq), dict(zip(words[::2], words[1::2], strict=True))) == message
 
 
-@pytest.mark.parametrize("fields", [{}, {b"batch": b""}, {b"event": b"", b"timestamp_ms": b"soon"}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {b"batch": b""},
+        {b"event": b"", b"timestamp_ms": b"soon"},
+        {b"event": b"", b"timestamp_ms": b"-1"},
+        {b"event": b"", b"timestamp_ms": b"18446744073709551616"},
+    ],
+)
 def test_an_entry_that_is_no_event_is_named(fields: dict[bytes, bytes]) -> None:
     with pytest.raises(FormatError, match=r"the-key.*5-1"):
         message_of_entry(b"the-key", b"5-1", fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -194,3 +195,51 @@ def test_one_that_is_always_overtaken_gives_up(server: Any, monkeypatch: pytest.
         writer.write([at(1, 300)])
     assert len(pauses) == 3
     assert at(1, 300).id not in [each.id for each in everything(server)]
+
+
+# --- others, between the decision and the deed ----------------------------------------------------------------------
+
+
+def interfere(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
+    """Let somebody else do something once, when a writer has looked at everything and decided."""
+    original, left = Writer._existing, [work]
+
+    def then(self: Writer, messages: list[Message]) -> set[EventId]:
+        found = original(self, messages)
+        if left:
+            left.pop()()
+        return found
+
+    monkeypatch.setattr(Writer, "_existing", then)
+
+
+def test_a_day_that_another_begins_meanwhile_closes_ours(any_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    Writer(any_server, JOBSET).write([at(1, 1)])
+    interfere(monkeypatch, lambda: Writer(any_server, JOBSET).write([at(2, 1)]))
+    assert Writer(any_server, JOBSET).write([at(1, 5)]) == (0, 0, 1)
+    assert everything(any_server) == [at(1, 1), at(2, 1)]
+
+
+def test_a_day_is_not_begun_below_what_another_writes_meanwhile(
+    any_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Writer(any_server, JOBSET).write([at(1, 1)])
+    low = Message(at(1, 3).id, at(2, 0).timestamp_ms, b"{}")
+    interfere(monkeypatch, lambda: Writer(any_server, JOBSET).write([at(1, 4)]))
+    assert Writer(any_server, JOBSET).write([low]) == (0, 0, 1)
+    assert everything(any_server) == [at(1, 1), at(1, 4)]
+
+
+def test_a_day_that_is_compressed_meanwhile_takes_no_more(any_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    Writer(any_server, JOBSET).write([at(1, 1)])
+    interfere(monkeypatch, lambda: compress_day(any_server, JOBSET, DAY_1, 1))
+    assert Writer(any_server, JOBSET).write([at(1, 1), at(1, 2)]) == (0, 1, 1)
+    assert not any_server.exists(JOBSET.hot(DAY_1).key)
+    assert everything(any_server) == [at(1, 1)]
+
+
+def test_what_expires_meanwhile_does_not_come_back(any_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    Writer(any_server, JOBSET).write([at(1, 1)])
+    interfere(monkeypatch, lambda: expire_days(any_server, JOBSET, keep_days=0, today=DAY_2))
+    assert Writer(any_server, JOBSET).write([at(1, 1), at(1, 2)]) == (1, 0, 1)
+    assert everything(any_server) == [at(1, 2)]

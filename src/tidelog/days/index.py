@@ -16,6 +16,8 @@ class Index:
     def __init__(self, jobset: JobSet, members: Iterable[bytes], expired: bytes | None) -> None:
         self.streams: list[DayStream] = jobset.streams(members)
         """In the order in which they are read."""
+        self.compressed: frozenset[date] = frozenset(stream.day for stream in self.streams if not stream.is_hot)
+        """Days that take no more."""
         self.expired: EventId | None = None if expired is None else parse_id(expired)
         """The highest id that retention has removed."""
 
@@ -30,9 +32,6 @@ class Index:
     def after(self, day: date) -> date | None:
         """The next day that has begun."""
         return next((stream.day for stream in self.streams if stream.day > day), None)
-
-    def is_compressed(self, day: date) -> bool:
-        return any(not stream.is_hot for stream in self.of(day))
 
 
 def read_index(server: Server, jobset: JobSet) -> Index:

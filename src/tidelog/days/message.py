@@ -104,6 +104,8 @@ def message_of_entry(key: bytes, entry_id: bytes, fields: Mapping[bytes, bytes])
     try:
         event = fields[b"event"]
         timestamp_ms = int(fields.get(b"timestamp_ms", made.ms))
+        if not 0 <= timestamp_ms <= U64_MAX:
+            raise ValueError(f"{timestamp_ms} does not fit 64 bits")
     except (KeyError, ValueError) as error:
         what = f"timestamp_ms: {error}" if isinstance(error, ValueError) else "it has no field `event`"
         raise FormatError(f"entry {made} is no event of a job set: {what}", path=shown(key)) from None

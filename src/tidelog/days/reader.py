@@ -162,8 +162,6 @@ class Reader:
             if messages:
                 self._tail = None
                 return messages
-            if entries:
-                continue
             if not source.is_hot and len(self._index.of(source.day)) > 1:
                 self._past_compressed = True
                 continue

@@ -122,7 +122,7 @@ class Writer:
             if reply:
                 found.add(message.id)
         index = read_index(self._server, self._jobset)
-        rest = [each for each in messages if each.id not in found and index.is_compressed(each.day)]
+        rest = [each for each in messages if each.id not in found and each.day in index.compressed]
         return found | self._existing_compressed(sorted(rest, key=lambda message: (message.day, message.id)))
 
     def _existing_compressed(self, messages: list[Message]) -> set[EventId]:
@@ -179,7 +179,7 @@ def _planned(chunk: list[Message], index: Index, last: EventId) -> _Plan:
             plan.duplicates.append(message)
         elif message.id <= last:
             plan.doubtful.append(message)
-        elif index.is_compressed(message.day):
+        elif message.day in index.compressed:
             plan.late.append((message, f"{message.day} is compressed"))
         elif newest is not None and message.day < newest:
             plan.late.append((message, f"{newest} has begun"))
