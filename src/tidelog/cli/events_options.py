@@ -38,7 +38,9 @@ def days_server(url: str, password_file: str | None, database: int, *, is_cluste
     """A client of the server: Tidelog, or any Redis. What goes wrong in the block is told in our words."""
     try:
         import redis
+        from redis.backoff import NoBackoff
         from redis.cluster import RedisCluster
+        from redis.retry import Retry
     except ModuleNotFoundError as error:
         if error.name != "redis":
             raise
@@ -54,15 +56,19 @@ def days_server(url: str, password_file: str | None, database: int, *, is_cluste
         "encoding_errors": "surrogateescape",
         "socket_timeout": _TIMEOUT_S,
     }
+    # Once more at once: a connection may have been closed while nobody used it. Who waits for a server says so.
+    once_more = Retry(NoBackoff(), 1)
     if is_cluster and (address.path is not None or database):
         raise ServerUnreachable("a cluster has neither a unix socket nor databases")
     try:
         if is_cluster:
             client: Any = RedisCluster(host=address.host, port=address.port, ssl=address.is_tls, **options)
         elif address.path is not None:
-            client = redis.Redis(unix_socket_path=address.path, db=database, **options)
+            client = redis.Redis(unix_socket_path=address.path, db=database, retry=once_more, **options)
         else:
-            client = redis.Redis(address.host, address.port, db=database, ssl=address.is_tls, **options)
+            client = redis.Redis(
+                address.host, address.port, db=database, ssl=address.is_tls, retry=once_more, **options
+            )
         with client:
             yield client
     except redis.AuthenticationError as error:
