@@ -256,6 +256,47 @@ def test_a_day_that_was_removed_by_hand_is_an_error(any_server: Any) -> None:
         reader.read()
 
 
+@pytest.mark.parametrize("read_before", [2, 6])
+def test_a_stream_that_vanishes_while_the_index_has_it_is_an_error_once(any_server: Any, read_before: int) -> None:
+    Writer(any_server, JOBSET).write(MESSAGES)
+    reader = Reader(any_server, JOBSET)
+    reader.read(read_before)
+    reader._ahead.clear()
+    reader._fetched = reader.position
+    any_server.delete(JOBSET.hot(DAY_1).key)
+    with pytest.raises(DayGone, match=r"\{queue_jobs\}_2024-05-01 was removed"):
+        reader.read()
+    assert list(reader.until_now()) == MESSAGES[6:]
+
+
+def test_a_tail_that_vanishes_is_told_and_what_comes_then_is_read(server: Any) -> None:
+    clock = Clock(2)
+    writer = Writer(server, JOBSET)
+    writer.write(on(1, range(3)))
+    reader = reader_on(server, clock)
+    assert reader.read() == on(1, range(3))
+    server.pexpire(JOBSET.hot(DAY_1).key, 0)
+    clock.now_s += limits.DAYS_INDEX_S
+    with pytest.raises(DayGone):
+        reader.read()
+    assert reader.read() == []
+    writer.write([at(2, 1)])
+    clock.now_s += limits.DAYS_INDEX_S
+    assert reader.read() == [at(2, 1)]
+
+
+def test_a_day_that_the_index_has_before_it_exists_is_waited_for(server: Any) -> None:
+    clock = Clock(3)
+    Writer(server, JOBSET).write(on(1, range(3)))
+    reader = reader_on(server, clock)
+    assert reader.read() == on(1, range(3))
+    server.sadd(JOBSET.index, JOBSET.hot(DAY_2).key)
+    assert reader.read() == []
+    server.xadd(JOBSET.hot(DAY_2).key, {"event": at(2, 1).event}, id=str(at(2, 1).id))
+    clock.now_s += limits.DAYS_INDEX_S
+    assert reader.read() == [at(2, 1)]
+
+
 def test_a_reader_after_an_id_that_has_expired_begins_with_the_first_there_is(server: Any) -> None:
     Writer(server, JOBSET).write(MESSAGES)
     expire_days(server, JOBSET, keep_days=0, today=DAY_2)

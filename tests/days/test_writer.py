@@ -81,6 +81,13 @@ def test_ids_increase_over_days(server: Any) -> None:
     assert index_of(server) == {JOBSET.hot(DAY_1).key}
 
 
+def test_ids_increase_also_past_a_day_that_is_empty(server: Any) -> None:
+    writer = Writer(server, JOBSET)
+    writer.write([at(1, 5)])
+    server.sadd(JOBSET.index, JOBSET.hot(DAY_2).key)
+    assert writer.write([Message(at(1, 4).id, at(2, 0).timestamp_ms, b"{}"), at(2, 1)]) == (1, 0, 1)
+
+
 def test_a_compressed_day_knows_its_duplicates_and_takes_no_more(any_server: Any) -> None:
     writer = Writer(any_server, JOBSET)
     writer.write(on(1, range(0, 40, 2)))

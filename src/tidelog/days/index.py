@@ -60,7 +60,9 @@ def last_ids(server: Server, streams: Sequence[DayStream]) -> list[EventId | Non
 
 
 def last_id(server: Server, index: Index) -> EventId | None:
-    """The highest id that a job set has or had."""
-    newest = index.of(index.newest) if index.newest is not None else []
-    ids = [*last_ids(server, newest), index.expired]
-    return max((each for each in ids if each is not None), default=None)
+    """The highest id that a job set has or had: of the newest day that has any."""
+    for day in sorted({stream.day for stream in index.streams}, reverse=True):
+        found = [each for each in last_ids(server, index.of(day)) if each is not None]
+        if found:
+            return max(found if index.expired is None else [*found, index.expired])
+    return index.expired

@@ -18,7 +18,8 @@ then the rest of the hot one. A compressed stream that the index does not have i
 
 A day that was removed with messages this reader had still to read is a `DayGone`. Retention notes the highest id that
 it removes, so a reader that had read everything is not bothered; if the note is missing (somebody removed the day by
-hand), it is an error all the same. After the error, reading goes on with the first day there is.
+hand), it is an error all the same, and so is a stream that vanishes while it is read and the index still has it (it was
+deleted, or given a time to live). After the error, reading goes on with the first day there is.
 """
 
 from __future__ import annotations
@@ -90,6 +91,8 @@ class Reader:
         """Of this day, the compressed stream was read to its end."""
         self._tail: DayStream | None = None
         """The stream at whose end there is nothing but waiting."""
+        self._existing: bytes | None = None
+        """The stream that is being read, once it was seen to exist."""
         self._page_entries = limits.DAYS_PAGE_ENTRIES_MAX // 8
 
     def read(self, count: int = limits.DAYS_PAGE_ENTRIES_MAX, wait_s: float = 0.0) -> list[Message]:
@@ -147,8 +150,9 @@ class Reader:
                 if self._source() is None:
                     return []
                 continue
-            entries, members, expired = look(
+            exists, entries, members, expired = look(
                 self._server,
+                ("EXISTS", source.key),
                 ("XRANGE", source.key, f"({self._fetched}", "+", "COUNT", self._page_entries if source.is_hot else 1),
                 ("SMEMBERS", self._jobset.index),
                 ("GET", self._jobset.expired),
@@ -158,6 +162,10 @@ class Reader:
                 self._past_compressed = False
                 continue
             self._go_to(source.day)
+            if not exists and self._existing == source.key:
+                self._existing = None
+                raise self._day_gone([source], self._index)
+            self._existing = source.key if exists else None
             messages = self._messages(source, entries_in(entries))
             if messages:
                 self._tail = None
