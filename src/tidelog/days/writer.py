@@ -23,7 +23,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidelog import limits
 from tidelog.days.batch import unpack_entry
@@ -31,6 +31,8 @@ from tidelog.days.exchange import Server, ask, bytes_server, decide, fields
 from tidelog.days.index import Index, last_id, read_index
 from tidelog.days.jobset import JobSet
 from tidelog.days.message import ZERO, EventId, Message, checked, fields_of, parse_id
+
+_ABOVE_ALL: Final = EventId(2**64, 0)
 
 
 class Written(NamedTuple):
@@ -133,7 +135,7 @@ class Writer:
             if message.day != day or message.id > highest:
                 key = self._jobset.compressed(message.day).key
                 entries = self._server.xrange(key, str(message.id), "+", count=1)
-                day, highest, ids = message.day, EventId(*[2**64] * 2), set()
+                day, highest, ids = message.day, _ABOVE_ALL, set()
                 if entries:
                     highest = parse_id(entries[0][0])
                     ids = {each.id for each in unpack_entry(key, *entries[0])}
@@ -145,11 +147,12 @@ class Writer:
         """The newest late messages."""
         known: set[tuple[EventId, int]] = set()
         end = b"+"
-        while len(known) < limits.DAYS_LATE_LOOKED_THROUGH:
+        for _ in range(limits.DAYS_LATE_LOOKED_THROUGH // limits.DAYS_LATE_AT_ONCE):
             entries = self._server.xrevrange(self._jobset.late, end, "-", count=limits.DAYS_LATE_AT_ONCE)
             for _, values in entries:
                 found = fields(values)
-                known.add((parse_id(found[b"id"]), int(found[b"timestamp_ms"])))
+                if found.keys() >= {b"id", b"timestamp_ms"}:  # others may put things there, too
+                    known.add((parse_id(found[b"id"]), int(found[b"timestamp_ms"])))
             if len(entries) < limits.DAYS_LATE_AT_ONCE:
                 break
             end = b"(" + entries[-1][0]
