@@ -7,13 +7,18 @@
     │   ├── TooOld               the place asked for was erased from the journal
     │   ├── FeedDiverged         what a feed's client has seen is no longer history
     │   ├── HolderLapsed         this reader stalled for too long and its hold was let go
-    │   └── ClockAhead           a remote ts lies too far in the future
+    │   ├── ClockAhead           a remote ts lies too far in the future
+    │   ├── BadMessage           what was given to a writer of day streams is no message
+    │   ├── DayGone              a day of a job set was removed before all of it was read
+    │   ├── FencedOff            a later job has taken over
+    │   └── LeaseLost            the lease of a job ended, or belongs to another
     ├── EnvironmentFault     the machine's fault: the disk, the folder, another process
     │   ├── DataDirectoryError   the folder cannot be used as asked
     │   │   └── DirectoryInUse   another process has it open
     │   ├── JournalFull          no space: writes are refused until there is
     │   ├── JournalFailed        a write or fsync failed: writes end until a restart
     │   ├── SnapshotFailed       a snapshot could not be written; the ones before it still count
+    │   ├── Contended            others changed the same keys at every attempt
     │   └── Corruption           bytes on disk are not what was written (names file, frame and position)
     │       └── FormatError      the bytes break the format itself
     └── InternalError        our fault: an invariant does not hold
@@ -30,19 +35,24 @@ from typing import Final
 
 __all__: Final = [
     "ApplyFailed",
+    "BadMessage",
     "ClientError",
     "ClockAhead",
     "CommandError",
+    "Contended",
     "Corruption",
     "DataDirectoryError",
+    "DayGone",
     "DirectoryInUse",
     "EnvironmentFault",
     "FeedDiverged",
+    "FencedOff",
     "FormatError",
     "HolderLapsed",
     "InternalError",
     "JournalFailed",
     "JournalFull",
+    "LeaseLost",
     "LimitExceeded",
     "SnapshotFailed",
     "TidelogError",
@@ -93,6 +103,29 @@ class ClockAhead(ClientError):
     """A remote `ts` lies further in the future than clocks may differ."""
 
 
+class BadMessage(ClientError):
+    """What was to be written into a job set is no message: it cannot be read, or not be kept."""
+
+
+class DayGone(ClientError):
+    """A day of a job set was removed before all of it was read."""
+
+    def __init__(self, message: str, *, key: str, oldest: str | None) -> None:
+        super().__init__(message)
+        self.key = key
+        """The stream that is gone."""
+        self.oldest = oldest
+        """The first stream that there still is, if any: reading again goes on there."""
+
+
+class FencedOff(ClientError):
+    """A job with a later token has taken over; this one changed nothing and must stop."""
+
+
+class LeaseLost(ClientError):
+    """The lease ended before it was renewed, or another has it."""
+
+
 class EnvironmentFault(TidelogError):
     """The machine did not do what was asked of it."""
 
@@ -115,6 +148,10 @@ class JournalFailed(EnvironmentFault):
 
 class SnapshotFailed(EnvironmentFault):
     """A snapshot could not be written; the ones before it still count."""
+
+
+class Contended(EnvironmentFault):
+    """Others changed the same keys at every attempt; nothing was changed, and trying again later is fine."""
 
 
 class Corruption(EnvironmentFault):

@@ -191,6 +191,44 @@ FLIGHT_APPENDED_BYTES_MAX = 256 * MIB
 """Of one batch, which is one transaction."""
 FLIGHT_STREAMS_LISTED_MAX = 10_000
 
+# --- day streams ------------------------------------------------------------------------------------------------
+
+DAYS_BATCH_BYTES_MAX = 4_000_000
+"""Events of one compressed batch, before compression; a larger event is a batch alone."""
+DAYS_EVENT_BYTES_MAX = 64 * MIB
+"""A larger event is refused by writers ..."""
+DAYS_BATCH_OPENED_BYTES_MAX = 256 * MIB
+"""... and a batch that says it opens to more than this is damaged."""
+DAYS_NAME_BYTES_MAX = 1024
+"""Of a queue or a job set."""
+DAYS_WRITE_MESSAGES_MAX = 1000
+"""Messages that are written in one transaction ..."""
+DAYS_WRITE_BYTES_MAX = 4 * MIB
+"""... unless they have more bytes; a larger one is written alone."""
+DAYS_ATTEMPTS_MAX = 100
+"""How often a transaction is tried that others come in between of."""
+DAYS_ATTEMPT_PAUSE_S_MAX = 0.05
+DAYS_LATE_LOOKED_THROUGH = 256
+"""Newest late messages among which one that comes again is found."""
+DAYS_LATE_AT_ONCE = 32
+DAYS_PAGE_ENTRIES_MAX = 500
+"""Entries of a hot stream that are read at a time ..."""
+DAYS_PAGE_BYTES = 4 * MIB
+"""... fewer if they are large: the next page is to have about this much."""
+DAYS_BLOCK_S_MAX = 1.0
+"""How long one call waits for entries: below the time after which clients give a connection up."""
+DAYS_INDEX_S = 1.0
+"""How often a reader that waits for the next day looks into the index ..."""
+DAYS_INDEX_SAME_DAY_S = 30.0
+"""... and one whose stream is of the current day."""
+DAYS_COMPRESS_ATTEMPTS_MAX = 5
+"""How often a day is begun anew that was appended to while it was compressed."""
+DAYS_INPUT_BYTES_AT_ONCE = 1 * MIB
+DAYS_LINE_BYTES_MAX = 2 * DAYS_EVENT_BYTES_MAX
+DAYS_CLAIM_IDLE_MS = 60_000
+"""What a consumer has not acknowledged for so long is taken over by another."""
+LEASE_MS_DEFAULT = 30_000
+
 # --- the journal's format ---------------------------------------------------------------------------------------
 
 FRAME_BYTES_CHOICES = (1 * MIB, 2 * MIB, 4 * MIB)
@@ -275,3 +313,6 @@ assert PAYLOAD_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert BULK_BYTES_MAX < PAYLOAD_BYTES_MAX
 assert HTTP_FEEDS_MAX < HTTP_CONNECTIONS_MAX < FEEDS_MAX
 assert READ_ENTRIES_MAX <= RECORD_OFFSETS_MAX
+assert DAYS_BATCH_BYTES_MAX < DAYS_EVENT_BYTES_MAX < DAYS_BATCH_OPENED_BYTES_MAX < BULK_BYTES_MAX
+assert DAYS_LATE_AT_ONCE <= DAYS_LATE_LOOKED_THROUGH
+assert DAYS_INDEX_S <= DAYS_INDEX_SAME_DAY_S

@@ -42,11 +42,12 @@ class Outcome(NamedTuple):
         return [each for each in self.objects if each["kind"] == kind]
 
 
-def run(*arguments: str | Path, cwd: Path | None = None) -> Outcome:
+def run(*arguments: str | Path, cwd: Path | None = None, stdin: str = "") -> Outcome:
     """In a process of its own, with pipes."""
     done = subprocess.run(
         [*COMMAND, *map(str, arguments)],
         env=ENVIRONMENT,
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=SECONDS_MAX,

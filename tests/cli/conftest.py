@@ -9,7 +9,10 @@ from typing import NamedTuple
 import pytest
 
 from tests.cli.directories import Written, fill
+from tests.days.servers import servers
 from tidelog.system.disk import SystemDisk
+
+__all__ = ["servers"]
 
 
 class Made(NamedTuple):

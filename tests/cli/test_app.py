@@ -42,6 +42,8 @@ def test_the_tree_is_what_is_promised() -> None:
         *(("journal", name) for name in JOURNAL_COMMANDS),
         ("stream",),
         *(("stream", name) for name in ("ls", "tail", "info")),
+        ("events",),
+        *(("events", name) for name in ("put", "tail", "ls")),
     }
 
 

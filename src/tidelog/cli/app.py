@@ -8,6 +8,9 @@ import typer
 
 from tidelog import __version__
 from tidelog.cli import (
+    events_ls,
+    events_put,
+    events_tail,
     feed,
     journal_ls,
     journal_repair,
@@ -61,6 +64,17 @@ app.add_typer(stream, name="stream", help="Look at the streams of a running serv
 stream.command("ls", epilog=stream_ls.EPILOG)(stream_ls.ls)
 stream.command("tail", epilog=stream_tail.EPILOG)(stream_tail.tail)
 stream.command("info", epilog=stream_info.EPILOG)(stream_info.info)
+
+events = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog="Examples:\n\n  tidelog events put reports nightly < events.jsonl\n\n"
+    "  tidelog events tail reports nightly --from now --json\n\n  tidelog events ls",
+)
+app.add_typer(events, name="events", help="Write and read the day streams of job sets, on Tidelog or any Redis.")
+events.command("put", epilog=events_put.EPILOG)(events_put.put)
+events.command("tail", epilog=events_tail.EPILOG)(events_tail.tail)
+events.command("ls", epilog=events_ls.EPILOG)(events_ls.ls)
 
 journal = typer.Typer(
     no_args_is_help=True,

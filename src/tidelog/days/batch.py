@@ -1,0 +1,151 @@
+"""A compressed entry: the field `batch` holds many messages, and the entry's id is the highest id among them.
+
+The bytes are one Arrow IPC stream with one record batch whose buffers are compressed by zstd:
+
+    ms            uint64    the id of a message ...
+    seq           uint64    ... which increases from row to row
+    event         binary    its event
+    timestamp_ms  uint64    only if the batch has messages whose time is not their id's <ms>
+
+Columns instead of a list of pairs: ids shrink to almost nothing, and Spark and others read the events as they are. A
+batch that another program wrote may have the id as one column of text, `id`, instead of the first two.
+
+Opening is bounded before it begins. Every compressed buffer says in its first 8 bytes how large it will be; they are
+summed up from the metadata (`_opened_bytes`), for Arrow itself would allocate whatever they say.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidelog import limits
+from tidelog.days.message import EventId, Message, parse_id, shown
+from tidelog.errors import FormatError
+
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="zstd")
+_I64: Final = struct.Struct("<q")
+
+
+def pack(messages: Sequence[Message]) -> bytes:
+    """The bytes of a batch. The messages are in the order of their ids, and there is at least one."""
+    columns = {
+        "ms": pa.array([message.id.ms for message in messages], pa.uint64()),
+        "seq": pa.array([message.id.seq for message in messages], pa.uint64()),
+        "event": pa.array([message.event for message in messages], pa.binary()),
+    }
+    if any(message.timestamp_ms != message.id.ms for message in messages):
+        columns["timestamp_ms"] = pa.array([message.timestamp_ms for message in messages], pa.uint64())
+    batch = pa.RecordBatch.from_pydict(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as writer:
+        writer.write_batch(batch)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def unpack(key: bytes, highest: EventId, packed: bytes) -> list[Message]:
+    """The messages of the batch that stands in a compressed stream under an id; `FormatError` if it is none."""
+    try:
+        return _unpack(highest, packed)
+    except (pa.ArrowException, ValueError, KeyError, TypeError, struct.error, OSError, MemoryError) as error:
+        raise FormatError(f"batch {highest} is damaged: {error}", path=shown(key)) from None
+
+
+def unpack_entry(key: bytes, entry_id: bytes, values: Mapping[bytes, bytes]) -> list[Message]:
+    """The messages of an entry of a compressed stream."""
+    packed = values.get(b"batch")
+    if packed is None:
+        raise FormatError(f"entry {entry_id.decode()} is no batch: it has no field `batch`", path=shown(key))
+    return unpack(key, parse_id(entry_id), packed)
+
+
+def _unpack(highest: EventId, packed: bytes) -> list[Message]:
+    opened_bytes = _opened_bytes(packed)
+    if opened_bytes > limits.DAYS_BATCH_OPENED_BYTES_MAX:
+        most = limits.DAYS_BATCH_OPENED_BYTES_MAX
+        raise ValueError(f"it says that it opens to {opened_bytes} bytes, more than {most}")
+    with pa.ipc.open_stream(packed) as reader:
+        table = reader.read_all()
+    table.validate(full=True)
+    events = table.column("event").cast(pa.binary()).to_pylist()
+    ids = list(_ids(table))
+    if "timestamp_ms" in table.column_names:
+        times = table.column("timestamp_ms").cast(pa.uint64()).to_pylist()
+    else:
+        times = [each.ms for each in ids]
+    if None in events or None in times:
+        raise ValueError("it has nulls")
+    if not ids or ids[-1] != highest:
+        raise ValueError(f"its highest id is {ids[-1] if ids else 'none'}")
+    if any(first >= second for first, second in pairwise(ids)):
+        raise ValueError("its ids do not increase")
+    return list(map(Message, ids, times, events))
+
+
+def _ids(table: Any) -> Iterator[EventId]:
+    if "id" in table.column_names:
+        return map(parse_id, table.column("id").cast(pa.string()).to_pylist())
+    halves = (table.column(name).cast(pa.uint64()).to_pylist() for name in ("ms", "seq"))
+    return map(EventId, *halves)
+
+
+# --- how large it will be -------------------------------------------------------------------------------------------
+
+
+def _opened_bytes(packed: bytes) -> int:
+    """How many bytes the buffers of all record batches say they open to."""
+    total = 0
+    for message in pa.ipc.MessageReader.open_stream(packed):
+        if message.type == "record batch":
+            total += _opened_body_bytes(message.metadata.to_pybytes(), message.body)
+        elif message.type != "schema":
+            raise ValueError(f"a {message.type} does not belong into a batch")
+    return total
+
+
+def _opened_body_bytes(metadata: bytes, body: Any) -> int:
+    """The same of one record batch. Its metadata are a flatbuffer.
+
+    Message.header is field 2; RecordBatch.buffers, pairs of offset and length, is field 2, RecordBatch.compression 3.
+    """
+    header = _target(metadata, _field(metadata, _u32(metadata, 0), 2))
+    buffers = _target(metadata, _field(metadata, header, 2))
+    is_compressed = _field(metadata, header, 3) != 0
+    total = 0
+    for index in range(_u32(metadata, buffers)):
+        offset, length = struct.unpack_from("<qq", metadata, buffers + 4 + 16 * index)
+        if not 0 <= offset <= offset + length <= body.size:
+            raise ValueError("a buffer lies outside of its body")
+        declared = length
+        if is_compressed and length >= _I64.size:
+            declared = _I64.unpack(body.slice(offset, _I64.size).to_pybytes())[0]
+        total += declared if declared >= 0 else length  # -1: this one is as it is
+    return total
+
+
+def _field(metadata: bytes, table: int, number: int) -> int:
+    """Where a field of a table lies; 0 if the table does without."""
+    vtable = table - struct.unpack_from("<i", metadata, table)[0]
+    if vtable < 0:
+        raise ValueError("its metadata point outside")
+    entry = 4 + 2 * number
+    has_entry = entry < struct.unpack_from("<H", metadata, vtable)[0]
+    offset: int = struct.unpack_from("<H", metadata, vtable + entry)[0] if has_entry else 0
+    return table + offset if offset else 0
+
+
+def _target(metadata: bytes, place: int) -> int:
+    """Where the thing lies that a field points to."""
+    if not place:
+        raise ValueError("its metadata are not whole")
+    return place + _u32(metadata, place)
+
+
+def _u32(metadata: bytes, at: int) -> int:
+    found: int = struct.unpack_from("<I", metadata, at)[0]
+    return found

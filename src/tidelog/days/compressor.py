@@ -1,0 +1,238 @@
+"""Compresses one day: rewrites its hot stream as batches, proves that they hold the same, and swaps the two.
+
+    1. raise the fence to our token                                    earlier jobs can change nothing more
+    2. remove a half-written compressed stream                         one that the index lacks
+    3. read the hot stream in pages, write batches                     each under WATCH of fence, index and hot stream
+    4. read the batches back, compare number and digest of (id, time, event)
+    5. swap: index loses hot and gains compressed, hot is removed      one MULTI under the same WATCH
+
+Until the last step, nothing that counts has changed: killed at any point, the day is as it was, and the next run begins
+anew. A day that was appended to meanwhile is begun anew by this one; readers notice nothing but the swap, after which
+they go on in the compressed stream behind the last id they had.
+
+Whether a day is old enough is the caller's business: once compressed, later messages for it are late.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Generator, Iterable, Iterator
+from datetime import date
+from enum import Enum
+from functools import partial
+from typing import Any, NamedTuple
+
+from tidelog import limits
+from tidelog.days.batch import pack, unpack_entry
+from tidelog.days.exchange import Server, StreamState, bytes_server, decide, state_of
+from tidelog.days.fence import check_fence, raise_fence
+from tidelog.days.index import Index, read_index
+from tidelog.days.jobset import DayStream, JobSet
+from tidelog.days.message import ZERO, EventId, Message, message_of_entry, parse_id, shown
+from tidelog.errors import Contended, Corruption, FormatError
+
+
+class Outcome(Enum):
+    """What a day was, or has become."""
+
+    COMPRESSED = "compressed"
+    ALREADY = "already compressed"
+    EMPTY = "empty"
+    """There is a hot stream without entries: left as it is."""
+    MISSING = "missing"
+    """The index has no such day."""
+
+
+class Compressed(NamedTuple):
+    """The result of one day."""
+
+    outcome: Outcome
+    messages: int = 0
+    batches: int = 0
+    event_bytes: int = 0
+    packed_bytes: int = 0
+
+
+class _Changed(Exception):
+    """The hot stream is not what was read: begin anew."""
+
+
+class _Sum:
+    """Number and digest of messages in their order."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.event_bytes = 0
+        self.last = ZERO
+        self._digest = hashlib.blake2b(digest_size=32)
+
+    def add(self, message: Message) -> None:
+        self.messages += 1
+        self.event_bytes += len(message.event)
+        self.last = message.id
+        head = struct.pack("<QQQQ", *message.id, message.timestamp_ms, len(message.event))
+        self._digest.update(head)
+        self._digest.update(message.event)
+
+    def of(self, messages: Iterable[Message]) -> _Sum:
+        for message in messages:
+            self.add(message)
+        return self
+
+    def is_same(self, other: _Sum) -> bool:
+        return (self.messages, self._digest.digest()) == (other.messages, other._digest.digest())
+
+
+def compress_day(
+    server: Server,
+    jobset: JobSet,
+    day: date,
+    token: int,
+    *,
+    batch_bytes_max: int | None = None,
+    on_step: Callable[[str], object] = lambda _: None,
+) -> Compressed:
+    """Compress a day as the holder of a lease's token. `FencedOff`: a later job has taken over, nothing was changed."""
+    steps = compression(server, jobset, day, token, batch_bytes_max=batch_bytes_max)
+    while True:
+        try:
+            on_step(next(steps))
+        except StopIteration as end:
+            result: Compressed = end.value
+            return result
+
+
+def compression(
+    server: Server, jobset: JobSet, day: date, token: int, *, batch_bytes_max: int | None = None
+) -> Generator[str, None, Compressed]:
+    """The same in steps: it pauses after everything that changes the server, and before the swap."""
+    work = _Compression(bytes_server(server), jobset, day, token, batch_bytes_max or limits.DAYS_BATCH_BYTES_MAX)
+    raise_fence(server, jobset, token)
+    yield "fence raised"
+    for _ in range(limits.DAYS_COMPRESS_ATTEMPTS_MAX):
+        try:
+            return (yield from work.attempt())
+        except _Changed:
+            yield "begun anew"
+    raise Contended(f"{shown(work.hot.key)} was changed at every attempt to compress it; is its day over?")
+
+
+class _Compression:
+    def __init__(self, server: Server, jobset: JobSet, day: date, token: int, batch_bytes_max: int) -> None:
+        self._server = server
+        self._jobset = jobset
+        self._token = token
+        self._batch_bytes_max = batch_bytes_max
+        self.hot: DayStream = jobset.hot(day)
+        self._compressed = jobset.compressed(day)
+
+    def attempt(self) -> Generator[str, None, Compressed]:
+        """One pass. `_Changed` if the day was appended to, compressed or removed meanwhile."""
+        streams = read_index(self._server, self._jobset).streams
+        before = state_of(self._server, self.hot.key)
+        if self._compressed in streams:
+            if self.hot not in streams:
+                return Compressed(Outcome.ALREADY)
+            return (yield from self._finish(before))
+        if self.hot not in streams:
+            return Compressed(Outcome.MISSING)
+        if not before.length:
+            return Compressed(Outcome.EMPTY)
+        self._change(before, lambda pipeline: pipeline.execute_command("UNLINK", self._compressed.key))
+        yield "half-written stream removed"
+        read, batches, packed_bytes = _Sum(), 0, 0
+        for batch in self._batches():
+            packed, highest = pack(batch), batch[-1].id
+            read.of(batch)
+            self._change(before, partial(self._add_batch, highest, packed))
+            batches, packed_bytes = batches + 1, packed_bytes + len(packed)
+            yield "batch written"
+        if read.messages != before.length:
+            raise _Changed
+        self._verify(before, read)
+        yield "verified"
+        self._change(before, self._swap)
+        yield "swapped"
+        return Compressed(Outcome.COMPRESSED, read.messages, batches, read.event_bytes, packed_bytes)
+
+    def _finish(self, before: StreamState) -> Generator[str, None, Compressed]:
+        """Both streams count: somebody else swaps in two steps, and stopped between them."""
+        read = _Sum().of(self._hot_messages())
+        self._verify(before, read, is_swapped=True)
+        self._change(before, self._swap, is_swapped=True)
+        yield "swapped"
+        return Compressed(Outcome.COMPRESSED, read.messages, 0, read.event_bytes)
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def _change(self, before: StreamState, change: Callable[[Any], Any], *, is_swapped: bool = False) -> None:
+        """Change something, if we are still the latest job and the day is still what it was."""
+
+        def decision(pipeline: Any) -> None:
+            check_fence(pipeline, self._jobset, self._token)
+            streams = Index(self._jobset, pipeline.smembers(self._jobset.index), None).streams
+            is_as_it_was = self.hot in streams and (self._compressed in streams) == is_swapped
+            if not is_as_it_was or state_of(self._server, self.hot.key) != before:
+                raise _Changed
+            pipeline.multi()
+            change(pipeline)
+
+        keys = [self._jobset.fence, self._jobset.index, self.hot.key]
+        decide(self._server, f"compressing {shown(self.hot.key)}", keys, decision)
+
+    def _add_batch(self, highest: EventId, packed: bytes, pipeline: Any) -> None:
+        pipeline.execute_command("XADD", self._compressed.key, str(highest), "batch", packed)
+
+    def _swap(self, pipeline: Any) -> None:
+        pipeline.execute_command("SREM", self._jobset.index, self.hot.key)
+        pipeline.execute_command("SADD", self._jobset.index, self._compressed.key)
+        pipeline.execute_command("UNLINK", self.hot.key)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _hot_messages(self) -> Iterator[Message]:
+        """In pages. A large page makes the next one smaller."""
+        at, count = ZERO, limits.DAYS_PAGE_ENTRIES_MAX // 8
+        while entries := self._server.xrange(self.hot.key, f"({at}", "+", count=count):
+            size_bytes = 1
+            for entry_id, values in entries:
+                message = message_of_entry(self.hot.key, entry_id, values)
+                if not values.keys() <= {b"event", b"timestamp_ms"}:
+                    raise FormatError(
+                        f"entry {message.id} has fields that a batch cannot keep: {sorted(values)}",
+                        path=shown(self.hot.key),
+                    )
+                size_bytes += len(message.event)
+                at = message.id
+                yield message
+            fitting = limits.DAYS_PAGE_BYTES * len(entries) // size_bytes
+            count = max(1, min(fitting, limits.DAYS_PAGE_ENTRIES_MAX))
+
+    def _batches(self) -> Iterator[list[Message]]:
+        batch: list[Message] = []
+        size_bytes = 0
+        for message in self._hot_messages():
+            if batch and size_bytes + len(message.event) > self._batch_bytes_max:
+                yield batch
+                batch, size_bytes = [], 0
+            batch.append(message)
+            size_bytes += len(message.event)
+        if batch:
+            yield batch
+
+    def _verify(self, before: StreamState, read: _Sum, *, is_swapped: bool = False) -> None:
+        """Read back what was written; `Corruption` if it is not what was read."""
+        written = _Sum()
+        at = ZERO
+        while entries := self._server.xrange(self._compressed.key, f"({at}", "+", count=1):
+            written.of(unpack_entry(self._compressed.key, *entries[0]))
+            at = parse_id(entries[0][0])
+        if not written.is_same(read):
+            # Unless the day was removed meanwhile, or a later job has begun anew.
+            self._change(before, lambda _: None, is_swapped=is_swapped)
+            raise Corruption(
+                f"its {written.messages} messages up to {written.last} are not the {read.messages} up to {read.last} "
+                f"of {shown(self.hot.key)}, which was left as it is",
+                path=shown(self._compressed.key),
+            )

@@ -1,0 +1,131 @@
+"""How days talk to a server: through redis-py, in transactions, without Lua.
+
+Three forms are all there is:
+
+    look()     some reads as one MULTI: what they return was true at the same moment
+    ask()      some reads in one round trip
+    decide()   WATCH, reads, MULTI: what was decided still held when it was done, or it is decided anew
+
+All keys of a job set share a slot, so the same holds on a Redis Cluster (`redis.cluster.RedisCluster`).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import redis
+
+from tidelog import limits
+from tidelog.days.message import EventId, parse_id
+from tidelog.errors import ClientError, Contended
+
+Server = Any
+"""`redis.Redis` or `redis.cluster.RedisCluster`; it must not decode responses: events are bytes."""
+Command = Sequence[Any]
+Entry = tuple[bytes, dict[bytes, bytes]]
+"""Of a stream: its id and its fields."""
+Result = TypeVar("Result")
+
+
+def bytes_server(server: Server) -> Server:
+    """The client, if it leaves bytes as they are."""
+    if server.get_encoder().decode_responses:
+        raise ClientError("day streams need a client that does not decode responses: leave out decode_responses=True")
+    return server
+
+
+def look(server: Server, *commands: Command) -> list[Any]:
+    """The replies to some reads, all of the same moment."""
+    return _run(server.pipeline(transaction=True), commands)
+
+
+def ask(server: Server, commands: Iterable[Command]) -> list[Any]:
+    """The replies to some reads; an error takes the place of its reply."""
+    return _run(server.pipeline(transaction=False), commands, raise_on_error=False)
+
+
+def _run(pipeline: Any, commands: Iterable[Command], *, raise_on_error: bool = True) -> list[Any]:
+    with pipeline:
+        for command in commands:
+            pipeline.execute_command(*command)
+        replies: list[Any] = pipeline.execute(raise_on_error=raise_on_error)
+        return replies
+
+
+def decide(
+    server: Server,
+    what: str,
+    keys: Sequence[bytes],
+    decision: Callable[[Any], Result],
+    *,
+    attempts_max: int | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Result:
+    """Take a decision and carry it out; if one of the keys changed in between, again. `Contended` if it always did.
+
+    The decision gets a pipeline that watches the keys. It reads, calls `multi()` and adds the commands, or adds none.
+    """
+    for attempt in range(attempts_max or limits.DAYS_ATTEMPTS_MAX):
+        with server.pipeline(transaction=True) as pipeline:
+            pipeline.watch(*keys)
+            result = decision(pipeline)
+            try:
+                if len(pipeline):
+                    pipeline.execute()
+                return result
+            except redis.WatchError:
+                # Another came first. Who always loses against faster ones waits longer each time.
+                sleep(random.uniform(0, min(0.001 * 2 ** min(attempt, 10), limits.DAYS_ATTEMPT_PAUSE_S_MAX)))
+    raise Contended(f"{what}: others changed the same keys at every attempt; try again when they are done")
+
+
+def fields(pairs: Iterable[Any]) -> dict[bytes, Any]:
+    """A reply of names and values, whether redis-py has made a dictionary of it or not."""
+    if isinstance(pairs, dict):
+        return {name if isinstance(name, bytes) else name.encode(): value for name, value in pairs.items()}
+    listed = list(pairs)
+    return dict(zip(listed[::2], listed[1::2], strict=True))
+
+
+class StreamState(NamedTuple):
+    """What tells whether a stream was changed: appending moves its last id, deleting shortens it."""
+
+    length: int
+    last: EventId | None
+    """The highest id it ever had; None if there is no such stream."""
+
+
+def stream_state(reply: Any) -> StreamState:
+    """From the reply to XINFO STREAM, or the error in place of it."""
+    if isinstance(reply, redis.ResponseError) and "no such key" in str(reply):
+        return StreamState(0, None)
+    if isinstance(reply, Exception):
+        raise reply
+    facts = fields(reply)
+    return StreamState(int(facts[b"length"]), parse_id(facts[b"last-generated-id"]))
+
+
+def state_of(server: Server, key: bytes) -> StreamState:
+    return stream_state(ask(server, [("XINFO STREAM", key)])[0])
+
+
+def entries_of(reply: Any) -> list[Entry]:
+    """The entries of the one stream in a reply to XREAD or XREADGROUP, in either version of the protocol."""
+    if not reply:
+        return []
+    if isinstance(reply, dict):
+        [[entries]] = reply.values()
+    else:
+        [[_, entries]] = reply
+    return entries_in(entries)
+
+
+def entries_in(reply: Any) -> list[Entry]:
+    """The entries of a stream, each an id and its fields; one that was deleted while it was pending has none.
+
+    Redis-py makes dictionaries of fields, except in a transaction on a cluster.
+    """
+    return [(entry_id, {} if values is None else fields(values)) for entry_id, values in reply]

@@ -1,0 +1,68 @@
+"""The index of a job set: which streams it has, and how far they go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import date
+
+from tidelog.days.exchange import Server, ask, look, stream_state
+from tidelog.days.jobset import DayStream, JobSet
+from tidelog.days.message import EventId, parse_id
+
+
+class Index:
+    """The streams of a job set at one moment."""
+
+    def __init__(self, jobset: JobSet, members: Iterable[bytes], expired: bytes | None) -> None:
+        self.streams: list[DayStream] = jobset.streams(members)
+        """In the order in which they are read."""
+        self.compressed: frozenset[date] = frozenset(stream.day for stream in self.streams if not stream.is_hot)
+        """Days that take no more."""
+        self.expired: EventId | None = None if expired is None else parse_id(expired)
+        """The highest id that retention has removed."""
+
+    @property
+    def newest(self) -> date | None:
+        return self.streams[-1].day if self.streams else None
+
+    def of(self, day: date) -> list[DayStream]:
+        """The streams of a day: the compressed one first."""
+        return [stream for stream in self.streams if stream.day == day]
+
+    def after(self, day: date) -> date | None:
+        """The next day that has begun."""
+        return next((stream.day for stream in self.streams if stream.day > day), None)
+
+
+def read_index(server: Server, jobset: JobSet) -> Index:
+    members, expired = look(server, ("SMEMBERS", jobset.index), ("GET", jobset.expired))
+    return Index(jobset, members, expired)
+
+
+def last_ids(server: Server, streams: Sequence[DayStream]) -> list[EventId | None]:
+    """The highest id that each stream has ever had; None for one that does not exist.
+
+    Of a compressed stream the last batch has to be fetched, for its id; a hot one is only asked about.
+    """
+    commands = [
+        ("XINFO STREAM", stream.key) if stream.is_hot else ("XREVRANGE", stream.key, "+", "-", "COUNT", 1)
+        for stream in streams
+    ]
+    found: list[EventId | None] = []
+    for stream, reply in zip(streams, ask(server, commands), strict=True):
+        if stream.is_hot:
+            found.append(stream_state(reply).last)
+        elif isinstance(reply, Exception):
+            raise reply
+        else:
+            found.append(parse_id(reply[0][0]) if reply else None)
+    return found
+
+
+def last_id(server: Server, index: Index) -> EventId | None:
+    """The highest id that a job set has or had: of the newest day that has any."""
+    for day in sorted({stream.day for stream in index.streams}, reverse=True):
+        found = [each for each in last_ids(server, index.of(day)) if each is not None]
+        if found:
+            return max(found if index.expired is None else [*found, index.expired])
+    return index.expired

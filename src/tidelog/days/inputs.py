@@ -1,0 +1,148 @@
+"""Where messages come from: JSON lines, or another stream read as a member of a consumer group.
+
+Both give out batches: what could be had at once. Lines that trickle in from a pipe are not kept waiting for more, and a
+file is written in chunks that are worth a transaction.
+
+A line or an entry that is no message ends the input with a `BadMessage` that names it; what came before it is given out
+first, so it is written. To leave it out and go on is for whoever knows what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import redis
+
+from tidelog import limits
+from tidelog.days.exchange import Entry, Server, bytes_server, entries_in, entries_of
+from tidelog.days.message import Message, checked, message_of_json, parse_id, shown
+from tidelog.errors import BadMessage
+
+# --- lines ----------------------------------------------------------------------------------------------------------
+
+
+class Source(Protocol):
+    """A file of bytes, or a pipe."""
+
+    def read1(self, size: int, /) -> bytes:
+        """What there is, at least a byte; nothing at the end."""
+
+
+def json_lines(source: Source) -> Iterator[list[Message]]:
+    """The messages of lines; empty lines are passed over."""
+    rest = b""
+    number = 0
+    while data := source.read1(limits.DAYS_INPUT_BYTES_AT_ONCE):
+        *lines, rest = (rest + data).split(b"\n")
+        yield from _messages(lines, number)
+        number += len(lines)
+        if len(rest) > limits.DAYS_LINE_BYTES_MAX:
+            raise BadMessage(f"line {number + 1}: it has more than {limits.DAYS_LINE_BYTES_MAX} bytes")
+    yield from _messages([rest], number)
+
+
+def _messages(lines: Sequence[bytes], before: int) -> Iterator[list[Message]]:
+    messages: list[Message] = []
+    for number, line in enumerate(lines, start=before + 1):
+        try:
+            if line.strip():
+                messages.append(message_of_json(line.decode()))
+        except (BadMessage, UnicodeDecodeError) as error:
+            if messages:
+                yield messages
+            reason = error if isinstance(error, BadMessage) else f"no message: {error}"
+            raise BadMessage(f"line {number}: {reason}") from None
+    if messages:
+        yield messages
+
+
+# --- another stream ---------------------------------------------------------------------------------------------------
+
+
+class Delivery(NamedTuple):
+    """Messages, and the entries to acknowledge when they are written."""
+
+    messages: list[Message]
+    entry_ids: list[bytes]
+
+
+class StreamInput:
+    """Entries of a stream, shared by the consumers of a group.
+
+    An entry has the field `event`. `id` and `timestamp_ms` are the message's; without them, they are the entry's own id
+    and its <ms>.
+
+    First come those that this consumer had taken and not acknowledged (it was killed, and started again), then those
+    that other consumers left for too long, then new ones. Ids must come in order, so a group has one consumer at a
+    time and others in reserve: what one of several holds back while the others go on will be late.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        key: bytes,
+        group: str,
+        consumer: str,
+        *,
+        claim_idle_ms: int = limits.DAYS_CLAIM_IDLE_MS,
+        count: int = limits.DAYS_PAGE_ENTRIES_MAX,
+    ) -> None:
+        self._server = bytes_server(server)
+        self._key, self._group, self._consumer = key, group, consumer
+        self._claim_idle_ms = claim_idle_ms
+        self._count = count
+        self._own: bytes | None = b"0"
+        """Up to where our own unacknowledged entries were read; None: they were all."""
+        try:
+            server.xgroup_create(key, group, id="0", mkstream=True)
+        except redis.ResponseError as error:
+            if "BUSYGROUP" not in str(error):
+                raise
+
+    def read(self, wait_s: float = 0.0) -> Delivery:
+        """The next ones; none if none came within `wait_s`."""
+        if self._own is not None:
+            entries = self._read_group(self._own, None)
+            self._own = entries[-1][0] if entries else None
+            if entries:
+                return self._delivery(entries)
+        claimed = self._server.execute_command(
+            "XAUTOCLAIM", self._key, self._group, self._consumer, self._claim_idle_ms, "0", "COUNT", self._count
+        )
+        if claimed[1]:
+            return self._delivery(entries_in(claimed[1]))
+        return self._delivery(self._read_group(b">", max(1, int(1000 * wait_s)) if wait_s else None))
+
+    def acknowledge(self, delivery: Delivery) -> None:
+        """They are written."""
+        if delivery.entry_ids:
+            self._server.xack(self._key, self._group, *delivery.entry_ids)
+
+    def _read_group(self, after: bytes, block_ms: int | None) -> list[Entry]:
+        reply = self._server.xreadgroup(
+            self._group, self._consumer, {self._key: after}, count=self._count, block=block_ms
+        )
+        return entries_of(reply)
+
+    def _delivery(self, entries: list[Entry]) -> Delivery:
+        delivery = Delivery([], [])
+        for entry_id, values in entries:
+            if values:  # not one that was deleted while it was pending
+                try:
+                    delivery.messages.append(_message(entry_id, values))
+                except (BadMessage, ValueError) as error:
+                    if not delivery.messages:
+                        raise BadMessage(f"entry {entry_id.decode()} of {shown(self._key)}: {error}") from None
+                    # What came before it is written first; it comes again with our own.
+                    self._own = b"0"
+                    break
+            delivery.entry_ids.append(entry_id)
+        return delivery
+
+
+def _message(entry_id: bytes, values: dict[bytes, bytes]) -> Message:
+    if b"event" not in values:
+        raise BadMessage("no message: event is missing")
+    own = parse_id(values.get(b"id", entry_id))
+    return checked(Message(own, int(values.get(b"timestamp_ms", own.ms)), values[b"event"]))

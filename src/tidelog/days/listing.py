@@ -1,0 +1,45 @@
+"""Which job sets a server has, and how their days stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tidelog.days.exchange import Server, ask, bytes_server
+from tidelog.days.index import read_index
+from tidelog.days.jobset import DayStream, JobSet, jobset_of_index
+
+
+class ListedDay(NamedTuple):
+    """A stream of a job set that counts."""
+
+    stream: DayStream
+    entries: int
+    """Messages of a hot one, batches of a compressed one."""
+
+
+class ListedJobSet(NamedTuple):
+    """A job set."""
+
+    jobset: JobSet
+    days: list[ListedDay]
+    late: int
+    """Messages that came too late."""
+
+
+def find_jobsets(server: Server) -> list[JobSet]:
+    """All job sets, by their names. It goes through all keys."""
+    keys = set(bytes_server(server).scan_iter(match=rb"{*_*}_streams", count=1000))
+    found = [jobset for jobset in map(jobset_of_index, keys) if jobset is not None]
+    return sorted(found, key=lambda jobset: (jobset.queue, jobset.jobset))
+
+
+def list_jobsets(server: Server) -> Iterator[ListedJobSet]:
+    """All job sets with their days."""
+    for jobset in find_jobsets(server):
+        streams = read_index(server, jobset).streams
+        *lengths, late = ask(server, [*(("XLEN", stream.key) for stream in streams), ("XLEN", jobset.late)])
+        for reply in (*lengths, late):
+            if isinstance(reply, Exception):
+                raise reply
+        yield ListedJobSet(jobset, list(map(ListedDay, streams, lengths)), late)

@@ -1,0 +1,255 @@
+"""Compressing a day: what it leaves, what it refuses, and what becomes of it when it is killed."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tests.days.days_of_events import DAY_1, DAY_2, JOBSET, at, everything, index_of, on
+from tests.days.servers import Servers
+from tests.integration.server_process import environment
+from tidelog import limits
+from tidelog.days.batch import pack, unpack_entry
+from tidelog.days.compressor import Outcome, compress_day, compression
+from tidelog.days.fence import raise_fence
+from tidelog.days.message import EventId, Message
+from tidelog.days.retention import expire_days
+from tidelog.days.writer import Writer
+from tidelog.errors import Contended, Corruption, FencedOff, FormatError
+
+HOT, COMPRESSED = JOBSET.hot(DAY_1).key, JOBSET.compressed(DAY_1).key
+
+
+def test_a_day_becomes_batches_under_the_highest_id_in_them(any_server: Any) -> None:
+    messages = on(1, range(30))
+    Writer(any_server, JOBSET).write(messages)
+    result = compress_day(any_server, JOBSET, DAY_1, 1, batch_bytes_max=80)
+    assert index_of(any_server) == {COMPRESSED}
+    assert not any_server.exists(HOT)
+    entries = any_server.xrange(COMPRESSED)
+    batches = [unpack_entry(COMPRESSED, *entry) for entry in entries]
+    assert [entry_id.decode() for entry_id, _ in entries] == [str(batch[-1].id) for batch in batches]
+    assert all(sum(len(each.event) for each in batch) <= 80 for batch in batches)
+    assert [message for batch in batches for message in batch] == messages
+    event_bytes, packed_bytes = sum(len(each.event) for each in messages), sum(len(e[b"batch"]) for _, e in entries)
+    assert result == (Outcome.COMPRESSED, 30, len(entries), event_bytes, packed_bytes)
+    assert any_server.get(JOBSET.fence) == b"1"
+    assert everything(any_server) == messages
+
+
+def test_batches_have_up_to_4_mb_and_a_larger_event_is_alone(server: Any) -> None:
+    sizes = [1_500_000, 2_500_000, 1, 5_000_000, 3_999_999, 1, 1]
+    Writer(server, JOBSET).write([at(1, n, b"%d" % n + bytes(size - 1)) for n, size in enumerate(sizes)])
+    compress_day(server, JOBSET, DAY_1, 1)
+    found = [[len(m.event) for m in unpack_entry(COMPRESSED, *entry)] for entry in server.xrange(COMPRESSED)]
+    assert found == [[1_500_000, 2_500_000], [1], [5_000_000], [3_999_999, 1], [1]]
+
+
+def test_times_that_are_not_in_the_id_survive(server: Any) -> None:
+    messages = [Message(EventId(n, 1), at(1, n).timestamp_ms, b"{}") for n in range(1, 5)]
+    Writer(server, JOBSET).write(messages)
+    compress_day(server, JOBSET, DAY_1, 1)
+    assert everything(server) == messages
+
+
+def test_there_may_be_nothing_to_do(any_server: Any) -> None:
+    assert compress_day(any_server, JOBSET, DAY_1, 1) == (Outcome.MISSING, 0, 0, 0, 0)
+    Writer(any_server, JOBSET).write(on(1, range(3)))
+    compress_day(any_server, JOBSET, DAY_1, 1)
+    before = any_server.xrange(COMPRESSED)
+    assert compress_day(any_server, JOBSET, DAY_1, 2) == (Outcome.ALREADY, 0, 0, 0, 0)
+    assert any_server.xrange(COMPRESSED) == before
+
+
+def test_an_empty_stream_is_left_as_it_is(server: Any) -> None:
+    Writer(server, JOBSET).write([at(1, 1)])
+    server.xdel(HOT, str(at(1, 1).id))
+    assert compress_day(server, JOBSET, DAY_1, 1).outcome is Outcome.EMPTY
+    assert index_of(server) == {HOT}
+
+
+def test_a_half_written_stream_is_begun_anew(any_server: Any) -> None:
+    Writer(any_server, JOBSET).write(on(1, range(9)))
+    any_server.xadd(COMPRESSED, {"batch": b"nonsense"}, id=str(at(1, 100).id))
+    assert compress_day(any_server, JOBSET, DAY_1, 1).messages == 9
+    assert everything(any_server) == on(1, range(9))
+
+
+def test_a_swap_that_another_left_half_done_is_finished(server: Any) -> None:
+    messages = on(1, range(3))
+    Writer(server, JOBSET).write(messages)
+    server.xadd(COMPRESSED, {"batch": pack(messages)}, id=str(messages[-1].id))
+    server.sadd(JOBSET.index, COMPRESSED)
+    assert compress_day(server, JOBSET, DAY_1, 1).outcome is Outcome.COMPRESSED
+    assert index_of(server) == {COMPRESSED}
+    assert everything(server) == messages
+
+
+def test_two_streams_that_differ_are_left_for_a_person(server: Any) -> None:
+    messages = on(1, range(3))
+    Writer(server, JOBSET).write(messages)
+    server.xadd(COMPRESSED, {"batch": pack(messages[:2])}, id=str(messages[1].id))
+    server.sadd(JOBSET.index, COMPRESSED)
+    with pytest.raises(Corruption, match=r"2 messages up to .* are not the 3"):
+        compress_day(server, JOBSET, DAY_1, 1)
+    assert everything(server) == messages
+
+
+# --- others, meanwhile ------------------------------------------------------------------------------------------------
+
+
+def test_a_day_that_is_appended_to_is_begun_anew(any_server: Any) -> None:
+    writer = Writer(any_server, JOBSET)
+    writer.write(on(1, range(10)))
+    steps = compression(any_server, JOBSET, DAY_1, 1, batch_bytes_max=30)
+    taken = []
+    for number, step in enumerate(steps):
+        taken.append(step)
+        if number in (1, 4):
+            writer.write([at(1, 50 + number)])
+        assert everything(any_server) == sorted(everything(any_server))
+    assert taken.count("begun anew") == 2
+    assert everything(any_server) == on(1, [*range(10), 51, 54])
+
+
+def test_a_day_that_never_rests_is_given_up(server: Any) -> None:
+    writer = Writer(server, JOBSET)
+    writer.write(on(1, range(10)))
+    numbers = count(50)
+    with pytest.raises(Contended, match="is its day over"):
+        compress_day(server, JOBSET, DAY_1, 1, on_step=lambda _: writer.write([at(1, next(numbers))]))
+    assert index_of(server) == {HOT}
+
+
+def test_a_day_that_expires_meanwhile_stays_away(server: Any) -> None:
+    for cut in range(10):
+        server.flushall()
+        Writer(server, JOBSET).write(on(1, range(10)))
+        steps = compression(server, JOBSET, DAY_1, 1, batch_bytes_max=30)
+        for _ in range(cut + 1):
+            next(steps, None)
+        expire_days(server, JOBSET, keep_days=0, today=DAY_2)
+        for _ in steps:
+            pass
+        assert index_of(server) == set()
+        assert not server.exists(HOT)
+        assert not server.exists(COMPRESSED)
+
+
+@pytest.mark.parametrize("cut", range(9))
+def test_a_job_that_was_replaced_changes_nothing_more(server: Any, cut: int) -> None:
+    messages = on(1, range(10))
+    Writer(server, JOBSET).write(messages)
+    steps = compression(server, JOBSET, DAY_1, 1, batch_bytes_max=30)
+    taken = [next(steps) for _ in range(cut)] if cut else []
+    if "swapped" in taken:
+        return
+    raise_fence(server, JOBSET, 2)
+    before = server.xrange(COMPRESSED)
+    with pytest.raises(FencedOff, match="is at 2"):
+        taken.extend(steps)
+    assert server.xrange(COMPRESSED) == before
+    assert index_of(server) == {HOT}
+    assert compress_day(server, JOBSET, DAY_1, 2).messages == 10
+    assert everything(server) == messages
+
+
+def test_two_jobs_at_the_same_time(server: Any) -> None:
+    messages = on(1, range(20))
+    rng = random.Random(7)
+    for _ in range(15):
+        server.flushall()
+        Writer(server, JOBSET).write(messages)
+        jobs = [compression(server, JOBSET, DAY_1, token, batch_bytes_max=30) for token in (1, 2)]
+        while jobs:
+            job = rng.choice(jobs)
+            try:
+                next(job)
+            except (StopIteration, FencedOff):
+                jobs.remove(job)
+            assert everything(server) == messages
+        assert index_of(server) == {COMPRESSED}
+
+
+def test_what_a_batch_cannot_keep_is_not_compressed(server: Any) -> None:
+    Writer(server, JOBSET).write([at(1, 1)])
+    server.xadd(HOT, {"event": "{}", "more": "x"}, id=str(at(1, 2).id))
+    with pytest.raises(FormatError, match="more"):
+        compress_day(server, JOBSET, DAY_1, 1)
+    assert index_of(server) == {HOT}
+
+
+def test_a_batch_that_was_not_written_right_is_noticed(server: Any) -> None:
+    messages = on(1, range(10))
+    Writer(server, JOBSET).write(messages)
+    steps = compression(server, JOBSET, DAY_1, 1)
+    while next(steps) != "batch written":
+        pass
+    server.delete(COMPRESSED)
+    changed = [*messages[:-1], messages[-1]._replace(event=b'"other"')]
+    server.xadd(COMPRESSED, {"batch": pack(changed)}, id=str(messages[-1].id))
+    with pytest.raises(Corruption, match="which was left as it is"):
+        next(steps)
+    assert everything(server) == messages
+
+
+def test_a_large_day_is_read_in_small_pages(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DAYS_PAGE_BYTES", 2000)
+    messages = [at(1, n, b"x" * (n % 40 * 10 + 1)) for n in range(1000)]
+    Writer(server, JOBSET).write(messages)
+    assert compress_day(server, JOBSET, DAY_1, 1, batch_bytes_max=5000).messages == 1000
+    assert everything(server) == messages
+
+
+# --- killed -----------------------------------------------------------------------------------------------------------
+
+_JOB = """
+import sys
+from datetime import date
+import redis
+from tidelog.days import JobSet, Lease, compress_day
+
+server = redis.Redis(port=int(sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.readline()
+compress_day(server, JobSet("queue", "jobs"), date(2024, 5, 1), int(sys.argv[2]), batch_bytes_max=2000)
+"""
+
+
+@pytest.mark.parametrize("kind", ["tidelog", "redis"])
+def test_killed_at_any_moment_nothing_is_lost_and_the_next_run_finishes(servers: Servers, kind: str) -> None:
+    server = servers.client(kind)
+    messages = [at(1, n, b'{"n": %d, "text": "%s"}' % (n, b"x" * 100)) for n in range(1500)]
+    rng = random.Random(5)
+    unfinished = 0
+    for kill in range(6):
+        server.flushall()
+        Writer(server, JOBSET).write(messages)
+        with subprocess.Popen(
+            [sys.executable, "-c", _JOB, str(servers.port(kind)), "1"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment(),
+        ) as job:
+            assert job.stdin is not None
+            assert job.stdout is not None
+            assert job.stdout.readline() == b"ready\n"
+            job.stdin.write(b"go\n")
+            job.stdin.flush()
+            batches = rng.randrange(60) if kill else 0
+            while server.xlen(COMPRESSED) < batches and job.poll() is None:
+                time.sleep(0.0005)
+            job.kill()
+        unfinished += index_of(server) == {HOT}
+        assert everything(server) == messages
+        assert compress_day(server, JOBSET, DAY_1, 2).outcome in (Outcome.COMPRESSED, Outcome.ALREADY)
+        assert index_of(server) == {COMPRESSED}
+        assert everything(server) == messages
+    assert unfinished >= 3
+    server.close()

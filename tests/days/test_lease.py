@@ -1,0 +1,68 @@
+"""Leases: one holder, renewals, and tokens that increase."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from tidelog.days.lease import Lease
+from tidelog.errors import LeaseLost
+
+KEY = "tidelog:pipeline:lease:compress"
+
+
+def wait_until_free(server: Any) -> None:
+    deadline = time.monotonic() + 20
+    while server.exists(KEY):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_one_at_a_time(any_server: Any) -> None:
+    first = Lease.take(any_server, "compress")
+    assert first is not None
+    assert Lease.take(any_server, "compress") is None
+    assert 0 < any_server.pttl(KEY) <= 30_000
+    other = Lease.take(any_server, "expire")
+    assert other is not None
+    first.release()
+    second = Lease.take(any_server, "compress")
+    assert second is not None
+    assert second.token > first.token
+    assert any_server.get("tidelog:pipeline:fence:compress") == b"%d" % second.token
+
+
+def test_it_is_taken_over_when_it_has_ended(any_server: Any) -> None:
+    first = Lease.take(any_server, "compress", ttl_ms=20)
+    assert first is not None
+    wait_until_free(any_server)
+    second = Lease.take(any_server, "compress")
+    assert second is not None
+    assert second.token > first.token
+    for attempt in (first.renew, first.release):
+        with pytest.raises(LeaseLost, match="token 1 has ended"):
+            attempt()
+    second.renew()
+
+
+def test_a_renewal_begins_a_new_term(server: Any) -> None:
+    lease = Lease.take(server, "compress", ttl_ms=60_000)
+    assert lease is not None
+    server.pexpire(KEY, 5_000)
+    lease.renew()
+    assert server.pttl(KEY) > 50_000
+
+
+def test_one_that_ends_before_it_is_counted_is_not_taken(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = server.incr
+
+    def slow(*arguments: Any) -> Any:
+        server.delete(KEY)  # it expired ...
+        assert server.set(KEY, "another")  # ... and somebody took it
+        return original(*arguments)
+
+    monkeypatch.setattr(server, "incr", slow)
+    assert Lease.take(server, "compress") is None
+    assert server.get(KEY) == b"another"

@@ -1,0 +1,30 @@
+"""The list of job sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.days.days_of_events import DAY_1, DAY_2, JOBSET, at, on
+from tidelog.days.compressor import compress_day
+from tidelog.days.jobset import JobSet
+from tidelog.days.listing import find_jobsets, list_jobsets
+from tidelog.days.writer import Writer
+
+
+def test_job_sets_with_their_days(any_server: Any) -> None:
+    Writer(any_server, JOBSET).write([*on(1, range(5)), *on(2, [1, 3]), at(2, 2)])
+    compress_day(any_server, JOBSET, DAY_1, 1)
+    odd = JobSet("a_{queue}", "100%")
+    Writer(any_server, odd).write([at(1, 1)])
+    any_server.set("{other}_streams", "x")
+    assert [(each.queue, each.jobset) for each in find_jobsets(any_server)] == [
+        ("a_{queue}", "100%"),
+        ("queue", "jobs"),
+    ]
+    first, second = list_jobsets(any_server)
+    assert (first.days, first.late) == ([(odd.hot(DAY_1), 1)], 0)
+    assert (second.days, second.late) == ([(JOBSET.compressed(DAY_1), 1), (JOBSET.hot(DAY_2), 2)], 1)
+
+
+def test_an_empty_server_has_none(server: Any) -> None:
+    assert list(list_jobsets(server)) == []
