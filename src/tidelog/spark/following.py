@@ -36,7 +36,7 @@ from tidelog.spark.ranges import (
     split,
 )
 from tidelog.spark.reading import find_loss, loss_question, read_part
-from tidelog.spark.server import Server, call, call_all, find_server
+from tidelog.spark.server import Server, call, call_all, explored, take_server
 
 Positions = dict[str, int] | dict[str, str]
 
@@ -66,9 +66,10 @@ def take_follow_options(options: Options) -> FollowOptions:
 
 def make_follower(target: str, options: Options, schema: StructType) -> DataSourceStreamReader:
     how = take_follow_options(options)
-    server = find_server(options)
+    server = take_server(options)
     options.end("a stream that is followed")
     columns = EntryColumns(schema)
+    server = explored(server)
     if server.flight is not None:
         return OffsetFollower(server, target, how, columns)
     if how.start.isdecimal():

@@ -1,14 +1,15 @@
 """The server that is talked to: commands over RESP, entries in bulk over Flight where there is Flight.
 
-The driver finds out once what is there (`find_server`): a Tidelog says in INFO on which port its Flight listens, and a
-plain Redis has none. What it found travels to the executors, password included, so that no file has to lie there.
+The driver takes from the options where the server is and, once all options are known to be right, finds out what it can
+do (`explored`): a Tidelog says in INFO on which port its Flight listens, and a plain Redis has none. What it found
+travels to the executors, password included, so that no file has to lie there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -103,8 +104,8 @@ def call_all(client: Any, commands: Sequence[Sequence[bytes | str | int]]) -> li
     return found
 
 
-def find_server(options: Options) -> Server:
-    """Take the options that say where the server is, and ask it what it is. On the driver."""
+def take_server(options: Options) -> Server:
+    """Where the server is, as the options say. On the driver."""
     url = options.text("url") or URL_DEFAULT
     given_flight = options.text("flight")
     password_file = options.text("password_file")
@@ -129,19 +130,21 @@ def find_server(options: Options) -> Server:
     netloc = parts.netloc.rpartition("@")[2]
     shown = f"unix://{parts.path}" if parts.scheme == "unix" else f"{parts.scheme}://{netloc}"
     username = unquote(parts.username) if parts.username else None
-    server = Server(shown, database or 0, username, password)
-    return _explored(server, given_flight, parts.hostname or "127.0.0.1", parts.scheme)
+    return Server(shown, database or 0, username, password, flight=given_flight)
 
 
-def _explored(server: Server, given_flight: str | None, host: str, scheme: str) -> Server:
+def explored(server: Server) -> Server:
+    """The same with what it can do, which it is asked."""
     with server.connect() as client:
         facts = _facts(call(client, "INFO", "tidelog"))
     is_tidelog = "tidelog_version" in facts
-    location = given_flight
+    location = server.flight
     if location is None and facts.get("flight_port", "0") != "0":
+        parts = urlsplit(server.url)
+        host = parts.hostname or "127.0.0.1"
         place = f"[{host}]" if ":" in host else host
-        location = f"{_SCHEMES[scheme]}://{place}:{facts['flight_port']}"
-    return Server(server.url, server.database, server.username, server.password, is_tidelog, location)
+        location = f"{_SCHEMES[parts.scheme]}://{place}:{facts['flight_port']}"
+    return replace(server, is_tidelog=is_tidelog, flight=location)
 
 
 def _facts(reply: bytes) -> dict[str, str]:

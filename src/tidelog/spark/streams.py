@@ -36,7 +36,7 @@ from tidelog.spark.kind import Kind
 from tidelog.spark.options import Options
 from tidelog.spark.ranges import Range, StreamNames, StreamPart, plan, range_of_filters, take_range
 from tidelog.spark.reading import read_part
-from tidelog.spark.server import find_server
+from tidelog.spark.server import explored, take_server
 from tidelog.spark.writer import BatchAppender, StreamAppender
 
 
@@ -73,9 +73,10 @@ class StreamReader(DataSourceReader):
         self._fail_on_loss = options.flag("fail_on_loss", True)
         self._names = StreamNames()
         self._pushed = Range()
-        self._server = find_server(options)
+        server = take_server(options)
         options.end("a stream that is read")
         self._columns = EntryColumns(schema)
+        self._server = explored(server)
 
     def partitions(self) -> list[InputPartition]:
         return [*plan(self._server, self._target, self._range.narrowed(self._pushed), self._names, self._rows)]
