@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter
+from pyspark.sql.datasource import Filter
 from pyspark.sql.types import StructType
 
 from tidelog.spark.source import TidelogSource
 
 
-def reader(schema: StructType | None = None, filters: list[Filter] | None = None, **options: Any) -> DataSourceReader:
+def reader(schema: StructType | None = None, filters: list[Filter] | None = None, **options: Any) -> Any:
+    """A `DataSourceReader`, whose batches are Arrow's."""
     source = source_of(**options)
     made = source.reader(schema or source.schema())
     if filters:
@@ -23,7 +24,8 @@ def source_of(**options: Any) -> TidelogSource:
     return TidelogSource({name: str(value) for name, value in options.items()})
 
 
-def follower(schema: StructType | None = None, **options: Any) -> DataSourceStreamReader:
+def follower(schema: StructType | None = None, **options: Any) -> Any:
+    """A `DataSourceStreamReader`, whose batches are Arrow's."""
     source = source_of(**options)
     return source.streamReader(schema or source.schema())
 
@@ -36,7 +38,7 @@ def read(schema: StructType | None = None, filters: list[Filter] | None = None, 
     return pa.Table.from_batches(batches)
 
 
-def rows_between(made: DataSourceStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+def rows_between(made: Any, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of one batch of a stream."""
     batches = [batch for part in made.partitions(start, end) for batch in made.read(part)]
     return [row for batch in batches for row in batch.to_pylist()]

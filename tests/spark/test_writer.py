@@ -9,45 +9,60 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
 
 from tests.spark.conftest import Peer
 from tidelog import limits
 from tidelog.errors import ClientError
-from tidelog.spark.options import BadOption
-from tidelog.spark.writer import Calls, Rows, progress_key
+from tidelog.spark.options import BadOption, Target
+from tidelog.spark.source import TidelogSource
+from tidelog.spark.writer import BatchAppender, Calls, Rows, progress_key
 
 pytestmark = pytest.mark.xdist_group("spark")
 
 
-def planted(frame: DataFrame) -> DataFrame:
-    """The same rows; the first attempt of each task fails when it has handed all of them on."""
+@pytest.fixture(scope="module")
+def failing(spark: SparkSession) -> str:
+    """The same source, of which the first attempt of each task fails when it has written everything."""
 
-    def fail_at_the_end(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from batches
-        context = TaskContext.get()
-        if context is not None and context.attemptNumber() == 0:
-            raise RuntimeError("planted: the rows are gone and the task fails")
+    # Made in here, so that they travel to the executors as they are: these cannot import the tests.
+    class FailingAppender(BatchAppender):
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+            done = BatchAppender.write(self, iterator)
+            context = TaskContext.get()
+            if context is None or context.attemptNumber() == 0:
+                raise RuntimeError("planted: it is written and the task fails")
+            return done
 
-    return frame.mapInArrow(fail_at_the_end, frame.schema)
+    class FailingSource(TidelogSource):
+        @classmethod
+        def name(cls) -> str:
+            return "tidelog_failing"
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+            target = Target(self._given, ["stream"])
+            return FailingAppender(target.name, target.options, schema)
+
+    spark.dataSource.register(FailingSource)
+    return FailingSource.name()
 
 
 # --- through Spark ----------------------------------------------------------------------------------------------------
 
 
-def test_a_task_that_is_retried_writes_once(spark: SparkSession, peer: Peer) -> None:
-    count = 3 * limits.SPARK_CALL_ROWS
+def test_a_task_that_is_retried_writes_once(spark: SparkSession, failing: str, peer: Peer) -> None:
+    count = 3 * limits.SPARK_CALL_ROWS + 7
     frame = spark.range(count, numPartitions=1).selectExpr("'t' AS tag", "concat('entry ', id) AS entry")
-    writer = planted(frame).write.format("tidelog").option("url", peer.url).option("stream", "out").mode("append")
-    writer.save()
+    frame.write.format(failing).option("url", peer.url).option("stream", "out").mode("append").save()
     assert peer.entries("out") == [b"entry %d" % number for number in range(count)]
 
 
-def test_rows_with_fields_are_retried_too(spark: SparkSession, tide: Peer) -> None:
+def test_rows_with_fields_are_retried_too(spark: SparkSession, failing: str, tide: Peer) -> None:
     count = 2 * limits.SPARK_CALL_ROWS
     frame = spark.range(count, numPartitions=1).selectExpr("id", "id % 2 = 0 AS even", "nullif(id, 1) AS maybe")
-    planted(frame).write.format("tidelog").option("url", tide.url).mode("append").save("stream:out")
+    frame.write.format(failing).option("url", tide.url).mode("append").save("stream:out")
     found = tide.call("XRANGE", "out", "-", "+")
     assert [fields[b"id"] for _, fields in found] == [b"%d" % number for number in range(count)]
     assert found[0][1] == {b"id": b"0", b"even": b"true", b"maybe": b"0"}

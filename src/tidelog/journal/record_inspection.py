@@ -119,11 +119,14 @@ class _RecordWalk:
         self._wanted = selection
         self._head_was_wanted = False
         """The record seen last is split, and was handed out: so is its continuation."""
+        self._is_over = False
+        """A frame begins behind all that is wanted."""
 
     def run(self) -> Iterator[RecordInfo]:
         expected: int | None = None
-        skip = self._skip_by_keys() if self._wanted.has_keys else None
-        for frame in self._shard.read_frames(self._seek(), skip):
+        for frame in self._shard.read_frames(self._seek(), self._skips()):
+            if self._is_over:
+                return
             if frame is None:
                 expected = None
                 continue
@@ -135,11 +138,32 @@ class _RecordWalk:
             if expected is not None and header.lsn != expected:
                 problem = f"the frame begins at lsn {header.lsn} where {expected} was expected"
                 self._shard.note(Corruption(problem), frame.segment, frame.at)
-            # A frame that begins right behind the last lsn may still open with the rest of that record.
-            if header.ts > self._wanted.ts_last or header.lsn > self._wanted.lsn_last + 1:
+            if self._is_behind(header):
                 return
             lsn = yield from self._walk(frame, examined, header)
             expected = None if examined.is_damaged else lsn
+
+    def _is_behind(self, header: FrameHeader) -> bool:
+        """Whether a frame has nothing that is wanted, nor has any after it."""
+        wanted = self._wanted
+        if header.ts > wanted.ts_last or header.lsn > wanted.lsn_last + 1:
+            return True
+        # Right behind the last lsn it may still open with the rest of that record, or with what goes with it.
+        return header.lsn > wanted.lsn_last and not wanted.control and not header.flags & CONTINUES
+
+    def _skips(self) -> Callable[[Lsn, int], bool] | None:
+        """Says which frames need not be read; None: all must be."""
+        is_bounded = self._wanted.lsn_last < U64_MAX or self._wanted.ts_last < U64_MAX
+        by_keys = self._skip_by_keys() if self._wanted.has_keys else None
+
+        def skip(segment: Lsn, index: int) -> bool:
+            try:
+                self._is_over = self._is_behind(self._source.frame_header(segment, index * self._frame_bytes))
+            except Corruption:
+                return False  # whoever reads it says what is wrong
+            return self._is_over or (by_keys is not None and by_keys(segment, index))
+
+        return skip if is_bounded else by_keys
 
     # --- where to begin -----------------------------------------------------------------------------------------
 

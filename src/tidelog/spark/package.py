@@ -1,5 +1,8 @@
 """Our sources as one zip file, for executors that do not have the package installed.
 
+Spark unpacks an archive into a folder that is on the path of its Python processes; what is in the file is the inside of
+`tidelog`, and the folder gets that name. (`addPyFile` reaches functions of users, but no data source.)
+
 The same sources always give the same bytes, under a name that says which: Spark sends a file once a session, and a
 second session finds it made. Compiled modules stay behind, as they are for one Python and one kind of machine only.
 What the sources import (pyarrow, numpy, redis, crc32c) must be on the executors; see docs/spark.md for how.
@@ -15,11 +18,17 @@ from io import BytesIO
 from pathlib import Path
 from typing import Final
 
+from pyspark.sql import SparkSession
+
 import tidelog
 
-_PACKAGES: Final = ("tidelog", "pyspark_tidelog")
 _MOMENT: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest that a zip file can say."""
+
+
+def send_package(spark: SparkSession, cache: Path) -> None:
+    """Let executors have our sources."""
+    spark.sparkContext.addArchive(f"{write_package(cache)}#{tidelog.__name__}")
 
 
 def write_package(cache: Path) -> Path:
@@ -35,10 +44,9 @@ def write_package(cache: Path) -> Path:
 
 
 def _sources() -> Iterator[tuple[str, bytes]]:
-    root = Path(tidelog.__file__).parent.parent
-    for package in _PACKAGES:
-        for path in (root / package).rglob("*.py"):
-            yield path.relative_to(root).as_posix(), path.read_bytes()
+    root = Path(tidelog.__file__).parent
+    for path in root.rglob("*.py"):
+        yield path.relative_to(root).as_posix(), path.read_bytes()
 
 
 def _zip(files: list[tuple[str, bytes]]) -> bytes:

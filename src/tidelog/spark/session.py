@@ -20,7 +20,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from tidelog.spark.java import cache_folder, find_java_home
-from tidelog.spark.package import write_package
+from tidelog.spark.package import send_package
 
 _LOG_FILE: Final = "TIDELOG_SPARK_LOG"
 
@@ -54,14 +54,18 @@ _LOCAL: Final = {
 }
 
 
-def session(
-    app: str = "tidelog", master: str | None = None, *, send_package: bool | None = None, **conf: Any
-) -> SparkSession:
-    """The session of this process, made unless it is there.
+def session(app: str = "tidelog", master: str | None = None, *, send: bool | None = None, **conf: Any) -> SparkSession:
+    """The session of this process, made unless it is there; one that is there gets the given `conf` and keeps its own.
 
     `master` None: what the environment says (`MASTER`, or spark-submit's arguments), otherwise this machine's cores.
-    `send_package` None: executors get our sources unless they run on this machine.
+    `send` None: executors get our sources unless they run on this machine.
     """
+    given = {name if "." in name else name.replace("_", "."): _text(value) for name, value in conf.items()}
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        for name, value in given.items():
+            active.conf.set(name, value)
+        return active
     named = master or _given_master()
     is_local = named is None or named.startswith("local")
     set_up_environment(is_local=is_local)
@@ -69,13 +73,11 @@ def session(
     builder = builder.appName(app)
     if master is not None or named is None:
         builder = builder.master(master or "local[*]")
-    for name, value in {**_ALWAYS, **(_LOCAL if is_local else {})}.items():
+    for name, value in {**_ALWAYS, **(_LOCAL if is_local else {}), **given}.items():
         builder = builder.config(name, value)
-    for name, value in conf.items():
-        builder = builder.config(name if "." in name else name.replace("_", "."), _text(value))
     spark: SparkSession = builder.getOrCreate()
-    if send_package if send_package is not None else not is_local:
-        spark.sparkContext.addPyFile(str(write_package(cache_folder(os.environ))))
+    if send if send is not None else not is_local:
+        send_package(spark, cache_folder(os.environ))
     return spark
 
 
