@@ -229,6 +229,29 @@ DAYS_CLAIM_IDLE_MS = 60_000
 """What a consumer has not acknowledged for so long is taken over by another."""
 LEASE_MS_DEFAULT = 30_000
 
+# --- Spark ------------------------------------------------------------------------------------------------------
+
+SPARK_BATCH_ROWS = 32_000
+SPARK_BATCH_BYTES = 16 * MIB
+"""What comes in smaller batches is joined to batches of about this many rows or bytes: each costs the JVM some time."""
+SPARK_PARTITION_ROWS = 250_000
+"""Of a stream that one task reads (a default)."""
+SPARK_PARTITION_FRAMES = 16
+"""Of a journal that one task reads (a default)."""
+SPARK_CALL_ROWS = 1000
+SPARK_CALL_BYTES = 1 * MIB
+"""What is appended to a stream with one call. Never changed: a task that is retried must make the same calls."""
+SPARK_CALLS_MAX = 1 << 20
+"""Calls of one task to one stream: a producer's seq is the batch times this, and the call."""
+SPARK_PAGE_ROWS = 10_000
+"""Entries of one XRANGE."""
+SPARK_POLL_S = 0.05
+"""How long it is believed where streams end: Spark asks every 10 ms."""
+SPARK_SCAN_S = 1.0
+"""... and which streams there are."""
+SPARK_STREAMS_MAX = 10_000
+"""That one pattern may name."""
+
 # --- the journal's format ---------------------------------------------------------------------------------------
 
 FRAME_BYTES_CHOICES = (1 * MIB, 2 * MIB, 4 * MIB)
@@ -316,3 +339,5 @@ assert READ_ENTRIES_MAX <= RECORD_OFFSETS_MAX
 assert DAYS_BATCH_BYTES_MAX < DAYS_EVENT_BYTES_MAX < DAYS_BATCH_OPENED_BYTES_MAX < BULK_BYTES_MAX
 assert DAYS_LATE_AT_ONCE <= DAYS_LATE_LOOKED_THROUGH
 assert DAYS_INDEX_S <= DAYS_INDEX_SAME_DAY_S
+assert SPARK_CALL_ROWS * 2 < ARGUMENTS_MAX
+assert SPARK_BATCH_BYTES < BULK_BYTES_MAX

@@ -207,11 +207,11 @@ class Examined(NamedTuple):
 class ShardInspection:
     """Describes what one shard holds. `damage` and `tail` speak of what has been looked at so far."""
 
-    def __init__(self, disk: Disk, place: Place, shard: ShardId) -> None:
+    def __init__(self, disk: Disk, place: Place, shard: ShardId, on_read: Callable[[int], None] | None = None) -> None:
         self._place = place
         self._frame_bytes = place.meta.geometry.frame_bytes
         self.disk = disk
-        self.source = ShardSource(disk, shard_folder(place.folder, shard), place.meta.geometry, shard)
+        self.source = ShardSource(disk, shard_folder(place.folder, shard), place.meta.geometry, shard, on_read=on_read)
         self.shard = shard
         self._damage: list[Corruption] = []
         self.tail: Tail | None = None

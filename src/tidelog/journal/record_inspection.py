@@ -13,9 +13,9 @@ Memory: one frame, and the payload that is being looked at.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.errors import Corruption, FormatError, TooOld
 from tidelog.ids import U64_MAX, Lsn, ShardId, Ts
@@ -27,6 +27,9 @@ from tidelog.journal.layout import read_file
 from tidelog.journal.operation import OperationTable
 from tidelog.journal.record import BLOB, CONTROL, NEXT_CONT, TS
 from tidelog.journal.segment import segment_holding, sidecar_name
+
+if TYPE_CHECKING:
+    from tidelog.journal.sidecar import FrameSummary
 
 
 class RecordInfo(NamedTuple):
@@ -69,14 +72,35 @@ class Selection:
     opcodes: frozenset[int] = frozenset()
     """Empty: all."""
     keys: frozenset[bytes] = frozenset()
-    """Empty: all. A record that names every key, or may, is always wanted."""
+    """With `prefixes` empty: all. A record that names every key, or may, is always wanted."""
+    prefixes: frozenset[bytes] = frozenset()
+    """Keys that begin with one of these are wanted too."""
     control: bool = True
     """With marks, selects and epochs."""
     payloads: bool = False
 
     @property
     def needs_payloads(self) -> bool:
-        return self.payloads or bool(self.keys)
+        return self.payloads or self.has_keys
+
+    @property
+    def has_keys(self) -> bool:
+        """Some keys are wanted and others are not."""
+        return bool(self.keys or self.prefixes)
+
+    def wants_any(self, named: Sequence[bytes]) -> bool:
+        return not self.keys.isdisjoint(named) or any(key.startswith(tuple(self.prefixes)) for key in named)
+
+    def may_be_in(self, summary: FrameSummary) -> bool:
+        return any(map(summary.may_hold_key, self.keys)) or any(
+            summary.may_hold_span(prefix, _after_prefix(prefix)) for prefix in self.prefixes
+        )
+
+
+def _after_prefix(prefix: bytes) -> bytes:
+    """The first key behind all that begin like this; empty: there is none."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else b""
 
 
 def select_records(shard: ShardInspection, table: OperationTable, selection: Selection) -> Iterator[RecordInfo]:
@@ -95,11 +119,14 @@ class _RecordWalk:
         self._wanted = selection
         self._head_was_wanted = False
         """The record seen last is split, and was handed out: so is its continuation."""
+        self._is_over = False
+        """A frame begins behind all that is wanted."""
 
     def run(self) -> Iterator[RecordInfo]:
         expected: int | None = None
-        skip = self._skip_by_keys() if self._wanted.keys else None
-        for frame in self._shard.read_frames(self._seek(), skip):
+        for frame in self._shard.read_frames(self._seek(), self._skips()):
+            if self._is_over:
+                return
             if frame is None:
                 expected = None
                 continue
@@ -111,11 +138,32 @@ class _RecordWalk:
             if expected is not None and header.lsn != expected:
                 problem = f"the frame begins at lsn {header.lsn} where {expected} was expected"
                 self._shard.note(Corruption(problem), frame.segment, frame.at)
-            # A frame that begins right behind the last lsn may still open with the rest of that record.
-            if header.ts > self._wanted.ts_last or header.lsn > self._wanted.lsn_last + 1:
+            if self._is_behind(header):
                 return
             lsn = yield from self._walk(frame, examined, header)
             expected = None if examined.is_damaged else lsn
+
+    def _is_behind(self, header: FrameHeader) -> bool:
+        """Whether a frame has nothing that is wanted, nor has any after it."""
+        wanted = self._wanted
+        if header.ts > wanted.ts_last or header.lsn > wanted.lsn_last + 1:
+            return True
+        # Right behind the last lsn it may still open with the rest of that record, or with what goes with it.
+        return header.lsn > wanted.lsn_last and not wanted.control and not header.flags & CONTINUES
+
+    def _skips(self) -> Callable[[Lsn, int], bool] | None:
+        """Says which frames need not be read; None: all must be."""
+        is_bounded = self._wanted.lsn_last < U64_MAX or self._wanted.ts_last < U64_MAX
+        by_keys = self._skip_by_keys() if self._wanted.has_keys else None
+
+        def skip(segment: Lsn, index: int) -> bool:
+            try:
+                self._is_over = self._is_behind(self._source.frame_header(segment, index * self._frame_bytes))
+            except Corruption:
+                return False  # whoever reads it says what is wrong
+            return self._is_over or (by_keys is not None and by_keys(segment, index))
+
+        return skip if is_bounded else by_keys
 
     # --- where to begin -----------------------------------------------------------------------------------------
 
@@ -182,7 +230,7 @@ class _RecordWalk:
         from tidelog.journal.sidecar import decode_summaries  # it needs numpy, which takes long to import
 
         return [
-            (summary.first_lsn, any(map(summary.may_hold_key, self._wanted.keys)))
+            (summary.first_lsn, self._wanted.may_be_in(summary))
             for summary in decode_summaries(read_file(self._shard.disk, path))
         ]
 
@@ -276,8 +324,7 @@ class _RecordWalk:
         return data[first.payload : first.payload_end]
 
     def _names_wanted_key(self, info: RecordInfo) -> bool:
-        keys = self._wanted.keys
-        if not keys:
+        if not self._wanted.has_keys:
             return True
         if info.continues:
             return self._head_was_wanted
@@ -290,6 +337,6 @@ class _RecordWalk:
                 error.position = info.position
                 self._shard.note(error, info.segment, 0)
             return False
-        is_wanted = named is None or not keys.isdisjoint(named)
+        is_wanted = named is None or self._wanted.wants_any(named)
         self._head_was_wanted = is_wanted and bool(info.flags & NEXT_CONT)
         return is_wanted

@@ -27,13 +27,20 @@ class Facts:
     """Reads what is at work; keeps nothing but what it takes to tell a rate."""
 
     def __init__(
-        self, config: ServerConfig, engine: Engine, memory: Memory, run_id: str, port: Callable[[], int]
+        self,
+        config: ServerConfig,
+        engine: Engine,
+        memory: Memory,
+        run_id: str,
+        port: Callable[[], int],
+        flight_port: Callable[[], int] = lambda: 0,
     ) -> None:
         self._config = config
         self._engine = engine
         self._memory = memory
         self._run_id = run_id
         self._port = port
+        self._flight_port = flight_port
         self._started_us = engine.clock.monotonic_us()
         self._rate_from = self._started_us, 0
         """When commands were last counted, and how many there were."""
@@ -242,6 +249,7 @@ class Facts:
             "writable": int(writer.refusal is None),
             "fsyncs": syncs.count,
             "last_fsync_ms": f"{1000 * syncs.last_s:.3f}",
+            "flight_port": self._flight_port(),  # 0: none
         }
 
     @property

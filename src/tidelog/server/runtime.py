@@ -98,7 +98,14 @@ class Runtime:
         self.engine = Engine(
             self.store, command_table(), self._clock, self.clients, self._metrics, self, config.password
         )
-        self._facts = Facts(config, self.engine, self._memory, secrets.token_hex(20), lambda: self.port or 0)
+        self._facts = Facts(
+            config,
+            self.engine,
+            self._memory,
+            secrets.token_hex(20),
+            lambda: self.port or 0,
+            lambda: self.flight_port or 0,
+        )
         self.engine.facts = self._facts.section
         self.engine.parameters = live_parameters(
             config, self.engine, self._memory, lambda: self.ports, self._sample_memory

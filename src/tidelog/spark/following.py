@@ -1,0 +1,264 @@
+"""A stream without end, for `readStream`.
+
+Spark keeps where it is in its checkpoint, as a dict of ours:
+
+    {"orders": 1234, "returns": 17}              the next offset of each stream
+    {"orders": "1700000000000-5"}                on a server without Flight: the id of the last entry that was read
+
+Both ends of a batch are written down before it runs, and what lies between them never changes, so a batch that is done
+again has the same rows in the same tasks. A stream that is not in the dict is new, and begins with its first entry.
+
+Spark asks for the latest offset every 10 ms and is answered from memory for a while.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from tidelog import limits
+from tidelog.errors import ClientError
+from tidelog.spark.entries import EntryColumns
+from tidelog.spark.options import BadOption, Options
+from tidelog.spark.ranges import (
+    NUMBER_MAX,
+    StreamPart,
+    is_pattern,
+    list_streams,
+    offset_of_id,
+    parse_id,
+    split,
+)
+from tidelog.spark.reading import find_loss, loss_question, read_part
+from tidelog.spark.server import Server, call, call_all, explored, take_server
+
+Positions = dict[str, int] | dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FollowOptions:
+    """How a stream is followed."""
+
+    start: str
+    """earliest, latest, an offset or an id: where a query begins that has no checkpoint yet."""
+    rows_per_trigger: int | None
+    fail_on_loss: bool
+    partition_rows: int
+
+
+def take_follow_options(options: Options) -> FollowOptions:
+    start = options.text("start") or "earliest"
+    if start not in ("earliest", "latest") and not start.isdecimal():
+        parse_id("start", start, 0)
+    return FollowOptions(
+        start,
+        options.number("max_rows_per_trigger", 1),
+        options.flag("fail_on_loss", True),
+        options.number("partition_rows", 1) or limits.SPARK_PARTITION_ROWS,
+    )
+
+
+def make_follower(target: str, options: Options, schema: StructType) -> DataSourceStreamReader:
+    how = take_follow_options(options)
+    server = take_server(options)
+    options.end("a stream that is followed")
+    columns = EntryColumns(schema)
+    server = explored(server)
+    if server.flight is not None:
+        return OffsetFollower(server, target, how, columns)
+    if how.start.isdecimal():
+        raise BadOption(f"start={how.start!r}: {server.url} has no Flight, and without it there are no offsets")
+    return IdFollower(server, target, how, columns)
+
+
+class Follower(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What both ways have in common."""
+
+    def __init__(self, server: Server, target: str, how: FollowOptions, columns: EntryColumns) -> None:
+        self._server = server
+        self._target = target
+        self._how = how
+        self._columns = columns
+        self._streams: list[str] = []
+        self._listed_at = float("-inf")
+        self._newest: dict[str, Any] = {}
+        """Where each stream ends, as far as is known."""
+        self._asked_at = float("-inf")
+        self._until: dict[str, Any] | None = None
+        """With the trigger `availableNow`, where it all ends."""
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self._how.rows_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._until = self._find_newest()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return self._find_newest()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, StreamPart)
+        return read_part(self._server, partition, self._columns, fail_on_loss=self._how.fail_on_loss)
+
+    def _find_newest(self) -> dict[str, Any]:
+        """Where each stream ends that there is."""
+        if self._until is not None:
+            return self._until
+        now = time.monotonic()
+        if now - self._asked_at >= limits.SPARK_POLL_S:
+            with self._server.connect() as client:
+                if now - self._listed_at >= limits.SPARK_SCAN_S or not is_pattern(self._target):
+                    self._streams, self._listed_at = list_streams(client, self._target), now
+                self._newest = self._ask(client)
+            self._asked_at = now
+        return self._newest
+
+    def _ask(self, client: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+def rows_allowed(limit: ReadLimit) -> int | None:
+    """None: all there are."""
+    if isinstance(limit, ReadMaxRows):
+        return int(limit.max_rows)
+    return None
+
+
+def shares(available: dict[str, int], most: int) -> dict[str, int]:
+    """How many rows of each stream are read if there may be `most`: as even as they can be, none of it given away."""
+    found: dict[str, int] = {}
+    left = len(available)
+    for stream, count in sorted(available.items(), key=lambda item: item[1]):
+        found[stream] = min(count, -(-most // left))
+        most -= found[stream]
+        left -= 1
+    return found
+
+
+class OffsetFollower(Follower):
+    """By offsets: the position is that of the next entry."""
+
+    def initialOffset(self) -> dict[str, Any]:
+        newest = self._find_newest()
+        start = self._how.start
+        if start == "latest":
+            return dict(newest)
+        if start.isdecimal():
+            return dict.fromkeys(newest, max(int(start), 1))
+        if start != "earliest":
+            number = parse_id("start", start, 0)
+            return {stream: offset_of_id(self._server, stream, number) for stream in newest}
+        with self._server.connect() as client:
+            replies = call_all(client, [("TREAD", stream, 1, 0, "WITHINFO") for stream in newest])
+        return {stream: reply[0][0] for stream, reply in zip(newest, replies, strict=True)}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        _check_positions(start, int)
+        newest = self._find_newest()
+        most = rows_allowed(limit)
+        begin = {stream: start.get(stream, 1) for stream in newest}
+        end = {**start, **newest}
+        if most is not None:
+            available = {stream: end[stream] - begin[stream] for stream in newest if end[stream] > begin[stream]}
+            if sum(available.values()) > most:
+                begin |= self._first_offsets([stream for stream in available if stream not in start])
+                available = {stream: max(end[stream] - begin[stream], 0) for stream in available}
+                end |= {stream: begin[stream] + count for stream, count in shares(available, most).items()}
+        return end
+
+    def _first_offsets(self, streams: list[str]) -> dict[str, int]:
+        with self._server.connect() as client:
+            replies = call_all(client, [("TREAD", stream, 1, 0, "WITHINFO") for stream in streams])
+        return {stream: reply[0][0] for stream, reply in zip(streams, replies, strict=True)}
+
+    def _ask(self, client: Any) -> dict[str, int]:
+        replies = call_all(client, [("TREAD", stream, 1, 0, "WITHINFO") for stream in self._streams])
+        ends = {stream: reply[0][1] + 1 for stream, reply in zip(self._streams, replies, strict=True)}
+        # A stream that was never written to does not exist yet: it is new when it comes.
+        return {stream: end for stream, end in ends.items() if end > 1}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        _check_positions(start, int)
+        _check_positions(end, int)
+        changed = [stream for stream in end if end[stream] != start.get(stream, 1)]
+        with self._server.connect() as client:
+            replies = call_all(client, [loss_question(stream, start.get(stream, 1)) for stream in changed])
+        parts: list[InputPartition] = []
+        for stream, reply in zip(changed, replies, strict=True):
+            first, last = start.get(stream, 1), end[stream] - 1
+            if stream in start and self._how.fail_on_loss:
+                loss = find_loss(stream, first, max(first - 1, last), reply)
+                if loss is not None:
+                    raise loss
+            else:
+                first = max(first, reply[0][0]) if first <= last else reply[0][0]
+            parts += split(stream, first, last, self._how.partition_rows)
+        return parts
+
+
+class IdFollower(Follower):
+    """By ids: the position is that of the last entry that was read."""
+
+    def initialOffset(self) -> dict[str, Any]:
+        newest = self._find_newest()
+        start = self._how.start
+        if start == "latest":
+            return dict(newest)
+        before = 0 if start == "earliest" else max(parse_id("start", start, 0) - 1, 0)
+        return dict.fromkeys(newest, _id_text(before))
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        _check_positions(start, str)
+        newest = self._find_newest()
+        most = rows_allowed(limit)
+        end = {**start, **newest}
+        if most is None:
+            return end
+        changed = [stream for stream in newest if newest[stream] != start.get(stream)]
+        with self._server.connect() as client:
+            for left, stream in enumerate(changed):
+                share = -(-most // (len(changed) - left)) if most > 0 else 0
+                since = start.get(stream, "0-0")
+                # There is no way to count without reading.
+                words = ("XRANGE", stream, f"({since}", newest[stream], "COUNT", share)
+                found = call(client, *words) if share else []
+                end[stream] = found[-1][0].decode() if found else since if not share else newest[stream]
+                most -= len(found)
+        return end
+
+    def _ask(self, client: Any) -> dict[str, str]:
+        replies = call_all(client, [("XREVRANGE", stream, "+", "-", "COUNT", 1) for stream in self._streams])
+        found = zip(self._streams, replies, strict=True)
+        return {stream: reply[0][0].decode() for stream, reply in found if reply}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        _check_positions(start, str)
+        _check_positions(end, str)
+        return [
+            StreamPart(stream, first, parse_id("id", end[stream], 0), by_offset=False)
+            for stream in end
+            if end[stream] != start.get(stream)
+            and (first := min(parse_id("id", start.get(stream, "0-0"), 0) + 1, NUMBER_MAX)) > 0
+        ]
+
+
+def _check_positions(positions: dict[str, Any], kind: type) -> None:
+    """A checkpoint goes with the way that it was made."""
+    for stream, position in positions.items():
+        if type(position) is not kind:
+            was, now = ("ids", "offsets") if kind is int else ("offsets", "ids")
+            raise ClientError(
+                f"the checkpoint has {position!r} for stream {stream!r}: it was made by {was} and the server is now "
+                f"read by {now}. Give the option flight, or begin with a new checkpoint"
+            )
+
+
+def _id_text(number: int) -> str:
+    return f"{number >> 64}-{number & (2**64 - 1)}"

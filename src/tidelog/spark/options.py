@@ -1,0 +1,111 @@
+"""What `.option(...)` may say, checked before anything is read: a name that nobody knows is most likely a mistake.
+
+Spark gives options as text, with names in any case. Each part of the source takes those that it knows from an
+`Options`, each as what it is to be; whatever is left then is refused, with the names that were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from tidelog.errors import ClientError
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_IGNORED: Final = frozenset(["path", "paths", "__paths__", "checkpointlocation", "queryname", "outputmode"])
+"""Spark's own, or taken from the target."""
+
+
+class BadOption(ClientError):
+    """An option that is missing, unknown or makes no sense."""
+
+
+class Target:
+    """What is read or written: the kind, and which one; `default` if nothing says it."""
+
+    def __init__(
+        self, given: Mapping[str, str], kinds: Collection[str], default: tuple[str, str] | None = None
+    ) -> None:
+        options = {name.lower(): value for name, value in given.items()}
+        named = [(kind, options[kind]) for kind in kinds if kind in options]
+        if "path" in options:
+            kind, colon, name = options["path"].partition(":")
+            if not colon or kind not in kinds:
+                shown = " or ".join(f"{each}:NAME" for each in sorted(kinds))
+                raise BadOption(f"{options['path']!r} is nothing to load: it is {shown}")
+            named.append((kind, name))
+        if not named and default is not None:
+            named.append(default)
+        elif len(named) == 1 and not named[0][1]:
+            raise BadOption(f"the option {named[0][0]} is empty")
+        if len(named) != 1:
+            shown = ", ".join(f"{kind}={name}" for kind, name in named) or "nothing"
+            raise BadOption(f"exactly one of the options {', '.join(sorted(kinds))} is needed, and there is {shown}")
+        self.kind, self.name = named[0]
+        self.options = Options({name: value for name, value in options.items() if name not in kinds})
+
+
+class Options:
+    """Options that are being taken."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = {name.lower(): value for name, value in given.items() if name.lower() not in _IGNORED}
+        self._known: set[str] = set()
+
+    def text(self, name: str) -> str | None:
+        self._known.add(name)
+        return self._given.get(name)
+
+    def number(self, name: str, low: int = 0, high: int = 2**63 - 1) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        if not (value.isascii() and value.isdigit()) or not low <= int(value) <= high:
+            raise BadOption(f"{name}={value!r}: it is a number from {low} to {high}")
+        return int(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.lower() not in ("true", "false"):
+            raise BadOption(f"{name}={value!r}: it is true or false")
+        return value.lower() == "true"
+
+    def moment_us(self, name: str) -> int | None:
+        """A moment in µs, from an ISO time (without a zone: UTC) or a number of µs."""
+        value = self.text(name)
+        return None if value is None else moment_us(name, value)
+
+    def one_of(self, *names: str) -> str | None:
+        """Which of these options is given; they exclude each other."""
+        self._known.update(names)
+        given = [name for name in names if name in self._given]
+        if len(given) > 1:
+            raise BadOption(f"{' and '.join(given)} contradict each other: give one of them")
+        return given[0] if given else None
+
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """All options whose names begin like this, without that beginning."""
+        found = {name: value for name, value in self._given.items() if name.startswith(prefix)}
+        self._known.update(found or [f"{prefix}*"])
+        return {name.removeprefix(prefix): value for name, value in found.items()}
+
+    def end(self, use: str) -> None:
+        """Refuse what nobody took."""
+        strange = sorted(self._given.keys() - self._known)
+        if strange:
+            raise BadOption(f"{use} has no option {strange[0]!r}: there are {', '.join(sorted(self._known))}")
+
+
+def moment_us(name: str, value: Any) -> int:
+    if isinstance(value, str):
+        if value.isascii() and value.isdigit() and len(value) not in (4, 8):  # years and days are ISO times too
+            return int(value)
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise BadOption(f"{name}={value!r}: it is an ISO time such as 2025-11-15T20:03:20Z, or µs") from None
+    moment: datetime = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1)

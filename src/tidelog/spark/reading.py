@@ -1,0 +1,94 @@
+"""What a task does to read its part of a stream: over Flight, or in pages of XRANGE.
+
+Entries can be evicted after a part was planned and before it is read. A task therefore asks, when it has read, whether
+the beginning of its part is still there: if it is, nothing was missed. Entries that were deleted one by one are no
+loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from tidelog import limits
+from tidelog.errors import ClientError, TooOld
+from tidelog.flight.request import Place, ReadRequest
+from tidelog.spark.entries import Entries, EntryColumns, from_flight, from_xrange, joined
+from tidelog.spark.ranges import StreamPart
+from tidelog.spark.server import Server, call
+from tidelog.streams.rows import SEQ_MAX
+
+
+class EntriesLost(TooOld):
+    """Entries that were to be read have been evicted."""
+
+
+def read_part(server: Server, part: StreamPart, columns: EntryColumns, *, fail_on_loss: bool) -> Iterator[Any]:
+    """The batches of a part. On an executor."""
+    if part.by_offset:
+        if server.flight is None:
+            raise ClientError(f"{server.url} has no Flight: give its address as the option flight")
+        yield from _read_offsets(server, part, columns)
+        if fail_on_loss:
+            with server.connect() as client:
+                check_loss(client, part.stream, part.first, part.last)
+    else:
+        for entries in _pages(server, part):
+            yield columns.batch(part.stream, entries)
+
+
+def _read_offsets(server: Server, part: StreamPart, columns: EntryColumns) -> Iterator[pa.RecordBatch]:
+    places = Place(offset=part.first), Place(offset=part.last)
+    request = ReadRequest(part.stream.encode(), server.database, *places)
+    with server.open_flight() as (client, options):
+        reader = client.do_get(flight.Ticket(request.ticket()), options)
+        for batch in joined(chunk.data for chunk in reader):
+            if batch.num_rows:
+                yield columns.batch(part.stream, from_flight(batch))
+
+
+def check_loss(client: Any, stream: str, first: int, last: int) -> None:
+    """Fail if the entry at the first offset was evicted, or if the stream no longer goes as far as the last."""
+    loss = find_loss(stream, first, last, call(client, *loss_question(stream, first)))
+    if loss is not None:
+        raise loss
+
+
+def loss_question(stream: str, first: int) -> tuple[str, str, int, int, str]:
+    """The command whose reply tells: TREAD has a null in the place of an entry that was evicted."""
+    return "TREAD", stream, max(first, 1), 1, "WITHINFO"
+
+
+def find_loss(stream: str, first: int, last: int, reply: list[Any]) -> EntriesLost | None:
+    (oldest, newest), *entries = reply
+    if newest < last:
+        return EntriesLost(
+            f"stream {stream!r} ends at offset {newest}, and {last} was there before: it was deleted. "
+            "fail_on_loss=false starts over with what it has now",
+            oldest=oldest,
+        )
+    if not entries or entries[0] is not None:
+        return None
+    return EntriesLost(
+        f"entries {first} to {oldest - 1} of stream {stream!r} were evicted before they were read: the oldest that is "
+        f"left is {oldest}. fail_on_loss=false goes on without them",
+        oldest=oldest,
+    )
+
+
+def _pages(server: Server, part: StreamPart) -> Iterator[Entries]:
+    """The entries of a range of ids, some at a time."""
+    start, end = _id_text(part.first), _id_text(part.last)
+    with server.connect() as client:
+        while reply := call(client, "XRANGE", part.stream, start, end, "COUNT", limits.SPARK_PAGE_ROWS):
+            yield from_xrange(reply)
+            if len(reply) < limits.SPARK_PAGE_ROWS:
+                return
+            start = f"({reply[-1][0].decode()}"
+
+
+def _id_text(number: int) -> str:
+    return f"{number >> 64}-{number & SEQ_MAX}"

@@ -1,0 +1,26 @@
+"""A journal whose keys come in order, so that each frame has keys of its own, with sidecars beside its segments."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.cli.directories import open_journal
+from tidelog.ids import ShardId
+from tidelog.journal.operation import VAL, core_table, encode_pairs
+from tidelog.journal.writer import NewRecord
+from tidelog.system.disk import SystemDisk
+from tidelog.testing.clock import SimulatedClock
+
+KEYS: Final = [b"key:%06d" % number for number in range(1500)]
+
+
+def write_ordered(folder: str) -> None:
+    disk, clock = SystemDisk(), SimulatedClock()
+    journal = open_journal(disk, folder, clock, shards=1)
+    for key in KEYS:
+        clock.advance(1000)
+        record = NewRecord(ShardId(0), VAL, encode_pairs([(key, b"v" * 50)]), None, 0)
+        journal.writer.append(journal.hlc.next(), [record])
+        journal.writer.write()
+    journal.make_sidecars(core_table(), 10_000)
+    journal.close()

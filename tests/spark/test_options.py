@@ -1,0 +1,110 @@
+"""Options: what is asked for is taken as what it is, and what makes no sense is refused with what would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from tests.spark.conftest import Peer
+from tests.spark.in_process import follower, reader, source_of
+from tidelog.errors import ClientError
+from tidelog.spark.options import BadOption, Options, Target, moment_us
+
+
+def test_a_target_is_named_by_an_option_or_a_path() -> None:
+    for given in ({"Stream": "orders"}, {"path": "stream:orders"}):
+        target = Target(given, ["stream", "journal"])
+        assert (target.kind, target.name) == ("stream", "orders")
+    assert Target({"path": "stream:a:b"}, ["stream"]).name == "a:b"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "exactly one of the options journal, stream is needed, and there is nothing"),
+        ({"stream": "a", "journal": "b"}, "there is stream=a, journal=b"),
+        ({"stream": "a", "path": "stream:b"}, "there is stream=a, stream=b"),
+        ({"path": "orders"}, "'orders' is nothing to load: it is journal:NAME or stream:NAME"),
+        ({"path": "topic:orders"}, "nothing to load"),
+        ({"stream": ""}, "the option stream is empty"),
+    ],
+)
+def test_a_target_that_is_none(given: dict[str, str], says: str) -> None:
+    with pytest.raises(BadOption, match=says):
+        Target(given, ["stream", "journal"])
+
+
+def test_moments() -> None:
+    assert moment_us("since", "1970-01-01T00:00:01Z") == 1_000_000
+    assert moment_us("since", "1970-01-01T01:00:00+01:00") == 0
+    assert moment_us("since", "1970-01-02") == 86_400_000_000
+    assert moment_us("since", "1700000000000000") == 1_700_000_000_000_000
+    with pytest.raises(BadOption, match="since='soon'"):
+        moment_us("since", "soon")
+
+
+def test_what_nobody_took_is_refused_with_what_there_is() -> None:
+    options = Options({"Rows": "1", "rwos": "2", "checkpointLocation": "x"})
+    assert options.number("rows") == 1
+    with pytest.raises(BadOption, match="a thing has no option 'rwos': there are rows"):
+        options.end("a thing")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"bogus": 1}, "no option 'bogus': there are database, fail_on_loss"),
+        ({"start": "latest"}, "no option 'start'"),
+        ({"from_offset": 1, "from_id": "1-0"}, "from_offset and from_id contradict each other"),
+        ({"to_time": "2025-01-01", "to_id": "1-0"}, "to_id and to_time contradict each other"),
+        ({"from_id": "1-0-0"}, "from_id='1-0-0'"),
+        ({"from_offset": "x"}, "from_offset='x'"),
+        ({"partition_rows": 0}, "partition_rows='0': it is a number from 1"),
+        ({"fail_on_loss": "maybe"}, "fail_on_loss='maybe': it is true or false"),
+        ({"url": "http://127.0.0.1"}, "redis://, rediss:// or unix://"),
+        ({"url": "redis://127.0.0.1:1/3", "database": 4}, "database=4 contradicts the url"),
+        ({"url": "redis://:secret@127.0.0.1:1", "password_file": "f"}, "password_file contradicts the url"),
+        ({"password_file": "no-such-file"}, "password_file='no-such-file'"),
+        ({"flight": "127.0.0.1:8499"}, "grpc://HOST:PORT"),
+    ],
+)
+def test_bad_options_of_a_stream(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadOption, match=says):
+        reader(stream="s", **options)
+
+
+def test_bad_options_of_a_stream_that_is_followed() -> None:
+    for options, says in (
+        ({"from_offset": 1}, "no option 'from_offset'"),
+        ({"start": "yesterday"}, "start='yesterday'"),
+        ({"max_rows_per_trigger": 0}, "max_rows_per_trigger"),
+    ):
+        with pytest.raises(BadOption, match=says):
+            follower(stream="s", **options)
+
+
+def test_a_schema_that_cannot_be(tide: Peer) -> None:
+    for field, says in (
+        (StructField("price", LongType()), "there is no column 'price': there are stream, offset"),
+        (StructField("offset", StringType()), "column offset is bigint, not string"),
+    ):
+        with pytest.raises(BadOption, match=says):
+            reader(StructType([field]), stream="s", url=tide.url)
+
+
+def test_what_a_kind_does_not_offer() -> None:
+    with pytest.raises(ClientError, match="a journal cannot be read as a stream"):
+        follower(journal="data")
+    with pytest.raises(ClientError, match="a journal cannot be written"):
+        source_of(journal="data").writer(StructType(), False)
+    with pytest.raises(ClientError, match="what is written is appended"):
+        source_of(stream="s").writer(StructType(), True)
+
+
+def test_a_server_that_is_not_there_and_a_password_that_is_wrong(tide: Peer) -> None:
+    with pytest.raises(Exception, match=r"redis://127\.0\.0\.1:1: "):
+        reader(stream="s", url="redis://127.0.0.1:1").partitions()
+    with pytest.raises(Exception, match="does not let us in"):
+        reader(stream="s", url=tide.url.replace("//", "//:wrong@")).partitions()
