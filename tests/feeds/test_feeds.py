@@ -434,3 +434,29 @@ def test_large_values_are_sent_a_few_at_a_time(
         watched.feeds.resume(opened)
     assert len(known.state) == 100
     assert max(sizes) < 2000
+
+
+def test_a_name_notices_that_what_it_acknowledged_was_lost(watched: Watched) -> None:
+    losses = 0
+    for round_ in range(20):
+        watched("SET", "a", 1)
+        watched.settle()
+        watched.store.journal.writer.sync()
+        opened, _ = watched.watch(name=f"n{round_}", since=watched.now)
+        watched("SET", "a", 2)
+        watched.settle()
+        acknowledged = watched.now
+        watched.feeds.acknowledge(f"n{round_}", acknowledged)
+        watched.feeds.close(opened)
+        watched.disk.crash()
+        watched.store = watched._open()
+        watched.feeds = type(watched.feeds)(watched.store, watched.feeds._table, watched.clock)
+        last_ts = watched.store.journal.epochs[-1].last_ts
+        if last_ts < acknowledged:
+            losses += 1
+            with pytest.raises(FeedDiverged) as error:
+                watched.watch(name=f"n{round_}")
+            assert error.value.since == last_ts
+        else:
+            watched.watch(name=f"n{round_}")
+    assert losses > 0

@@ -461,13 +461,23 @@ def test_a_transaction_is_handed_out_with_what_is_wanted_of_it() -> None:
     assert [[record.lsn for record in part.records] for part in parts] == [[0, 2], [4]]
 
 
-def test_whether_a_split_record_is_wanted_is_seen_when_it_is_whole() -> None:
+@pytest.mark.parametrize("database", [0, 3])
+def test_whether_a_split_record_is_wanted_is_seen_when_it_is_whole(database: int) -> None:
     machine = Machine(shards=1)
     machine.fill(3)
-    machine.commit((0, b"long", bytes(FRAME_BYTES // 4 - 20)))  # over the end of the frame
-    (part,) = read_all(wanting(machine, {b"long"}))
+    machine.commit((0, b"long", bytes(FRAME_BYTES // 4 - 20), database))  # over the end of the frame
+    asked: list[tuple[int, list[bytes]]] = []
+
+    def wants(database: int, opcode: int, payload: bytes) -> bool:
+        asked.append((database, pair_keys(payload)))
+        return asked[-1][1] == [b"long"]
+
+    reader = ShardReader(machine.source(), lambda: machine.journal.writer.visible.ends[0], wants=wants)
+    reader.seek_start()
+    (part,) = read_all(reader)
     (record,) = part.records
-    assert pair_keys(record.payload) == [b"long"]
+    assert (record.database, pair_keys(record.payload)) == (database, [b"long"])
+    assert asked[-1] == (database, [b"long"])
 
 
 def test_a_whale_is_always_handed_out() -> None:

@@ -105,8 +105,8 @@ MUTANTS: Final = (
     Mutant(
         "finish-ignored",
         "journal/reader.py",
-        "            if flags & FINISH:\n                first_lsn",
-        "            if True:\n                first_lsn",
+        "            if flags & FINISH:\n                if open_part and",
+        "            if True:\n                if open_part and",
         "every record is handed out as a transaction of its own",
     ),
     Mutant(

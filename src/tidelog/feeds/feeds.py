@@ -120,15 +120,18 @@ class Feeds:
         writer = self._journal.writer
         if request.is_initial:
             return writer.last_ts  # all up to here is in what will be read, a flush as well
-        since = request.since
+        since, epoch, seen = request.since, request.epoch, request.seen
         if since is None and request.name is not None and holder_name(request.name) in self._journal.holders:
-            since = self._journal.holders.get(holder_name(request.name)).ts
+            holder = self._journal.holders.get(holder_name(request.name))
+            since = holder.ts
+            if holder.epoch:
+                epoch, seen = holder.epoch, holder.seen
         if since is None:
             return writer.last_ts
         if since > max(self._journal.hlc.last, self._clock.wall_us()):
             raise ClientError(f"SINCE {since} lies ahead of the clock here")
-        if request.epoch is not None and request.seen is not None:
-            self._check_epoch(request.epoch, request.seen)
+        if epoch is not None and seen is not None:
+            self._check_epoch(epoch, seen)
         if since < self._journal.erased_ts:
             raise TooOld(f"the journal no longer has what followed ts {since}", oldest=self._journal.erased_ts)
         return since
@@ -152,7 +155,9 @@ class Feeds:
         """A named feed needs nothing at or below `ts` any more."""
         if ts > max(self._journal.hlc.last, self._clock.wall_us()):
             raise ClientError(f"{ts} lies ahead of the clock here")
-        self._journal.holders.move(holder_name(name), ts, self._clock.wall_us())
+        journal = self._journal
+        seen = min(ts, journal.writer.visible.ts)
+        journal.holders.move(holder_name(name), ts, self._clock.wall_us(), journal.epochs[-1].id, seen)
 
     def close(self, opened: OpenFeed) -> None:
         """Nobody wants it any more; fine if it is closed already."""

@@ -333,8 +333,8 @@ class ShardReader:
                     raise Corruption("a continued record goes on with another opcode", position=start)
                 record = head._replace(flags=head.flags & ~NEXT_CONT | flags & FINISH, payload=head.payload + payload)
                 head = None
-                if wants is not None:
-                    is_wanted = wants(database, opcode, record.payload)
+                if wants is not None and not record.flags & BLOB:
+                    is_wanted = wants(record.database, opcode, record.payload)  # `select` comes after it
             else:
                 if ts_relative >= 0:
                     if open_part:

@@ -66,6 +66,10 @@ class Holder:
     is_durable: bool
     lapsed: str | None = None
     """Why it was let go."""
+    epoch: int = 0
+    """In which epoch it last moved (0: it never did) ..."""
+    seen: Ts = Ts(0)
+    """... and the newest transaction that it can have read then: lost history is noticed by that."""
 
 
 class Holders:
@@ -80,6 +84,7 @@ class Holders:
         if disk.exists(self._path):
             for stored in read_json(disk, self._path)["holders"]:
                 holder = Holder(stored["name"], Ts(stored["ts"]), stored["moved_us"], True, stored["lapsed"])
+                holder.epoch, holder.seen = stored.get("epoch", 0), Ts(stored.get("seen", 0))
                 self._holders[holder.name] = holder
 
     def hold(self, name: str, ts: Ts, now_us: int, *, durable: bool = False) -> Holder:
@@ -100,10 +105,11 @@ class Holders:
     def __contains__(self, name: object) -> bool:
         return name in self._holders
 
-    def move(self, name: str, ts: Ts, now_us: int) -> None:
-        """The holder has read up to `ts`."""
+    def move(self, name: str, ts: Ts, now_us: int, epoch: int = 0, seen: Ts = Ts(0)) -> None:
+        """The holder has read up to `ts`: in this epoch, and no transaction after `seen`."""
         holder = self.get(name)
         holder.ts, holder.moved_us = max(holder.ts, ts), now_us
+        holder.epoch, holder.seen = epoch, seen
         if holder.is_durable:
             self._store()
 
@@ -148,7 +154,14 @@ class Holders:
             self._path,
             {
                 "holders": [
-                    {"name": holder.name, "ts": holder.ts, "moved_us": holder.moved_us, "lapsed": holder.lapsed}
+                    {
+                        "name": holder.name,
+                        "ts": holder.ts,
+                        "moved_us": holder.moved_us,
+                        "lapsed": holder.lapsed,
+                        "epoch": holder.epoch,
+                        "seen": holder.seen,
+                    }
                     for holder in durable
                 ]
             },
