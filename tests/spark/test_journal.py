@@ -25,8 +25,6 @@ from tidelog.spark.remote_disk import RemoteDisk
 from tidelog.store.store import operation_table
 from tidelog.system.disk import SystemDisk
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 TABLE = operation_table()
 
 

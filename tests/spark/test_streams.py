@@ -26,9 +26,6 @@ from tidelog.errors import ClientError
 from tidelog.spark.entries import SCHEMA
 from tidelog.spark.reading import EntriesLost
 
-pytestmark = pytest.mark.xdist_group("spark")
-
-
 # --- through Spark ----------------------------------------------------------------------------------------------------
 
 
