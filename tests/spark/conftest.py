@@ -1,7 +1,6 @@
 """One Spark session, one Tidelog and one Redis for all tests of this folder.
 
-A session takes seconds to start, so all tests that need it run in the same process: each of their modules says
-`pytestmark = pytest.mark.xdist_group("spark")`.
+A session takes seconds to start, so all tests that need it run in the same process (`tests/conftest.py` sees to it).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A journal whose keys come in order, so that each frame has keys of its own, with sidecars beside its segments."""
+"""Journals of strings: one whose keys come in order, so that each frame has keys of its own; one of a single record."""
 
 from __future__ import annotations
 
@@ -23,4 +23,13 @@ def write_ordered(folder: str) -> None:
         journal.writer.append(journal.hlc.next(), [record])
         journal.writer.write()
     journal.make_sidecars(core_table(), 10_000)
+    journal.close()
+
+
+def write_pairs(folder: str, count: int) -> None:
+    """One record that sets many keys."""
+    journal = open_journal(SystemDisk(), folder, SimulatedClock(), shards=1)
+    pairs = encode_pairs([(b"key:%d" % number, b"v") for number in range(count)])
+    journal.writer.append(journal.hlc.next(), [NewRecord(ShardId(0), VAL, pairs, None, 0)])
+    journal.writer.write()
     journal.close()

@@ -19,7 +19,7 @@ import pytest
 from tests.integration.server_process import SOURCES, ServerProcess, free_port
 from tidelog.spark.java import find_java_home
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
+pytestmark = pytest.mark.long
 
 SPARK: Final = Path(pyspark.__file__).parent
 UP_S_MAX: Final = 60.0

@@ -17,8 +17,6 @@ from tidelog.spark.following import shares
 from tidelog.spark.options import BadOption
 from tidelog.spark.reading import EntriesLost
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 ALL = ReadAllAvailable()
 
 

@@ -17,15 +17,13 @@ from tests.cli.directories import GEOMETRY, SHARDS, Written, fill, first_segment
 from tests.integration.server_process import ServerProcess
 from tests.spark.conftest import Peer
 from tests.spark.in_process import reader
-from tests.spark.ordered_journal import KEYS, write_ordered
+from tests.spark.ordered_journal import KEYS, write_ordered, write_pairs
 from tidelog.errors import Corruption, DataDirectoryError
 from tidelog.journal.operation import DEL, VAL, decode_items
 from tidelog.spark.journal import SCHEMA, JournalReader, ReadCounts
 from tidelog.spark.remote_disk import RemoteDisk
 from tidelog.store.store import operation_table
 from tidelog.system.disk import SystemDisk
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 TABLE = operation_table()
 
@@ -103,12 +101,21 @@ def test_every_record_is_there_once(folder: str, written: list[Written]) -> None
     assert places(found) == list(expected(written))
     assert counts.records == len(written)
     by_place = {(record.shard, record.lsn): record for record in written}
+    payloads = {place: record.payload for place, record in by_place.items()}
     for row in found:
         record = by_place[row["shard"], row["lsn"]]
-        assert (row["payload"], row["database"]) == (record.payload, record.database)
+        assert row["database"] == record.database
+        assert row["payload"] == payloads.pop((row["shard"], row["lsn"]), None)
         assert row["expire"] == (
             None if record.expire_ms is None else datetime.fromtimestamp(record.expire_ms / 1000, UTC)
         )
+
+
+def test_a_record_that_names_many_keys_has_its_payload_once(folder: str) -> None:
+    write_pairs(folder, 400)
+    found, _ = read(folder)
+    assert [row["key"] for row in found] == [b"key:%d" % number for number in range(400)]
+    assert [row["payload"] is None for row in found] == [False, *[True] * 399]
 
 
 @pytest.mark.parametrize("frames", [1, 3, 1000])

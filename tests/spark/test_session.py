@@ -15,8 +15,6 @@ from pyspark.sql import SparkSession
 from tidelog.spark.java import NoJava, find_java_home, version_of, write_shim
 from tidelog.spark.package import write_package
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 def made_java(folder: Path, version: str) -> Path:
     """A JAVA_HOME whose java only tells its version."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,14 +21,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import BinaryType, MapType, StringType, StructField, StructType
 
+from tests.integration.server_process import ServerProcess
 from tests.spark.conftest import Peer
 from tests.spark.in_process import read, reader
+from tidelog.client.link import ServerRefused
 from tidelog.errors import ClientError
 from tidelog.spark.entries import SCHEMA
 from tidelog.spark.reading import EntriesLost
-
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 # --- through Spark ----------------------------------------------------------------------------------------------------
 
@@ -179,6 +179,23 @@ def test_another_database_and_many_small_nodes(tide: Peer) -> None:
     found = read(stream="s", url=f"{tide.url}/3")
     assert found.column("entry").to_pylist() == [b"e0", b"e1", b"e2"]
     assert read(stream="s", url=tide.url, database=3).num_rows == 3
+
+
+def test_a_password(tmp_path: Path) -> None:
+    """From a file on the driver; what travels to the executors has it, and shows it to nobody."""
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret\n")
+    with ServerProcess(tmp_path / "data", "--requirepass-file", str(secret), has_flight=True) as server:
+        with server.client(password="s3cret") as client:
+            client.xadd("s", {"tag": "t", "entry": "e"})
+        url = f"redis://127.0.0.1:{server.port}"
+        made = reader(stream="s", url=url, password_file=secret)
+        assert sum(batch.num_rows for part in made.partitions() for batch in made.read(part)) == 1
+        assert read(stream="s", url=url.replace("//", "//default:s3cret@")).num_rows == 1
+        assert "s3cret" not in repr(made._server)
+        with pytest.raises(ServerRefused, match="does not let us in: Authentication required"):
+            reader(stream="s", url=url).partitions()
+        assert server.terminate() == 0
 
 
 # --- parts and filters ------------------------------------------------------------------------------------------------

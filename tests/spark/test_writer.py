@@ -20,8 +20,6 @@ from tidelog.spark.options import BadOption, Target
 from tidelog.spark.source import TidelogSource
 from tidelog.spark.writer import BatchAppender, Calls, Rows, progress_key
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @pytest.fixture(scope="module")
 def failing(spark: SparkSession) -> str:

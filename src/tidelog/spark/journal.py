@@ -8,7 +8,7 @@
     value binary               of `val`, which sets a string
     expire timestamp           when the key is to expire
     flags int                  as they lie in the record
-    payload binary             the whole of it, as it lies in the journal
+    payload binary             the whole of it, as it lies in the journal, in the first row of a record
 
     journal                    the folder, or a URL that fsspec knows (s3://…); `storage.*` are options of fsspec's
     since, until               transactions in a time: ISO times, or ts in µs; both ends included
@@ -271,6 +271,7 @@ class RecordRows:
         return self._count >= limits.SPARK_BATCH_ROWS or self._bytes >= limits.SPARK_BATCH_BYTES
 
     def add(self, info: RecordInfo) -> None:
+        payload = info.payload
         for key, value in self._pairs(info):
             members = {
                 "shard": info.shard,
@@ -283,11 +284,12 @@ class RecordRows:
                 "value": value,
                 "expire": _expire_us(info.expire_ms),
                 "flags": info.flags,
-                "payload": info.payload,
+                "payload": payload,
             }
             for name, column in self._columns:
                 column.append(members[name])
             self._count += 1
+            payload = None  # a record may name hundreds of keys: with all of them it would be there as often
         self._bytes += info.payload_bytes
 
     def _pairs(self, info: RecordInfo) -> list[tuple[bytes | None, bytes | None]]:
