@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _TICK_S: Final = 0.01
 _PAUSE_S: Final = 0.001
 """Between two slices of reading while clients are there."""
-_RESUMED_PART: Final = 4
+_RESUMED_PART: Final = 2
 """A reader is sent more when it has left no more than this part of the buffer."""
 
 
