@@ -8,9 +8,9 @@ A run goes on into the next one until it has seen a mark there, so two neighbour
 a chain of sound runs is a sound shard. How far the shards reach together is found on the driver, which walks from the
 last runs on, as a recovery does from its snapshot.
 
-Tasks only prove that all is well. If one of them cannot, `journal.verify` itself goes over the directory, on the driver,
-so that damage is always told by the same code, in the same words. A sound journal is checked by all executors; a damaged
-one, which is rare, takes as long as it does on one machine.
+Tasks only prove that all is well. If one of them cannot, `journal.verify` itself goes over the directory, on the
+driver, so that damage is always told by the same code, in the same words. A sound journal is checked by all executors;
+a damaged one, which is rare, takes as long as it does on one machine.
 """
 
 from __future__ import annotations
