@@ -22,7 +22,9 @@ from tidelog.days.reader import Reader
 from tidelog.days.writer import Writer
 
 TODAY: Final = "2024-06-01"
-JOB_S_MAX: Final = 120.0
+JOB_S_MAX: Final = 180.0
+PAUSE_S: Final = 0.1
+"""Of a reader between two job sets: the jobs need some of the machine, too."""
 
 
 class Ledger:
@@ -63,6 +65,8 @@ class Ledger:
             while not self._ends.is_set():
                 for jobset in list(self.written)[number::of]:
                     self._check(client, jobset)
+                    self._ends.wait(PAUSE_S)
+                self._ends.wait(PAUSE_S)
 
     def _check(self, client: Any, jobset: JobSet) -> None:
         try:

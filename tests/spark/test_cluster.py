@@ -36,23 +36,26 @@ spark.stop()
 
 
 def test_executors_get_our_sources(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data", has_flight=True) as server, Standalone(tmp_path) as cluster:
-        with server.client() as client:
-            words = [word for number in range(1000) for word in ("t", str(number))]
-            client.execute_command("TWRITE", "in", "ENTRIES", *words)
-            environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYSPARK_PYTHON": sys.executable}
-            environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": SOURCES}
-            for name in ("SPARK_CONF_DIR", "TIDELOG_SPARK_LOG"):
-                environment.pop(name, None)
-            done = subprocess.run(
-                [sys.executable, "-c", PROGRAM, cluster.url, f"redis://127.0.0.1:{server.port}"],
-                capture_output=True,
-                text=True,
-                timeout=100,
-                env=environment,
-                check=False,
-            )
-            count, file = done.stdout.split()
-            assert count == "1000", done.stderr
-            assert file.startswith(str(cluster.work)), "the executors found our sources elsewhere"
-            assert client.xlen("out") == 1000
+    with (
+        ServerProcess(tmp_path / "data", has_flight=True) as server,
+        Standalone(tmp_path) as cluster,
+        server.client() as client,
+    ):
+        words = [word for number in range(1000) for word in ("t", str(number))]
+        client.execute_command("TWRITE", "in", "ENTRIES", *words)
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYSPARK_PYTHON": sys.executable}
+        environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": SOURCES}
+        for name in ("SPARK_CONF_DIR", "TIDELOG_SPARK_LOG"):
+            environment.pop(name, None)
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, cluster.url, f"redis://127.0.0.1:{server.port}"],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            env=environment,
+            check=False,
+        )
+        count, file = done.stdout.split()
+        assert count == "1000", done.stderr
+        assert file.startswith(str(cluster.work)), "the executors found our sources elsewhere"
+        assert client.xlen("out") == 1000
