@@ -119,7 +119,8 @@ def test_what_fails_is_reported_and_the_others_go_on(filled: Peer) -> None:
     assert "set 1" in lines[-1]
     assert "fields that a batch cannot keep" in lines[-1]
     assert hot in index_of(filled.client, SETS[1])
-    assert b"fields that a batch cannot keep" in filled.client.hget("tidelog:pipeline:compress", "last_error")
+    told: Any = filled.client.hget("tidelog:pipeline:compress", "last_error")
+    assert b"fields that a batch cannot keep" in told
 
 
 def test_one_job_at_a_time(filled: Peer) -> None:
@@ -177,7 +178,12 @@ def test_results_come_while_others_still_run_and_stopping_keeps_them(spark: Spar
         return item
 
     waves = Waves[int, int](spark, stop, on_result=seen.append, failed=lambda item, _: -item)
-    threading.Thread(target=lambda: (_wait_for(lambda: 1 in seen), stop.because("enough")), daemon=True).start()
+
+    def stop_after_one() -> None:
+        _wait_for(lambda: 1 in seen)
+        stop.because("enough")
+
+    threading.Thread(target=stop_after_one, daemon=True).start()
     begun = time.monotonic()
     waves.run([1, 2], sleep_at_two)
     assert seen == [1]
