@@ -141,7 +141,7 @@ class JobProcess:
         self.close()
 
 
-def wait_until(what: str, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+def wait_until(what: str, condition: Callable[[], Any], seconds: float = 150.0) -> Any:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := condition():
