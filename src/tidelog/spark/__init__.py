@@ -19,6 +19,8 @@
     journal      the kind `journal`: the records of a data directory or snapshot
     remote_disk  files that lie in an object store
 
+    jobs         what `tidelog pipeline` runs
+
 `pyspark` is imported only here.
 """
 
