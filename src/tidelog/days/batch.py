@@ -109,7 +109,7 @@ def _ids(table: Any) -> tuple[Any, Any]:
     if "id" not in table.column_names:
         return _column(table, "ms", pa.uint64()), _column(table, "seq", pa.uint64())
     ids = [parse_id(text) for text in table.column("id").cast(pa.string()).to_pylist()]
-    return tuple(pa.array([each[half] for each in ids], pa.uint64()) for half in (0, 1))  # type: ignore[return-value]
+    return tuple(pa.array([each[half] for each in ids], pa.uint64()) for half in (0, 1))
 
 
 def _increases(ms: Any, seqs: Any) -> bool:
