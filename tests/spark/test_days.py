@@ -137,8 +137,9 @@ def test_bad_options(tide: Peer) -> None:
     for target in ("queue", "/jobs", "queue/"):
         with pytest.raises(BadOption, match="it is QUEUE/JOBSET"):
             reader(days=target, url=tide.url)
-    for options, says in (({"from_day": "May"}, "from_day='May'"), ({"from_id": "x"}, "from_id='x'")):
-        with pytest.raises(BadOption, match=says):
+    for name, value in (("from_day", "May"), ("from_id", "x")):
+        options: dict[str, Any] = {name: value}
+        with pytest.raises(BadOption, match=f"{name}='{value}'"):
             reader(days="a/b", url=tide.url, **options)
     with pytest.raises(ClientError, match="cannot be read as a stream"):
         follower(days="a/b")
