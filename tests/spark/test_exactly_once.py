@@ -108,10 +108,10 @@ def wait_until(is_so: Callable[[], bool], process: subprocess.Popen[bytes], fold
 
 
 def run_and_kill(url: str, folder: Path, rng: Random, numbers: Counter[str]) -> None:
-    """One of the queries gets something done, and soon after it all ends."""
+    """Both queries get something done, and soon after it all ends."""
     before = {name: newest(folder, name, "commits") for name in QUERIES}
     with driver(url, folder) as process:
-        wait_until(lambda: any(newest(folder, name, "commits") > before[name] for name in QUERIES), process, folder)
+        wait_until(lambda: all(newest(folder, name, "commits") > before[name] for name in QUERIES), process, folder)
         time.sleep(KILL_S_MAX * rng.random() ** 2)
     numbers["kills"] += 1
     for name in QUERIES:
