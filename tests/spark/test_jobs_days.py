@@ -8,13 +8,17 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import date
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
+from redis.cluster import RedisCluster
 
 from tests.cli.command_line import Outcome, invoke
+from tests.conformance.redis_oracle import stop as stop_process
 from tests.days.days_of_events import DAY_1, DAY_2, DAY_MS, MAY_MS, everything, index_of
+from tests.days.servers import start_cluster
 from tests.spark.conftest import Peer
 from tidelog import limits
 from tidelog.days.jobset import JobSet
@@ -84,6 +88,23 @@ def test_compresses_every_day_that_is_old_enough(filled: Peer) -> None:
     again = pipeline(filled, "compress", 2, "--json")
     assert [each["kind"] for each in again.objects] == ["summary"]
     assert again.objects[0]["streams"] == 0
+
+
+def test_a_redis_cluster_works_as_well(tmp_path: Path) -> None:
+    process, port = start_cluster(tmp_path)
+    try:
+        with RedisCluster(host="127.0.0.1", port=port) as client:
+            for jobset in SETS:
+                Writer(client, jobset).write(m for day in range(1, DAYS + 1) for m in messages(jobset, day))
+            server = Peer(f"redis://127.0.0.1:{port}", client, False)
+            outcome = pipeline(server, "compress", 2, "--cluster", "--json")
+            assert (outcome.status, outcome.objects[-1]["streams"]) == (0, 6)
+            outcome = pipeline(server, "expire", 3, "--cluster", "--json")
+            assert (outcome.status, outcome.objects[-1]["days"]) == (0, 3)
+            for jobset in SETS:
+                assert everything(client, jobset) == [m for day in (2, 3, 4) for m in messages(jobset, day)]
+    finally:
+        stop_process(process)
 
 
 def test_a_dry_run_lists_and_changes_nothing(filled: Peer) -> None:
