@@ -37,6 +37,7 @@ def test_a_time_and_a_short_id_include_their_whole_millisecond() -> None:
         ReadRequest(b"a"),
         ReadRequest(b"\xff\0", 15, Place(offset=3), Place(number=pack_id(5, 6)), 0),
         ReadRequest(b"", 1, Place(number=pack_id(SEQ_MAX, SEQ_MAX)), Place(offset=2**62)),
+        ReadRequest(b"a", is_packed=True),
     ],
 )
 def test_a_ticket_is_parsed_to_the_same(request_: ReadRequest) -> None:
@@ -59,6 +60,7 @@ def test_a_ticket_is_parsed_to_the_same(request_: ReadRequest) -> None:
         (b'{"stream": "a", "database": 16}', "database is a number from 0 to 15"),
         (b'{"stream": "a", "database": true}', "database is a number"),
         (b'{"stream": "a", "count": -1}', "count is a number"),
+        (b'{"stream": "a", "packed": 1}', "packed is true or false"),
         (b'{"stream": "a", "from": 1}', "from has one of offset, id and time"),
         (b'{"stream": "a", "from": {"offset": 1, "id": "1-1"}}', "from has one of"),
         (b'{"stream": "a", "to": {"offset": -1}}', "to.offset is a number"),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
+import pyarrow as pa
 import pytest
 
 from tidelog import limits
+from tidelog.flight.nodes import PACKED, SCHEMA, unpacked
 from tidelog.flight.request import Place, ReadRequest
-from tidelog.flight.view import SCHEMA, batches, first_offset, make_view
+from tidelog.flight.view import batches, first_offset, make_view, packed_batches
 from tidelog.streams.node import FIELDS, TAGGED, pack_id
 from tidelog.streams.stream import Stream
 
@@ -28,19 +31,39 @@ def made(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> Stream:
     return stream
 
 
-def read(stream: Stream, request: ReadRequest) -> tuple[list[tuple[object, ...]], int]:
-    """The rows of a range, and how many views it took."""
+def rows_of(found: Iterable[pa.RecordBatch]) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
+    for batch in found:
+        assert batch.schema == SCHEMA
+        rows += [tuple(row.values()) for row in batch.to_pylist()]
+    return rows
+
+
+def read(stream: Stream, request: ReadRequest) -> tuple[list[tuple[object, ...]], int]:
+    """The rows of a range, and how many views it took. Packed nodes have the same rows."""
+    rows: list[tuple[object, ...]] = []
+    packed: list[pa.RecordBatch] = []
     view = make_view(stream, request, first_offset(stream, request.first), request.most)
     views = 1
     while True:
-        for batch in batches(view):
-            assert batch.schema == SCHEMA
-            rows += [tuple(row.values()) for row in batch.to_pylist()]
+        rows += rows_of(batches(view))
+        packed += packed_batches(view)
         if view.next_offset is None:
+            assert all(batch.schema == PACKED for batch in packed)
+            assert rows_of(unpacked(packed, limits.FLIGHT_BATCH_ROWS, 10**6)) == rows
             return rows, views
         view = make_view(stream, request, view.next_offset, view.left)
         views += 1
+
+
+def cold_stream(nodes: int) -> Stream:
+    """Each node is large, and compressed to next to nothing."""
+    stream = Stream()
+    for ms in range(1, nodes + 1):
+        stream.append(ms, 0, TAGGED, [b""], [bytes(limits.NODE_BYTES_MAX)])
+    for node in stream.sealed:
+        node.chill(node.compressed())
+    return stream
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -77,11 +100,18 @@ def test_no_entries() -> None:
 
 
 def test_compressed_nodes_that_are_large_when_opened_are_not_joined_without_bound() -> None:
-    stream = Stream()
-    for ms in range(1, 21):
-        stream.append(ms, 0, TAGGED, [b""], [bytes(limits.NODE_BYTES_MAX)])
-    for node in stream.sealed:
-        node.chill(node.compressed())
+    stream = cold_stream(20)
     view = make_view(stream, ReadRequest(b"s"), 1, None)
     assert len(view.pieces) == 20
     assert max(batch.nbytes for batch in batches(view)) < limits.FLIGHT_VIEW_BYTES_MAX + 2 * limits.NODE_BYTES_MAX
+
+
+def test_packed_nodes_leave_as_they_lie_and_are_opened_within_a_bound() -> None:
+    stream = cold_stream(20)
+    packed = list(packed_batches(make_view(stream, ReadRequest(b"s"), 1, None)))
+    assert sum(batch.nbytes for batch in packed) < limits.NODE_BYTES_MAX
+    cold = {node.cold_bytes for node in stream.sealed}
+    assert cold <= {node for batch in packed for node in batch.column("node").to_pylist()}
+    opened = list(unpacked(packed, 1000, 2 * limits.NODE_BYTES_MAX))
+    assert sum(batch.num_rows for batch in opened) == 20
+    assert max(batch.nbytes for batch in opened) < 4 * limits.NODE_BYTES_MAX

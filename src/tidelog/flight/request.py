@@ -3,7 +3,8 @@
     {"stream": "orders", "from": {"offset": 1}, "to": {"offset": 1000}, "count": 500, "database": 0}
 
 `from` and `to` name an `offset`, an `id` ("1700000000000-0") or a `time` (ms); both are included, and both may be
-missing. A key that is no UTF-8 comes as `stream_base64`.
+missing. A key that is no UTF-8 comes as `stream_base64`. With `"packed": true` nodes come as they lie in the server
+(`tidelog.flight.nodes`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tidelog import limits
 from tidelog.errors import ClientError
 from tidelog.streams.node import SEQ_MAX, pack_id
 
-_KNOWN: Final = frozenset(["stream", "stream_base64", "database", "from", "to", "count"])
+_KNOWN: Final = frozenset(["stream", "stream_base64", "database", "from", "to", "count", "packed"])
 _ID: Final = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
 
 
@@ -37,6 +38,8 @@ class ReadRequest(NamedTuple):
     last: Place = Place()
     most: int | None = None
     """How many entries; None: any number."""
+    is_packed: bool = False
+    """Nodes are handed out unopened."""
 
     def ticket(self) -> bytes:
         """The same as bytes that `parse_read` takes."""
@@ -48,6 +51,8 @@ class ReadRequest(NamedTuple):
                 found[name] = {"id": f"{place.number >> 64}-{place.number & SEQ_MAX}"}
         if self.most is not None:
             found["count"] = self.most
+        if self.is_packed:
+            found["packed"] = True
         return json.dumps(found).encode()
 
 
@@ -60,12 +65,16 @@ def parse_read(data: bytes) -> ReadRequest:
     count = fields.get("count")
     if count is not None:
         count = _number(count, "count", 0, 2**63 - 1)
+    is_packed = fields.get("packed", False)
+    if not isinstance(is_packed, bool):
+        raise ClientError("packed is true or false")
     return ReadRequest(
         parse_key(fields),
         parse_database(fields),
         _place(fields.get("from"), "from", 0),
         _place(fields.get("to"), "to", SEQ_MAX),
         count,
+        is_packed,
     )
 
 

@@ -25,9 +25,10 @@ from tidelog import limits
 from tidelog.commands.dispatch import explain
 from tidelog.errors import ClientError, CommandError, EnvironmentFault
 from tidelog.flight.access import Access, Handshake, is_local
+from tidelog.flight.nodes import PACKED, SCHEMA
 from tidelog.flight.request import ReadRequest, parse_criteria, parse_key, parse_read
 from tidelog.flight.service import Service, StreamFacts
-from tidelog.flight.view import SCHEMA, View, batches
+from tidelog.flight.view import View, batches, packed_batches
 from tidelog.server.calls import LoopCalls
 from tidelog.server.listener import CannotListen, bind_tcp
 
@@ -86,16 +87,17 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         with _Errors(self, context):
             request = parse_read(ticket.ticket)
             view = self._view(request, None, None)
+        schema, made = (PACKED, packed_batches) if request.is_packed else (SCHEMA, batches)
 
         def generate() -> Iterator[pa.RecordBatch]:
             nonlocal view
             with _Errors(self):
-                yield from batches(view)
+                yield from made(view)
                 while view.next_offset is not None:
                     view = self._view(request, view.next_offset, view.left)
-                    yield from batches(view)
+                    yield from made(view)
 
-        return flight.GeneratorStream(SCHEMA, generate())
+        return flight.GeneratorStream(schema, generate())
 
     def _view(self, request: ReadRequest, first: int | None, left: int | None) -> View:
         """A piece of a stream, once what is in it is as durable as what Redis clients are told."""

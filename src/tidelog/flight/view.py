@@ -3,37 +3,21 @@
 The loop makes it and hands it over; it is bounded in bytes, so that a slow reader holds no more than that of a stream
 which is evicted meanwhile. Whoever has read it asks for the next piece.
 
-All batches that go out have one schema, whatever columns a node has:
-
-    offset u64 | ms u64 | seq u64 | kind u8 | tag binary | entry binary
+It leaves as entries (`batches`), or as the nodes themselves (`packed_batches`), which the reader then opens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from tidelog import limits
+from tidelog.flight.nodes import PACKED, Opened, joined, opened_rows
 from tidelog.flight.request import Place, ReadRequest
 from tidelog.streams.node import Rows, SealedNode
 from tidelog.streams.stream import Stream
-
-SCHEMA: Final = pa.schema(
-    [
-        ("offset", pa.uint64()),
-        ("ms", pa.uint64()),
-        ("seq", pa.uint64()),
-        ("kind", pa.uint8()),
-        ("tag", pa.binary()),
-        ("entry", pa.binary()),
-    ]
-)
-
-_COLUMNS_MIN: Final = 4
-"""Of a node whose entries are all of one kind, and without holes."""
 
 
 class Piece(NamedTuple):
@@ -43,16 +27,6 @@ class Piece(NamedTuple):
     rows: Rows | None
     start: int
     stop: int
-    size_bytes: int
-    """Of the node."""
-
-
-class Opened(NamedTuple):
-    """A piece whose node was opened, which takes time if it is compressed."""
-
-    piece: Piece
-    node: Any
-    """A record batch; None: the piece has rows."""
 
 
 class View(NamedTuple):
@@ -82,12 +56,11 @@ def make_view(stream: Stream, request: ReadRequest, first: int, left: int | None
             stop = min(stop, start + left)
             left -= stop - start
         if start < stop:
-            node_bytes = node.size_bytes
             if isinstance(node, SealedNode):
-                pieces.append(Piece(node, None, start, stop, node_bytes))
+                pieces.append(Piece(node, None, start, stop))
             else:
-                pieces.append(Piece(None, node.rows(start, stop), start, stop, node_bytes))
-            size += node_bytes
+                pieces.append(Piece(None, node.rows(start, stop), start, stop))
+            size += node.size_bytes
         offset = node.last_offset + 1
     return View(pieces, None, left)
 
@@ -111,62 +84,43 @@ def batches(view: View) -> Iterator[pa.RecordBatch]:
     gathered: list[Opened] = []
     count = size = 0
     for piece in view.pieces:
-        node = None if piece.node is None else piece.node.read()
-        gathered.append(Opened(piece, node))
-        count += piece.stop - piece.start
+        found = _opened(piece)
+        gathered.append(found)
+        count += found.stop - found.start
         # A node that was compressed may be many times as large as in the view.
-        size += piece.size_bytes if node is None else node.nbytes
+        size += found.node.nbytes
         if count >= limits.FLIGHT_BATCH_ROWS or size >= limits.FLIGHT_BATCH_BYTES:
-            yield _joined(gathered)
+            yield joined(gathered)
             gathered, count, size = [], 0, 0
     if gathered:
-        yield _joined(gathered)
+        yield joined(gathered)
 
 
-def _joined(opened: list[Opened]) -> pa.RecordBatch:
-    if len(opened) == 1:
-        return _batch(opened[0])
-    if any(node is None or node.num_columns != _COLUMNS_MIN for _, node in opened):
-        return pa.concat_batches([_batch(each) for each in opened])
-    # Nearly always: what they do not have as columns is made once for all of them.
-    joined = pa.concat_batches([node.slice(piece.start, piece.stop - piece.start) for piece, node in opened])
-    kinds = [int(node.schema.metadata[b"kind"]) for _, node in opened]
-    counts = [piece.stop - piece.start for piece, _ in opened]
-    bases = [int(node.schema.metadata[b"base"]) for _, node in opened]
-    offsets = [
-        np.arange(base + piece.start, base + piece.stop, dtype=np.uint64)
-        for base, (piece, _) in zip(bases, opened, strict=True)
-    ]
-    return _whole(joined, np.concatenate(offsets), np.repeat(np.array(kinds, dtype=np.uint8), counts))
+def _opened(piece: Piece) -> Opened:
+    if piece.node is None:
+        assert piece.rows is not None
+        return opened_rows(piece.rows)
+    return Opened(piece.node.read(), piece.start, piece.stop)
 
 
-def _whole(batch: pa.RecordBatch, offsets: Any, kinds: Any) -> pa.RecordBatch:
-    columns = [pa.array(offsets), batch.column("ms"), batch.column("seq"), pa.array(kinds)]
-    return pa.RecordBatch.from_arrays([*columns, batch.column("tag"), batch.column("entry")], schema=SCHEMA)
+def packed_batches(view: View) -> Iterator[pa.RecordBatch]:
+    """The same as nodes, which nobody opens here: compressed ones leave as they are. On any thread."""
+    gathered: list[tuple[int, int, bytes]] = []
+    size = 0
+    for piece in view.pieces:
+        if piece.node is None:
+            assert piece.rows is not None
+            gathered.append((0, piece.stop - piece.start, SealedNode.of_rows(piece.rows).packed()))
+        else:
+            gathered.append((piece.start, piece.stop, piece.node.packed()))
+        size += len(gathered[-1][2])
+        if size >= limits.FLIGHT_BATCH_BYTES:
+            yield _packed(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield _packed(gathered)
 
 
-def _batch(opened: Opened) -> pa.RecordBatch:
-    piece, batch = opened
-    if piece.rows is not None:
-        rows = piece.rows
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.array(rows.offsets, pa.uint64()),
-                pa.array(rows.ms, pa.uint64()),
-                pa.array(rows.seqs, pa.uint64()),
-                pa.array(list(rows.kinds), pa.uint8()),
-                pa.array(rows.tags, pa.binary()),
-                pa.array(rows.entries, pa.binary()),
-            ],
-            schema=SCHEMA,
-        )
-    count = batch.num_rows
-    names, metadata = batch.schema.names, batch.schema.metadata
-    base = int(metadata[b"base"])
-    offsets = batch.column("offset") if "offset" in names else pa.array(np.arange(base, base + count, dtype=np.uint64))
-    kinds = (
-        batch.column("kind") if "kind" in names else pa.array(np.full(count, int(metadata[b"kind"]), dtype=np.uint8))
-    )
-    columns = [offsets, batch.column("ms"), batch.column("seq"), kinds, batch.column("tag"), batch.column("entry")]
-    whole = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-    return whole.slice(piece.start, piece.stop - piece.start)
+def _packed(gathered: list[tuple[int, int, bytes]]) -> pa.RecordBatch:
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*gathered, strict=True), PACKED, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=PACKED)

@@ -19,7 +19,7 @@ X entries apart, and that only if they are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import hiredis
@@ -37,7 +37,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tidelog import limits
 from tidelog.spark.kind import check_columns
 
 SCHEMA: Final = StructType(
@@ -213,21 +212,3 @@ def from_xrange(reply: Sequence[tuple[bytes, list[bytes]]]) -> Entries:
 
 def _tag_of(flat: list[bytes]) -> bytes:
     return next((value for name, value in zip(flat[::2], flat[1::2], strict=True) if name == b"tag"), b"")
-
-
-# --- batches of a good size -------------------------------------------------------------------------------------------
-
-
-def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of the size that Spark is quickest with."""
-    gathered: list[pa.RecordBatch] = []
-    count = size = 0
-    for batch in batches:
-        gathered.append(batch)
-        count += batch.num_rows
-        size += batch.nbytes
-        if count >= limits.SPARK_BATCH_ROWS or size >= limits.SPARK_BATCH_BYTES:
-            yield pa.concat_batches(gathered) if len(gathered) > 1 else batch
-            gathered, count, size = [], 0, 0
-    if gathered:
-        yield pa.concat_batches(gathered) if len(gathered) > 1 else gathered[0]

@@ -15,8 +15,9 @@ import pyarrow.flight as flight
 
 from tidelog import limits
 from tidelog.errors import ClientError, TooOld
+from tidelog.flight.nodes import unpacked
 from tidelog.flight.request import Place, ReadRequest
-from tidelog.spark.entries import Entries, EntryColumns, from_flight, from_xrange, joined
+from tidelog.spark.entries import Entries, EntryColumns, from_flight, from_xrange
 from tidelog.spark.ranges import StreamPart
 from tidelog.spark.server import Server, call
 from tidelog.streams.rows import SEQ_MAX
@@ -42,12 +43,12 @@ def read_part(server: Server, part: StreamPart, columns: EntryColumns, *, fail_o
 
 def _read_offsets(server: Server, part: StreamPart, columns: EntryColumns) -> Iterator[pa.RecordBatch]:
     places = Place(offset=part.first), Place(offset=part.last)
-    request = ReadRequest(part.stream.encode(), server.database, *places)
+    request = ReadRequest(part.stream.encode(), server.database, *places, is_packed=True)
     with server.open_flight() as (client, options):
         reader = client.do_get(flight.Ticket(request.ticket()), options)
-        for batch in joined(chunk.data for chunk in reader):
-            if batch.num_rows:
-                yield columns.batch(part.stream, from_flight(batch))
+        nodes = (chunk.data for chunk in reader)
+        for batch in unpacked(nodes, limits.SPARK_BATCH_ROWS, limits.SPARK_BATCH_BYTES):
+            yield columns.batch(part.stream, from_flight(batch))
 
 
 def check_loss(client: Any, stream: str, first: int, last: int) -> None:

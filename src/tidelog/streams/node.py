@@ -287,6 +287,11 @@ class SealedNode:
         """As an Arrow IPC stream: the bytes that it has if it is compressed."""
         return self.cold_bytes if self.cold_bytes is not None else _write(self._batch, None)
 
+    def packed(self) -> bytes:
+        """The same, on any thread."""
+        batch, cold_bytes = self._batch, self.cold_bytes  # in this order: `chill` sets the bytes first
+        return cold_bytes if cold_bytes is not None else _write(batch, None)
+
     def compressed(self) -> bytes:
         """Its bytes, compressed. On any thread, while it is warm."""
         return _write(self._batch, "zstd")
@@ -364,6 +369,8 @@ _TYPES: Final = {
     "entry": pa.binary(),
 }
 _REQUIRED: Final = frozenset(["ms", "seq", "tag", "entry"])
+_ONE_THREAD: Final = pa.ipc.IpcReadOptions(use_threads=False)
+"""A node is small: handing its columns to other threads costs more than opening it."""
 
 
 def _check(batch: pa.RecordBatch, data: bytes) -> None:
@@ -410,7 +417,7 @@ def _write(batch: pa.RecordBatch, compression: str | None) -> bytes:
 def _read(data: bytes) -> pa.RecordBatch:
     """The one record batch of an IPC stream; `ValueError` if it has more."""
     source = pa.BufferReader(data)
-    with pa.ipc.open_stream(source) as reader:
+    with pa.ipc.open_stream(source, options=_ONE_THREAD) as reader:
         batches = iter(reader)
         batch = next(batches, None)
         if batch is None or next(batches, None) is not None or source.tell() != len(data):
