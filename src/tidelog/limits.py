@@ -227,6 +227,10 @@ DAYS_INPUT_BYTES_AT_ONCE = 1 * MIB
 DAYS_LINE_BYTES_MAX = 2 * DAYS_EVENT_BYTES_MAX
 DAYS_CLAIM_IDLE_MS = 60_000
 """What a consumer has not acknowledged for so long is taken over by another."""
+DAYS_SCAN_KEYS = 1000
+"""Keys that a server looks at for one SCAN ..."""
+DAYS_SCAN_INDEXES = 256
+"""... and indexes that are read together."""
 LEASE_MS_DEFAULT = 30_000
 
 # --- Spark ------------------------------------------------------------------------------------------------------
@@ -251,6 +255,19 @@ SPARK_SCAN_S = 1.0
 """... and which streams there are."""
 SPARK_STREAMS_MAX = 10_000
 """That one pattern may name."""
+
+PIPELINE_WAVE_ITEMS = 256
+"""Day streams, or job sets, that are found and worked on together: what a job holds does not grow with their number."""
+PIPELINE_WAVE_S = 10.0
+"""With a limit of streams an hour, a wave has what the limit allows in so many seconds, and at least one."""
+PIPELINE_FAILURES_KEPT = 1000
+"""For the table at the end; more are only counted."""
+PIPELINE_TASK_ATTEMPTS = 4
+"""How often Spark tries a task whose process died."""
+PIPELINE_REPORT_S = 1.0
+"""How often a job says in its hash how far it is."""
+PIPELINE_STOP_S_MAX = 30.0
+"""How long a job waits for its tasks to end when it is stopped: they are fenced off by the next job in any case."""
 
 # --- the journal's format ---------------------------------------------------------------------------------------
 
@@ -339,5 +356,6 @@ assert READ_ENTRIES_MAX <= RECORD_OFFSETS_MAX
 assert DAYS_BATCH_BYTES_MAX < DAYS_EVENT_BYTES_MAX < DAYS_BATCH_OPENED_BYTES_MAX < BULK_BYTES_MAX
 assert DAYS_LATE_AT_ONCE <= DAYS_LATE_LOOKED_THROUGH
 assert DAYS_INDEX_S <= DAYS_INDEX_SAME_DAY_S
+assert PIPELINE_REPORT_S * 1000 * 3 < LEASE_MS_DEFAULT
 assert SPARK_CALL_ROWS * 2 < ARGUMENTS_MAX
 assert SPARK_BATCH_BYTES < BULK_BYTES_MAX

@@ -253,3 +253,35 @@ def test_killed_at_any_moment_nothing_is_lost_and_the_next_run_finishes(servers:
         assert everything(server) == messages
     assert unfinished >= 3
     server.close()
+
+
+@pytest.mark.parametrize("reached", ["half-written stream removed", "batch written", "verified"])
+@pytest.mark.parametrize("later_steps", [2, 3, 20])
+def test_of_two_attempts_with_one_token_one_gives_up(any_server: Any, reached: str, later_steps: int) -> None:
+    """A scheduler may try again what still runs: the fence cannot tell the two apart."""
+    messages = on(1, range(30))
+    Writer(any_server, JOBSET).write(messages)
+    earlier = compression(any_server, JOBSET, DAY_1, 1, batch_bytes_max=200)
+    while next(earlier) != reached:
+        pass
+    later = compression(any_server, JOBSET, DAY_1, 1, batch_bytes_max=200)
+    for _ in zip(range(later_steps), later, strict=False):
+        pass
+    gave_up = 0
+    for attempt in (earlier, later):
+        try:
+            list(attempt)
+        except Contended:
+            gave_up += 1
+        assert everything(any_server) == messages
+    assert gave_up < 2
+    compress_day(any_server, JOBSET, DAY_1, 1)
+    assert index_of(any_server) == {COMPRESSED}
+    assert everything(any_server) == messages
+
+
+def test_whoever_counts_bytes_is_told_all_that_was_read_and_written(server: Any) -> None:
+    Writer(server, JOBSET).write(on(1, range(30)))
+    sizes: list[int] = []
+    result = compress_day(server, JOBSET, DAY_1, 1, batch_bytes_max=80, on_bytes=sizes.append)
+    assert sum(sizes) == result.event_bytes + 2 * result.packed_bytes

@@ -16,6 +16,8 @@ from tidelog.cli import (
     journal_repair,
     journal_show,
     journal_verify,
+    pipeline_compress,
+    pipeline_expire,
     restore,
     serve,
     snapshot,
@@ -75,6 +77,16 @@ app.add_typer(events, name="events", help="Write and read the day streams of job
 events.command("put", epilog=events_put.EPILOG)(events_put.put)
 events.command("tail", epilog=events_tail.EPILOG)(events_tail.tail)
 events.command("ls", epilog=events_ls.EPILOG)(events_ls.ls)
+
+pipeline = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog="Examples:\n\n  tidelog pipeline compress --older-than-days 2\n\n"
+    "  tidelog pipeline expire --older-than-days 30\n\n  tidelog pipeline verify data",
+)
+app.add_typer(pipeline, name="pipeline", help="Run what sweeps over history, on Spark: here, or on a cluster.")
+pipeline.command("compress", epilog=pipeline_compress.EPILOG)(pipeline_compress.compress)
+pipeline.command("expire", epilog=pipeline_expire.EPILOG)(pipeline_expire.expire)
 
 journal = typer.Typer(
     no_args_is_help=True,

@@ -6,14 +6,15 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tidelog.cli.server_link import ServerRefused, ServerUnreachable, find_password, read_url
 from tidelog.errors import EnvironmentFault
 
-_TIMEOUT_S: Final = 30.0
+if TYPE_CHECKING:
+    from tidelog.days.location import Location
 
 Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False)]
 JobSetName = Annotated[str, typer.Argument(metavar="JOBSET", help="The job set.", show_default=False)]
@@ -33,14 +34,10 @@ def terminate_in_order() -> None:
     signal.signal(signal.SIGTERM, on_terminate)
 
 
-@contextmanager
-def days_server(url: str, password_file: str | None, database: int, *, is_cluster: bool = False) -> Iterator[Any]:
-    """A client of the server: Tidelog, or any Redis. What goes wrong in the block is told in our words."""
+def find_location(url: str, password_file: str | None, database: int, *, is_cluster: bool = False) -> Location:
+    """The server that the options mean."""
     try:
-        import redis
-        from redis.backoff import NoBackoff
-        from redis.cluster import RedisCluster
-        from redis.retry import Retry
+        from tidelog.days.location import Location
     except ModuleNotFoundError as error:
         if error.name != "redis":
             raise
@@ -49,31 +46,40 @@ def days_server(url: str, password_file: str | None, database: int, *, is_cluste
         address = read_url(url)
     except ValueError as error:
         raise ServerUnreachable(f"{url!r} is no URL of a server: {error}") from None
-    password = find_password(address, password_file, os.environ)
-    options: dict[str, Any] = {
-        "username": None if address.username is None else address.username.decode(),
-        "password": None if password is None else password.decode("utf-8", "surrogateescape"),
-        "encoding_errors": "surrogateescape",
-        "socket_timeout": _TIMEOUT_S,
-    }
-    # Once more at once: a connection may have been closed while nobody used it. Who waits for a server says so.
-    once_more = Retry(NoBackoff(), 1)
     if is_cluster and (address.path is not None or database):
         raise ServerUnreachable("a cluster has neither a unix socket nor databases")
+    password = find_password(address, password_file, os.environ)
+    return Location(
+        address.url,
+        address.host,
+        address.port,
+        address.path,
+        address.is_tls,
+        None if address.username is None else address.username.decode(),
+        None if password is None else password.decode("utf-8", "surrogateescape"),
+        database,
+        is_cluster,
+    )
+
+
+@contextmanager
+def days_server(url: str, password_file: str | None, database: int, *, is_cluster: bool = False) -> Iterator[Any]:
+    """A client of the server: Tidelog, or any Redis. What goes wrong in the block is told in our words."""
+    with connected(find_location(url, password_file, database, is_cluster=is_cluster)) as client:
+        yield client
+
+
+@contextmanager
+def connected(location: Location) -> Iterator[Any]:
+    """The same for a location that is known."""
+    import redis
+
     try:
-        if is_cluster:
-            client: Any = RedisCluster(host=address.host, port=address.port, ssl=address.is_tls, **options)
-        elif address.path is not None:
-            client = redis.Redis(unix_socket_path=address.path, db=database, retry=once_more, **options)
-        else:
-            client = redis.Redis(
-                address.host, address.port, db=database, ssl=address.is_tls, retry=once_more, **options
-            )
-        with client:
+        with location.connect() as client:
             yield client
     except redis.AuthenticationError as error:
-        raise ServerRefused(f"the server at {address.url} does not let us in: {error}") from None
+        raise ServerRefused(f"the server at {location.url} does not let us in: {error}") from None
     except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException) as error:
-        raise ServerUnreachable(f"no server answers at {address.url}: {error}") from None
+        raise ServerUnreachable(f"no server answers at {location.url}: {error}") from None
     except redis.ResponseError as error:
-        raise ServerRefused(f"the server at {address.url} refused: {error}") from None
+        raise ServerRefused(f"the server at {location.url} refused: {error}") from None

@@ -1,9 +1,11 @@
 """How a command ends: its exit status, and what becomes of errors.
 
     0    done, and nothing wrong was found
-    1    damage was found
+    1    damage was found, or some of many items failed
     2    cannot do: no such directory, not one of ours, in use, a wrong argument
+    3    another job is running
     130  Ctrl-C
+    143  SIGTERM, where it leaves something undone
 
 A command is a function that returns its status; `guarded` makes it one that typer can run. The errors that Tidelog and
 the operating system raise become one line on stderr. Anything else is a bug, and keeps its traceback.
@@ -25,8 +27,11 @@ from tidelog.errors import Corruption, TidelogError
 
 FINE: Final = 0
 DAMAGED: Final = 1
+FAILED: Final = 1
 CANNOT: Final = 2
+BUSY: Final = 3
 INTERRUPTED: Final = 130
+TERMINATED: Final = 143
 
 Parameters = ParamSpec("Parameters")
 

@@ -2,13 +2,17 @@
 
     1. raise the fence to our token                                    earlier jobs can change nothing more
     2. remove a half-written compressed stream                         one that the index lacks
-    3. read the hot stream in pages, write batches                     each under WATCH of fence, index and hot stream
+    3. read the hot stream in pages, write batches                     each under WATCH of fence, index and both streams
     4. read the batches back, compare number and digest of (id, time, event)
     5. swap: index loses hot and gains compressed, hot is removed      one MULTI under the same WATCH
 
 Until the last step, nothing that counts has changed: killed at any point, the day is as it was, and the next run begins
 anew. A day that was appended to meanwhile is begun anew by this one; readers notice nothing but the swap, after which
 they go on in the compressed stream behind the last id they had.
+
+A job may have two at work on the same day, with the same token: a scheduler tries a task again whose machine it lost
+sight of, and the first may still run. So each write, and the swap, must find the compressed stream as this one left it;
+whoever finds it otherwise gives up. What is swapped in is always what was verified.
 
 Whether a day is old enough is the caller's business: once compressed, later messages for it are late.
 """
@@ -92,9 +96,13 @@ def compress_day(
     *,
     batch_bytes_max: int | None = None,
     on_step: Callable[[str], object] = lambda _: None,
+    on_bytes: Callable[[int], object] = lambda _: None,
 ) -> Compressed:
-    """Compress a day as the holder of a lease's token. `FencedOff`: a later job has taken over, nothing was changed."""
-    steps = compression(server, jobset, day, token, batch_bytes_max=batch_bytes_max)
+    """Compress a day as the holder of a lease's token. `FencedOff`: a later job has taken over, nothing was changed.
+
+    `on_bytes` is told the size of whatever was read or is about to be written; it may take its time, to go slower.
+    """
+    steps = compression(server, jobset, day, token, batch_bytes_max=batch_bytes_max, on_bytes=on_bytes)
     while True:
         try:
             on_step(next(steps))
@@ -104,10 +112,17 @@ def compress_day(
 
 
 def compression(
-    server: Server, jobset: JobSet, day: date, token: int, *, batch_bytes_max: int | None = None
+    server: Server,
+    jobset: JobSet,
+    day: date,
+    token: int,
+    *,
+    batch_bytes_max: int | None = None,
+    on_bytes: Callable[[int], object] = lambda _: None,
 ) -> Generator[str, None, Compressed]:
     """The same in steps: it pauses after everything that changes the server, and before the swap."""
-    work = _Compression(bytes_server(server), jobset, day, token, batch_bytes_max or limits.DAYS_BATCH_BYTES_MAX)
+    most = batch_bytes_max or limits.DAYS_BATCH_BYTES_MAX
+    work = _Compression(bytes_server(server), jobset, day, token, most, on_bytes)
     raise_fence(server, jobset, token)
     yield "fence raised"
     for _ in range(limits.DAYS_COMPRESS_ATTEMPTS_MAX):
@@ -119,13 +134,24 @@ def compression(
 
 
 class _Compression:
-    def __init__(self, server: Server, jobset: JobSet, day: date, token: int, batch_bytes_max: int) -> None:
+    def __init__(
+        self,
+        server: Server,
+        jobset: JobSet,
+        day: date,
+        token: int,
+        batch_bytes_max: int,
+        on_bytes: Callable[[int], object],
+    ) -> None:
         self._server = server
         self._jobset = jobset
         self._token = token
         self._batch_bytes_max = batch_bytes_max
+        self._on_bytes = on_bytes
         self.hot: DayStream = jobset.hot(day)
         self._compressed = jobset.compressed(day)
+        self._written: StreamState | None = None
+        """How we left the compressed stream; None: it is not ours yet."""
 
     def attempt(self) -> Generator[str, None, Compressed]:
         """One pass. `_Changed` if the day was appended to, compressed or removed meanwhile."""
@@ -139,14 +165,18 @@ class _Compression:
             return Compressed(Outcome.MISSING)
         if not before.length:
             return Compressed(Outcome.EMPTY)
+        self._written = None
         self._change(before, lambda pipeline: pipeline.execute_command("UNLINK", self._compressed.key))
+        self._written = StreamState(0, None)
         yield "half-written stream removed"
         read, batches, packed_bytes = _Sum(), 0, 0
         for batch in self._batches():
             packed, highest = pack(batch), batch[-1].id
             read.of(batch)
+            self._on_bytes(len(packed))
             self._change(before, partial(self._add_batch, highest, packed))
             batches, packed_bytes = batches + 1, packed_bytes + len(packed)
+            self._written = StreamState(batches, highest)
             yield "batch written"
         if read.messages != before.length:
             raise _Changed
@@ -158,6 +188,7 @@ class _Compression:
 
     def _finish(self, before: StreamState) -> Generator[str, None, Compressed]:
         """Both streams count: somebody else swaps in two steps, and stopped between them."""
+        self._written = state_of(self._server, self._compressed.key)
         read = _Sum().of(self._hot_messages())
         self._verify(before, read, is_swapped=True)
         self._change(before, self._swap, is_swapped=True)
@@ -175,10 +206,12 @@ class _Compression:
             is_as_it_was = self.hot in streams and (self._compressed in streams) == is_swapped
             if not is_as_it_was or state_of(self._server, self.hot.key) != before:
                 raise _Changed
+            if self._written is not None and state_of(self._server, self._compressed.key) != self._written:
+                raise Contended(f"{shown(self._compressed.key)} is being written by another attempt of the same job")
             pipeline.multi()
             change(pipeline)
 
-        keys = [self._jobset.fence, self._jobset.index, self.hot.key]
+        keys = [self._jobset.fence, self._jobset.index, self.hot.key, self._compressed.key]
         decide(self._server, f"compressing {shown(self.hot.key)}", keys, decision)
 
     def _add_batch(self, highest: EventId, packed: bytes, pipeline: Any) -> None:
@@ -196,6 +229,7 @@ class _Compression:
         at, count = ZERO, limits.DAYS_PAGE_ENTRIES_MAX // 8
         while entries := self._server.xrange(self.hot.key, f"({at}", "+", count=count):
             size_bytes = 1
+            self._on_bytes(sum(len(value) for _, values in entries for value in values.values()))
             for entry_id, values in entries:
                 message = message_of_entry(self.hot.key, entry_id, values)
                 if not values.keys() <= {b"event", b"timestamp_ms"}:
@@ -226,6 +260,7 @@ class _Compression:
         written = _Sum()
         at = ZERO
         while entries := self._server.xrange(self._compressed.key, f"({at}", "+", count=1):
+            self._on_bytes(sum(map(len, entries[0][1].values())))
             written.of(unpack_entry(self._compressed.key, *entries[0]))
             at = parse_id(entries[0][0])
         if not written.is_same(read):

@@ -14,6 +14,7 @@ class Index:
     """The streams of a job set at one moment."""
 
     def __init__(self, jobset: JobSet, members: Iterable[bytes], expired: bytes | None) -> None:
+        self.jobset = jobset
         self.streams: list[DayStream] = jobset.streams(members)
         """In the order in which they are read."""
         self.compressed: frozenset[date] = frozenset(stream.day for stream in self.streams if not stream.is_hot)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
+from tidelog import limits
 from tidelog.days.exchange import Server, ask, bytes_server
-from tidelog.days.index import read_index
+from tidelog.days.index import Index, read_index
 from tidelog.days.jobset import DayStream, JobSet, jobset_of_index
 
 
@@ -32,6 +34,20 @@ def find_jobsets(server: Server) -> list[JobSet]:
     keys = set(bytes_server(server).scan_iter(match=rb"{*_*}_streams", count=1000))
     found = [jobset for jobset in map(jobset_of_index, keys) if jobset is not None]
     return sorted(found, key=lambda jobset: (jobset.queue, jobset.jobset))
+
+
+def scan_indexes(server: Server) -> Iterator[Index]:
+    """The indexes of all job sets, in no order, some at a time: memory does not grow with their number.
+
+    A server that resizes its table of keys meanwhile may name one twice.
+    """
+    keys = bytes_server(server).scan_iter(match=rb"{*_*}_streams", count=limits.DAYS_SCAN_KEYS, _type="set")
+    jobsets = (jobset for jobset in map(jobset_of_index, keys) if jobset is not None)
+    while some := list(islice(jobsets, limits.DAYS_SCAN_INDEXES)):
+        for jobset, members in zip(some, ask(server, [("SMEMBERS", each.index) for each in some]), strict=True):
+            if isinstance(members, Exception):
+                raise members
+            yield Index(jobset, members, None)
 
 
 def list_jobsets(server: Server) -> Iterator[ListedJobSet]:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from tidelog import limits
 from tidelog.spark.java import cache_folder, find_java_home
 from tidelog.spark.package import send_package
 
@@ -37,6 +38,9 @@ appender.file.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c: %m%n%ex
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
 """
+
+_THIS_MACHINE: Final = f"local[*,{limits.PIPELINE_TASK_ATTEMPTS}]"
+"""All cores; a task whose process died is tried again, as it would be on a cluster."""
 
 _ALWAYS: Final = {
     "spark.ui.showConsoleProgress": "false",
@@ -72,7 +76,7 @@ def session(app: str = "tidelog", master: str | None = None, *, send: bool | Non
     builder: Any = SparkSession.builder
     builder = builder.appName(app)
     if master is not None or named is None:
-        builder = builder.master(master or "local[*]")
+        builder = builder.master(master or _THIS_MACHINE)
     for name, value in {**_ALWAYS, **(_LOCAL if is_local else {}), **given}.items():
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()

@@ -1,0 +1,109 @@
+"""`tidelog pipeline compress`: days of job sets that are old enough become batches, on Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from tidelog import limits
+from tidelog.cli.events_options import IsCluster, find_location
+from tidelog.cli.exits import guarded
+from tidelog.cli.journal_folder import AsJson
+from tidelog.cli.output import Column, Output
+from tidelog.cli.pipeline_days import EXITS, dry_run, plain_members, run
+from tidelog.cli.pipeline_options import (
+    Conf,
+    DryRun,
+    LeaseSeconds,
+    Master,
+    OlderThanDays,
+    StreamsPerHour,
+    Today,
+    read_today,
+)
+from tidelog.cli.server_link import URL_DEFAULT
+from tidelog.cli.stream_options import Database, PasswordFile, Url
+
+if TYPE_CHECKING:
+    from tidelog.spark.jobs.job import Done
+
+EPILOG: Final = f"""\
+Examples:
+
+  tidelog pipeline compress --older-than-days 2
+
+  tidelog pipeline compress --url redis://10.0.0.5:6379 --older-than-days 2 --master spark://10.0.0.9:7077
+
+  tidelog pipeline compress --older-than-days 2 --streams-per-hour 600 --bytes-per-second 20000000
+
+  tidelog pipeline compress --older-than-days 2 --dry-run --json
+
+One job that rewrites days runs at a time. While it runs, and afterwards, HGETALL tidelog:pipeline:compress says how far
+it is. --bytes-per-second counts what all tasks together read from the server and write to it.
+
+JSON: kind "stream" (queue, jobset, day, outcome, events, batches, event_bytes, packed_bytes, seconds, error), then
+"summary".
+
+{EXITS}"""
+
+_COLUMNS: Final = (Column("queue", 20), Column("jobset", 30), Column("day", 10))
+
+
+@guarded
+def compress(
+    older_than_days: OlderThanDays,
+    url: Url = URL_DEFAULT,
+    password_file: PasswordFile = None,
+    database: Database = 0,
+    cluster: IsCluster = False,
+    master: Master = None,
+    conf: Conf = None,
+    streams_per_hour: StreamsPerHour = None,
+    bytes_per_second: Annotated[
+        float | None,
+        typer.Option("--bytes-per-second", metavar="N", min=1, help="Over all tasks.", show_default=False),
+    ] = None,
+    lease_seconds: LeaseSeconds = limits.LEASE_MS_DEFAULT / 1000,
+    only_list: DryRun = False,
+    progress: Annotated[
+        bool, typer.Option("--progress/--no-progress", help="A progress bar, if stderr is a terminal.")
+    ] = True,
+    today: Today = None,
+    as_json: AsJson = False,
+) -> int:
+    """Compress the days of job sets that are old enough.
+
+    Each day becomes batches of up to 4 MB of events, which are read back and compared before they take the day's place
+    in one step; readers go on through it. Messages that come for a compressed day afterwards are late.
+    """
+    location = find_location(url, password_file, database, is_cluster=cluster)
+    from tidelog.spark.jobs.compress import CompressJob
+    from tidelog.spark.jobs.pace import Pace
+
+    output = Output(as_json=as_json)
+    job = CompressJob(location, older_than_days=older_than_days, today=read_today(today))
+    if only_list:
+        return dry_run(job, output, _COLUMNS, lambda item: (item.queue, item.jobset, item.day.isoformat()))
+    return run(
+        job,
+        output,
+        kind="stream",
+        members=_members,
+        master=master,
+        conf=conf,
+        pace=Pace(streams_per_hour, bytes_per_second),
+        lease_seconds=lease_seconds,
+        show_progress=progress,
+    )
+
+
+def _members(done: Done) -> dict[str, Any]:
+    sizes = {
+        "day": done.days[0],
+        "events": done.events,
+        "batches": done.batches,
+        "event_bytes": done.event_bytes,
+        "packed_bytes": done.packed_bytes,
+    }
+    return plain_members(done, sizes)

@@ -1,0 +1,197 @@
+"""What the jobs over day streams share: work is found by SCAN and run in waves, by one job at a time.
+
+    take the lease                 or say who has it
+    find some items                SCAN goes on where it was; nothing is held but one wave
+    run them on Spark              each with the token of the lease; results are added up as they come
+    and so on, until SCAN has gone round, somebody stops it, or the lease is lost
+
+Whatever happens to it, the next run begins from what the server has: there is no state of its own to repair.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from datetime import date, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+
+from tidelog import limits
+from tidelog.days.location import Location
+from tidelog.errors import ClientError
+from tidelog.spark.jobs.holding import Holding, Stop, take_lease
+from tidelog.spark.jobs.pace import Pace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Item = TypeVar("Item")
+
+
+class Done(NamedTuple):
+    """The result of one item: a day of a job set, or a job set as a whole."""
+
+    queue: str
+    jobset: str
+    days: tuple[str, ...]
+    outcome: str
+    """In a word or two; `failed` and `fenced off` have an error."""
+    seconds: float = 0.0
+    events: int = 0
+    batches: int = 0
+    event_bytes: int = 0
+    packed_bytes: int = 0
+    error: str | None = None
+
+    @property
+    def is_fenced(self) -> bool:
+        """A later job has taken over: everything else would be refused as well."""
+        return self.outcome == FENCED
+
+
+FAILED = "failed"
+FENCED = "fenced off"
+
+
+class Total:
+    """All results, added up. What failed is listed as well, up to a limit."""
+
+    def __init__(self, productive: str) -> None:
+        self._productive = productive
+        """The outcome that changes something."""
+        self.items = self.skipped = self.failed = self.days = 0
+        self.events = self.batches = self.event_bytes = self.packed_bytes = 0
+        self.failures: list[Done] = []
+        self.last_error: str | None = None
+
+    def add(self, done: Done) -> None:
+        if done.outcome == self._productive:
+            self.items += 1
+            self.days += len(done.days)
+        elif done.error is None:
+            self.skipped += 1
+        else:
+            self.failed += 1
+            self.last_error = done.error
+            if len(self.failures) < limits.PIPELINE_FAILURES_KEPT:
+                self.failures.append(done)
+        self.events += done.events
+        self.batches += done.batches
+        self.event_bytes += done.event_bytes
+        self.packed_bytes += done.packed_bytes
+
+    @property
+    def seen(self) -> int:
+        return self.items + self.skipped + self.failed
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times smaller the events have become."""
+        return round(self.event_bytes / self.packed_bytes, 2) if self.packed_bytes else None
+
+
+class Job(ABC, Generic[Item]):
+    """One of the jobs: what it looks for, and what it does with it."""
+
+    name: ClassVar[str]
+    productive: ClassVar[str]
+
+    def __init__(self, location: Location, *, older_than_days: int, today: date) -> None:
+        if older_than_days < 0:
+            raise ClientError(f"--older-than-days is {older_than_days}: it cannot be negative")
+        self.location = location
+        self.older_than_days = older_than_days
+        self.today = today
+        self.total = Total(self.productive)
+
+    @property
+    def first_kept(self) -> date:
+        """The first day that is left alone: a day is older if it lies more than so many days before today."""
+        return self.today - timedelta(days=min(self.older_than_days, self.today.toordinal() - 1))
+
+    @abstractmethod
+    def find(self, server: Any) -> Iterator[Item]:
+        """The items there are, a few at a time."""
+
+    @abstractmethod
+    def task(self, token: int, share: float | None) -> Callable[[Item], Done]:
+        """What an executor does with an item. It must be possible to send it there."""
+
+    @abstractmethod
+    def failed(self, item: Item, error: str) -> Done:
+        """The result of an item whose task ended without any."""
+
+    @abstractmethod
+    def figures(self) -> dict[str, Any]:
+        """The total, as the summary and the hash have it."""
+
+
+def run_job(
+    job: Job[Item],
+    make_spark: Callable[[], SparkSession],
+    stop: Stop,
+    *,
+    pace: Pace,
+    lease_ms: int = limits.LEASE_MS_DEFAULT,
+    on_result: Callable[[Done], object],
+    on_found: Callable[[int, bool], object],
+) -> None:
+    """Run a job to its end, or until it is stopped. Spark is started when there is something to do.
+
+    `on_found` is told how many items were found so far, and whether these are all.
+    """
+    with job.location.connect() as server:
+        lease = take_lease(server, job.name, lease_ms)
+        figures = lambda: {**job.figures(), "last_error": job.total.last_error}  # noqa: E731
+        with Holding(job.location, lease, job.name, lease_ms, stop, figures) as holding:
+            _run_waves(job, lease.token, server, make_spark, stop, pace, on_result, on_found)
+            holding.state = "stopped" if stop.is_set() else "done"
+
+
+def _run_waves(
+    job: Job[Item],
+    token: int,
+    server: Any,
+    make_spark: Callable[[], SparkSession],
+    stop: Stop,
+    pace: Pace,
+    on_result: Callable[[Done], object],
+    on_found: Callable[[int, bool], object],
+) -> None:
+    from tidelog.spark.jobs.waves import Waves
+
+    def take(done: Done) -> None:
+        job.total.add(done)
+        on_result(done)
+        if done.is_fenced:
+            stop.because(done.error or done.outcome)
+
+    items = job.find(server)
+    first = next(items, None)
+    if first is None:
+        on_found(0, True)
+        return
+    waves = Waves[Item, Done](make_spark(), stop, on_result=take, failed=job.failed)
+    found = 0
+    while first is not None and not stop.is_set():
+        most = pace.wave_items(waves.parallel)
+        # SCAN may name a job set twice; more than a wave apart, the second finds nothing to do.
+        wave = list(dict.fromkeys([first, *islice(items, most - 1)]))
+        first = next(items, None)
+        found += len(wave)
+        on_found(found + (first is not None), first is None)
+        rest = _Rest(pace.wave_seconds(len(wave)))
+        waves.run(wave, job.task(token, pace.share(len(wave))))
+        if first is not None:
+            rest.wait(stop)
+
+
+class _Rest:
+    """What is left of the time that a wave may not be shorter than."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+
+    def wait(self, stop: Stop) -> None:
+        stop.wait(max(0.0, self._until - time.monotonic()))

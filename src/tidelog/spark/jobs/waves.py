@@ -1,0 +1,143 @@
+"""Runs items on Spark, some at a time: one partition an item, and each result as soon as its task is done.
+
+Results come by an accumulator, which Spark feeds once for each task that succeeded, when it did: whoever watches sees
+progress, and what was done before somebody stopped the job is known. (`collect` has everything at the end, or nothing.)
+
+A task returns its failures as results, so a Spark job fails only if its processes do. Then the items that are left run
+again one by one: the one that kills its process is found, and the others go on.
+
+Spark is called from a thread, so that the caller can be interrupted at any time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.accumulators import Accumulator, AccumulatorParam
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.util import InheritableThread
+
+from tidelog import limits
+from tidelog.errors import EnvironmentFault
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_LOOK_S: Final = 0.1
+_GROUP: Final = "tidelog-pipeline"
+
+
+class _Gathered(AccumulatorParam[list[Any]]):
+    def zero(self, value: list[Any]) -> list[Any]:  # noqa: ARG002
+        return []
+
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:
+        value1.extend(value2)
+        return value1
+
+
+class _Step(Generic[Item, Result]):
+    """What an executor runs for each partition."""
+
+    def __init__(self, task: Callable[[Item], Result], gathered: Accumulator[list[Any]]) -> None:
+        self._task = task
+        self._gathered = gathered
+
+    def __call__(self, numbered: Iterable[tuple[int, Item]]) -> None:
+        for number, item in numbered:
+            self._gathered.add([(number, self._task(item))])
+
+
+class Waves(Generic[Item, Result]):
+    """The tasks of one job."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        stop: threading.Event,
+        *,
+        on_result: Callable[[Result], object],
+        failed: Callable[[Item, str], Result],
+    ) -> None:
+        self._context = spark.sparkContext
+        self._stop = stop
+        self._on_result = on_result
+        self._failed = failed
+        """The result of an item whose task never came to an end."""
+
+    @property
+    def parallel(self) -> int:
+        """How many tasks run at once, as far as Spark knows now."""
+        return int(self._context.defaultParallelism)
+
+    def run(self, items: Sequence[Item], task: Callable[[Item], Result]) -> None:
+        """Run a wave; returns when all items have their results, or when it is to stop."""
+        left, _ = self._run_once(items, task)
+        for item in left:
+            if self._stop.is_set():
+                return
+            again, problem = self._run_once([item], task)
+            if again and not self._stop.is_set():
+                self._on_result(self._failed(item, problem or "its task never ended"))
+
+    def _run_once(self, items: Sequence[Item], task: Callable[[Item], Result]) -> tuple[list[Item], str | None]:
+        """The items that got no result, and why."""
+        gathered = self._context.accumulator([], _Gathered())
+        problems: list[str] = []
+
+        def work() -> None:
+            try:
+                self._context.setJobGroup(_GROUP, _GROUP, interruptOnCancel=True)
+                numbered = self._context.parallelize(list(enumerate(items)), len(items))
+                numbered.foreachPartition(_Step(task, gathered))
+            except (Py4JError, PySparkException, OSError) as error:
+                problems.append(_reason(error))
+
+        thread = InheritableThread(target=work, daemon=True)
+        thread.start()
+        left = dict(enumerate(items))
+        seen = 0
+        while thread.is_alive() and not self._stop.is_set():
+            thread.join(_LOOK_S)
+            seen = self._take(gathered, seen, left)
+        if thread.is_alive():
+            self._cancel(thread)
+        self._take(gathered, seen, left)
+        gathered.value = []  # Spark keeps accumulators for as long as the session
+        if problems and not self._stop.is_set() and self._is_over():
+            raise EnvironmentFault(f"Spark has ended: {problems[0]}")
+        return list(left.values()), problems[0] if problems else None
+
+    def _take(self, gathered: Accumulator[list[Any]], seen: int, left: dict[int, Item]) -> int:
+        for number, result in (found := gathered.value[seen:]):
+            if left.pop(number, None) is not None:
+                self._on_result(result)
+        return seen + len(found)
+
+    def _cancel(self, thread: threading.Thread) -> None:
+        try:
+            self._context.cancelJobGroup(_GROUP)
+        except (Py4JError, OSError):
+            return  # Spark went first
+        thread.join(limits.PIPELINE_STOP_S_MAX)
+
+    def _is_over(self) -> bool:
+        java: Any = self._context._jsc
+        try:
+            return java is None or bool(java.sc().isStopped())
+        except (Py4JError, OSError):
+            return True
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, without the many lines of where."""
+    java = getattr(error, "java_exception", None)
+    try:
+        text = str(java.getMessage()) if java is not None else str(error)
+    except (Py4JError, OSError):
+        text = str(error)
+    return (text.strip() or type(error).__name__).partition("\n")[0]
