@@ -2,13 +2,11 @@
 
 The bytes are one Arrow IPC stream with one record batch whose buffers are compressed by zstd:
 
-    ms            uint64    the id of a message ...
-    seq           uint64    ... which increases from row to row
+    id            string    the id of a message, <ms>-<seq>, which increases from row to row
     event         binary    its event
     timestamp_ms  uint64    only if the batch has messages whose time is not their id's <ms>
 
-Columns instead of a list of pairs: ids shrink to almost nothing, and Spark and others read the events as they are. A
-batch that another program wrote may have the id as one column of text, `id`, instead of the first two.
+Columns instead of a list of pairs: ids shrink to almost nothing, and Spark and others read the events as they are.
 
 Opening is bounded before it begins. Every compressed buffer says in its first 8 bytes how large it will be; they are
 summed up from the metadata (`_opened_bytes`), for Arrow itself would allocate whatever they say.
@@ -17,7 +15,7 @@ summed up from the metadata (`_opened_bytes`), for Arrow itself would allocate w
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -38,8 +36,7 @@ _I64: Final = struct.Struct("<q")
 def pack(messages: Sequence[Message]) -> bytes:
     """The bytes of a batch. The messages are in the order of their ids, and there is at least one."""
     columns = {
-        "ms": pa.array([message.id.ms for message in messages], pa.uint64()),
-        "seq": pa.array([message.id.seq for message in messages], pa.uint64()),
+        "id": pa.array([str(message.id) for message in messages], pa.string()),
         "event": pa.array([message.event for message in messages], pa.binary()),
     }
     if any(message.timestamp_ms != message.id.ms for message in messages):
@@ -77,7 +74,7 @@ def _unpack(highest: EventId, packed: bytes) -> list[Message]:
         table = reader.read_all()
     table.validate(full=True)
     events = table.column("event").cast(pa.binary()).to_pylist()
-    ids = list(_ids(table))
+    ids = list(map(parse_id, table.column("id").cast(pa.string()).to_pylist()))
     if "timestamp_ms" in table.column_names:
         times = table.column("timestamp_ms").cast(pa.uint64()).to_pylist()
     else:
@@ -89,13 +86,6 @@ def _unpack(highest: EventId, packed: bytes) -> list[Message]:
     if any(first >= second for first, second in pairwise(ids)):
         raise ValueError("its ids do not increase")
     return list(map(Message, ids, times, events))
-
-
-def _ids(table: Any) -> Iterator[EventId]:
-    if "id" in table.column_names:
-        return map(parse_id, table.column("id").cast(pa.string()).to_pylist())
-    halves = (table.column(name).cast(pa.uint64()).to_pylist() for name in ("ms", "seq"))
-    return map(EventId, *halves)
 
 
 # --- how large it will be -------------------------------------------------------------------------------------------
