@@ -255,6 +255,15 @@ SPARK_SCAN_S = 1.0
 """... and which streams there are."""
 SPARK_STREAMS_MAX = 10_000
 """That one pattern may name."""
+SPARK_FEED_READ_BYTES = 256 * KIB
+"""Of a feed that are taken from the socket at a time."""
+SPARK_FEED_CHECKPOINT_MS = 1000
+SPARK_FEED_LOST_S = 30.0
+"""A task that reads a feed connects again until nothing has come for so long ..."""
+SPARK_FEED_RETRY_S = 0.2
+"""... once in this time."""
+SPARK_PARTITION_RECORDS = 250_000
+"""Of one shard's journal that one task reads for a batch (a default)."""
 
 PIPELINE_WAVE_ITEMS = 256
 """Day streams, or job sets, that are found and worked on together: what a job holds does not grow with their number."""

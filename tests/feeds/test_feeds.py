@@ -148,6 +148,23 @@ def test_a_flush_ends_the_scan(watched: Watched, monkeypatch: pytest.MonkeyPatch
     assert known.state == {b"new": b"1"}
 
 
+def test_a_flush_ends_the_scan_of_a_feed_with_an_end(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FEED_EVENTS_AT_ONCE", 2000)
+    for number in range(100):
+        watched("SET", f"k{number}", number)
+    watched.settle()
+    _, known = watched.watch(is_initial=True, until=watched.now)
+    watched.feeds.work(0)
+    assert 0 < len(known.events) < 100
+    watched("FLUSHDB")
+    flushed = watched.now
+    watched("SET", "new", 1)
+    watched.settle()
+    assert known.state == {}
+    assert known.checkpoint == flushed
+    assert known.ended == [None]
+
+
 # --- checkpoints ------------------------------------------------------------------------------------------------
 
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelog import limits
 from tidelog.days.message import EventId, Message, parse_id, shown
@@ -31,6 +31,8 @@ many MB/s of one core: 2: 13.1 at 335, 3: 12.4 at 284, 6: 13.8 at 154, 9: 14.2 a
 Reading a day takes longer than level 6 does, so that less would gain no time, and more would cost some."""
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", ZSTD_LEVEL))
 _I64: Final = struct.Struct("<q")
+COLUMNS: Final = ("ms", "seq", "timestamp_ms", "event")
+"""Of a batch that was opened: numbers of 64 bits without a sign, and the bytes of the events."""
 
 
 def pack(messages: Sequence[Message]) -> bytes:
@@ -51,6 +53,13 @@ def pack(messages: Sequence[Message]) -> bytes:
 
 def unpack(key: bytes, highest: EventId, packed: bytes) -> list[Message]:
     """The messages of the batch that stands in a compressed stream under an id; `FormatError` if it is none."""
+    columns = unpack_columns(key, highest, packed)
+    ms, seqs, times, events = (columns.column(name).to_pylist() for name in COLUMNS)
+    return list(map(Message, map(EventId, ms, seqs), times, events))
+
+
+def unpack_columns(key: bytes, highest: EventId, packed: bytes) -> Any:
+    """The same as a record batch of `COLUMNS`."""
     try:
         return _unpack(highest, packed)
     except (pa.ArrowException, ValueError, KeyError, TypeError, struct.error, OSError, MemoryError) as error:
@@ -59,13 +68,18 @@ def unpack(key: bytes, highest: EventId, packed: bytes) -> list[Message]:
 
 def unpack_entry(key: bytes, entry_id: bytes, values: Mapping[bytes, bytes]) -> list[Message]:
     """The messages of an entry of a compressed stream."""
+    return unpack(key, parse_id(entry_id), packed_of_entry(key, entry_id, values))
+
+
+def packed_of_entry(key: bytes, entry_id: bytes, values: Mapping[bytes, bytes]) -> bytes:
+    """The batch of an entry of a compressed stream, packed."""
     packed = values.get(b"batch")
     if packed is None:
         raise FormatError(f"entry {entry_id.decode()} is no batch: it has no field `batch`", path=shown(key))
-    return unpack(key, parse_id(entry_id), packed)
+    return packed
 
 
-def _unpack(highest: EventId, packed: bytes) -> list[Message]:
+def _unpack(highest: EventId, packed: bytes) -> Any:
     opened_bytes = _opened_bytes(packed)
     if opened_bytes > limits.DAYS_BATCH_OPENED_BYTES_MAX:
         most = limits.DAYS_BATCH_OPENED_BYTES_MAX
@@ -73,19 +87,35 @@ def _unpack(highest: EventId, packed: bytes) -> list[Message]:
     with pa.ipc.open_stream(packed) as reader:
         table = reader.read_all()
     table.validate(full=True)
-    events = table.column("event").cast(pa.binary()).to_pylist()
-    ids = list(map(parse_id, table.column("id").cast(pa.string()).to_pylist()))
-    if "timestamp_ms" in table.column_names:
-        times = table.column("timestamp_ms").cast(pa.uint64()).to_pylist()
-    else:
-        times = [each.ms for each in ids]
-    if None in events or None in times:
+    events = _column(table, "event", pa.binary())
+    ms, seqs = _ids(table)
+    times = _column(table, "timestamp_ms", pa.uint64()) if "timestamp_ms" in table.column_names else ms
+    if any(column.null_count for column in (events, ms, seqs, times)):
         raise ValueError("it has nulls")
-    if not ids or ids[-1] != highest:
-        raise ValueError(f"its highest id is {ids[-1] if ids else 'none'}")
-    if any(first >= second for first, second in pairwise(ids)):
+    last = EventId(ms[-1].as_py(), seqs[-1].as_py()) if len(ms) else None
+    if last != highest:
+        raise ValueError(f"its highest id is {last or 'none'}")
+    if not _increases(ms, seqs):
         raise ValueError("its ids do not increase")
-    return list(map(Message, ids, times, events))
+    return pa.RecordBatch.from_arrays([ms, seqs, times, events], list(COLUMNS))
+
+
+def _column(table: Any, name: str, wanted: Any) -> Any:
+    found = table.column(name).cast(wanted).combine_chunks()
+    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+
+
+def _ids(table: Any) -> tuple[Any, Any]:
+    """Both halves of the ids."""
+    ids = [parse_id(text) for text in table.column("id").cast(pa.string()).to_pylist()]
+    return tuple(pa.array([each[half] for each in ids], pa.uint64()) for half in (0, 1))
+
+
+def _increases(ms: Any, seqs: Any) -> bool:
+    """Whether each id is larger than the one before it."""
+    earlier, later = ms[:-1], ms[1:]
+    is_next = pc.and_(pc.equal(earlier, later), pc.less(seqs[:-1], seqs[1:]))
+    return pc.all(pc.or_(pc.less(earlier, later), is_next), min_count=0).as_py() is True
 
 
 # --- how large it will be -------------------------------------------------------------------------------------------

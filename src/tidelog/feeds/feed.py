@@ -145,8 +145,11 @@ class Feed:
 
     def add_flush(self, ts: Ts) -> None:
         """Every key is gone: one event for each span, in place of all that was not read yet."""
-        if ts <= self.position or (self.request.until is not None and ts > self.request.until):
+        is_after_until = self.request.until is not None and ts > self.request.until
+        if ts <= self.position or (is_after_until and self._is_scan_whole):
             return
+        if not self._is_scan_whole:
+            self.scanned_ts = max(self.scanned_ts, ts)  # it is part of what was read, which may be newer than UNTIL
         self._scanned, self._is_scan_whole = None, True
         self._open_ts = ts
         for span in self.request.spans:

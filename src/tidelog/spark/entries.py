@@ -112,24 +112,30 @@ def _constant(value: str, count: int) -> Any:
     return pa.repeat(pa.scalar(value, pa.string()), count)
 
 
-def _long(column: Any, most: int = _LONG_MAX) -> Any:
+def fitting(column: Any, most: int = _LONG_MAX) -> Any:
     """Numbers of 64 bits without a sign as such with one; null for what does not fit."""
     if len(column) and pc.max(column).as_py() > most:
         column = pc.if_else(pc.less_equal(column, pa.scalar(most, pa.uint64())), column, pa.scalar(None, pa.uint64()))
     return column.cast(pa.int64())
 
 
-def _id(_stream: str, found: Entries) -> Any:
-    return pc.binary_join_element_wise(found.ms.cast(pa.string()), found.seqs.cast(pa.string()), "-")
+def id_texts(ms: Any, seqs: Any) -> Any:
+    return pc.binary_join_element_wise(ms.cast(pa.string()), seqs.cast(pa.string()), "-")
 
 
-def _timestamp(_stream: str, found: Entries) -> Any:
-    us = pc.multiply(_long(found.ms, _TIMESTAMP_MS_MAX), pa.scalar(1000, pa.int64()))
+def halves_of_ids(ids: Sequence[bytes]) -> tuple[Any, Any]:
+    halves = pc.split_pattern(pa.array(ids, pa.binary()).cast(pa.string()), "-")
+    return tuple(pc.list_element(halves, index).cast(pa.uint64()) for index in (0, 1))
+
+
+def timestamps_of_ms(ms: Any) -> Any:
+    """Null for what is too late to be one."""
+    us = pc.multiply(fitting(ms, _TIMESTAMP_MS_MAX), pa.scalar(1000, pa.int64()))
     return us.cast(pa.timestamp("us", "UTC"))
 
 
 def _offset(_stream: str, found: Entries) -> Any:
-    return pa.nulls(len(found), pa.int64()) if found.offsets is None else _long(found.offsets)
+    return pa.nulls(len(found), pa.int64()) if found.offsets is None else fitting(found.offsets)
 
 
 def _entry(_stream: str, found: Entries) -> Any:
@@ -141,10 +147,10 @@ def _entry(_stream: str, found: Entries) -> Any:
 _MAKERS: Final[dict[str, Callable[[str, Entries], Any]]] = {
     "stream": lambda stream, found: _constant(stream, len(found)),
     "offset": _offset,
-    "id": _id,
-    "timestamp": _timestamp,
-    "ms": lambda _, found: _long(found.ms),
-    "seq": lambda _, found: _long(found.seqs),
+    "id": lambda _, found: id_texts(found.ms, found.seqs),
+    "timestamp": lambda _, found: timestamps_of_ms(found.ms),
+    "ms": lambda _, found: fitting(found.ms),
+    "seq": lambda _, found: fitting(found.seqs),
     "tag": lambda _, found: found.tags,
     "entry": _entry,
     "fields": lambda _, found: found.fields(),
@@ -162,7 +168,7 @@ def from_flight(batch: pa.RecordBatch) -> Entries:
     def fields() -> Any:
         if is_fields is None:
             return pa.nulls(len(kinds), _MAP)
-        return _map(is_fields, _parsed(pc.filter(raw, is_fields)))
+        return fields_map(is_fields, _parsed(pc.filter(raw, is_fields)))
 
     offsets, ms, seqs = (batch.column(name) for name in ("offset", "ms", "seq"))
     return Entries(offsets, ms, seqs, is_fields, batch.column("tag"), raw, fields)
@@ -178,7 +184,7 @@ def _parsed(raw: Any) -> list[list[bytes]]:
     return found
 
 
-def _map(is_fields: Any, flats: Sequence[Sequence[bytes]]) -> Any:
+def fields_map(is_fields: Any, flats: Sequence[Sequence[bytes]]) -> Any:
     """The map of each entry that has fields, null for the others. `flats`: field, value, field, value …"""
     chosen = is_fields.to_numpy(zero_copy_only=False)
     sizes = np.zeros(len(chosen) + 1, np.int32)
@@ -193,16 +199,14 @@ def _map(is_fields: Any, flats: Sequence[Sequence[bytes]]) -> Any:
 
 
 def from_xrange(reply: Sequence[tuple[bytes, list[bytes]]]) -> Entries:
-    ids = pa.array([identity for identity, _ in reply], pa.binary()).cast(pa.string())
-    halves = pc.split_pattern(ids, "-")
-    ms, seqs = (pc.list_element(halves, index).cast(pa.uint64()) for index in (0, 1))
+    ms, seqs = halves_of_ids([identity for identity, _ in reply])
     chosen = [len(flat) != 4 or flat[0] != b"tag" or flat[2] != b"entry" for _, flat in reply]
     tags = [_tag_of(flat) for _, flat in reply]
     entries = [None if is_fields else flat[3] for is_fields, (_, flat) in zip(chosen, reply, strict=True)]
     is_fields = pa.array(chosen, pa.bool_())
 
     def fields() -> Any:
-        return _map(is_fields, [flat for is_chosen, (_, flat) in zip(chosen, reply, strict=True) if is_chosen])
+        return fields_map(is_fields, [flat for is_chosen, (_, flat) in zip(chosen, reply, strict=True) if is_chosen])
 
     return Entries(None, ms, seqs, is_fields, pa.array(tags, pa.binary()), pa.array(entries, pa.binary()), fields)
 

@@ -205,7 +205,7 @@ def name_of(key: bytes) -> str:
     try:
         return key.decode()
     except UnicodeDecodeError:
-        raise ClientError(f"the name of the stream {key!r} is no UTF-8: Spark has no such strings") from None
+        raise ClientError(f"the name {key!r} is no UTF-8: Spark has no such strings") from None
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@
     spark.readStream.format("tidelog").load("stream:orders")
     frame.write.format("tidelog").option("stream", "out").mode("append").save()
     spark.read.format("tidelog").option("journal", "data").load()
+    spark.readStream.format("tidelog").option("start", "initial").load("feed:prefix:order:")
+    spark.read.format("tidelog").load("days:queue/jobset")
 
 It only finds out which kind of thing is meant; the kinds do the rest.
 """
@@ -30,6 +32,8 @@ from tidelog.spark.options import Target
 KINDS: Final = {
     "stream": "tidelog.spark.streams:StreamKind",
     "journal": "tidelog.spark.journal:JournalKind",
+    "feed": "tidelog.spark.feeds:FeedKind",
+    "days": "tidelog.spark.days:DaysKind",
 }
 """What can be read, and what does it. Spark starts a process for each of its questions: none imports more than it
 needs."""

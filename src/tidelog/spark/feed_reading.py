@@ -1,0 +1,188 @@
+"""What a task does to read its part of a feed: one shard after a ts, up to another.
+
+    CHANGEFEED SHARD i SINCE a EPOCH e SEEN s UNTIL b SPAN ...
+
+The server sends events in the order of their ts, then a checkpoint at `b` for each span, and closes. Whatever ends
+otherwise is not whole: the task connects again and goes on in the transaction that it was in, whose first events it
+passes over. If the server has nothing for a while, or says that this is no longer its history, the task fails. So a
+part is read to its end, or not at all.
+
+INITIAL cannot be resumed: values that are read again are newer. A task that loses its connection there fails, and is
+done again from the beginning.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import Any
+
+import hiredis
+import pyarrow as pa
+import redis
+from pyspark.sql.datasource import InputPartition
+
+from tidelog import limits
+from tidelog.client.link import ServerUnreachable
+from tidelog.errors import FeedDiverged, TooOld
+from tidelog.feeds.span import Span
+from tidelog.spark.events import Event, EventColumns, Place, gathered
+from tidelog.spark.server import Server
+
+
+class FeedPart(InputPartition):
+    """What one task reads: of one shard, what came after `since`, up to and with `until`."""
+
+    def __init__(
+        self,
+        shard: int,
+        since: int,
+        until: int,
+        *,
+        epoch: int | None = None,
+        seen: int | None = None,
+        is_initial: bool = False,
+    ) -> None:
+        self.shard = shard
+        self.since = since
+        self.until = until
+        self.epoch = epoch
+        """With `seen`: the history that `since` is a place of; None: whichever the server has."""
+        self.seen = seen
+        self.is_initial = is_initial
+        """The values of now, and nothing of what changes."""
+
+
+class HistoryErased(TooOld):
+    """The journal no longer has what was to be read."""
+
+
+class HistoryLost(FeedDiverged):
+    """The server came back without something that was read."""
+
+
+def read_feed(server: Server, part: FeedPart, spans: Sequence[Span], columns: EventColumns) -> Iterator[pa.RecordBatch]:
+    """The batches of a part. On an executor."""
+    reading = _Reading(part, spans)
+    silent_since_s = time.monotonic()
+    while not reading.is_done:
+        try:
+            with server.connect(retries=False) as client:
+                for events in reading.chunks(client):
+                    silent_since_s = time.monotonic()
+                    if events:
+                        found, reading.place = gathered(part.shard, events, reading.place)
+                        yield columns.batch(found)
+                        silent_since_s = time.monotonic()  # whoever takes them may take long
+        except ServerUnreachable:
+            if part.is_initial or time.monotonic() - silent_since_s > limits.SPARK_FEED_LOST_S:
+                raise
+            time.sleep(limits.SPARK_FEED_RETRY_S)
+        except TooOld as error:
+            raise erased(part.since, error) from None
+        except FeedDiverged as error:
+            raise diverged(part.since, error) from None
+
+
+def erased(since: int, error: TooOld) -> HistoryErased:
+    return HistoryErased(
+        f"the journal no longer has what came after ts {since}: it goes back to ts {error.oldest}. Read the values of "
+        "now instead: with a new checkpoint and start=initial, or initial=true for a batch",
+        oldest=error.oldest,
+    )
+
+
+def diverged(since: int, error: FeedDiverged) -> HistoryLost:
+    return HistoryLost(
+        f"the server has lost what came after ts {error.since}, and up to ts {since} was read: what was made of it no "
+        "longer holds. Begin with a new checkpoint, with start=initial, or undo what came after that ts and begin "
+        f"with start={error.since}",
+        since=error.since,
+    )
+
+
+class _Reading:
+    """One part, over all its connections."""
+
+    def __init__(self, part: FeedPart, spans: Sequence[Span]) -> None:
+        self._part = part
+        self._spans = spans
+        self.place = Place(0, 0)
+        """How far events were handed out."""
+        self._epoch = part.epoch
+        """In which the place is known to be history."""
+        self._repeated = 0
+        """Events of the newest transaction that this connection sends again."""
+        self.is_done = False
+
+    def chunks(self, client: Any) -> Iterator[list[Event]]:
+        """What comes on a new connection, in pieces of a good size; perhaps empty ones."""
+        connection: Any = client.connection
+        connection.send_command("FEED", "POSITION")
+        epoch = connection.read_response()[self._part.shard][2]
+        self._repeated, ends = self.place.events, 0
+        connection.send_command(*self._command())
+        # redis-py has connected and let itself in; events are read past it, for it looks at each of them.
+        for events in _received(connection._sock):
+            self._epoch = epoch  # we were taken in
+            ends += sum(1 for _ in takewhile(self._is_end, reversed(events)))  # one for each span, and nothing after
+            self.is_done = ends >= len(self._spans)
+            yield self._fresh([event for event in events if event[0] == b"value" or event[0] == b"deleterange"])
+            if self.is_done:
+                return
+
+    def _command(self) -> list[bytes | str | int]:
+        part = self._part
+        words: list[bytes | str | int] = ["CHANGEFEED", "SHARD", part.shard]
+        if part.is_initial:
+            words.append("INITIAL")
+        else:
+            # All of the newest transaction comes again, for some of it may be missing.
+            words += ["SINCE", max(part.since, self.place.ts - 1)]
+            if self._epoch is not None:
+                words += ["EPOCH", self._epoch, "SEEN", max(self.place.ts, part.seen or 0)]
+        words += ["UNTIL", part.until, "CHECKPOINT", limits.SPARK_FEED_CHECKPOINT_MS]
+        for span in self._spans:
+            words += ["SPAN", span.start, span.end]
+        return words
+
+    def _is_end(self, event: Event) -> bool:
+        return event[0] == b"checkpoint" and int(event[1]) >= self._part.until
+
+    def _fresh(self, events: list[Event]) -> list[Event]:
+        """Without what was handed out on an earlier connection."""
+        if not self._repeated or not events:
+            return events
+        repeated = 0
+        while repeated < min(self._repeated, len(events)) and events[repeated][1] == self.place.ts:
+            repeated += 1
+        self._repeated -= repeated
+        if self._repeated and repeated < len(events):
+            raise FeedDiverged(f"the transaction at ts {self.place.ts} is another one now", since=self.place.ts - 1)
+        return events[repeated:]
+
+
+def _received(sock: Any) -> Iterator[list[Event]]:
+    """All events that come, some at a time. It ends with an error: of the server's, or because it has closed."""
+    reader = hiredis.Reader(replyError=redis.ResponseError)
+    events: list[Any] = []
+    size = 0
+    while data := sock.recv(limits.SPARK_FEED_READ_BYTES):
+        size += len(data)
+        reader.feed(data)
+        events.extend(iter(reader.gets, False))
+        if not events:
+            continue
+        last = events[-1]
+        if isinstance(last, redis.ResponseError):
+            if len(events) > 1:
+                yield events[:-1]
+            raise last
+        is_checkpoint = last[0] == b"checkpoint"
+        if is_checkpoint or len(events) >= limits.SPARK_BATCH_ROWS or size >= limits.SPARK_BATCH_BYTES:
+            yield events
+            events, size = [], 0
+    if events:
+        yield events
+    raise redis.ConnectionError("the feed ended before all had come")
