@@ -26,7 +26,7 @@ Examples:
   bin/demo --json | jq 'select(.kind == "claim")'
 
 JSON: kind "act" (number, title), "say" (text), "figure" (name, value), "claim" (text, holds), "table" (title, rows),
-then "summary" (claims, broken, seconds, steps).
+then "summary" (claims, broken, seconds, steps, folder).
 
 Exit status: 0 if every claim held, 1 if one did not, 2 if it could not be shown, 130 for Ctrl-C."""
 
@@ -78,13 +78,12 @@ def demo(
     finally:
         if not keep:
             shutil.rmtree(folder)
-    stage.end()
-    if keep:
-        stage.title(f"What is left is in {folder}: bin/tidelog journal ls {folder / 'data'}")
+    stage.end(str(folder) if keep else None)
     return FAILED if stage.broken else FINE
 
 
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app.command(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})(demo)
+
 if __name__ == "__main__":
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})(demo)
     app(prog_name="bin/demo")

@@ -9,14 +9,17 @@ from typing import Final
 
 from tidelog.cli.demo.mover import RETRY_MS
 from tidelog.cli.demo.processes import DemoProcess, Line
-from tidelog.cli.demo.scene import WAIT_S_MAX, Scene
+from tidelog.cli.demo.scene import WAIT_S_MAX, Scene, stream_of
 from tidelog.errors import EnvironmentFault
 
-FIRST_PART: Final = 0.6
+_FIRST_PART: Final = 0.6
 """Of the week: it is there before consumers start; the rest comes while they work."""
 _CRASH_AFTER: Final = 0.2
-_CATCHES_MAX: Final = 50
+_CATCHES_MAX: Final = 200
 _IN_FLIGHT_S: Final = 0.05
+_AGAIN_S: Final = 0.01
+_PAGES_LEFT_MIN: Final = 3
+"""For the next act: pages that come before, in and after the crash of the server."""
 
 
 def bring_in(scene: Scene) -> None:
@@ -24,10 +27,8 @@ def bring_in(scene: Scene) -> None:
     stage, week = scene.stage, scene.week
     stage.act(f"Bring in the events of {len(week.days)} days, from {week.days[0]} to {week.days[-1]}")
     stage.say(f"{week.jobs:,} jobs in {len(week.seen)} job sets; the producer numbers its calls: none counts twice.")
-    count = int(len(scene.chunks) * FIRST_PART)
     begun_s = time.monotonic()
-    for chunk in scene.chunks[:count]:
-        scene.append(chunk)
+    scene.bring_in(int(len(scene.coming) * _FIRST_PART))
     took_s = time.monotonic() - begun_s
     appended = sum(scene.appended.values())
     stage.figure("events made", f"{week.events:,} ({week.event_bytes / 1e6:.1f} MB)", week.events)
@@ -69,34 +70,29 @@ def crash_consumer(scene: Scene) -> None:
 
 
 def _kill_with_page(scene: Scene, mover: DemoProcess) -> Line | None:
-    """Stop a consumer as it takes a page; if it has not acknowledged it then, kill it. The page, or None."""
+    """Stop a consumer; if it holds a page that it has not acknowledged, kill it. The page, or None."""
     for _ in range(_CATCHES_MAX):
-        seen = len(mover.lines)
-
-        def took(after: int = seen) -> bool:
-            return any('"took"' in line for line in mover.lines[after:])
-
-        mover.wait_until(took, "another page", WAIT_S_MAX)
         mover.send(signal.SIGSTOP)
         time.sleep(_IN_FLIGHT_S)  # what it has sent arrives, and what it has told is read
-        page = mover.last
+        page = mover.last if mover.lines else {}
         if "took" in page:
             progress = scene.progress(page["took"])
             if progress.pending and progress.oldest_pending == page["first"]:
                 mover.kill()
                 return page
         mover.send(signal.SIGCONT)
+        if len(scene.coming) > _PAGES_LEFT_MIN and scene.moved == sum(scene.appended.values()):
+            scene.bring_in(1)
+        time.sleep(_AGAIN_S)
     return None
 
 
 def crash_server(scene: Scene) -> None:
     """Kill the server while a producer, a consumer and a feed are connected, and start it again."""
     stage = scene.stage
-    rest = scene.chunks[int(len(scene.chunks) * FIRST_PART) :]
     stage.act("Kill the server in the middle of it, and start it again on the same data")
-    before, middle, after = rest[: len(rest) // 2], rest[len(rest) // 2], rest[len(rest) // 2 + 1 :]
-    for chunk in before:
-        scene.append(chunk)
+    scene.bring_in(len(scene.coming) // 2)
+    middle = scene.coming.popleft()
     pid = scene.server.pid
     connection = scene.client.connection_pool.get_connection()
     connection.send_command(*middle.command)
@@ -118,17 +114,14 @@ def crash_server(scene: Scene) -> None:
         for jobset in scene.week.jobsets
     }
     stage.claim(f"every event that was acknowledged is there, all {moved:,}", moved > 0 and not any(missing.values()))
-    for chunk in (middle, *after):
-        scene.append(chunk)
+    scene.append(middle)
+    scene.bring_in(len(scene.coming))
     scene.wait_until_moved(scene.week.events)
+    made = {stream_of(queue): len(messages) for queue, messages in scene.week.by_queue.items()}
     ends = {stream: scene.progress(stream).last_offset for stream in scene.appended}
     stage.claim(
-        "the call whose reply was lost, sent again, counts once", ends == scene.appended and _is_complete(scene)
+        "the call whose reply was lost, sent again, counts once: the streams are as long as the week", ends == made
     )
-
-
-def _is_complete(scene: Scene) -> bool:
-    return sum(scene.appended.values()) == scene.week.events
 
 
 def compare(scene: Scene) -> None:

@@ -27,7 +27,7 @@ from tidelog.journal.verify import verify
 from tidelog.system.disk import SystemDisk
 
 HOT_DAYS: Final = 2
-_JOB_S_MAX: Final = 90.0
+_JOB_S_MAX: Final = 180.0
 
 
 def start_analyst(scene: Scene) -> DemoProcess:

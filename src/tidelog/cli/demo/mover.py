@@ -29,7 +29,7 @@ from tidelog.days import JobSet, Message, Writer, Written
 from tidelog.days.message import message_of_json
 
 GROUP: Final = "days"
-PAGE: Final = 500
+PAGE: Final = 250
 RETRY_MS: Final = 1500
 PREFIX: Final = "incoming:"
 _BLOCK_MS: Final = 20

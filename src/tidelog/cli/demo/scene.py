@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import date
@@ -66,7 +67,8 @@ class Scene:
         self.server = running.enter_context(ServerProcess(folder))
         self.client = _client(self.server.port)
         running.callback(self.client.close)
-        self.chunks = list(_chunks(week))
+        self.coming = deque(_chunks(week))
+        """Pages that are not appended yet."""
         self.appended: dict[str, int] = dict.fromkeys(map(stream_of, QUEUES), 0)
         """Entries that the server has acknowledged to the producer."""
         self.movers: list[DemoProcess] = []
@@ -87,6 +89,11 @@ class Scene:
         return made
 
     # --- incoming streams -----------------------------------------------------------------------------------------
+
+    def bring_in(self, count: int) -> None:
+        """Append the next pages."""
+        for _ in range(min(count, len(self.coming))):
+            self.append(self.coming.popleft())
 
     def append(self, chunk: Chunk) -> None:
         """Append a page; one that comes a second time is written once."""

@@ -3,7 +3,7 @@
 In colours on a terminal, plain in a pipe, and as JSON lines for machines:
 
     act {number, title}    say {text}    figure {name, value}    claim {text, holds}    table {title, rows}
-    summary {claims, broken, seconds, steps}
+    summary {claims, broken, seconds, steps, folder}
 """
 
 from __future__ import annotations
@@ -73,15 +73,16 @@ class Stage:
         self._output.table(columns, rows, total=total)
         sys.stdout.flush()
 
-    def end(self) -> None:
-        """How long each act took, and whether everything held."""
+    def end(self, kept: str | None) -> None:
+        """How long each act took, whether everything held, and where its folder was left."""
         now_s = time.monotonic()
         ends = [begun for _, begun in self._acts[1:]] + [now_s]
         steps = [(title, end - begun) for (title, begun), end in zip(self._acts, ends, strict=True)]
         took_s = now_s - self._begun_s
         if self._output.as_json:
             seconds = {title: round(each, 2) for title, each in steps}
-            self._object("summary", claims=self.claims, broken=self.broken, seconds=round(took_s, 2), steps=seconds)
+            took = {"seconds": round(took_s, 2), "steps": seconds}
+            self._object("summary", claims=self.claims, broken=self.broken, **took, folder=kept)
             return
         rows: list[Sequence[Cell]] = [(title, f"{each:.1f}") for title, each in steps]
         columns = Column("step"), Column("seconds", right=True)
@@ -93,6 +94,9 @@ class Stage:
                 self._line(f"   ✗ {text}", "bold red")
         else:
             self._line(f"All {self.claims} claims were checked and held, in {took_s:.1f} s.", "bold green")
+        if kept is not None:
+            self._line(f"To look at: bin/tidelog journal ls {kept}/data")
+            self._line(f"To go on:   bin/tidelog serve --data {kept}/data")
 
     def _line(self, text: str = "", style: str = "") -> None:
         self._output.line(text, style)
