@@ -123,6 +123,11 @@ class DemoProcess:
         self._process.stdin.write(f"{line}\n".encode())
         self._process.stdin.flush()
 
+    def end_input(self) -> None:
+        """There is nothing more to say."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 
@@ -155,6 +160,10 @@ class DemoProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it, unless it has ended, and let go of its pipes."""
         if not self.has_ended:
             self._process.send_signal(signal.SIGCONT)
         self.stop()
@@ -194,12 +203,13 @@ class ServerProcess:
         try:
             made.wait_until(lambda: bool(made.lines), "it was ready", _READY_S_MAX)
         except EnvironmentFault:
-            made.stop()
+            made.close()
             raise
         return made, time.monotonic() - begun_s
 
     def kill(self) -> None:
         self._process.kill()
+        self._process.close()
 
     def start_again(self) -> float:
         """Returns how long it took, to where clients can come."""
@@ -213,4 +223,4 @@ class ServerProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.__exit__()
+        self._process.close()
