@@ -21,14 +21,14 @@ Examples:
 
   bin/demo --events 200000 --seed 7
 
-  bin/demo --keep            # and then: bin/tidelog journal ls DIR, bin/tidelog serve --data DIR
+  bin/demo --keep
 
   bin/demo --json | jq 'select(.kind == "claim")'
 
 JSON: kind "act" (number, title), "say" (text), "figure" (name, value), "claim" (text, holds), "table" (title, rows),
 then "summary" (claims, broken, seconds, steps, folder).
 
-Exit status: 0 if every claim held, 1 if one did not, 2 if it could not be shown, 130 for Ctrl-C."""
+Exit status: 0 if every claim held, 1 if one did not, 2 if it could not be shown, 130 for Ctrl-C or SIGTERM."""
 
 EVENTS_MIN: Final = 4000
 
