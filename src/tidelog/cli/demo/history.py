@@ -92,7 +92,7 @@ def ask(scene: Scene, analyst: DemoProcess, sizes: dict[date, tuple[int, int]]) 
     stage.claim("it read the old days compressed, and the others hot", compressed == set(sizes))
     stage.claim(
         f"all {len(expected)} rows of its answer are what the ledger says: events, failures, p95 of run times",
-        answers == expected,
+        answers.keys() == expected.keys() and all(answers[place].agrees(expected[place]) for place in expected),
     )
     _show_days(stage, scene, answers, sizes)
     _show_jobsets(stage, answers)

@@ -29,6 +29,8 @@ ORDER BY day, queue, jobset
 COLUMNS: Final = "queue string, jobset string, day date, ms bigint, event string, is_compressed boolean"
 """Those that it needs: no others are read."""
 
+_P95_MS_EXACT: Final = 0.001
+
 Place = tuple[date | None, str | None, str | None]
 """Day, queue and job set; None: over all of them."""
 
@@ -39,8 +41,14 @@ class Answer(NamedTuple):
     events: int
     failed: int
     runs: int
-    p95_ms: int | None
-    """Of run times, to the millisecond; None: no job has ended there."""
+    p95_ms: float | None
+    """Of run times; None: no job has ended there."""
+
+    def agrees(self, other: Answer) -> bool:
+        """Whether both say the same. Percentiles lie between two run times, and doubles are not exact."""
+        if self.p95_ms is None or other.p95_ms is None:
+            return self == other
+        return self[:3] == other[:3] and abs(self.p95_ms - other.p95_ms) < _P95_MS_EXACT
 
 
 def answers_of(rows: Iterable[Sequence[Any]]) -> tuple[dict[Place, Answer], set[date]]:
@@ -49,7 +57,7 @@ def answers_of(rows: Iterable[Sequence[Any]]) -> tuple[dict[Place, Answer], set[
     compressed: set[date] = set()
     for named, queue, jobset, is_compressed, events, failed, runs, p95_ms in rows:
         day = None if named is None else date.fromisoformat(named)
-        answers[day, queue, jobset] = Answer(events, failed, runs, None if p95_ms is None else round(p95_ms))
+        answers[day, queue, jobset] = Answer(events, failed, runs, p95_ms)
         if day is not None and queue is None and is_compressed:
             compressed.add(day)
     return answers, compressed
@@ -67,7 +75,7 @@ def ask_ledger(week: Week) -> dict[Place, Answer]:
 def _summed(found: Iterable[Figures]) -> Answer:
     every = list(found)
     runs_ms = sorted(run for figures in every for run in figures.runs_ms)
-    p95_ms = round(_percentile(runs_ms, 95)) if runs_ms else None
+    p95_ms = _percentile(runs_ms, 95) if runs_ms else None
     return Answer(sum(each.events for each in every), sum(each.failed for each in every), len(runs_ms), p95_ms)
 
 

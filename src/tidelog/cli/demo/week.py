@@ -192,13 +192,14 @@ class _Job:
             resources=resources,
         )
         fails = draw.random() < profile.fails
+        has_image = not fails or draw.random() > 0.15
         while True:
             yield self._step("queued", after_s=draw.uniform(0.01, 0.4))
             yield self._step("leased", after_s=draw.expovariate(1 / 20), cluster=self._cluster)
             node = f"node-{draw.randrange(120):03d}.{self._cluster}.internal"
             where = {"cluster": self._cluster, "node": node, "pod": f"job-{self.id}-0"}
             yield self._step("pending", after_s=draw.uniform(0.2, 2.0), **where)
-            if fails and draw.random() < 0.15:
+            if not has_image:
                 yield self._step("failed", after_s=300, **where, **_NO_IMAGE)
                 return
             yield self._step("running", after_s=draw.uniform(0.5, 12.0), **where)
