@@ -44,6 +44,8 @@ def test_the_tree_is_what_is_promised() -> None:
         *(("stream", name) for name in ("ls", "tail", "info")),
         ("events",),
         *(("events", name) for name in ("put", "tail", "ls")),
+        ("pipeline",),
+        *(("pipeline", name) for name in ("compress", "expire", "verify")),
     }
 
 
@@ -65,6 +67,14 @@ def test_help_has_examples_statuses_and_the_json_form(name: str) -> None:
     assert f"tidelog journal {name} data" in outcome.stdout
     assert "Exit status:" in outcome.stdout
     assert "JSON: kind" in outcome.stdout
+
+
+@pytest.mark.parametrize("name", ["compress", "expire", "verify"])
+def test_help_of_jobs_has_examples_and_statuses(name: str) -> None:
+    outcome = invoke("pipeline", name, "--help")
+    assert f"  tidelog pipeline {name} " in outcome.stdout
+    assert "Exit status:" in outcome.stdout
+    assert "JSON" in outcome.stdout
 
 
 def test_help_says_how_bytes_are_written() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.days.days_of_events import DAY_1, DAY_2, JOBSET, at, on
+from tidelog import limits
 from tidelog.days.compressor import compress_day
 from tidelog.days.jobset import JobSet
-from tidelog.days.listing import find_jobsets, list_jobsets
+from tidelog.days.listing import find_jobsets, list_jobsets, scan_indexes
 from tidelog.days.writer import Writer
 
 
@@ -28,3 +31,14 @@ def test_job_sets_with_their_days(any_server: Any) -> None:
 
 def test_an_empty_server_has_none(server: Any) -> None:
     assert list(list_jobsets(server)) == []
+
+
+def test_indexes_are_found_a_few_at_a_time(any_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DAYS_SCAN_INDEXES", 3)
+    jobsets = [JobSet("queue", f"set {number}") for number in range(8)]
+    for jobset in jobsets:
+        Writer(any_server, jobset).write(on(1, range(2)))
+    any_server.set("{a_b}_streams", "a string")
+    any_server.sadd("{c}_streams", "no job set")
+    found = {index.jobset.jobset: index.streams for index in scan_indexes(any_server)}
+    assert found == {jobset.jobset: [jobset.hot(DAY_1)] for jobset in jobsets}

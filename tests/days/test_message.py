@@ -120,6 +120,10 @@ def test_numbers_and_order_are_kept() -> None:
         ('{"id": "1-1", "timestamp_ms": -1, "event": {}}', "year 9999"),
         ('{"id": "1-1", "timestamp_ms": 0, "event": NaN}', "NaN is not JSON"),
         ('{"id": "1-1", "timestamp_ms": 0, "event": ' + "[" * 100_000, "nested too deeply"),
+        ('{"id": "1-1", "timestamp_ms": 0, "event": ' + "[" * 100_000 + "}", "nested too deeply"),
+        ('{"id": "1-1", "timestamp_ms": 01, "event": {}}', "expected"),
+        ('{"id": "1-1", "timestamp_ms": 1, "event": {}}}', "more behind"),
+        ('{"id": "1-1", "timestamp_ms": 1, "event": }', "value"),
     ],
 )
 def test_a_line_that_is_no_message_says_why(line: str, reason: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import redis
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import EqualTo, GreaterThan, LessThanOrEqual
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, LessThanOrEqual
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tests.integration import limited_server
@@ -53,7 +53,8 @@ def position(peer: Peer) -> int:
 
 
 def rows_of(peer: Peer, target: str, since: int, **options: Any) -> list[dict[str, Any]]:
-    return read(feed=target, url=peer.url, since=since, **options).to_pylist()
+    found: list[dict[str, Any]] = read(feed=target, url=peer.url, since=since, **options).to_pylist()
+    return found
 
 
 def changes(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -142,7 +143,7 @@ def test_initial_values(tide: Peer) -> None:
 
 
 def test_seq_goes_on_over_batches() -> None:
-    events = [[b"value", ts, b"k", b"string", None, b"v"] for ts in (1, 1, 2, 3, 3, 3)]
+    events: list[Any] = [[b"value", ts, b"k", b"string", None, b"v"] for ts in (1, 1, 2, 3, 3, 3)]
     whole, place = gathered(0, events, Place(0, 0))
     assert list(whole.seqs) == [0, 1, 0, 0, 1, 2]
     assert place == Place(3, 3)
@@ -209,11 +210,12 @@ def test_which_times(tide: Peer) -> None:
         ("string", b"k", None, b"1"),
         ("string", b"k", None, b"2"),
     ]
-    for filters, expected in (
+    cases: list[tuple[list[Filter], list[bytes]]] = [
         ([EqualTo(("ts",), times[1])], [b"1"]),
         ([GreaterThan(("ts",), times[2])], [b"2", b"3"]),  # one more than asked for
         ([GreaterThan(("ts",), times[0]), LessThanOrEqual(("ts",), times[1])], [b"0", b"1"]),
-    ):
+    ]
+    for filters, expected in cases:
         made = reader(filters=filters, feed="key:k", url=tide.url)
         values = [row["value"] for part in made.partitions() for batch in made.read(part) for row in batch.to_pylist()]
         assert values == expected
@@ -294,7 +296,7 @@ def test_a_server_that_comes_back_and_one_that_does_not(tmp_path: Path, monkeypa
     with first.client() as client:
         for number in range(3000):
             client.set("k", f"{number}-{'x' * 2000}")
-        until = client.execute_command("FEED", "POSITION")[0][1]  # type: ignore[no-untyped-call]
+        until = client.execute_command("FEED", "POSITION")[0][1]
     server, columns, spans = Server(url_of(first), 0), EventColumns(SCHEMA), spans_of("*")
     batches = read_feed(server, FeedPart(0, 0, until), spans, columns)
     found = next(batches).to_pylist()
@@ -322,7 +324,7 @@ def test_history_that_is_gone(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", command=command) as server, server.client() as client:
         oldest = 0
         client.set("k", "first")
-        since = client.execute_command("FEED", "POSITION")[0][1]  # type: ignore[no-untyped-call]
+        since = client.execute_command("FEED", "POSITION")[0][1]
         for _ in range(20):
             for _ in range(30):
                 client.set("k", b"x" * 100_000)

@@ -13,7 +13,7 @@ from tests.spark.conftest import Peer
 from tests.spark.in_process import follower, rows_between
 from tidelog import limits
 from tidelog.errors import ClientError
-from tidelog.spark.following import shares
+from tidelog.spark.following import FIRST, shares
 from tidelog.spark.options import BadOption
 from tidelog.spark.reading import EntriesLost
 
@@ -119,7 +119,7 @@ def test_where_a_query_begins(peer: Peer, start: str, expected: list[int]) -> No
 def test_streams_that_come_later_begin_with_their_first_entry(peer: Peer) -> None:
     made = follower(stream="s:*", url=peer.url, start="latest")
     begin = made.initialOffset()
-    assert begin == {}
+    assert begin == {FIRST: True}
     peer.fill("s:1", 3)
     end = made.latestOffset(begin, ALL)
     assert entries_between(made, begin, end) == ["entry 0", "entry 1", "entry 2"]
@@ -200,3 +200,18 @@ def test_a_stream_that_was_deleted_and_begins_anew(tide: Peer) -> None:
     with pytest.raises(EntriesLost, match="stream 's' ends at offset 4, and 99 was there before"):
         strict.partitions({"s": 100}, end)
     assert entries_between(lenient, {"s": 100}, end) == [f"entry {n}" for n in range(4)]
+
+
+def test_the_first_batch_begins_where_it_began_also_after_a_restart(peer: Peer) -> None:
+    """Spark asks the new reader for its beginning, and has only the end of the batch from the old one."""
+    peer.fill("s", 5)
+    made = follower(stream="s", url=peer.url, start="latest")
+    begin = made.initialOffset()
+    peer.fill("s", 3, first=5)
+    end = made.latestOffset(begin, ALL)
+    peer.fill("s", 4, first=8)
+    restarted = follower(stream="s", url=peer.url, start="latest")
+    assert entries_between(restarted, restarted.initialOffset(), end) == [f"entry {number}" for number in (5, 6, 7)]
+    later = restarted.latestOffset(end, ALL)
+    assert entries_between(restarted, end, later) == [f"entry {number}" for number in (8, 9, 10, 11)]
+    assert restarted.latestOffset(later, ALL) == later

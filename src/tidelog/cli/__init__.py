@@ -6,6 +6,7 @@
     restore          `tidelog restore`
     feed, feed_*     `tidelog feed`, on the Python client
     journal_*        `tidelog journal ls | show | verify | repair`
+    pipeline_*       `tidelog pipeline compress | expire | verify`
     stream_*         `tidelog stream ls | tail | info`
     journal_folder   what they share: which directory is meant, which operations are known
     output, values   how things are printed: tables on a terminal, plain text in a pipe, JSON lines with --json

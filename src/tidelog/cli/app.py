@@ -18,6 +18,7 @@ from tidelog.cli import (
     journal_verify,
     pipeline_compress,
     pipeline_expire,
+    pipeline_verify,
     restore,
     serve,
     snapshot,
@@ -87,6 +88,7 @@ pipeline = typer.Typer(
 app.add_typer(pipeline, name="pipeline", help="Run what sweeps over history, on Spark: here, or on a cluster.")
 pipeline.command("compress", epilog=pipeline_compress.EPILOG)(pipeline_compress.compress)
 pipeline.command("expire", epilog=pipeline_expire.EPILOG)(pipeline_expire.expire)
+pipeline.command("verify", epilog=pipeline_verify.EPILOG)(pipeline_verify.verify)
 
 journal = typer.Typer(
     no_args_is_help=True,

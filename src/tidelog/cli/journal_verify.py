@@ -15,6 +15,7 @@ from tidelog.cli.output import Column, Output
 from tidelog.cli.values import time_of, time_or_number
 
 if TYPE_CHECKING:
+    from tidelog.journal.inspection import Place
     from tidelog.journal.verify import VerifyReport
     from tidelog.ports import Disk
 
@@ -62,10 +63,15 @@ def verify(
     place = find_place(disk, folder)
     with _progress_bar(is_wanted=progress) as on_progress:
         report = _verify(disk, place.folder, on_progress)
+    return tell(output, report, place)
+
+
+def tell(output: Output, report: VerifyReport, place: Place) -> int:
+    """Print a report, and return the exit status."""
     if place.is_shard:
         report.notes.append(f"the shards vouch for each other: all of {place.folder} was checked")
     with until_pipe_closes():  # the status is known, whoever listens
-        if as_json:
+        if output.as_json:
             _print_json(output, report)
         else:
             _print_text(output, report)

@@ -142,16 +142,17 @@ class _Bar(_Shown):
         self._job = job
         self._bar = bar
         self._task = bar.add_task(job.name, total=None, text="")
-        self._begun = time.monotonic()
+        self._begun: float | None = None
 
     def found(self, count: int, is_all: bool) -> None:
+        self._begun = self._begun or time.monotonic()  # when Spark is there, and work begins
         if is_all:  # how many there are is known only when SCAN has gone round
             self._bar.update(self._task, total=count)
 
     def move(self) -> None:
         total = self._job.total
         text = f"{total.seen:,} done"
-        if total.event_bytes:
+        if total.event_bytes and self._begun is not None:
             rate = total.event_bytes / (time.monotonic() - self._begun) / 1e6
             text += f", {total.event_bytes / 1e6:,.1f} MB -> {total.packed_bytes / 1e6:,.1f} MB, {rate:,.1f} MB/s"
         if total.failed:

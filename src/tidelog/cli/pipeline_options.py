@@ -52,7 +52,10 @@ LeaseSeconds = Annotated[
         "--lease-seconds", metavar="S", min=1.0, help="How long a job that was killed keeps others from beginning."
     ),
 ]
-Today = Annotated[str | None, typer.Option("--today", hidden=True, metavar="YYYY-MM-DD")]
+Today = Annotated[
+    str | None,
+    typer.Option("--today", metavar="YYYY-MM-DD", help="Count from this day, not from today's.", show_default=False),
+]
 
 
 def read_today(text: str | None) -> date:

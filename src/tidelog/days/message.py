@@ -124,12 +124,19 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
+_USUAL: Final = re.compile(
+    r'\{"id": ?"(\d{1,20}-\d{1,20})", ?"timestamp_ms": ?(0|[1-9]\d{0,17}), ?"event": ?(.*)\}', re.ASCII | re.DOTALL
+)
+"""A line as most programs write it: its parts are found without looking at each character."""
 _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def message_of_json(line: str) -> Message:
     """The message of a line; `BadMessage` if it is none. Members that are not ours are left out."""
     try:
+        usual = _USUAL.fullmatch(line)
+        if usual is not None and _is_json(usual[3]):
+            return checked(Message(parse_id(usual[1]), int(usual[2]), usual[3].encode()))
         members = _members(line)
         missing = [name for name in ("id", "timestamp_ms", "event") if name not in members]
         if missing:
@@ -143,6 +150,14 @@ def message_of_json(line: str) -> Message:
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise BadMessage(f"no message: {reason}") from None
+
+
+def _is_json(text: str) -> bool:
+    """Whether a text is one JSON value, without anything around it."""
+    try:
+        return _DECODER.raw_decode(text)[1] == len(text)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _members(line: str) -> dict[str, tuple[Any, str]]:
@@ -188,11 +203,7 @@ def json_of_event(event: bytes) -> str:
         text = event.decode()
     except UnicodeDecodeError:
         return json.dumps({"base64": base64.b64encode(event).decode()})
-    try:
-        _, end = _DECODER.raw_decode(text)
-    except (ValueError, RecursionError):
-        return json.dumps(text)
-    if end != len(text):
+    if not _is_json(text):
         return json.dumps(text)
     # Line ends in JSON stand between its parts only: inside of a text they are escaped.
     return text.replace("\r", " ").replace("\n", " ")

@@ -82,7 +82,7 @@ def encode_change(protocol: int, ts: Ts, change: Change) -> bytes:
     )
 
 
-def string_pieces(protocol: int, ts: Ts) -> tuple[bytes, bytes]:
+def string_frame(protocol: int, ts: Ts) -> tuple[bytes, bytes]:
     """What stands before and after the key in a `value` event of a string; its value follows. Hot."""
     if protocol == 2:
         return b"*6\r\n$5\r\nvalue\r\n:%d\r\n" % ts, b"\r\n$6\r\nstring\r\n$-1\r\n"

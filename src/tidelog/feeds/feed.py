@@ -21,7 +21,7 @@ from tidelog.feeds.event import (
     encode_commit,
     encode_delete_range,
     encode_steady,
-    string_pieces,
+    string_frame,
 )
 from tidelog.feeds.span import Interests, Span
 from tidelog.ids import U64_MAX, ShardId, Ts
@@ -79,7 +79,7 @@ class Feed:
         self._open_ts = Ts(0)
         """The transaction that events were added of last."""
         self._string_ts = Ts(0)
-        self._before = self._behind = b""
+        self._string_head = self._string_middle = b""
         """What stands around the keys of strings of this ts."""
         self._interests = Interests()
         self._interests.add(self, request.spans)
@@ -123,18 +123,24 @@ class Feed:
     def add_string(self, ts: Ts, key: bytes, value: bytes) -> None:
         """A string that is due. Hot: it is by far the most that feeds are told, so nothing is made for it alone."""
         if ts != self._string_ts:
-            self._before, self._behind = string_pieces(self.protocol, ts)
+            self._string_head, self._string_middle = string_frame(self.protocol, ts)
             self._open_ts = self._string_ts = ts
         out, key_head, value_head = self.out, bulk_head(len(key)), bulk_head(len(value))
-        out.append(self._before)
+        out.append(self._string_head)
         out.append(key_head)
         out.append(key)
-        out.append(self._behind)
+        out.append(self._string_middle)
         out.append(value_head)
         out.append(value)
         out.append(b"\r\n")
         self.out_bytes += (
-            len(self._before) + len(self._behind) + len(key_head) + len(key) + len(value_head) + len(value) + 2
+            len(self._string_head)
+            + len(self._string_middle)
+            + len(key_head)
+            + len(key)
+            + len(value_head)
+            + len(value)
+            + 2
         )
         self.event_count += 1
 

@@ -100,7 +100,7 @@ def _oldest_names(disk: Disk, folder: str, meta: layout.Meta) -> list[str]:
 def _audit(
     disk: Disk, folder: str, meta: layout.Meta, table: OperationTable, on_progress: Progress | None
 ) -> VerifyReport:
-    audit = _Audit(disk, folder, meta, table, on_progress)
+    audit = Audit(disk, folder, meta, table, on_progress)
     if meta.point is not None:
         audit.check_snapshot(Snapshot(folder, meta, meta.point))
     else:
@@ -111,8 +111,8 @@ def _audit(
     return audit.report
 
 
-class _Audit:
-    """One run of `verify`."""
+class Audit:
+    """One run of `verify`, in parts: whoever checks a journal side by side uses some of them (`spark.jobs.verify`)."""
 
     def __init__(
         self, disk: Disk, folder: str, meta: layout.Meta, table: OperationTable, on_progress: Progress | None
@@ -124,11 +124,11 @@ class _Audit:
         self.report = VerifyReport([ShardFigures(shard) for shard in range(meta.shard_count)])
         self._on_progress = on_progress
         self._total = self._done = 0
-        self._sources = [
+        self.sources = [
             ShardSource(disk, layout.shard_folder(folder, shard), meta.geometry, ShardId(shard), on_read=self._advance)
             for shard in range(meta.shard_count)
         ]
-        for source, figures in zip(self._sources, self.report.shards, strict=True):
+        for source, figures in zip(self.sources, self.report.shards, strict=True):
             self._measure(source, figures)
 
     def _measure(self, source: ShardSource, figures: ShardFigures) -> None:
@@ -162,7 +162,7 @@ class _Audit:
     def check_snapshot(self, snapshot: Snapshot) -> None:
         """The snapshot that is the subject of the audit."""
         self.report.last_ts = snapshot.point.ts
-        self._attempt(lambda: snapshot.read(self._disk, self._count, lambda _: None, self._advance))
+        self._attempt(lambda: snapshot.read(self._disk, self.count, lambda _: None, self._advance))
 
     def _attempt(self, check: Callable[[], object]) -> None:
         try:
@@ -184,7 +184,7 @@ class _Audit:
             self.report.problems.append(Corruption(problem, path=str(error.filename or self._folder)))
 
     def _check_journal(self) -> None:
-        starts = tuple(self._first_kept(source) for source in self._sources)
+        starts = tuple(self.first_kept(source) for source in self.sources)
         scans = self._start_scans(starts)
         complete = find_complete_cycle(scans)
         if complete.cycle < complete.synced_cycle:
@@ -201,13 +201,17 @@ class _Audit:
             self._attempt(lambda: refuse_rot(scans, complete))
         if len(report.problems) == problems:
             self._check_transactions(complete, starts)
+        self.note_tail()
+
+    def note_tail(self) -> None:
+        report = self.report
         if report.is_sound and report.tail_bytes:
             report.notes.append(
-                f"{report.tail_bytes} bytes follow the newest complete cycle {complete.cycle}: written but never "
+                f"{report.tail_bytes} bytes follow the newest complete cycle {report.cycle}: written but never "
                 f"complete, or being written right now; the next start cuts them"
             )
 
-    def _first_kept(self, source: ShardSource) -> Lsn:
+    def first_kept(self, source: ShardSource) -> Lsn:
         """The first segment that is not being erased: a crash may have left some of the files of one that is."""
         segments = source.segments()
         while len(segments) > 1 and self._is_erased(source, segments[1]):
@@ -225,17 +229,17 @@ class _Audit:
     def _start_scans(self, starts: tuple[Lsn, ...]) -> list[ShardScan]:
         return [
             ShardScan(source, self._meta.shard_count, Position(start, 0) if source.segments() else None, start)
-            for source, start in zip(self._sources, starts, strict=True)
+            for source, start in zip(self.sources, starts, strict=True)
         ]
 
     def _check_rest(self, scan: ShardScan, end: Position | None, complete: CompleteCycle) -> None:
         """What lies behind the end of the proved part: a tail, or damage, of which there may be more further on."""
         damage = scan.damage
-        self.report.tail_bytes += self._bytes_after(self._sources[scan.shard], end)
+        self.report.tail_bytes += self.bytes_after(self.sources[scan.shard], end)
         if damage is None or complete.cycle >= complete.synced_cycle:
             return
         self.report.problems.append(damage)
-        source = self._sources[scan.shard]
+        source = self.sources[scan.shard]
         frame_bytes = self._meta.geometry.frame_bytes
         for segment in source.segments():
             for at in range(0, source.size(segment) - frame_bytes + 1, frame_bytes):
@@ -245,7 +249,7 @@ class _Audit:
                     continue
                 self._attempt(lambda segment=segment, at=at: source.sealed_frame(segment, at))  # type: ignore[misc]
 
-    def _bytes_after(self, source: ShardSource, end: Position | None) -> int:
+    def bytes_after(self, source: ShardSource, end: Position | None) -> int:
         total = 0
         for segment in source.segments():
             if end is None or segment >= end.segment:
@@ -264,13 +268,9 @@ class _Audit:
             on_read=self._advance,
         )
         try:
-            # Erased prefixes end at different transactions: below the last of them, parts may be gone.
-            firsts = [
-                source.frame_header(start, 0).ts for source, start in zip(self._sources, starts, strict=True) if start
-            ]
-            reader.seek_ts(max(firsts, default=Ts(0)))
+            reader.seek_ts(self.first_ts(starts))
             for transaction in reader.read():
-                self._count(transaction, reader.payload_of)
+                self.count(transaction, reader.payload_of)
         except Corruption as error:
             self.report.problems.append(error)
         except TransactionTorn as error:
@@ -278,7 +278,12 @@ class _Audit:
         finally:
             reader.close()
 
-    def _count(self, transaction: Transaction, payload_of: Callable[[Part, Record], bytes]) -> None:
+    def first_ts(self, starts: tuple[Lsn, ...]) -> Ts:
+        """Transactions after it are whole. Erased prefixes end at different ones: below the last, parts may be gone."""
+        firsts = [source.frame_header(start, 0).ts for source, start in zip(self.sources, starts, strict=True) if start]
+        return max(firsts, default=Ts(0))
+
+    def count(self, transaction: Transaction, payload_of: Callable[[Part, Record], bytes]) -> None:
         for part in transaction.parts:
             figures = self.report.shards[part.shard]
             figures.transactions += 1

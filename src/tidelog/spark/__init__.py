@@ -16,8 +16,20 @@
     entries      entries as columns
     writer       rows become entries, each once
 
+    feeds           the kind `feed`: what changed, as batch and as stream
+    feed_places     what a feed watches, and where its server stands
+    feed_reading    what a task does to read its part of a feed, to its end
+    feed_following  a feed without end: positions, limits, the first batch
+    events          events as columns
+
+    days         the kind `days`: the events of job sets
+    day_reading  what a task does to read its part of a day
+    day_columns  events of days as columns
+
     journal      the kind `journal`: the records of a data directory or snapshot
     remote_disk  files that lie in an object store
+
+    jobs         what `tidelog pipeline` runs
 
 `pyspark` is imported only here.
 """

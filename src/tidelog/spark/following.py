@@ -8,6 +8,10 @@ Spark keeps where it is in its checkpoint, as a dict of ours:
 Both ends of a batch are written down before it runs, and what lies between them never changes, so a batch that is done
 again has the same rows in the same tasks. A stream that is not in the dict is new, and begins with its first entry.
 
+Where the first batch begins is not written down: Spark asks for it anew after each restart, and by then `latest` is
+another place. So its beginning stands in its end, under a name that no stream has (`FIRST`), and counts if the batch is
+done again.
+
 Spark asks for the latest offset every 10 ms and is answered from memory for a while.
 """
 
@@ -16,7 +20,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -39,6 +43,8 @@ from tidelog.spark.reading import find_loss, loss_question, read_part
 from tidelog.spark.server import Server, call, call_all, explored, take_server
 
 Positions = dict[str, int] | dict[str, str]
+FIRST: Final = "\0first"
+"""True in the beginning of the first batch; in its end, that beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,33 @@ class Follower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: dict[str, Any] | None = None
         """With the trigger `availableNow`, where it all ends."""
 
+    def initialOffset(self) -> dict[str, Any]:
+        return {**self._beginning(), FIRST: True}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        positions = _streams_of(start)
+        end = self._end(positions, limit)
+        if end == positions:
+            return start
+        return {**end, FIRST: positions} if start.get(FIRST) is True else end
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        began = end.get(FIRST)
+        if start.get(FIRST) is True and isinstance(began, dict):
+            start = began
+        return self._parts(_streams_of(start), _streams_of(end))
+
+    def _beginning(self) -> dict[str, Any]:
+        """Where a query begins that has no checkpoint yet."""
+        raise NotImplementedError
+
+    def _end(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """How far a batch may go that begins there."""
+        raise NotImplementedError
+
+    def _parts(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        raise NotImplementedError
+
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self._how.rows_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
@@ -124,6 +157,10 @@ class Follower(DataSourceStreamReader, SupportsTriggerAvailableNow):
         raise NotImplementedError
 
 
+def _streams_of(offset: dict[str, Any]) -> dict[str, Any]:
+    return {stream: position for stream, position in offset.items() if stream != FIRST}
+
+
 def rows_allowed(limit: ReadLimit) -> int | None:
     """None: all there are."""
     if isinstance(limit, ReadMaxRows):
@@ -145,7 +182,7 @@ def shares(available: dict[str, int], most: int) -> dict[str, int]:
 class OffsetFollower(Follower):
     """By offsets: the position is that of the next entry."""
 
-    def initialOffset(self) -> dict[str, Any]:
+    def _beginning(self) -> dict[str, Any]:
         newest = self._find_newest()
         start = self._how.start
         if start == "latest":
@@ -159,7 +196,7 @@ class OffsetFollower(Follower):
             replies = call_all(client, [("TREAD", stream, 1, 0, "WITHINFO") for stream in newest])
         return {stream: reply[0][0] for stream, reply in zip(newest, replies, strict=True)}
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def _end(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         _check_positions(start, int)
         newest = self._find_newest()
         most = rows_allowed(limit)
@@ -184,7 +221,7 @@ class OffsetFollower(Follower):
         # A stream that was never written to does not exist yet: it is new when it comes.
         return {stream: end for stream, end in ends.items() if end > 1}
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+    def _parts(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         _check_positions(start, int)
         _check_positions(end, int)
         changed = [stream for stream in end if end[stream] != start.get(stream, 1)]
@@ -206,7 +243,7 @@ class OffsetFollower(Follower):
 class IdFollower(Follower):
     """By ids: the position is that of the last entry that was read."""
 
-    def initialOffset(self) -> dict[str, Any]:
+    def _beginning(self) -> dict[str, Any]:
         newest = self._find_newest()
         start = self._how.start
         if start == "latest":
@@ -214,7 +251,7 @@ class IdFollower(Follower):
         before = 0 if start == "earliest" else max(parse_id("start", start, 0) - 1, 0)
         return dict.fromkeys(newest, _id_text(before))
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def _end(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         _check_positions(start, str)
         newest = self._find_newest()
         most = rows_allowed(limit)
@@ -238,7 +275,7 @@ class IdFollower(Follower):
         found = zip(self._streams, replies, strict=True)
         return {stream: reply[0][0].decode() for stream, reply in found if reply}
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+    def _parts(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         _check_positions(start, str)
         _check_positions(end, str)
         return [

@@ -21,8 +21,7 @@ import redis
 from tidelog import limits
 from tidelog.days.exchange import Server
 from tidelog.days.lease import Lease
-from tidelog.days.location import Location
-from tidelog.errors import ClientError, LeaseLost
+from tidelog.errors import ClientError, LeaseLost, TidelogError
 
 LEASE: Final = "days"
 """One for all jobs that rewrite days: their tokens meet at the same fences, and must be in one order."""
@@ -71,9 +70,9 @@ class Holding:
     """Keeps the lease while its block runs. If it is lost, the job is told to stop."""
 
     def __init__(
-        self, location: Location, lease: Lease, job: str, ttl_ms: int, stop: Stop, figures: Callable[[], Figures]
+        self, server: Server, lease: Lease, job: str, ttl_ms: int, stop: Stop, figures: Callable[[], Figures]
     ) -> None:
-        self._location = location
+        self._server = server
         self._lease = lease
         self._key = f"tidelog:pipeline:{job}"
         self._ttl_s = ttl_ms / 1000
@@ -86,41 +85,38 @@ class Holding:
         """What the hash will say at the end, unless it is set to something better."""
 
     def __enter__(self) -> Holding:
-        with self._location.connect() as server:
-            server.delete(self._key)
-            self._report(server, "running")
+        self._server.delete(self._key)
+        self._report(self._server, "running")
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ends.set()
         self._thread.join()
-        with self._location.connect() as server:
-            try:
-                self._lease.renew()
-                self._report(server, self.state)
-                self._lease.release()
-            except LeaseLost as error:
-                self._stop.because(str(error))  # and the hash may be another's by now
+        try:
+            self._lease.renew()
+            self._report(self._server, self.state)
+            self._lease.release()
+        except LeaseLost as error:
+            self._stop.because(str(error))  # and the hash may be another's by now
 
     def _keep(self) -> None:
         """Renew three times a term. A server that does not answer may come back before the term is over."""
         pause_s = min(limits.PIPELINE_REPORT_S, self._ttl_s / 3)
         renewed = time.monotonic()
-        with self._location.connect() as server:
-            while not self._ends.wait(pause_s):
-                try:
-                    if time.monotonic() - renewed >= self._ttl_s / 3 - pause_s / 2:
-                        self._lease.renew()
-                        renewed = time.monotonic()
-                    self._report(server, "running")
-                except LeaseLost as error:
-                    self._stop.because(str(error))
+        while not self._ends.wait(pause_s):
+            try:
+                if time.monotonic() - renewed >= self._ttl_s / 3 - pause_s / 2:
+                    self._lease.renew()
+                    renewed = time.monotonic()
+                self._report(self._server, "running")
+            except LeaseLost as error:
+                self._stop.because(str(error))
+                return
+            except (redis.RedisError, TidelogError) as error:
+                if time.monotonic() - renewed > self._ttl_s:
+                    self._stop.because(f"the lease could not be renewed: {error}")
                     return
-                except redis.RedisError as error:
-                    if time.monotonic() - renewed > self._ttl_s:
-                        self._stop.because(f"the lease could not be renewed: {error}")
-                        return
 
     def _report(self, server: Server, state: str) -> None:
         figures = {name: "" if value is None else value for name, value in self._figures().items()}

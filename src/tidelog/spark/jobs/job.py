@@ -144,7 +144,7 @@ def run_job(
     with job.location.connect() as server:
         lease = take_lease(server, job.name, lease_ms)
         figures = lambda: {**job.figures(), "last_error": job.total.last_error}  # noqa: E731
-        with Holding(job.location, lease, job.name, lease_ms, stop, figures) as holding:
+        with Holding(server, lease, job.name, lease_ms, stop, figures) as holding:
             _run_waves(job, lease.token, server, make_spark, stop, pace, on_result, on_found)
             holding.state = "stopped" if stop.is_set() else "done"
 

@@ -1,0 +1,235 @@
+"""The audit of a journal, side by side: the same as `journal.verify`, cut into tasks.
+
+    runs of frames       every checksum, mark, blob and lsn, as far as the first mark behind the run
+    snapshots            each of them
+    ranges of time       every transaction, decoded, between two ts
+
+A run goes on into the next one until it has seen a mark there, so two neighbours vouch for the frame between them, and
+a chain of sound runs is a sound shard. How far the shards reach together is found on the driver, which walks from the
+last runs on, as a recovery does from its snapshot.
+
+Tasks only prove that all is well. If one of them cannot, `journal.verify` itself goes over the directory, on the
+driver, so that damage is always told by the same code, in the same words. A sound journal is checked by all executors;
+a damaged one, which is rare, takes as long as it does on one machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from tidelog import limits
+from tidelog.errors import Corruption, TidelogError
+from tidelog.ids import U64_MAX, Lsn, ShardId, Ts
+from tidelog.journal import layout
+from tidelog.journal.loader import start_scans
+from tidelog.journal.merge import JournalReader
+from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
+from tidelog.journal.segment import Position
+from tidelog.journal.snapshot import list_snapshot_paths, open_snapshot
+from tidelog.journal.source import ShardSource
+from tidelog.journal.verify import Audit, VerifyReport, verify
+from tidelog.spark.remote_disk import disk_of
+from tidelog.store.store import operation_table
+
+
+class FrameRun(NamedTuple):
+    """Frames of one shard, from a position to the next run's; None: it is the shard's last."""
+
+    shard: int
+    start: Position
+    end: Position | None
+
+
+class KeptSnapshot(NamedTuple):
+    """A snapshot of the data directory."""
+
+    path: str
+
+
+class TimeRange(NamedTuple):
+    """Transactions after one ts, up to another; with where each shard ends."""
+
+    after: int
+    last: int
+    ends: tuple[Position | None, ...]
+
+
+Task = FrameRun | KeptSnapshot | TimeRange
+
+
+class Proof(NamedTuple):
+    """What a task found out."""
+
+    problem: str | None = None
+    """Why it is not a proof."""
+    first_ts: int = 0
+    """Of a run's first frame."""
+    cycle: int = 0
+    """Of the first mark of a run ..."""
+    ends: tuple[int, ...] = ()
+    """... and the end of every shard in it; empty: the run has no mark."""
+    reached: int = 0
+    """The lsn up to which a run's marks reach."""
+    counts: tuple[tuple[int, int, int], ...] = ()
+    """Of a range: transactions, records and blobs of each shard."""
+
+
+RunTasks = Callable[[Sequence[Task]], Sequence[Proof]]
+"""Runs tasks wherever they run; the proofs are in the order of the tasks."""
+
+
+class _Unproved(Exception):
+    """Some task could not prove its part."""
+
+
+# --- on the driver --------------------------------------------------------------------------------------------------
+
+
+def audit_side_by_side(
+    url: str, storage: Mapping[str, str], run_tasks: RunTasks, *, frames: int = limits.SPARK_PARTITION_FRAMES
+) -> VerifyReport:
+    """Audit a data directory; a snapshot is audited as a whole. Only what is neither raises."""
+    disk, folder = disk_of(url, storage)
+    meta = layout.read_meta(disk, folder)
+    if meta.point is None:
+        try:
+            return _Plan(url, storage, frames).audit(run_tasks)
+        except (_Unproved, TidelogError, OSError):
+            pass  # what is wrong, if anything is, the audit below says
+    return verify(disk, folder, operation_table())
+
+
+class _Plan:
+    def __init__(self, url: str, storage: Mapping[str, str], frames: int) -> None:
+        self._disk, self._folder = disk_of(url, storage)
+        self._meta = layout.read_meta(self._disk, self._folder)
+        self._audit = Audit(self._disk, self._folder, self._meta, operation_table(), None)
+        self._run_bytes = frames * self._meta.geometry.frame_bytes
+
+    def audit(self, run_tasks: RunTasks) -> VerifyReport:
+        audit, report = self._audit, self._audit.report
+        audit.check_small_files()
+        starts = tuple(audit.first_kept(source) for source in audit.sources)
+        runs = [run for shard, start in enumerate(starts) for run in self._runs(shard, start)]
+        snapshots = [KeptSnapshot(path) for path in list_snapshot_paths(self._disk, self._folder)]
+        proofs = _proved(run_tasks([*runs, *snapshots]))
+        complete = self._complete_cycle(runs, proofs[: len(runs)])
+        if report.problems or complete.cycle < complete.synced_cycle:
+            raise _Unproved
+        report.snapshots = len(snapshots)
+        report.cycle, report.synced_cycle, report.last_ts = complete.cycle, complete.synced_cycle, complete.last_ts
+        ends = tuple(mark.end if mark else None for mark in complete.marks)
+        for source, end in zip(audit.sources, ends, strict=True):
+            report.tail_bytes += audit.bytes_after(source, end)
+        cuts = [proof.first_ts for proof in proofs[: len(runs)]]
+        for proof in _proved(run_tasks(self._ranges(audit.first_ts(starts), cuts, ends))):
+            for figures, (transactions, records, blobs) in zip(report.shards, proof.counts, strict=True):
+                figures.transactions += transactions
+                figures.records += records
+                figures.blobs += blobs
+        audit.note_tail()
+        return report
+
+    def _runs(self, shard: int, start: Lsn) -> list[FrameRun]:
+        source = self._audit.sources[shard]
+        places = [
+            Position(segment, at)
+            for segment in source.segments()
+            if segment >= start
+            for at in range(0, max(1, source.size(segment)), self._run_bytes)
+        ]
+        return [FrameRun(shard, *pair) for pair in zip(places, [*places[1:], None], strict=True)]
+
+    def _complete_cycle(self, runs: list[FrameRun], proofs: Sequence[Proof]) -> CompleteCycle:
+        """From the newest vector that a last run begins with, if all shards are proved as far as that."""
+        last = {run.shard: proof for run, proof in zip(runs, proofs, strict=True) if run.end is None}
+        newest = max(last.values(), key=lambda proof: proof.cycle, default=None)
+        if newest is None or not newest.ends:
+            raise _Unproved
+        if any(newest.ends[shard] > proof.reached for shard, proof in last.items()):
+            raise _Unproved
+        if any(end and shard not in last for shard, end in enumerate(newest.ends)):
+            raise _Unproved
+        scans = start_scans(self._disk, self._folder, self._meta, tuple(map(Lsn, newest.ends)))
+        try:
+            return find_complete_cycle(scans)
+        finally:
+            for scan in scans:
+                scan.close()
+
+    def _ranges(self, first: int, cuts: list[int], ends: tuple[Position | None, ...]) -> list[TimeRange]:
+        """As many as a shard has runs: each task reads all shards, which were written side by side."""
+        chosen = sorted({cut for cut in cuts if cut > first})[:: self._meta.shard_count]
+        bounds = [first, *chosen, U64_MAX]
+        return [TimeRange(after, last, ends) for after, last in pairwise(bounds)]
+
+
+def _proved(proofs: Sequence[Proof]) -> Sequence[Proof]:
+    if any(proof.problem is not None for proof in proofs):
+        raise _Unproved
+    return proofs
+
+
+# --- in a task --------------------------------------------------------------------------------------------------------
+
+
+def prove_numbered(numbered: tuple[int, Task], *, url: str, storage: Mapping[str, str]) -> tuple[int, Proof]:
+    """The same, with the number that says which task it was."""
+    return numbered[0], prove(numbered[1], url=url, storage=storage)
+
+
+def prove(task: Task, *, url: str, storage: Mapping[str, str]) -> Proof:
+    """What an executor does."""
+    disk, folder = disk_of(url, storage)
+    try:
+        meta = layout.read_meta(disk, folder)
+        if isinstance(task, KeptSnapshot):
+            open_snapshot(disk, task.path).check(disk)
+            return Proof()
+        if isinstance(task, FrameRun):
+            shard = ShardId(task.shard)
+            source = ShardSource(disk, layout.shard_folder(folder, shard), meta.geometry, shard)
+            try:
+                return _prove_run(source, meta.shard_count, task)
+            finally:
+                source.close()
+        audit = Audit(disk, folder, meta, operation_table(), None)
+        ends = task.ends
+        reader = JournalReader(disk, folder, meta.geometry, meta.shard_count, lambda: ends)
+        try:
+            return _prove_range(audit, reader, task)
+        finally:
+            reader.close()
+            for each in audit.sources:
+                each.close()
+    except (TidelogError, OSError) as error:
+        return Proof(problem=str(error))
+
+
+def _prove_run(source: ShardSource, shard_count: int, run: FrameRun) -> Proof:
+    scan = ShardScan(source, shard_count, run.start, run.start.segment)
+    first = None
+    reached: int = scan.start_lsn
+    for found in scan.marks():
+        first = first or found.mark
+        reached = found.mark.ends[source.shard]
+        if run.end is not None and found.end > run.end:
+            break
+    else:
+        if run.end is not None:
+            raise scan.damage or Corruption("the files end before the next run of frames", path=source.folder)
+    first_ts = source.frame_header(*run.start).ts if run.end is not None or first is not None else Ts(0)
+    if first is None:
+        return Proof(first_ts=first_ts, reached=reached)
+    return Proof(first_ts=first_ts, cycle=first.cycle, ends=tuple(first.ends), reached=reached)
+
+
+def _prove_range(audit: Audit, reader: JournalReader, task: TimeRange) -> Proof:
+    reader.seek_ts(Ts(task.after))
+    for transaction in reader.read():
+        if transaction.ts > task.last:
+            break
+        audit.count(transaction, reader.payload_of)
+    return Proof(counts=tuple((each.transactions, each.records, each.blobs) for each in audit.report.shards))
