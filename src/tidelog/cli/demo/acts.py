@@ -117,6 +117,9 @@ def crash_server(scene: Scene) -> None:
     scene.append(middle)
     scene.bring_in(len(scene.coming))
     scene.wait_until_moved(scene.week.events)
+    took_s, events = time.monotonic() - scene.moving_since_s, scene.week.events
+    moved_in = f"{events:,} events in {took_s:.1f} s ({events / took_s:,.0f}/s), both crashes included"
+    stage.figure("all are moved", moved_in, round(events / took_s))
     made = {stream_of(queue): len(messages) for queue, messages in scene.week.by_queue.items()}
     ends = {stream: scene.progress(stream).last_offset for stream in scene.appended}
     stage.claim(

@@ -72,6 +72,7 @@ class Scene:
         self.appended: dict[str, int] = dict.fromkeys(map(stream_of, QUEUES), 0)
         """Entries that the server has acknowledged to the producer."""
         self.movers: list[DemoProcess] = []
+        self.moving_since_s = 0.0
         for stream in self.appended:
             self.client.execute_command("TGROUP", stream, GROUP, "MAXPENDING", PAGE)
         self.watcher = self.start("feed", "tidelog.cli.demo.watcher", self.server.url)
@@ -84,6 +85,7 @@ class Scene:
         return self._running.enter_context(DemoProcess(name, command, self.folder))
 
     def start_mover(self, name: str) -> DemoProcess:
+        self.moving_since_s = self.moving_since_s or time.monotonic()
         made = self.start(name, "tidelog.cli.demo.mover", self.server.url, *self.appended)
         self.movers.append(made)
         return made
