@@ -1,10 +1,15 @@
-"""`bin/demo`: the journal at work, on the real disk, in about ten seconds.
+"""`bin/demo`: the main job from end to end, with real processes, in about a minute.
 
-    bank        the workload: transfers between accounts, over shards, with group commit
-    child       the process that is killed in the middle of writing
-    stage       how it is told, and what was claimed and did not hold
-    acts        what is shown, one function an act
-    __main__    the command
+    week                a week of job events, made from a seed; it is the ledger that everything is compared with
+    digest              what is compared: number, order and bytes of the messages of a job set
+    processes           the server and the children; how they are killed, started again and stopped
+    mover               a child: consumer of a group, from incoming streams into day streams
+    watcher             a child: change feed
+    analyst, query      a child: Spark, and what it is asked
+    scene               what the acts share
+    acts, history       what is shown, one function an act: live, then over old days
+    stage               how it is told, and what was claimed and did not hold
+    __main__            the command
 
 Every figure that is printed was measured in the same run, and everything that is claimed is checked: the exit status is
 0 only if all of it held.

@@ -4,52 +4,86 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
-from typing import Annotated
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
-from tidelog.cli.exits import DAMAGED, FINE, guarded
+from tidelog.cli.events_options import terminate_in_order
+from tidelog.cli.exits import FAILED, FINE, guarded
+
+EPILOG: Final = """\
+Examples:
+
+  bin/demo
+
+  bin/demo --events 200000 --seed 7
+
+  bin/demo --keep
+
+  bin/demo --json | jq 'select(.kind == "claim")'
+
+JSON: kind "act" (number, title), "say" (text), "figure" (name, value), "claim" (text, holds), "table" (title, rows),
+then "summary" (claims, broken, seconds, steps, folder).
+
+Exit status: 0 if every claim held, 1 if one did not, 2 if it could not be shown, 130 for Ctrl-C or SIGTERM."""
+
+EVENTS_MIN: Final = 4000
 
 
 @guarded
 def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the data directory, and say where it is.")] = False,
-    transfers: Annotated[
-        int, typer.Option(metavar="N", help="How many transfers are written first.", min=12000)
-    ] = 30000,
+    events: Annotated[
+        int, typer.Option("--events", metavar="N", help="How many events the week has.", min=EVENTS_MIN)
+    ] = 50_000,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Another seed, another week.")] = 1,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the folder, and say where it is.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
 ) -> int:
-    """Show the journal at work, in a temporary directory on the real disk, in about ten seconds.
+    """Show Tidelog's main job from end to end, with real processes, in a temporary folder.
 
-    Every figure was measured in this run, and every claim checked: the exit status is 0 only if all of them hold.
+    A week of job events comes into a server, and consumers move it into day streams. A consumer and the server are
+    killed in the middle of it, while a change feed in another process goes on. Then old days are compressed on Spark,
+    Spark answers a question over all days, and the journal is verified.
+
+    Every figure was measured in this run, and every claim is checked against a ledger of what was made.
     """
-    from tidelog.cli.demo import acts
+    from tidelog.cli.demo import acts, history
+    from tidelog.cli.demo.scene import Scene
     from tidelog.cli.demo.stage import Stage
+    from tidelog.cli.demo.week import DAYS, make_week
 
-    stage = Stage()
-    started = time.perf_counter()
-    base = tempfile.mkdtemp(prefix="tidelog-demo-")
-    folder = f"{base}/data"
+    terminate_in_order()
+    stage = Stage(as_json=as_json)
+    folder = Path(tempfile.mkdtemp(prefix="tidelog-demo-"))
     try:
-        stage.title(f"Tidelog's journal, in {folder}")
-        acts.write_and_measure(stage, folder, transfers)
-        acts.kill_and_recover(stage, folder)
-        acts.snapshot_and_erase(stage, folder)
-        acts.flip_a_bit(stage, folder, max(transfers // 3, 8000))
-        acts.say_what_next(stage, folder, kept=keep)
+        stage.title(f"Tidelog, in {folder}")
+        with ExitStack() as running:
+            stage.act("Start a server, and a change feed in another process")
+            week = make_week(datetime.now(UTC).date() - timedelta(days=DAYS), events, seed)
+            scene = Scene(stage, folder, week, running)
+            server, feed = scene.server, scene.watcher
+            stage.figure("server", f"{server.url}, process {server.pid}, ready in {server.start_s:.1f} s", server.url)
+            stage.figure("feed", f"process {feed.pid}, on all day streams", feed.pid)
+            acts.bring_in(scene)
+            acts.crash_consumer(scene)
+            acts.crash_server(scene)
+            acts.compare(scene)
+            analyst = history.start_analyst(scene)
+            sizes = history.compress(scene)
+            history.ask(scene, analyst, sizes)
+            history.examine_journal(scene)
     finally:
         if not keep:
-            shutil.rmtree(base)
-    took_s = time.perf_counter() - started
-    stage.title("")
-    if stage.broken:
-        stage.title(f"{len(stage.broken)} claim(s) did not hold, after {took_s:.1f} s: {'; '.join(stage.broken)}")
-        return DAMAGED
-    stage.title(f"Everything shown was true, in {took_s:.1f} s.")
-    return FINE
+            shutil.rmtree(folder)
+    stage.end(str(folder) if keep else None)
+    return FAILED if stage.broken else FINE
 
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app.command(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})(demo)
 
 if __name__ == "__main__":
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command(context_settings={"help_option_names": ["-h", "--help"]})(demo)
-    app(prog_name="demo")
+    app(prog_name="bin/demo")

@@ -1,200 +1,150 @@
-"""What the demo shows, one function an act. Each leaves the data directory closed for the next."""
+"""What the demo shows of a running server, one function an act: messages come in, are moved into day streams by
+consumers that crash, and survive a crash of the server. Every claim is checked against the ledger."""
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from typing import Final
 
-from tidelog.cli.demo.bank import ACCOUNTS, CLIENTS, SHARD_COUNT, Bank
-from tidelog.cli.demo.stage import Stage
-from tidelog.cli.values import time_or_number
-from tidelog.errors import Corruption
-from tidelog.ids import ShardId, Ts
-from tidelog.journal.inspection import FrameInfo, ShardInspection, locate
-from tidelog.journal.layout import shard_folder
-from tidelog.journal.operation import core_table
-from tidelog.journal.repair import repair
-from tidelog.journal.segment import journal_name
-from tidelog.journal.verify import verify
-from tidelog.system.disk import SystemDisk
+from tidelog.cli.demo.mover import RETRY_MS
+from tidelog.cli.demo.processes import DemoProcess, Line
+from tidelog.cli.demo.scene import WAIT_S_MAX, Scene, stream_of
+from tidelog.errors import EnvironmentFault
 
-_KILLS_MAX: Final = 4
-_KILL_AFTER_S: Final = 0.005
-"""After it began to write: the write takes some ten times as long."""
+_FIRST_PART: Final = 0.6
+"""Of the week: it is there before consumers start; the rest comes while they work."""
+_CRASH_AFTER: Final = 0.2
+_CATCHES_MAX: Final = 200
+_IN_FLIGHT_S: Final = 0.05
+_AGAIN_S: Final = 0.01
+_PAGES_LEFT_MIN: Final = 3
+"""For the next act: pages that come before, in and after the crash of the server."""
 
 
-def write_and_measure(stage: Stage, folder: str, transfers: int) -> None:
-    stage.act(f"Write {transfers:,} transfers between {ACCOUNTS} accounts on {SHARD_COUNT} shards")
-    stage.say(
-        f"fsync = always: a transfer counts when it is on the disk. {CLIENTS} clients wait for their replies; a thread "
-        "fsyncs"
-    )
-    stage.say("while the next ones are gathered, so that one fsync serves many (group commit).")
-    bank = Bank(folder)
-    bank.open_accounts()
-    run = bank.run(transfers)
-    durable = bank.journal.writer.durable_ts
-    stage.figure("transfers a second, all durable", f"{run.transfers / run.seconds:,.0f}")
-    stage.figure("of these over several shards", f"{run.over_shards:,}")
-    stage.figure("fsyncs", f"{run.fsyncs:,} (one for {run.transfers / run.fsyncs:.0f} transfers)")
-    stage.figure("reply after", f"{run.latency_p50_ms:.1f} ms in the middle, {run.latency_p99_ms:.1f} ms for 99 %")
-    stage.figure("durable up to", f"{time_or_number(durable)} (ts {durable})")
-    stage.claim("everything that was written is durable", durable == bank.journal.writer.written_ts)
-    _read_suffix(stage, bank)
-    bank.close()
+def bring_in(scene: Scene) -> None:
+    """Append the first part of the week to the incoming streams."""
+    stage, week = scene.stage, scene.week
+    stage.act(f"Bring in the events of {len(week.days)} days, from {week.days[0]} to {week.days[-1]}")
+    stage.say(f"{week.jobs:,} jobs in {len(week.seen)} job sets; the producer numbers its calls: none counts twice.")
+    begun_s = time.monotonic()
+    scene.bring_in(int(len(scene.coming) * _FIRST_PART))
+    took_s = time.monotonic() - begun_s
+    appended = sum(scene.appended.values())
+    stage.figure("events made", f"{week.events:,} ({week.event_bytes / 1e6:.1f} MB)", week.events)
+    stage.figure("appended so far", f"{appended:,} in {took_s:.1f} s ({appended / took_s:,.0f}/s)", appended)
+    ends = [scene.progress(stream).last_offset for stream in scene.appended]
+    stage.claim("the incoming streams have exactly these", ends == list(scene.appended.values()))
 
 
-def _read_suffix(stage: Stage, bank: Bank) -> None:
-    stage.act("Read back from a moment on")
-    stage.say("A ts is a time, an order and a place to resume from: a reader goes to it by bisection over frames.")
-    everything = [transaction.ts for transaction in bank.journal.reader_since(Ts(0)).read()]
-    since = everything[len(everything) * 9 // 10]
-    started = time.perf_counter()
-    suffix = [transaction.ts for transaction in bank.journal.reader_since(since).read()]
-    took_ms = (time.perf_counter() - started) * 1000
-    stage.figure("since", f"{time_or_number(since)} (ts {since})")
-    stage.figure("transactions read", f"{len(suffix):,} of {len(everything):,} in {took_ms:.0f} ms")
-    stage.claim("they are exactly those after it, in order", suffix == [ts for ts in everything if ts > since])
-
-
-def kill_and_recover(stage: Stage, folder: str) -> None:
-    stage.act("Kill a process in the middle of writing, with SIGKILL")
-    stage.say(
-        "It tells how many transfers were acknowledged, then begins to write one large transaction over all shards."
-    )
-    stage.say("What has no valid mark on every shard never happened, and is cut. If the kill came too late: again.")
-    for attempt in range(1, _KILLS_MAX + 1):
-        pid, acknowledged, was_written = _run_and_kill(folder, attempt)
-        started = time.perf_counter()
-        bank = Bank(folder)
-        took_ms = (time.perf_counter() - started) * 1000
-        tail_bytes = bank.journal.recovered.tail_bytes
-        stage.figure(f"process {pid}", f"killed after {acknowledged:,} transfers were acknowledged")
-        stage.figure("recovered", f"{bank.receipts:,} transfers in {took_ms:.0f} ms; cut: {tail_bytes:,} bytes")
-        stage.claim("every acknowledged transfer is there", bank.receipts >= acknowledged > 0)
-        stage.claim(f"no transfer is there by half: all money adds up to {bank.money():,}", bank.is_whole())
-        bank.close()
-        if tail_bytes and not was_written:
-            return
-    stage.say(f"(All {_KILLS_MAX} kills came too early or too late to leave a tail.)")
-
-
-def _run_and_kill(folder: str, seed: int) -> tuple[int, int, bool]:
-    """Start the child and kill it; returns its process id, the last number it told, and whether that was too late."""
-    command = [sys.executable, "-P", "-m", "tidelog.cli.demo.child", folder, str(seed)]
-    told: list[str] = []
-    # In a session of its own: Ctrl-C is for us, and we end the child.
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
-        assert child.stdout is not None
-        try:
-            for line in child.stdout:
-                told.append(line.strip())
-                if told[-1] == "writing":
-                    time.sleep(_KILL_AFTER_S)
-                    break
-        finally:
-            os.kill(child.pid, signal.SIGKILL)
-        told += child.stdout.read().split()
-        return child.pid, max((int(word) for word in told if word.isdecimal()), default=0), "written" in told
-
-
-def snapshot_and_erase(stage: Stage, folder: str) -> None:
-    stage.act("Take a snapshot, erase the history that it covers, start from it")
-    bank = Bank(folder)
-    before, size_before = dict(bank.state), _bytes_in(folder)
-    writer = bank.journal.begin_snapshot()
-    if writer is None:
-        stage.claim("a snapshot of this moment can be taken", False)
+def crash_consumer(scene: Scene) -> None:
+    """Two consumers share the work; one is killed with a page in its hands."""
+    stage = scene.stage
+    stage.act("Move them into day streams by two consumers, and kill one with a page in its hands")
+    stage.say(f"A page that is not acknowledged within {RETRY_MS / 1000:g} s is given to another consumer.")
+    begun_s = time.monotonic()
+    one, two = scene.start_mover("consumer-1"), scene.start_mover("consumer-2")
+    scene.wait_until_moved(int(sum(scene.appended.values()) * _CRASH_AFTER))
+    page = _kill_with_page(scene, one)
+    if page is None:
+        stage.claim("a consumer was killed between a delivery and its acknowledgement", False)
         return
-    for key, value in bank.state.items():
-        record = bank.record_of(key, value)
-        writer.add(record.shard, record.opcode, record.payload)
-    snapshot = bank.journal.finish_snapshot(writer)
-    erased = bank.journal.erase()
-    bank.close()
-    stage.figure("snapshot", f"{snapshot.path.rpartition('/')[2]}, {snapshot.size(SystemDisk()):,} bytes")
-    stage.figure("erased", f"{len(erased)} segments, {sum(segment.size for segment in erased):,} bytes")
-    stage.figure("the directory", f"{size_before:,} bytes before, {_bytes_in(folder):,} now")
-    stage.claim("there was something to erase", bool(erased))
-    bank = Bank(folder)
-    is_restored = bank.journal.recovered.snapshot is not None and bank.state == before
-    stage.claim(f"a start from the snapshot has the same state, all {len(before):,} keys", is_restored)
-    bank.close()
+    what = f"{page['last'] - page['first'] + 1} entries of {page['took']}, from {page['first']}"
+    stage.figure(f"killed: process {one.pid}", f"with {what}")
+
+    def redone() -> list[Line]:
+        places = (page["took"], page["first"], page["last"])
+        return [line for line in two.told if (line.get("done"), line["first"], line["last"]) == places]
+
+    two.wait_until(lambda: bool(redone()), "the page was done again", WAIT_S_MAX)
+    again = redone()[0]
+    took_s = time.monotonic() - begun_s
+    known = f"{again['duplicate']} of them were written before and not again"
+    stage.figure(f"taken over: process {two.pid}", known, again["duplicate"])
+    stage.figure("moved so far", f"{scene.moved:,} in {took_s:.1f} s", scene.moved)
+    size = page["last"] - page["first"] + 1
+    stage.claim(
+        "all entries that it held were delivered again, to the other one",
+        again["written"] + again["duplicate"] == size and again["late"] == 0,
+    )
 
 
-def _bytes_in(folder: str) -> int:
-    return sum(os.path.getsize(os.path.join(path, name)) for path, _, names in os.walk(folder) for name in names)
+def _kill_with_page(scene: Scene, mover: DemoProcess) -> Line | None:
+    """Stop a consumer; if it holds a page that it has not acknowledged, kill it. The page, or None."""
+    for _ in range(_CATCHES_MAX):
+        mover.send(signal.SIGSTOP)
+        time.sleep(_IN_FLIGHT_S)  # what it has sent arrives, and what it has told is read
+        page = mover.last if mover.lines else {}
+        if "took" in page:
+            progress = scene.progress(page["took"])
+            if progress.pending and progress.oldest_pending == page["first"]:
+                mover.kill()
+                return page
+        mover.send(signal.SIGCONT)
+        if len(scene.coming) > _PAGES_LEFT_MIN and scene.moved == sum(scene.appended.values()):
+            scene.bring_in(1)
+        time.sleep(_AGAIN_S)
+    return None
 
 
-def flip_a_bit(stage: Stage, folder: str, transfers: int) -> None:
-    stage.act("Flip one bit in the middle of the journal")
-    bank = Bank(folder)
-    snapshot = bank.journal.recovered.snapshot
-    bank.run(transfers)
-    receipts = bank.receipts
-    bank.close()
-    assert snapshot is not None
-    shard = ShardId(1)
-    frame = _frame_after(folder, shard, snapshot.point.lsns[shard])
-    path = f"{shard_folder(folder, shard)}/{journal_name(frame.segment)}"
-    position = frame.position + frame.used_bytes // 2
-    with open(path, "r+b") as file:
-        file.seek(position)
-        byte = file.read(1)[0]
-        file.seek(position)
-        file.write(bytes([byte ^ 0x10]))
-    stage.figure("flipped", f"bit 4 of byte {position:,} in frame {frame.frame} of {path.removeprefix(folder + '/')}")
-    report = verify(SystemDisk(), folder, core_table())
-    for problem in report.problems:
-        stage.figure("verify says", str(problem).replace(f"{folder}/", ""))
-    found = any((problem.path, problem.frame) == (path, frame.frame) for problem in report.problems)
-    stage.claim("verify finds it, and names the file and the frame", found)
-    try:
-        Bank(folder).close()
-    except Corruption as error:
-        refused = (error.path, error.frame) == (path, frame.frame)
-    else:
-        refused = False
-    stage.claim("a start refuses, rather than going on without what is damaged", refused)
-    _repair(stage, folder, receipts)
+def crash_server(scene: Scene) -> None:
+    """Kill the server while a producer, a consumer and a feed are connected, and start it again."""
+    stage = scene.stage
+    stage.act("Kill the server in the middle of it, and start it again on the same data")
+    scene.bring_in(len(scene.coming) // 2)
+    middle = scene.coming.popleft()
+    pid = scene.server.pid
+    connection = scene.client.connection_pool.get_connection()
+    connection.send_command(*middle.command)
+    scene.server.kill()
+    connection.disconnect()
+    scene.client.connection_pool.release(connection)
+    acknowledged, done = dict(scene.appended), scene.messages_done()
+    start_s = scene.server.start_again()
+    count, moved = sum(acknowledged.values()), sum(map(len, done.values()))
+    stage.figure(f"killed: process {pid}", f"with a call under way, {count:,} entries and {moved:,} events confirmed")
+    stage.figure("serving again", f"after {start_s:.1f} s, as process {scene.server.pid}", round(start_s, 2))
+    ends = {stream: scene.progress(stream).last_offset for stream in acknowledged}
+    stage.claim(
+        "every entry that was confirmed to the producer is there",
+        all(ends[stream] >= count for stream, count in acknowledged.items()),
+    )
+    missing = {
+        f"{jobset.queue}/{jobset.jobset}": done[f"{jobset.queue}/{jobset.jobset}"] - scene.read_ids(jobset)
+        for jobset in scene.week.jobsets
+    }
+    stage.claim(f"every event that was acknowledged is there, all {moved:,}", moved > 0 and not any(missing.values()))
+    scene.append(middle)
+    scene.bring_in(len(scene.coming))
+    scene.wait_until_moved(scene.week.events)
+    took_s, events = time.monotonic() - scene.moving_since_s, scene.week.events
+    moved_in = f"{events:,} events in {took_s:.1f} s ({events / took_s:,.0f}/s), both crashes included"
+    stage.figure("all are moved", moved_in, round(events / took_s))
+    made = {stream_of(queue): len(messages) for queue, messages in scene.week.by_queue.items()}
+    ends = {stream: scene.progress(stream).last_offset for stream in scene.appended}
+    stage.claim(
+        "the call whose reply was lost, sent again, counts once: the streams are as long as the week", ends == made
+    )
 
 
-def _frame_after(folder: str, shard: ShardId, lsn: int) -> FrameInfo:
-    """A frame in the middle of what came after an lsn, sealed."""
-    disk = SystemDisk()
-    inspection = ShardInspection(disk, locate(disk, folder), shard)
-    sealed = [frame for frame in inspection.frames() if frame.checksum == "ok" and (frame.lsn or 0) > lsn]
-    inspection.close()
-    return sealed[len(sealed) // 2]
-
-
-def _repair(stage: Stage, folder: str, receipts: int) -> None:
-    stage.act("Repair: back to the newest point that is whole; what is cut is set aside")
-    report = repair(SystemDisk(), folder)
-    for action in report.actions:
-        stage.say(action.replace(f"{folder}/", ""))
-    stage.figure("history ends at", f"{time_or_number(report.last_ts)} (ts {report.last_ts})")
-    aside = report.set_aside or ""
-    stage.claim(f"what was cut is in {os.path.basename(aside) or 'no folder'}", os.path.isdir(aside))
-    stage.claim("verify finds nothing any more", verify(SystemDisk(), folder, core_table()).is_sound)
-    bank = Bank(folder)
-    stage.figure("transfers lost", f"{receipts - bank.receipts:,} of {receipts:,}")
-    stage.claim(f"the rest is whole: {bank.money():,} in all accounts", bank.is_whole() and bank.receipts < receipts)
-    bank.close()
-
-
-def say_what_next(stage: Stage, folder: str, *, kept: bool) -> None:
-    stage.act("What to try next")
-    if not kept:
-        stage.say("bin/demo --keep leaves the directory, for these to look at:")
-    for command in (
-        f"ls {folder}",
-        f"show {folder} --payload --limit 20",
-        f"show {folder} --payload --key account:7 --no-control --json",
-        f"verify {folder}",
-    ):
-        stage.say(f"bin/tidelog journal {command}")
+def compare(scene: Scene) -> None:
+    """What readers and the feed have seen, beside the ledger."""
+    stage, week = scene.stage, scene.week
+    stage.act("Compare: the ledger, a reader, and the change feed that was there all the time")
+    begun_s = time.monotonic()
+    read = scene.read_all()
+    took_s = time.monotonic() - begun_s
+    count = sum(seen.messages for seen in read.values())
+    stage.figure("read back", f"{count:,} events in {took_s:.1f} s ({count / took_s:,.0f}/s)", count)
+    stage.claim("nothing is lost, doubled or out of order: every id and byte is as it was made", read == week.seen)
+    late = sum(scene.client.xlen(jobset.late) for jobset in week.jobsets)
+    stage.claim("no event came too late for its day", late == 0)
+    told = scene.feed_until_now()
+    seen = {name: tuple(each) for name, each in told["seen"].items()}
+    count = sum(int(each[0]) for each in seen.values())
+    stage.figure("told by the feed", f"{count:,} events; it reconnected {told['reconnected']} time(s)", count)
+    stage.claim("the feed resumed after the crash by itself", told["reconnected"] >= 1)
+    stage.claim("the feed has told all of them, once and in order, byte for byte", seen == week.seen)
+    for mover in scene.movers:
+        if not mover.has_ended and mover.stop() not in (0, -signal.SIGTERM):
+            raise EnvironmentFault(f"{mover.name}: {mover.complaint()}")
