@@ -4,6 +4,7 @@
 
 Goals: ten times the rows a second of Redis, and at most twice the time of Parquet.
 
+    count      how many rows: all columns come to Spark, which does not look at them (Parquet has it in its footers)
     scan       every column of a stream, each summed up
     named      three of them, as strings: what a schema is for
     write      every column into Parquet with zstd
@@ -41,7 +42,7 @@ FIRST_MS = 1_700_000_000_000
 GAP_MS = 7
 AT_ONCE = 1000
 COLD_S_MAX = 600.0
-TESTS = ("scan", "named", "write", "journal")
+TESTS = ("count", "scan", "named", "write", "journal")
 SHARE_OF_RECORDS = 10
 LINE = (
     "{benchmark:<8} {cores} cores  tidelog {tidelog:>10,} rows/s  redis {redis:>10,}  parquet {parquet:>10,}  "

@@ -141,6 +141,15 @@ def measures(spark: SparkSession, task: Task) -> Iterator[tuple[str, dict[str, C
     written(from_tidelog(spark, task, SCHEMA), events)
     tide, plain, files = from_tidelog(spark, task, SCHEMA), from_redis(spark, task), spark.read.parquet(events)
     named = from_tidelog(spark, task, NAMED)
+    if "count" in task.tests:
+        yield (
+            "count",
+            {
+                "tidelog": lambda: (tide.count(),),
+                "redis": lambda: (plain.count(),),
+                "parquet": lambda: (files.count(),),
+            },
+        )
     if "scan" in task.tests:
         yield (
             "scan",
