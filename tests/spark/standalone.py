@@ -43,7 +43,7 @@ class Standalone:
         kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_CONF_DIR")}
         kept |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(SPARK)}
         kept["SPARK_DAEMON_JAVA_OPTS"] = "-Dspark.master.rest.enabled=false"
-        kept["JAVA_HOME"] = find_java_home(os.environ, self._folder) or kept.get("JAVA_HOME", "")
+        kept["JAVA_HOME"] = find_java_home(os.environ, self._folder)
         words = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1"]
         with (self._folder / f"{name}.{len(self._processes)}.log").open("wb") as log:
             self._processes.append(

