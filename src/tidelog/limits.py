@@ -194,7 +194,9 @@ FLIGHT_STREAMS_LISTED_MAX = 10_000
 # --- day streams ------------------------------------------------------------------------------------------------
 
 DAYS_BATCH_BYTES_MAX = 4_000_000
-"""Events of one compressed batch, before compression; a larger event is a batch alone."""
+"""Events of one compressed batch, before compression; a larger event is a batch alone ..."""
+DAYS_BATCH_MESSAGES_MAX = 100_000
+"""... and so many of them: whoever opens a batch holds it as a whole, and tiny events take hundreds of bytes each."""
 DAYS_EVENT_BYTES_MAX = 64 * MIB
 """A larger event is refused by writers ..."""
 DAYS_BATCH_OPENED_BYTES_MAX = 256 * MIB
