@@ -109,6 +109,14 @@ def test_a_swap_that_another_left_after_removing_the_hot_stream_is_finished(serv
     assert everything(server) == messages
 
 
+def test_a_fence_that_is_none_is_named(server: Any) -> None:
+    Writer(server, JOBSET).write(on(1, range(3)))
+    server.set(JOBSET.fence, "x")
+    with pytest.raises(FormatError, match=r"_fence: b'x' is no token"):
+        compress_day(server, JOBSET, DAY_1, 1)
+    assert index_of(server) == {HOT}
+
+
 def test_two_streams_that_differ_are_left_for_a_person(server: Any) -> None:
     messages = on(1, range(3))
     Writer(server, JOBSET).write(messages)

@@ -20,6 +20,7 @@ def test_job_sets_with_their_days(any_server: Any) -> None:
     odd = JobSet("a_{queue}", "100%")
     Writer(any_server, odd).write([at(1, 1)])
     any_server.set("{other}_streams", "x")
+    any_server.set("{another_one}_streams", "no set, so no index")
     assert [(each.queue, each.jobset) for each in find_jobsets(any_server)] == [
         ("a_{queue}", "100%"),
         ("queue", "jobs"),

@@ -31,7 +31,7 @@ class ListedJobSet(NamedTuple):
 
 def find_jobsets(server: Server) -> list[JobSet]:
     """All job sets, by their names. It goes through all keys."""
-    keys = set(bytes_server(server).scan_iter(match=rb"{*_*}_streams", count=1000))
+    keys = set(bytes_server(server).scan_iter(match=rb"{*_*}_streams", count=limits.DAYS_SCAN_KEYS, _type="set"))
     found = [jobset for jobset in map(jobset_of_index, keys) if jobset is not None]
     return sorted(found, key=lambda jobset: (jobset.queue, jobset.jobset))
 
