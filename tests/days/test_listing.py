@@ -30,6 +30,14 @@ def test_job_sets_with_their_days(any_server: Any) -> None:
     assert (second.days, second.late) == ([(JOBSET.compressed(DAY_1), 1), (JOBSET.hot(DAY_2), 2)], 1)
 
 
+def test_a_key_of_another_type_hides_no_other(server: Any) -> None:
+    Writer(server, JOBSET).write([*on(1, range(2)), at(2, 1)])
+    server.set(JOBSET.hot(DAY_1).key, "x")
+    server.set(JOBSET.late, "x")
+    [(_, days, late)] = list_jobsets(server)
+    assert (days, late) == ([(JOBSET.hot(DAY_1), None), (JOBSET.hot(DAY_2), 1)], None)
+
+
 def test_an_empty_server_has_none(server: Any) -> None:
     assert list(list_jobsets(server)) == []
 
