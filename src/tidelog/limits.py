@@ -221,7 +221,7 @@ DAYS_BLOCK_S_MAX = 1.0
 """How long one call waits for entries: below the time after which clients give a connection up."""
 DAYS_INDEX_S = 1.0
 """How often a reader that waits for the next day looks into the index ..."""
-DAYS_INDEX_SAME_DAY_S = 30.0
+DAYS_INDEX_SAME_DAY_S = 5.0
 """... and one whose stream is of the current day."""
 DAYS_COMPRESS_ATTEMPTS_MAX = 5
 """How often a day is begun anew that was appended to while it was compressed."""
