@@ -109,7 +109,11 @@ def take_server(options: Options) -> Server:
     url = options.text("url") or URL_DEFAULT
     given_flight = options.text("flight")
     password_file = options.text("password_file")
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise BadOption(f"url: it is none: {error}") from None
     if parts.scheme not in _SCHEMES:
         raise BadOption(f"url: it begins with redis://, rediss:// or unix://, not with {parts.scheme!r}")
     if parts.query:
