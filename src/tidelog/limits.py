@@ -194,7 +194,9 @@ FLIGHT_STREAMS_LISTED_MAX = 10_000
 # --- day streams ------------------------------------------------------------------------------------------------
 
 DAYS_BATCH_BYTES_MAX = 4_000_000
-"""Events of one compressed batch, before compression; a larger event is a batch alone."""
+"""Events of one compressed batch, before compression; a larger event is a batch alone ..."""
+DAYS_BATCH_MESSAGES_MAX = 100_000
+"""... and so many of them: whoever opens a batch holds it as a whole, and tiny events take hundreds of bytes each."""
 DAYS_EVENT_BYTES_MAX = 64 * MIB
 """A larger event is refused by writers ..."""
 DAYS_BATCH_OPENED_BYTES_MAX = 256 * MIB
@@ -219,7 +221,7 @@ DAYS_BLOCK_S_MAX = 1.0
 """How long one call waits for entries: below the time after which clients give a connection up."""
 DAYS_INDEX_S = 1.0
 """How often a reader that waits for the next day looks into the index ..."""
-DAYS_INDEX_SAME_DAY_S = 30.0
+DAYS_INDEX_SAME_DAY_S = 5.0
 """... and one whose stream is of the current day."""
 DAYS_COMPRESS_ATTEMPTS_MAX = 5
 """How often a day is begun anew that was appended to while it was compressed."""

@@ -100,6 +100,22 @@ def test_lines_that_trickle_in_are_written_as_they_come(days: DaysServer) -> Non
         assert process.wait(SECONDS_MAX) == 0
 
 
+def test_lines_that_were_not_read_to_their_end_are_no_success(days: DaysServer) -> None:
+    command = [*COMMAND, "events", "put", "q_1", "jobs", *days.options]
+    with subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(text_of(LINES[:2]).encode())
+        process.stdin.flush()
+        deadline = time.monotonic() + SECONDS_MAX
+        while days.redis.xlen(HOT) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS_MAX) == 143
+        assert process.stdout.read() == b"2 written, 0 duplicate, 0 late\n"
+
+
 def test_a_terminal_is_shown_how_it_goes(servers: Servers, tmp_path: Path) -> None:
     days = DaysServer(servers, "redis")
     (tmp_path / "lines").write_text(text_of(LINES))

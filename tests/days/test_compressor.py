@@ -51,6 +51,15 @@ def test_batches_have_up_to_4_mb_and_a_larger_event_is_alone(server: Any) -> Non
     assert found == [[1_500_000, 2_500_000], [1], [5_000_000], [3_999_999, 1], [1]]
 
 
+def test_a_batch_of_tiny_events_ends_before_they_are_too_many(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DAYS_BATCH_MESSAGES_MAX", 4)
+    messages = [at(1, n, b"") for n in range(10)]
+    Writer(server, JOBSET).write(messages)
+    compress_day(server, JOBSET, DAY_1, 1)
+    assert [len(unpack_entry(COMPRESSED, *entry)) for entry in server.xrange(COMPRESSED)] == [4, 4, 2]
+    assert everything(server) == messages
+
+
 def test_times_that_are_not_in_the_id_survive(server: Any) -> None:
     messages = [Message(EventId(n, 1), at(1, n).timestamp_ms, b"{}") for n in range(1, 5)]
     Writer(server, JOBSET).write(messages)
@@ -89,6 +98,23 @@ def test_a_swap_that_another_left_half_done_is_finished(server: Any) -> None:
     assert compress_day(server, JOBSET, DAY_1, 1).outcome is Outcome.COMPRESSED
     assert index_of(server) == {COMPRESSED}
     assert everything(server) == messages
+
+
+def test_a_swap_that_another_left_after_removing_the_hot_stream_is_finished(server: Any) -> None:
+    messages = on(1, range(3))
+    server.xadd(COMPRESSED, {"batch": pack(messages)}, id=str(messages[-1].id))
+    server.sadd(JOBSET.index, COMPRESSED, HOT)
+    assert compress_day(server, JOBSET, DAY_1, 1).outcome is Outcome.COMPRESSED
+    assert index_of(server) == {COMPRESSED}
+    assert everything(server) == messages
+
+
+def test_a_fence_that_is_none_is_named(server: Any) -> None:
+    Writer(server, JOBSET).write(on(1, range(3)))
+    server.set(JOBSET.fence, "x")
+    with pytest.raises(FormatError, match=r"_fence: b'x' is no token"):
+        compress_day(server, JOBSET, DAY_1, 1)
+    assert index_of(server) == {HOT}
 
 
 def test_two_streams_that_differ_are_left_for_a_person(server: Any) -> None:

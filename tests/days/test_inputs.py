@@ -106,6 +106,16 @@ def test_a_consumer_that_was_killed_goes_on_where_it_was(any_server: Any) -> Non
     assert any_server.xpending("source", "days")["pending"] == 0
 
 
+def test_entries_whose_reply_got_lost_come_before_those_after_them(any_server: Any) -> None:
+    source = StreamInput(any_server, b"source", "days", "one", count=2)
+    assert copy(any_server, source) == 0
+    fill(any_server, range(5))
+    any_server.xreadgroup("days", "one", {"source": ">"}, count=2)  # a client that asks again has had this happen
+    assert [copy(any_server, source) for _ in range(4)] == [2, 2, 1, 0]
+    assert everything(any_server) == MESSAGES
+    assert any_server.xpending("source", "days")["pending"] == 0
+
+
 def test_what_a_crashed_consumer_left_is_taken_over(any_server: Any) -> None:
     fill(any_server, range(5))
     StreamInput(any_server, b"source", "days", "crashed").read()

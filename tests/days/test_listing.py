@@ -20,6 +20,7 @@ def test_job_sets_with_their_days(any_server: Any) -> None:
     odd = JobSet("a_{queue}", "100%")
     Writer(any_server, odd).write([at(1, 1)])
     any_server.set("{other}_streams", "x")
+    any_server.set("{another_one}_streams", "no set, so no index")
     assert [(each.queue, each.jobset) for each in find_jobsets(any_server)] == [
         ("a_{queue}", "100%"),
         ("queue", "jobs"),
@@ -27,6 +28,14 @@ def test_job_sets_with_their_days(any_server: Any) -> None:
     first, second = list_jobsets(any_server)
     assert (first.days, first.late) == ([(odd.hot(DAY_1), 1)], 0)
     assert (second.days, second.late) == ([(JOBSET.compressed(DAY_1), 1), (JOBSET.hot(DAY_2), 2)], 1)
+
+
+def test_a_key_of_another_type_hides_no_other(server: Any) -> None:
+    Writer(server, JOBSET).write([*on(1, range(2)), at(2, 1)])
+    server.set(JOBSET.hot(DAY_1).key, "x")
+    server.set(JOBSET.late, "x")
+    [(_, days, late)] = list_jobsets(server)
+    assert (days, late) == ([(JOBSET.hot(DAY_1), None), (JOBSET.hot(DAY_2), 1)], None)
 
 
 def test_an_empty_server_has_none(server: Any) -> None:

@@ -323,3 +323,9 @@ def test_entries_that_are_none_of_ours_are_named(server: Any) -> None:
     server.sadd("{queue_jobs}_streams", "{queue_jobs}_2024-05-01")
     with pytest.raises(FormatError, match=r"\{queue_jobs\}_2024-05-01: entry 5-1"):
         everything(server)
+
+
+def test_a_note_of_retention_that_is_none_is_named(server: Any) -> None:
+    server.set(JOBSET.expired, "x")
+    with pytest.raises(FormatError, match=r"\{queue_jobs\}_expired: b'x' is no id"):
+        everything(server)

@@ -111,6 +111,13 @@ def test_an_expired_day_does_not_come_back(server: Any) -> None:
     assert writer.write([at(2, 1)]) == (1, 0, 0)
 
 
+def test_what_others_put_beside_late_messages_is_left_alone(server: Any) -> None:
+    server.xadd(JOBSET.late, {"id": "none", "timestamp_ms": "never"})
+    server.xadd(JOBSET.late, {"else": "one"})
+    assert Writer(server, JOBSET).write([at(1, 2), at(1, 1)]) == (1, 0, 1)
+    assert server.xlen(JOBSET.late) == 3
+
+
 def test_a_late_message_that_is_retried_is_kept_once(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "DAYS_LATE_AT_ONCE", 2)
     writer = Writer(server, JOBSET)

@@ -335,6 +335,10 @@ def test_history_that_is_gone(tmp_path: Path) -> None:
         assert 0 < since < oldest
         made = reader(feed="*", url=url_of(server))
         assert all(part.since >= oldest for part in made.partitions())
+        filtered = reader(feed="*", url=url_of(server), filters=[GreaterThan(("ts",), since)])
+        parts = filtered.partitions()  # a filter asks for no more than there is
+        assert parts
+        assert all(part.since >= oldest for part in parts)
         with pytest.raises(HistoryErased, match=r"goes back to ts \d+\. .*start=initial"):
             reader(feed="*", url=url_of(server), since=since).partitions()
         with pytest.raises(HistoryErased, match=f"no longer has what came after ts {since}"):

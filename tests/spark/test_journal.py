@@ -164,6 +164,16 @@ def test_damage_ends_it_unless_it_may_be_left_out(folder: str, written: list[Wri
     assert set(places(found)) < set(expected(written))
 
 
+def test_a_damaged_beginning_is_damage_too(folder: str) -> None:
+    written = fill(SystemDisk(), folder, shards=1)
+    flip_bit(SystemDisk(), f"{folder}/{first_segment(0)}", 0)
+    with pytest.raises(Corruption, match="frame 0"):
+        read(folder)
+    found, _ = read(folder, skip_damage="true")
+    assert set(places(found)) < set(expected(written))
+    assert found
+
+
 def test_what_is_no_journal(tmp_path: Path) -> None:
     with pytest.raises(DataDirectoryError, match="is not a data directory"):
         read(str(tmp_path))

@@ -108,3 +108,18 @@ def test_a_server_that_is_not_there_and_a_password_that_is_wrong(tide: Peer) -> 
         reader(stream="s", url="redis://127.0.0.1:1").partitions()
     with pytest.raises(Exception, match="does not let us in"):
         reader(stream="s", url=tide.url.replace("//", "//:wrong@")).partitions()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("redis://:hidden@h:99999", "Port out of range"),
+        ("http://:hidden@h", "not with 'http'"),
+        ("redis://:hidden@h/x", "the number of a database, not 'x'"),
+        ("redis://:hidden@h?ssl_cert_reqs=none", "settings after a \\? are not understood"),
+    ],
+)
+def test_a_url_that_is_none_is_refused_without_its_password(url: str, says: str) -> None:
+    with pytest.raises(BadOption, match=says) as caught:
+        reader(days="q/j", url=url)
+    assert "hidden" not in str(caught.value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidelog.cli.server_link import ServerRefused, ServerUnreachable, find_password, read_url
+from tidelog.cli.server_link import ServerRefused, ServerUnreachable, find_address, find_password
 from tidelog.errors import EnvironmentFault
 
 if TYPE_CHECKING:
@@ -42,10 +42,8 @@ def find_location(url: str, password_file: str | None, database: int, *, is_clus
         if error.name != "redis":
             raise
         raise EnvironmentFault("this needs redis-py: pip install 'tidelog[client]'") from None
-    try:
-        address = read_url(url)
-    except ValueError as error:
-        raise ServerUnreachable(f"{url!r} is no URL of a server: {error}") from None
+    address = find_address(url)
+    database = address.choose_database(database)
     if is_cluster and (address.path is not None or database):
         raise ServerUnreachable("a cluster has neither a unix socket nor databases")
     password = find_password(address, password_file, os.environ)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 
 from tidelog.cli.events_options import IsCluster, JobSetName, Queue, Terminated, days_server, terminate_in_order
-from tidelog.cli.exits import FINE, guarded
+from tidelog.cli.exits import FINE, TERMINATED, guarded
 from tidelog.cli.output import Output
 from tidelog.cli.server_link import URL_DEFAULT
 from tidelog.cli.stream_options import Database, PasswordFile, Url
@@ -40,8 +40,8 @@ acknowledged when it is written.
 
 JSON: kind "summary" (written, duplicate, late).
 
-Exit status: 0 if everything was taken, 2 for a line that is no message or a server that does not answer, 130 for
-Ctrl-C."""
+Exit status: 0 if everything was taken, or SIGTERM ended --from-stream, 2 for a line that is no message or a server that
+does not answer, 130 for Ctrl-C, 143 for SIGTERM before the last line."""
 
 _WAIT_S: Final = 1.0
 _SHOWN_EVERY_S: Final = 0.2
@@ -93,7 +93,7 @@ def put(
                     with _lines(file) as source:
                         _put_lines(writer, tally, source)
             except Terminated:
-                return FINE
+                return TERMINATED if stream is None else FINE  # a stream has no end to come to, and keeps what is left
     return FINE
 
 

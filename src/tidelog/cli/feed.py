@@ -15,7 +15,7 @@ from tidelog.cli.feed_lines import FeedLines
 from tidelog.cli.feed_order import Ordered
 from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.output import Output
-from tidelog.cli.server_link import URL_DEFAULT, ServerUnreachable, find_password, read_url
+from tidelog.cli.server_link import URL_DEFAULT, ServerUnreachable, find_password, read_url, without_password
 from tidelog.cli.stream_options import PasswordFile, Url
 from tidelog.cli.values import parse_moment, time_or_number
 from tidelog.errors import ClientError, EnvironmentFault, FeedDiverged, TooOld
@@ -198,7 +198,7 @@ def _listener(url: str, password_file: str | None) -> Listener:
     try:
         address = read_url(url)
     except ValueError as error:
-        raise ServerUnreachable(f"{url!r} is no URL of a server: {error}") from None
+        raise ServerUnreachable(f"{without_password(url)!r} is no URL of a server: {error}") from None
     return Listener(url, password=find_password(address, password_file, os.environ))
 
 

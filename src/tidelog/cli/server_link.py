@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from tidelog.errors import EnvironmentFault
+from tidelog.errors import ClientError, EnvironmentFault
 
 URL_DEFAULT: Final = "redis://127.0.0.1:6399"
 _PORT_DEFAULT: Final = 6399
@@ -39,10 +39,21 @@ class Address(NamedTuple):
     is_tls: bool
     username: bytes | None
     password: bytes | None
+    database: int | None = None
+    """None: the URL names none."""
+
+    def choose_database(self, given: int) -> int:
+        """The one that the URL or the option names; 0, the option's default, leaves it to the URL."""
+        if given and self.database not in (None, given):
+            raise ClientError(f"--database {given} contradicts the URL, which names {self.database}")
+        return given or self.database or 0
 
 
 def read_url(url: str) -> Address:
-    """`redis://[[user]:password@]host[:port]`, `rediss://...` for TLS, `unix:///path`; `ValueError` if it is none."""
+    """`redis://[[user]:password@]host[:port][/database]`, `rediss://...` for TLS, `unix:///path`.
+
+    `ValueError` if it is none.
+    """
     parts = urlsplit(url)
     if parts.scheme not in ("redis", "rediss", "unix"):
         raise ValueError("a URL begins with redis://, rediss:// or unix://")
@@ -52,7 +63,28 @@ def read_url(url: str) -> Address:
         return Address(f"unix://{parts.path}", "", 0, parts.path, False, username, password)
     host, port = parts.hostname or "127.0.0.1", parts.port or _PORT_DEFAULT
     shown = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-    return Address(shown, host, port, None, parts.scheme == "rediss", username, password)
+    path = parts.path.strip("/")
+    if path and not (path.isascii() and path.isdecimal()):
+        raise ValueError("what follows the port is the number of a database")
+    return Address(shown, host, port, None, parts.scheme == "rediss", username, password, int(path) if path else None)
+
+
+def find_address(url: str) -> Address:
+    """The same of an option that has to be right, and that promises nothing we would not do."""
+    try:
+        address = read_url(url)
+        if urlsplit(url).query:
+            raise ValueError("settings after a ? are not understood")
+    except ValueError as error:
+        raise ServerUnreachable(f"{without_password(url)!r} is no URL of a server: {error}") from None
+    return address
+
+
+def without_password(url: str) -> str:
+    """A URL that may be wrong in any way, for a message that may end up anywhere."""
+    before, at, after = url.rpartition("@")
+    scheme, separator, _ = before.partition("://")
+    return f"{scheme}{separator}...@{after}" if at and separator else f"...@{after}" if at else url
 
 
 def find_password(address: Address, file: str | None, environment: Mapping[str, str]) -> bytes | None:
@@ -76,6 +108,7 @@ class ServerLink:
         import hiredis
 
         self.url = address.url
+        self._address = address
         self._reader: Any = hiredis.Reader()
         self._socket = self._connect(address)
         if password is not None:
@@ -115,6 +148,10 @@ class ServerLink:
             raise ServerRefused(str(reply))
         return reply
 
+    def select(self, database: int) -> None:
+        """Use the database that the option or the URL names."""
+        self.call(b"SELECT", b"%d" % self._address.choose_database(database))
+
     def info(self, section: str) -> dict[str, str]:
         """A section of INFO."""
         reply: bytes = self.call(b"INFO", section.encode())
@@ -133,8 +170,5 @@ class ServerLink:
 
 def connect(url: str, password_file: str | None) -> ServerLink:
     """As the options and the environment say."""
-    try:
-        address = read_url(url)
-    except ValueError as error:
-        raise ServerUnreachable(f"{url!r} is no URL of a server: {error}") from None
+    address = find_address(url)
     return ServerLink(address, find_password(address, password_file, os.environ))

@@ -46,7 +46,7 @@ def info(
     output = Output(as_json=as_json)
     name = key.encode("utf-8", "surrogateescape")
     with connect(url, password_file) as link, until_pipe_closes():
-        link.call(b"SELECT", b"%d" % database)
+        link.select(database)
         facts = facts_of(link.call(b"TINFO", name))
         groups = facts.pop("groups")
         if as_json:

@@ -46,7 +46,7 @@ def ls(
     """List streams, with how much each has."""
     output = Output(as_json=as_json)
     with connect(url, password_file) as link, until_pipe_closes():
-        link.call(b"SELECT", b"%d" % database)
+        link.select(database)
         if not as_json:
             output.header(_COLUMNS)
         for key in _keys(link, pattern.encode("utf-8", "surrogateescape")):

@@ -48,7 +48,7 @@ def tail(
     output = Output(as_json=as_json)
     name = key.encode("utf-8", "surrogateescape")
     with connect(url, password_file) as link, until_pipe_closes():
-        link.call(b"SELECT", b"%d" % database)
+        link.select(database)
         if not follow or start is None:
             facts = facts_of(link.call(b"TINFO", name)) if not follow or link.call(b"EXISTS", name) else None
             first, last = (facts["first-offset"], facts["last-offset"]) if facts is not None else (1, 0)

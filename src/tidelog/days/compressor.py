@@ -190,7 +190,8 @@ class _Compression:
         """Both streams count: somebody else swaps in two steps, and stopped between them."""
         self._written = state_of(self._server, self._compressed.key)
         read = _Sum().of(self._hot_messages())
-        self._verify(before, read, is_swapped=True)
+        if before.last is not None:  # otherwise it was removed before the index was told: there is nothing to compare
+            self._verify(before, read, is_swapped=True)
         self._change(before, self._swap, is_swapped=True)
         yield "swapped"
         return Compressed(Outcome.COMPRESSED, read.messages, 0, read.event_bytes)
@@ -247,7 +248,8 @@ class _Compression:
         batch: list[Message] = []
         size_bytes = 0
         for message in self._hot_messages():
-            if batch and size_bytes + len(message.event) > self._batch_bytes_max:
+            is_full = len(batch) >= limits.DAYS_BATCH_MESSAGES_MAX
+            if batch and (is_full or size_bytes + len(message.event) > self._batch_bytes_max):
                 yield batch
                 batch, size_bytes = [], 0
             batch.append(message)

@@ -12,7 +12,7 @@ from typing import Any
 from tidelog.days.exchange import Server, decide
 from tidelog.days.jobset import JobSet
 from tidelog.days.message import shown
-from tidelog.errors import FencedOff
+from tidelog.errors import FencedOff, FormatError
 
 
 def raise_fence(server: Server, jobset: JobSet, token: int) -> None:
@@ -28,7 +28,10 @@ def raise_fence(server: Server, jobset: JobSet, token: int) -> None:
 
 def check_fence(pipeline: Any, jobset: JobSet, token: int) -> int:
     """The token that the fence has; `FencedOff` if it is higher than ours. The pipeline must watch the fence."""
-    found = int(pipeline.get(jobset.fence) or 0)
+    text = pipeline.get(jobset.fence) or b"0"
+    if not text.isdigit():
+        raise FormatError(f"{text[:40]!r} is no token", path=shown(jobset.fence))
+    found = int(text)
     if found > token:
         raise FencedOff(f"{shown(jobset.fence)} is at {found}: the job with token {token} was replaced by a later one")
     return found

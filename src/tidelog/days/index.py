@@ -7,7 +7,8 @@ from datetime import date
 
 from tidelog.days.exchange import Server, ask, look, stream_state
 from tidelog.days.jobset import DayStream, JobSet
-from tidelog.days.message import EventId, parse_id
+from tidelog.days.message import EventId, parse_id, shown
+from tidelog.errors import FormatError
 
 
 class Index:
@@ -19,7 +20,7 @@ class Index:
         """In the order in which they are read."""
         self.compressed: frozenset[date] = frozenset(stream.day for stream in self.streams if not stream.is_hot)
         """Days that take no more."""
-        self.expired: EventId | None = None if expired is None else parse_id(expired)
+        self.expired: EventId | None = None if expired is None else _noted_id(jobset, expired)
         """The highest id that retention has removed."""
 
     @property
@@ -33,6 +34,13 @@ class Index:
     def after(self, day: date) -> date | None:
         """The next day that has begun."""
         return next((stream.day for stream in self.streams if stream.day > day), None)
+
+
+def _noted_id(jobset: JobSet, text: bytes) -> EventId:
+    try:
+        return parse_id(text)
+    except ValueError as error:
+        raise FormatError(str(error), path=shown(jobset.expired)) from None
 
 
 def read_index(server: Server, jobset: JobSet) -> Index:

@@ -112,7 +112,16 @@ class StreamInput:
         )
         if claimed[1]:
             return self._delivery(entries_in(claimed[1]))
-        return self._delivery(self._read_group(b">", max(1, int(1000 * wait_s)) if wait_s else None))
+        entries = self._read_group(b">", max(1, int(1000 * wait_s)) if wait_s else None)
+        if entries and self._has_earlier(entries[0][0]):
+            self._own = b"0"
+            return self.read()
+        return self._delivery(entries)
+
+    def _has_earlier(self, entry_id: bytes) -> bool:
+        """Whether we were given entries before this one that we never saw: a reply that got lost was asked for anew."""
+        oldest = self._server.xpending_range(self._key, self._group, "-", "+", 1, consumername=self._consumer)
+        return bool(oldest) and parse_id(oldest[0]["message_id"]) < parse_id(entry_id)
 
     def acknowledge(self, delivery: Delivery) -> None:
         """They are written."""

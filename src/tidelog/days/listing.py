@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import redis
 
 from tidelog import limits
 from tidelog.days.exchange import Server, ask, bytes_server
@@ -16,8 +18,8 @@ class ListedDay(NamedTuple):
     """A stream of a job set that counts."""
 
     stream: DayStream
-    entries: int
-    """Messages of a hot one, batches of a compressed one."""
+    entries: int | None
+    """Messages of a hot one, batches of a compressed one; None: what has its name is no stream."""
 
 
 class ListedJobSet(NamedTuple):
@@ -25,13 +27,13 @@ class ListedJobSet(NamedTuple):
 
     jobset: JobSet
     days: list[ListedDay]
-    late: int
+    late: int | None
     """Messages that came too late."""
 
 
 def find_jobsets(server: Server) -> list[JobSet]:
     """All job sets, by their names. It goes through all keys."""
-    keys = set(bytes_server(server).scan_iter(match=rb"{*_*}_streams", count=1000))
+    keys = set(bytes_server(server).scan_iter(match=rb"{*_*}_streams", count=limits.DAYS_SCAN_KEYS, _type="set"))
     found = [jobset for jobset in map(jobset_of_index, keys) if jobset is not None]
     return sorted(found, key=lambda jobset: (jobset.queue, jobset.jobset))
 
@@ -54,8 +56,14 @@ def list_jobsets(server: Server) -> Iterator[ListedJobSet]:
     """All job sets with their days."""
     for jobset in find_jobsets(server):
         streams = read_index(server, jobset).streams
-        *lengths, late = ask(server, [*(("XLEN", stream.key) for stream in streams), ("XLEN", jobset.late)])
-        for reply in (*lengths, late):
-            if isinstance(reply, Exception):
-                raise reply
+        replies = ask(server, [*(("XLEN", stream.key) for stream in streams), ("XLEN", jobset.late)])
+        *lengths, late = map(_length, replies)
         yield ListedJobSet(jobset, list(map(ListedDay, streams, lengths)), late)
+
+
+def _length(reply: Any) -> int | None:
+    if isinstance(reply, redis.ResponseError) and "WRONGTYPE" in str(reply):
+        return None  # one that is broken is no reason to hide the others
+    if isinstance(reply, Exception):
+        raise reply
+    return int(reply)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import date
 from typing import Any, Final, NamedTuple
 
@@ -151,7 +152,7 @@ class Writer:
             entries = self._server.xrevrange(self._jobset.late, end, "-", count=limits.DAYS_LATE_AT_ONCE)
             for _, values in entries:
                 found = fields(values)
-                if found.keys() >= {b"id", b"timestamp_ms"}:  # others may put things there, too
+                with suppress(KeyError, ValueError):  # others may put things there, too
                     known.add((parse_id(found[b"id"]), int(found[b"timestamp_ms"])))
             if len(entries) < limits.DAYS_LATE_AT_ONCE:
                 break

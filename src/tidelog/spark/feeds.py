@@ -89,6 +89,7 @@ class FeedReader(DataSourceReader):
         self._spans = spans_of(target)
         since, until = options.moment_us("since"), options.moment_us("until")
         self._times = _Times(since, _TS_MAX if until is None else until)
+        self._is_since_given = since is not None
         self._is_initial = options.flag("initial", False)
         self._records = options.number("partition_records", 1) or limits.SPARK_PARTITION_RECORDS
         if self._is_initial and (since is not None or until is not None):
@@ -114,8 +115,8 @@ class FeedReader(DataSourceReader):
     def _since(self) -> int:
         oldest = ask_oldest(self._server, self._spans[0])
         since = self._times.since
-        if since is None:
-            return oldest
+        if since is None or (since < oldest and not self._is_since_given):
+            return oldest  # a filter asks for less than all that there is, and never for more
         if since < oldest:
             raise erased(since, TooOld("", oldest=oldest))
         return since

@@ -253,7 +253,10 @@ class IdFollower(Follower):
 
     def _end(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         _check_positions(start, str)
-        newest = self._find_newest()
+        # Never back: it may be told to begin at an id that is still to come, and the last entry may be deleted.
+        newest = {
+            stream: max(place, start.get(stream, place), key=_number) for stream, place in self._find_newest().items()
+        }
         most = rows_allowed(limit)
         end = {**start, **newest}
         if most is None:
@@ -295,6 +298,10 @@ def _check_positions(positions: dict[str, Any], kind: type) -> None:
                 f"the checkpoint has {position!r} for stream {stream!r}: it was made by {was} and the server is now "
                 f"read by {now}. Give the option flight, or begin with a new checkpoint"
             )
+
+
+def _number(position: str) -> int:
+    return parse_id("id", position, 0)
 
 
 def _id_text(number: int) -> str:

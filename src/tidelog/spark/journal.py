@@ -234,8 +234,12 @@ def plan_shard(disk: Disk, place: Place, shard: ShardId, wanted: Selection, fram
                 for at in range(0, source.size(segment), frames * frame_bytes):
                     header = source.frame_header(segment, at)
                     heads.append((header.lsn, header.ts))
-            except (Corruption, TooOld):
-                continue  # whoever reads it says what is wrong, or finds that it is no more
+            except TooOld:
+                continue  # whoever reads it finds that it is no more
+            except Corruption:
+                # Whoever reads it says what is wrong: the task before, or one for it if there is none before.
+                if not heads:
+                    heads.append((segment, 0))
         if inspection.damage:
             raise inspection.damage[0]
     finally:

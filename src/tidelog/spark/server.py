@@ -109,16 +109,22 @@ def take_server(options: Options) -> Server:
     url = options.text("url") or URL_DEFAULT
     given_flight = options.text("flight")
     password_file = options.text("password_file")
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise BadOption(f"url: it is none: {error}") from None
     if parts.scheme not in _SCHEMES:
-        raise BadOption(f"url={url!r}: it begins with redis://, rediss:// or unix://")
+        raise BadOption(f"url: it begins with redis://, rediss:// or unix://, not with {parts.scheme!r}")
+    if parts.query:
+        raise BadOption("url: settings after a ? are not understood")
     if given_flight is not None and not given_flight.startswith(("grpc://", "grpc+tls://", "grpc+unix://")):
         raise BadOption(f"flight={given_flight!r}: it is grpc://HOST:PORT, or grpc+tls:// with TLS")
     path = parts.path.strip("/")
     database = options.number("database", 0, 2**31 - 1)
     if parts.scheme != "unix" and path:
         if not path.isdigit():
-            raise BadOption(f"url={url!r}: what follows the port is the number of a database")
+            raise BadOption(f"url: what follows the port is the number of a database, not {path!r}")
         if database is not None and database != int(path):
             raise BadOption(f"database={database} contradicts the url, which names {path}")
         database = int(path)
