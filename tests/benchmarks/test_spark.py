@@ -13,6 +13,7 @@ from benchmarks import spark
 pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs a redis-server to compare with")
 
 
+@pytest.mark.long
 def test_prints_how_all_three_compare(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

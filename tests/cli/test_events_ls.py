@@ -15,7 +15,7 @@ from tidelog.days.compressor import compress_day
 from tidelog.days.jobset import JobSet
 
 
-@pytest.fixture(params=["tidelog", "redis", "cluster"])
+@pytest.fixture(params=["tidelog", "redis", pytest.param("cluster", marks=pytest.mark.long)])
 def days(request: pytest.FixtureRequest, servers: Servers) -> Iterator[DaysServer]:
     made = DaysServer(servers, request.param)
     yield made

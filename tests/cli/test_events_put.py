@@ -22,7 +22,7 @@ LINES = [line(MAY_MS + n) for n in range(5)] + [line(MAY_MS + DAY_MS + n) for n 
 HOT = "{q%5F1_jobs}_2024-05-01"
 
 
-@pytest.fixture(params=["tidelog", "redis", "cluster"])
+@pytest.fixture(params=["tidelog", "redis", pytest.param("cluster", marks=pytest.mark.long)])
 def days(request: pytest.FixtureRequest, servers: Servers) -> Iterator[DaysServer]:
     made = DaysServer(servers, request.param)
     yield made

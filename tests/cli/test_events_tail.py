@@ -33,7 +33,7 @@ LINES = [
 ]
 
 
-@pytest.fixture(params=["tidelog", "redis", "cluster"])
+@pytest.fixture(params=["tidelog", "redis", pytest.param("cluster", marks=pytest.mark.long)])
 def days(request: pytest.FixtureRequest, servers: Servers) -> Iterator[DaysServer]:
     made = DaysServer(servers, request.param)
     assert run("events", "put", "q", "j", *made.options, stdin=text_of(LINES)).status == 0
