@@ -159,8 +159,7 @@ class Holders:
                         "ts": holder.ts,
                         "moved_us": holder.moved_us,
                         "lapsed": holder.lapsed,
-                        "epoch": holder.epoch,
-                        "seen": holder.seen,
+                        **({"epoch": holder.epoch, "seen": holder.seen} if holder.epoch else {}),
                     }
                     for holder in durable
                 ]
