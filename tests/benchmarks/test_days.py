@@ -17,6 +17,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.long
 def test_a_job_set_shrinks_and_readers_get_the_same(tmp_path: Path) -> None:
     checkout = Path(__file__).parent.parent.parent
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}

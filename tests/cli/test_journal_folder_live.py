@@ -39,7 +39,13 @@ def writing(path: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("ls",), ("ls", "--frames"), ("show", "--limit", "500"), ("show", "--payload", "--key", "key:7"), ("verify",)],
+    [
+        pytest.param(("ls",), marks=pytest.mark.long),
+        ("ls", "--frames"),
+        pytest.param(("show", "--limit", "500"), marks=pytest.mark.long),
+        pytest.param(("show", "--payload", "--key", "key:7"), marks=pytest.mark.long),
+        ("verify",),
+    ],
 )
 def test_a_tail_in_motion_is_no_damage(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     path = tmp_path / "data"

@@ -19,6 +19,8 @@ CHECKOUT: Final = Path(__file__).resolve().parents[2]
 WORLDS_MAX: Final = 400
 """A mutant that survives so many was not caught."""
 SOUND_WORLDS: Final = 12
+ALWAYS: Final = 4
+"""One in so many is hunted by every run, all of them with `--long`: each takes some seconds."""
 
 
 def hunt(kind: str, worlds_max: int, source: Path, seed: int = FIRST_SEED) -> subprocess.CompletedProcess[str]:
@@ -40,7 +42,11 @@ def test_the_source_as_it_is_survives(kind: str, tmp_path: Path) -> None:
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-@pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize(
+    "mutant",
+    [pytest.param(each, marks=() if at % ALWAYS == 0 else pytest.mark.long) for at, each in enumerate(ALL)],
+    ids=[each.name for each in ALL],
+)
 def test_a_mutant_is_caught(mutant: Mutant, tmp_path: Path) -> None:
     found = hunt(mutant.hunt, WORLDS_MAX, apply(mutant, tmp_path), mutant.seed)
     assert found.returncode == CAUGHT, f"{mutant.name} survived: {mutant.why}\n{found.stdout}{found.stderr}"
