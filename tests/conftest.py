@@ -16,9 +16,9 @@ SPARK = "tests/spark/"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run what takes more than a moment")
-    parser.addoption("--crash-points", type=int, default=10_000, help="how many simulated crashes to try")
+    parser.addoption("--crash-points", type=int, default=6_000, help="how many simulated crashes to try")
     parser.addoption("--fuzz-inputs", type=int, default=50_000, help="how many broken requests to try")
-    parser.addoption("--kills", type=int, default=20, help="how often to kill a server that is under load")
+    parser.addoption("--kills", type=int, default=10, help="how often to kill a server that is under load")
     parser.addoption("--seed", type=int, default=None, help="run the simulations with this seed only")
 
 

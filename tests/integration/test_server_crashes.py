@@ -1,6 +1,6 @@
 """A server is killed with SIGKILL, again and again, and keeps every promise that it made (`killing`, `ledger`).
 
-`--kills N` says how often (20 unless told), shared out to the policies and numbers of shards. The seed is in the name
+`--kills N` says how often (10 unless told), shared out to the policies and numbers of shards. The seed is in the name
 of the test, or given with `--seed`; a failure says what was broken and how far it had come.
 """
 

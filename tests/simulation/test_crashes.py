@@ -1,6 +1,6 @@
 """Crashes by the thousand: whatever happens, a prefix of the history comes back, and all that was promised.
 
-The crash points (`--crash-points`, 20,000 unless told) are split into chunks, so that processes share them. A chunk
+The crash points (`--crash-points`, 6,000 unless told) are split into chunks, so that processes share them. A chunk
 runs one world after the other (`world`), each from a seed of its own, until it has its number. A failure names the
 seed; `--seed N` runs that one world alone.
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulation.feed_world import FeedWorld
 
-WORLDS = 20
+WORLDS = 12
 PROMISES = ("compared", "quiet", "resumed", "until")
 """That every chunk puts to the test; the mutants show that lost and erased history comes up too."""
 

@@ -19,7 +19,7 @@ CHECKOUT: Final = Path(__file__).resolve().parents[2]
 WORLDS_MAX: Final = 400
 """A mutant that survives so many was not caught."""
 SOUND_WORLDS: Final = 12
-ALWAYS: Final = 4
+ALWAYS: Final = 6
 """One in so many is hunted by every run, all of them with `--long`: each takes some seconds."""
 
 

@@ -85,7 +85,8 @@ def test_a_killed_job_is_run_again(ledgers: dict[str, Ledger], tmp_path: Path) -
     assert ledger.passes > 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_a_job_in_order(ledgers: dict[str, Ledger], tmp_path: Path, number: signal.Signals) -> None:
     ledger = ledgers["redis"]
     ledger.fill("stopped", jobsets=2, days=10, events=300)
