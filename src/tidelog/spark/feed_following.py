@@ -21,6 +21,7 @@ holds for a key and field is, even for who has kept rows of the first attempt: w
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ from tidelog.spark.events import EventColumns
 from tidelog.spark.feed_places import Position, ask_oldest, ask_position, explored_feed_server, spans_of
 from tidelog.spark.feed_reading import FeedPart, read_feed
 from tidelog.spark.following import rows_allowed
-from tidelog.spark.options import Options, moment_us
+from tidelog.spark.options import BadOption, Options, moment_us
 from tidelog.spark.server import Server, take_server
 
 Offset = dict[str, dict[str, Any]]
@@ -47,31 +48,45 @@ Offset = dict[str, dict[str, Any]]
 class FeedOptions:
     """How a feed is followed."""
 
-    start: str | int
-    """earliest, latest, initial, or a ts: where a query begins that has no checkpoint yet."""
+    start: str | int | dict[str, int]
+    """earliest, latest, initial, a ts, or a place: where a query begins that has no checkpoint yet."""
     records_per_trigger: int | None
 
 
 def make_follower(target: str, options: Options, schema: StructType) -> FeedFollower:
-    spans = spans_of(target)
-    start: str | int = options.text("start") or "earliest"
-    if start not in ("earliest", "latest", "initial"):
-        start = moment_us("start", start)
-    how = FeedOptions(start, options.number("max_records_per_trigger", 1))
-    server = take_server(options)
-    options.end("a feed that is followed")
+    server, spans, how = take_followed(target, options)
     columns = EventColumns(schema)
     return FeedFollower(explored_feed_server(server), spans, how, columns)
 
 
-class FeedFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows some spans over all shards."""
+def take_followed(target: str, options: Options) -> tuple[Server, tuple[Span, ...], FeedOptions]:
+    """What is followed, and how; all options are known to be right."""
+    spans = spans_of(target)
+    how = FeedOptions(_start_of(options.text("start") or "earliest"), options.number("max_records_per_trigger", 1))
+    server = take_server(options)
+    options.end("a feed that is followed")
+    return server, spans, how
 
-    def __init__(self, server: Server, spans: tuple[Span, ...], how: FeedOptions, columns: EventColumns) -> None:
+
+def _start_of(text: str) -> str | int | dict[str, int]:
+    if text in ("earliest", "latest", "initial"):
+        return text
+    if not text.startswith("{"):
+        return moment_us("start", text)
+    try:
+        place = json.loads(text)
+        return {"ts": int(place["ts"]), "epoch": int(place["epoch"]), "seen": int(place.get("seen", place["ts"]))}
+    except (ValueError, TypeError, KeyError):
+        raise BadOption(f'start={text!r}: a place is {{"ts": 1731700000000000, "epoch": 3}}') from None
+
+
+class PlaceFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Knows where a feed is, over all shards, and which parts of it make a batch."""
+
+    def __init__(self, server: Server, spans: tuple[Span, ...], how: FeedOptions) -> None:
         self._server = server
         self._spans = spans
         self._how = how
-        self._columns = columns
         self._until: int | None = None
         """With the trigger `availableNow`, where it all ends."""
         self._asked: tuple[int, int | None] = (-1, None)
@@ -90,6 +105,8 @@ class FeedFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
             place |= {"is_initial": True}
         elif start == "latest":
             place |= _place(position, position.visible)
+        elif isinstance(start, dict):
+            place |= start
         else:
             # Nobody has seen anything yet: whatever history the server has is the right one.
             place |= {"ts": start if isinstance(start, int) else ask_oldest(self._server, self._spans[0])}
@@ -146,6 +163,14 @@ class FeedFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 epoch, seen = first.get("epoch"), first.get("seen")
                 parts.append(FeedPart(int(shard), first["ts"], place["ts"], epoch=epoch, seen=seen))
         return parts
+
+
+class FeedFollower(PlaceFollower):
+    """Follows what happens there."""
+
+    def __init__(self, server: Server, spans: tuple[Span, ...], how: FeedOptions, columns: EventColumns) -> None:
+        super().__init__(server, spans, how)
+        self._columns = columns
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, FeedPart)

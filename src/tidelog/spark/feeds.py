@@ -13,7 +13,8 @@ since                         x             after this moment, a ts or an ISO ti
 until                         x             up to and with this moment; never more than there is when it is planned
 initial                       x             true: the values of now, in place of what changed
 partition_records             x             records of a shard's journal that one task reads, about: 250000 unless given
-start                                x      earliest (default), latest, initial, or a moment after which it begins
+start                                x      earliest (default), latest, initial, or a moment after which it begins: a
+                                            ts, an ISO time, a place of some history `{"ts": ..., "epoch": ...}`
 max_records_per_trigger              x      of each shard, about
 pushdown                      x             as for streams
 

@@ -33,6 +33,7 @@ KINDS: Final = {
     "stream": "tidelog.spark.streams:StreamKind",
     "journal": "tidelog.spark.journal:JournalKind",
     "feed": "tidelog.spark.feeds:FeedKind",
+    "feedparts": "tidelog.spark.feed_parts:FeedPartsKind",
     "days": "tidelog.spark.days:DaysKind",
 }
 """What can be read, and what does it. Spark starts a process for each of its questions: none imports more than it
