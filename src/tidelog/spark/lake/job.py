@@ -91,7 +91,7 @@ class LakeJob:
         on_batch: Callable[[Taken], object] = lambda _: None,
     ) -> None:
         options.check()
-        self._location = location
+        self.location = location
         self._storage = storage
         self._options = options
         self._on_batch = on_batch
@@ -133,7 +133,7 @@ class LakeJob:
     def run(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
         """Until there is nothing left, or it is stopped."""
         self._server = explored_feed_server(self._server)
-        with self._location.connect() as server:
+        with self.location.connect() as server:
             lease = self._take_lease(server)
             with Holding(server, lease, NAME, self._options.lease_ms, stop, self.figures) as holding:
                 try:
