@@ -280,6 +280,20 @@ PIPELINE_REPORT_S = 1.0
 PIPELINE_STOP_S_MAX = 30.0
 """How long a job waits for its tasks to end when it is stopped: they are fenced off by the next job in any case."""
 
+# --- views ------------------------------------------------------------------------------------------------------
+
+VIEWS_MAX = 100
+"""In one file."""
+VIEW_SQL_CHARS_MAX = 20_000
+VIEW_SQL_WORDS_MAX = 4000
+VIEW_SQL_DEPTH_MAX = 50
+"""Brackets, and CASEs, inside each other: the parser goes into them by recursion."""
+VIEW_TARGET_CHARS_MAX = 1024
+VIEW_LOOKUPS_MAX = 8
+VIEW_OUTPUTS_MAX = 200
+"""Columns of a view."""
+VIEW_OUTPUT_CHARS_MAX = 128
+
 # --- the journal's format ---------------------------------------------------------------------------------------
 
 FRAME_BYTES_CHOICES = (1 * MIB, 2 * MIB, 4 * MIB)
