@@ -87,6 +87,8 @@ FEED_SLICE_US = 2000
 """Reading for feeds goes on for so long before others have their turn."""
 FEEDS_SHOWN_MAX = 100
 """In INFO; FEED LIST has all."""
+FEED_COUNT_RECORDS_MAX = 4096
+"""Of a frame that FEED POSITION looks at one by one; of more it takes a share."""
 FEED_CHECKPOINT_MS_MIN = 10
 FEED_CHECKPOINT_MS_MAX = 3_600_000
 FEED_CHECKPOINT_MS_DEFAULT = 1000
