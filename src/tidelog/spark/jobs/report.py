@@ -6,6 +6,8 @@
                                last_error   of the newest item that failed, or of the job itself
                                ...          the job's own figures
 
+    tidelog:pipeline:jobs      the jobs that have, or had, such a hash
+
 A job may have parts, each with a hash of its own: `view` has `view:<name>` for each of its views. All are written in
 one transaction. A job that was killed leaves `running` there, with an `updated_ms` that stands still.
 
@@ -37,6 +39,7 @@ Parts = Mapping[str, Figures]
 """By the name of the job that has them."""
 
 KEYS: Final = "tidelog:pipeline:"
+INDEX: Final = "tidelog:pipeline:jobs"
 _INSTANT_S: Final = 0.001
 """No batch is quicker than this, whatever the clock says."""
 
@@ -92,6 +95,7 @@ class Report:
             if job in fresh:
                 link.delete(KEYS + job)
             link.hset(KEYS + job, mapping=_plain(fields))
+        link.sadd(INDEX, *told)  # each time: somebody may have flushed the database
 
 
 def _plain(fields: Figures) -> dict[str, int | float | str]:
