@@ -87,6 +87,8 @@ FEED_SLICE_US = 2000
 """Reading for feeds goes on for so long before others have their turn."""
 FEEDS_SHOWN_MAX = 100
 """In INFO; FEED LIST has all."""
+FEED_COUNT_RECORDS_MAX = 4096
+"""Of a frame that FEED POSITION looks at one by one; of more it takes a share."""
 FEED_CHECKPOINT_MS_MIN = 10
 FEED_CHECKPOINT_MS_MAX = 3_600_000
 FEED_CHECKPOINT_MS_DEFAULT = 1000
@@ -277,6 +279,18 @@ PIPELINE_TASK_ATTEMPTS = 4
 """How often Spark tries a task whose process died."""
 PIPELINE_REPORT_S = 1.0
 """How often a job says in its hash how far it is."""
+PIPELINE_SILENT_S = 10.0
+"""A job that says that it runs, and was not heard of for so long, may have been killed."""
+PIPELINE_TEXT_CHARS_MAX = 1000
+"""Of a text in that hash: an error of Spark's goes on for pages."""
+PIPELINE_BATCHES_KEPT = 100
+"""Whose times are kept for quantiles ..."""
+PIPELINE_RATE_S = 10.0
+"""... and how much of the past counts for rows a second."""
+PIPELINE_JOBS_SHOWN_MAX = 100
+"""Jobs that /metrics shows: anyone who may write can make hashes that look like theirs."""
+PIPELINE_FIELDS_SHOWN_MAX = 50
+"""... and figures of each."""
 PIPELINE_STOP_S_MAX = 30.0
 """How long a job waits for its tasks to end when it is stopped: they are fenced off by the next job in any case."""
 
@@ -382,5 +396,6 @@ assert DAYS_BATCH_BYTES_MAX < DAYS_EVENT_BYTES_MAX < DAYS_BATCH_OPENED_BYTES_MAX
 assert DAYS_LATE_AT_ONCE <= DAYS_LATE_LOOKED_THROUGH
 assert DAYS_INDEX_S <= DAYS_INDEX_SAME_DAY_S
 assert PIPELINE_REPORT_S * 1000 * 3 < LEASE_MS_DEFAULT
+assert PIPELINE_REPORT_S * 3 < PIPELINE_SILENT_S
 assert SPARK_CALL_ROWS * 2 < ARGUMENTS_MAX
 assert SPARK_BATCH_BYTES < BULK_BYTES_MAX
