@@ -300,7 +300,7 @@ VIEWS_MAX = 100
 """In one file."""
 VIEW_SQL_CHARS_MAX = 20_000
 VIEW_SQL_WORDS_MAX = 4000
-VIEW_SQL_DEPTH_MAX = 50
+VIEW_SQL_DEPTH_MAX = 25
 """Brackets, and CASEs, inside each other: the parser goes into them by recursion."""
 VIEW_TARGET_CHARS_MAX = 1024
 VIEW_LOOKUPS_MAX = 8
