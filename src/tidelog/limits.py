@@ -307,6 +307,28 @@ VIEW_LOOKUPS_MAX = 8
 VIEW_OUTPUTS_MAX = 200
 """Columns of a view."""
 VIEW_OUTPUT_CHARS_MAX = 128
+LAKE_BATCH_RECORDS = 500_000
+"""Of each shard, that a batch of the lake takes at most, about."""
+LAKE_TRIGGER_S = 1.0
+"""How often the lake looks for more (a default)."""
+LAKE_PASS_CHANGES = 2_000_000
+"""That are folded into the table of what holds at a time."""
+LAKE_REWRITTEN_BYTES_PER_S = 4 * MIB
+"""Of it that are rewritten while it follows: the old files stay for a while, and take room."""
+LAKE_ROW_GROUP_ROWS = 131_072
+"""Of a Parquet file: what is collected before it is written."""
+LAKE_IDLE_COMMIT_S = 60.0
+"""How often a table is told how far it is while there is nothing to put in."""
+LAKE_SMALL_FILES_MAX = 64
+"""Files of a day, or of a table, that are smaller than they could be: more are put together."""
+LAKE_FILE_BYTES = 128 * MIB
+"""What they are put together to."""
+LAKE_VACUUM_HOURS = 168
+"""How long files stay that no table has any more (a default)."""
+LAKE_UPKEEP_S = 600.0
+"""How often old files are removed while a lake is kept."""
+LAKE_JSON_COLUMNS_MAX = 1000
+"""That JSON values may bring; members beyond them stay where they are, in the value."""
 
 # --- the journal's format ---------------------------------------------------------------------------------------
 

@@ -1,0 +1,209 @@
+"""Batches of the feed become commits of the tables.
+
+    entries, bad      first, if there are rows for them
+    changes           last: how far it is, the lake is
+
+A batch is done again if the job was killed before that; rows that a table has are left out then. So the lake goes on
+from the ts of `changes`, and no other table lacks anything up to there. A batch without rows is committed only now
+and then: all that is lost otherwise is that it will be read again.
+
+If the lake begins with the values of now, the first batch has these. They replace whatever an attempt before has left,
+and `changes`, which has none of them, is again committed last.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.dataset as pa_dataset
+
+from tidelog import limits
+from tidelog.errors import FeedDiverged, InternalError
+from tidelog.feeds.span import Span
+from tidelog.spark.feed_places import ask_position
+from tidelog.spark.lake.json_columns import ARROW_TYPES, DELTA_TYPES, Columns, agreed
+from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES, SEQ_INITIAL
+from tidelog.spark.lake.part_files import SUMMARY
+from tidelog.spark.lake.tables import FileMade, LakeTable, Place, faults_of
+from tidelog.spark.lake.task import Work
+from tidelog.spark.server import Server
+
+_AGREEMENTS_MAX: Final = 8
+"""How often tasks are done again because they had found different columns."""
+
+
+@dataclass
+class Taken:
+    """What batches have come to."""
+
+    batches: int = 0
+    seconds: float = 0.0
+    """Of all of them."""
+    last_s: float = 0.0
+    events: int = 0
+    """That were read."""
+    rows: dict[str, int] = field(default_factory=dict)
+    """That were added to each table."""
+    files: int = 0
+    size_bytes: int = 0
+    ts: int = 0
+    """Up to which everything was read."""
+    visible: int = 0
+    """Where the server was then."""
+
+    def add(self, files: list[FileMade]) -> None:
+        for file in files:
+            self.rows[file.table] = self.rows.get(file.table, 0) + file.rows
+            self.files += 1
+            self.size_bytes += file.size_bytes
+
+
+class Batches:
+    """Takes one batch after the other. Spark calls `take` in a thread of its own."""
+
+    def __init__(
+        self,
+        tables: Mapping[str, LakeTable],
+        server: Server,
+        spans: tuple[Span, ...],
+        on_batch: Callable[[Taken], object] = lambda _: None,
+    ) -> None:
+        self._tables = tables
+        self._server = server
+        self._spans = spans
+        self._on_batch = on_batch
+        self._changes = tables[CHANGES]
+        self._is_json = BAD in tables
+        self._waiting: Place | None = None
+        """How far it is without any commit that says so."""
+        self._committed_at = time.monotonic()
+        self.committing = threading.Lock()
+        """Held while anything but `current` is altered."""
+        self.taken = Taken(ts=max(0, self._changes.ts))
+        self.error: BaseException | None = None
+        """What ended it."""
+
+    def take(self, frame: Any, _batch_id: int) -> None:
+        """For `foreachBatch`."""
+        try:
+            self._take(frame)
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def _take(self, frame: Any) -> None:
+        begun = time.monotonic()
+        with self._server.connect() as client:
+            position = ask_position(client)
+        is_initial = self._changes.place is None
+        files, columns, rest = self._read(frame, is_initial)
+        since, until = max(row["since"] for row in rest), rest[0]["until"]
+        self._check(since, until, position.visible, is_initial)
+        place = Place(until, position.epoch)
+        with self.committing:
+            self._commit(files, columns, place, is_initial)
+        self.taken.add(files)
+        self.taken.events += sum(row["events"] for row in rest)
+        self.taken.batches += 1
+        self.taken.ts, self.taken.visible = until, position.visible
+        self.taken.last_s = time.monotonic() - begun
+        self.taken.seconds += self.taken.last_s
+        self._on_batch(self.taken)
+
+    def _check(self, since: int, until: int, visible: int, is_initial: bool) -> None:
+        if visible < until:
+            raise FeedDiverged(f"the server was at ts {until}, and now is at {visible}", since=visible)
+        reached = self._changes.ts if self._waiting is None else self._waiting.ts
+        if since > reached and not is_initial:
+            raise InternalError(f"the lake has everything up to ts {reached}, and the next batch begins at {since}")
+
+    def finish(self) -> None:
+        """Say how far it is."""
+        with self.committing:
+            if self._waiting is not None:
+                self._changes.commit([], self._waiting)
+                self._waiting = None
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def _read(
+        self, frame: Any, is_initial: bool
+    ) -> tuple[list[FileMade], dict[str, Columns] | None, list[dict[str, Any]]]:
+        """The files that tasks have made, the columns that tables need for them, and what else tasks say."""
+        columns = self._known_columns() if self._is_json else None
+        for _ in range(_AGREEMENTS_MAX):
+            work = Work(
+                self._server, self._spans, self._changes.storage, self._after(is_initial), self._standing(), columns
+            )
+            rows = [row.asDict() for row in frame.mapInArrow(work.task(), SUMMARY).collect()]
+            rest = [row for row in rows if row["path"] is None]
+            files = [_file_of(row) for row in rows if row["path"] is not None]
+            if columns is None:
+                return files, None, rest
+            found = [json.loads(row["columns"]) for row in rest]
+            is_agreed = True
+            for table in columns:
+                columns[table], are_same = agreed(columns[table], (each[table] for each in found))
+                is_agreed = is_agreed and are_same
+            columns[CHANGES], are_same = agreed(columns[CHANGES], [columns[CURRENT]])
+            columns[CURRENT] = columns[CHANGES]
+            if is_agreed and are_same:
+                return files, columns, rest
+        raise InternalError("tasks do not agree on the types of columns")
+
+    def _known_columns(self) -> dict[str, Columns]:
+        """What changes bring is in `current`, too, so these have the same."""
+        found = {table: _delta_types(self._tables[table].added_columns()) for table in (CHANGES, ENTRIES)}
+        return {**found, CURRENT: dict(found[CHANGES])}
+
+    def _after(self, is_initial: bool) -> dict[str, int]:
+        return {name: -1 if is_initial else table.ts for name, table in self._tables.items()}
+
+    def _standing(self) -> dict[bytes, int]:
+        """Streams whose entries were there when the lake began: up to which ts they have them."""
+        if self._changes.initial_ts is None or self._changes.ts >= self._changes.initial_ts:
+            return {}
+        table = self._tables[ENTRIES]
+        with faults_of(table):
+            rows = table.delta.to_pyarrow_dataset().to_table(
+                columns=["stream", "ts"], filter=pa_dataset.field("seq") == SEQ_INITIAL
+            )
+        found = rows.group_by("stream").aggregate([("ts", "max")])
+        return dict(zip(found.column("stream").to_pylist(), found.column("ts_max").to_pylist(), strict=True))
+
+    # --- committing -----------------------------------------------------------------------------------------------
+
+    def _commit(
+        self, files: list[FileMade], columns: dict[str, Columns] | None, place: Place, is_initial: bool
+    ) -> None:
+        for table, its in (columns or {}).items():
+            self._tables[table].add_columns({name: ARROW_TYPES[kind] for name, kind in its.items()})
+        of: dict[str, list[FileMade]] = {name: [] for name in self._tables}
+        for file in files:
+            of[file.table].append(file)
+        for name in (CURRENT, ENTRIES, BAD):
+            if is_initial and name in self._tables:
+                self._tables[name].commit(of[name], place, overwrite=True)
+            elif of.get(name):
+                self._tables[name].commit(of[name], place)
+        is_idle = time.monotonic() - self._committed_at < limits.LAKE_IDLE_COMMIT_S
+        if not of[CHANGES] and not is_initial and is_idle and not of[ENTRIES]:
+            self._waiting = place
+            return
+        initial_ts = max((file.ts_max for file in files), default=place.ts) if is_initial else None
+        self._changes.commit(of[CHANGES], place, initial_ts=initial_ts)
+        self._waiting, self._committed_at = None, time.monotonic()
+
+
+def _file_of(row: dict[str, Any]) -> FileMade:
+    return FileMade(*(row[name] for name in FileMade._fields))
+
+
+def _delta_types(columns: dict[str, pa.DataType]) -> Columns:
+    return {name: DELTA_TYPES[its] for name, its in columns.items()}

@@ -1,0 +1,276 @@
+"""The job `lake`: a query of Spark's takes the batches, and this thread sees to all that is made of them.
+
+    Spark's thread     batch after batch: tasks read the feed and write files, which are committed (`batches`)
+    this thread        folds `changes` into `current`, puts small files together, removes old ones
+
+The tables are the checkpoint: Spark's own is a folder that is thrown away. A start asks `changes` where to go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlsplit
+
+from tidelog import limits
+from tidelog.days.lease import Lease
+from tidelog.days.location import Location
+from tidelog.errors import ClientError, EnvironmentFault, FeedDiverged, TooOld
+from tidelog.feeds.span import Span, span_of_prefix
+from tidelog.spark.feed_places import ask_oldest, ask_position, explored_feed_server
+from tidelog.spark.jobs.holding import Holding, JobRunning, Stop
+from tidelog.spark.lake.batches import Batches, Taken
+from tidelog.spark.lake.current import Current
+from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES
+from tidelog.spark.lake.storage import Storage
+from tidelog.spark.lake.tables import LakeTable, Place, open_table
+from tidelog.spark.lake.task import OWN_KEYS
+from tidelog.spark.lake.upkeep import compact, vacuum
+from tidelog.spark.server import Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+NAME: Final = "lake"
+STARTS: Final = ("auto", "earliest", "initial", "latest")
+_POLL_S: Final = 0.1
+_OUR_ERROR: Final = re.compile(r"tidelog\.[\w.]+\.(\w+): (.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class LakeOptions:
+    """What is kept, and how."""
+
+    prefixes: tuple[str, ...] = ()
+    """Of the keys; none: all keys."""
+    start: str = "auto"
+    """Where a new lake begins: one of `STARTS`."""
+    is_json: bool = False
+    is_once: bool = True
+    """Take what there is, and end."""
+    batch_records: int = limits.LAKE_BATCH_RECORDS
+    trigger_s: float = limits.LAKE_TRIGGER_S
+    is_compacting: bool = True
+    vacuum_hours: int | None = None
+    lease_ms: int = limits.LEASE_MS_DEFAULT
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        return tuple(dict.fromkeys(span_of_prefix(prefix.encode()) for prefix in self.prefixes or ("",)))
+
+    def about(self, database: int) -> str:
+        """What must be the same for a lake whenever it is kept."""
+        said = {"database": database, "prefixes": sorted(self.prefixes), "json": self.is_json}
+        return json.dumps(said, separators=(",", ":"))
+
+    def check(self) -> None:
+        if self.start not in STARTS:
+            raise ClientError(f"--start {self.start!r}: it is one of {', '.join(STARTS)}")
+        for prefix in self.prefixes:
+            if prefix.encode().startswith(OWN_KEYS):
+                raise ClientError(f"--prefix {prefix!r}: what jobs say about themselves is in no lake")
+        if len(self.prefixes) > limits.FEED_SPANS_MAX:
+            raise ClientError(f"there are {len(self.prefixes)} prefixes: at most {limits.FEED_SPANS_MAX} can be")
+
+
+class LakeJob:
+    """One lake, kept from one server."""
+
+    def __init__(
+        self,
+        location: Location,
+        storage: Storage,
+        options: LakeOptions,
+        on_batch: Callable[[Taken], object] = lambda _: None,
+    ) -> None:
+        options.check()
+        self._location = location
+        self._storage = storage
+        self._options = options
+        self._on_batch = on_batch
+        self._server = Server(location.url, location.database, location.username, location.password)
+        self._batches: Batches | None = None
+        self._current: Current | None = None
+        self._compacted = self._vacuumed = 0
+        self._begun = time.monotonic()
+        self._upkept = time.monotonic()
+        self._last_error: str | None = None
+
+    def figures(self) -> dict[str, int | float | str | None]:
+        """How far it is."""
+        taken = self._batches.taken if self._batches else Taken()
+        current = self._current
+        seconds = max(time.monotonic() - self._begun, 1e-9)
+        return {
+            "ts": taken.ts,
+            "lag_seconds": round(max(0, taken.visible - taken.ts) / 1e6, 3),
+            "batches": taken.batches,
+            "batch_seconds": round(taken.last_s, 3),
+            "rows": sum(taken.rows.values()),
+            "rows_per_second": round(sum(taken.rows.values()) / seconds, 1),
+            "changes": taken.rows.get(CHANGES, 0),
+            "entries": taken.rows.get(ENTRIES, 0),
+            "bad": taken.rows.get(BAD, 0),
+            "current_ts": 0 if current is None else max(0, current.table.ts),
+            "passes": 0 if current is None else current.passes,
+            "pass_seconds": 0.0 if current is None else round(current.last_s, 3),
+            "files": taken.files,
+            "file_bytes": taken.size_bytes,
+            "files_compacted": self._compacted,
+            "files_vacuumed": self._vacuumed,
+            "last_error": self._last_error,
+        }
+
+    # --- running --------------------------------------------------------------------------------------------------
+
+    def run(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
+        """Until there is nothing left, or it is stopped."""
+        self._server = explored_feed_server(self._server)
+        with self._location.connect() as server:
+            lease = self._take_lease(server)
+            with Holding(server, lease, NAME, self._options.lease_ms, stop, self.figures) as holding:
+                try:
+                    self._run(make_spark, stop)
+                except Exception as error:
+                    self._last_error = str(error)
+                    raise
+                holding.state = "stopped" if stop.is_set() else "done"
+
+    def _take_lease(self, server: Any) -> Lease:
+        name = f"lake:{hashlib.sha256(self._storage.root.encode()).hexdigest()[:16]}"
+        lease = Lease.take(server, name, ttl_ms=self._options.lease_ms)
+        if lease is None:
+            left_ms = max(0, int(server.pttl(f"tidelog:pipeline:lease:{name}")))
+            raise JobRunning(
+                f"the lake at {self._storage.root} is kept by another job; unless that renews its lease, it ends in "
+                f"{left_ms / 1000:.0f} s"
+            )
+        return lease
+
+    def _run(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
+        tables = self._open()
+        start = self._start(tables[CHANGES])
+        self._batches = Batches(tables, self._server, self._options.spans, self._on_batch)
+        # Its own view of `changes`: batches are committed while it reads.
+        current = self._current = Current(self._table(CURRENT), self._table(CHANGES))
+        spark = make_spark()
+        with tempfile.TemporaryDirectory(prefix="tidelog-lake-", ignore_cleanup_errors=True) as checkpoint:
+            query = self._query(spark, start, checkpoint)
+            try:
+                self._keep(query, current, tables, stop)
+            finally:
+                query.stop()
+        self._batches.finish()
+        if not stop.is_set():
+            current.refresh()
+            current.catch_up()
+            self._tidy(tables, current)
+
+    def _open(self) -> dict[str, LakeTable]:
+        names = [CHANGES, CURRENT, ENTRIES, *([BAD] if self._options.is_json else [])]
+        return {name: self._table(name) for name in names}
+
+    def _table(self, name: str) -> LakeTable:
+        return open_table(self._storage, name, self._options.about(self._server.database))
+
+    def _start(self, changes: LakeTable) -> str:
+        """Where the query begins; that of a new lake is written down at once, for `latest` is another moment later."""
+        place = changes.place
+        if place is None:
+            start = self._options.start
+            oldest = ask_oldest(self._server, self._options.spans[0])
+            if start == "auto":
+                start = "initial" if oldest else "earliest"
+            if start == "initial":
+                return start
+            with self._server.connect() as client:
+                position = ask_position(client)
+            place = Place(position.visible if start == "latest" else oldest, position.epoch)
+            changes.commit([], place)
+        return json.dumps({"ts": place.ts, "epoch": place.epoch})
+
+    def _query(self, spark: SparkSession, start: str, checkpoint: str) -> StreamingQuery:
+        assert self._batches is not None
+        frame = (
+            spark.readStream.format("tidelog")
+            .option("url", _url_of(self._server))
+            .option("database", self._server.database)
+            .option("start", start)
+            .option("max_records_per_trigger", self._options.batch_records)
+            .load("feedparts:*")
+        )
+        writer = frame.writeStream.foreachBatch(self._batches.take).option("checkpointLocation", checkpoint)
+        if self._options.is_once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{self._options.trigger_s} seconds").start()
+
+    def _keep(self, query: StreamingQuery, current: Current, tables: Mapping[str, LakeTable], stop: Stop) -> None:
+        """While batches are taken."""
+        assert self._batches is not None
+        while not stop.is_set() and query.isActive:
+            current.refresh()
+            if current.is_due:
+                current.run_pass()
+            elif time.monotonic() - self._upkept >= limits.LAKE_UPKEEP_S:
+                self._tidy(tables, current)
+            else:
+                stop.wait(_POLL_S)
+        if stop.is_set():
+            return
+        problem = query.exception()
+        if problem is not None:
+            raise explained(problem, self._batches.error, self._storage)
+
+    def _tidy(self, tables: Mapping[str, LakeTable], current: Current) -> None:
+        assert self._batches is not None
+        hours = self._options.vacuum_hours
+        with self._batches.committing:
+            for table in tables.values():
+                if table.name == CURRENT:
+                    table = current.table
+                table.refresh()
+                if self._options.is_compacting:
+                    self._compacted += compact(table)
+                self._vacuumed += vacuum(table, hours)
+        self._upkept = time.monotonic()
+
+
+def _url_of(server: Server) -> str:
+    """With its password: whoever plans the batches connects, too."""
+    if server.password is None:
+        return server.url
+    parts = urlsplit(server.url)
+    user = quote(server.username or "", safe="")
+    return f"{parts.scheme}://{user}:{quote(server.password, safe='')}@{parts.netloc}{parts.path}"
+
+
+def explained(problem: BaseException, ours: BaseException | None, storage: Storage) -> BaseException:
+    """Why a query ended, in one sentence and with what to do."""
+    if ours is not None and not type(ours).__module__.startswith(("pyspark", "py4j")):
+        found: BaseException = ours
+        name, text = type(ours).__name__, str(ours)
+        if not isinstance(ours, TooOld | FeedDiverged):
+            return found
+    else:
+        matches = list(_OUR_ERROR.finditer(f"{problem}\n{ours}"))
+        if not matches:
+            return EnvironmentFault(f"Spark ended the query: {str(ours or problem).strip().partition(chr(10))[0]}")
+        name, text = matches[-1][1], matches[-1][2].strip()
+    if name in ("TooOld", "HistoryErased"):
+        return ClientError(
+            f"the lake at {storage.root} cannot go on: the server's journal no longer has what came after it. Begin a "
+            "new one in another folder, with --start initial"
+        )
+    if name in ("FeedDiverged", "HistoryLost"):
+        return ClientError(
+            f"the lake at {storage.root} has changes that the server has lost (it crashed, or is another server): "
+            f"{text.partition('. ')[0]}. Begin a new one in another folder, with --start initial"
+        )
+    return EnvironmentFault(text)

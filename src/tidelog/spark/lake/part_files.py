@@ -1,0 +1,161 @@
+"""Parquet files that a task writes: for each table and day one at a time, in the table's own folder.
+
+Their names are new each time, so a task that is done again, or one that was thought to be dead, meets no other's
+files. A file counts once the driver has committed it; all others are removed by vacuum some day.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidelog import limits
+from tidelog.spark.lake.layout import DIVIDED
+from tidelog.spark.lake.storage import Storage
+from tidelog.spark.lake.tables import FileMade
+
+_DAY_US: Final = 86_400_000_000
+_DAYS_MAX: Final = 2_932_896
+"""The last day of the year 9999: what is later is put there."""
+_REPEATED: Final = ("shard", "kind", "type", "stream", "table", "reason")
+"""Columns of few different values; all others are larger with a dictionary, and slower."""
+
+
+class PartFiles:
+    """All files of a task."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._open: dict[tuple[str, int | None], _PartFile] = {}
+        self._made: list[FileMade] = []
+
+    def write(self, table: str, rows: pa.RecordBatch) -> None:
+        """Rows of a table, in the order of ts."""
+        if not rows.num_rows:
+            return
+        if table not in DIVIDED:
+            self._file(table, None, rows.schema).write(rows)
+            return
+        days = np.minimum(rows.column("ts").to_numpy() // _DAY_US, _DAYS_MAX)
+        for day in range(int(days[0]), int(days[-1]) + 1):
+            first, end = np.searchsorted(days, day, "left"), np.searchsorted(days, day, "right")
+            if first < end:
+                self._file(table, day, rows.schema).write(rows.slice(first, end - first))
+
+    def _file(self, table: str, day: int | None, schema: pa.Schema) -> _PartFile:
+        file = self._open.get((table, day))
+        if file is None or file.schema != schema:
+            if file is not None:  # there are more columns than before
+                self._made.append(file.close())
+            file = self._open[table, day] = _PartFile(self._storage, table, day, schema)
+        return file
+
+    def close(self) -> list[FileMade]:
+        """What was written."""
+        while self._open:
+            _, file = self._open.popitem()
+            self._made.append(file.close())
+        return self._made
+
+    def abandon(self) -> None:
+        for file in self._open.values():
+            file.abandon()
+
+
+class _PartFile:
+    """One file. Rows are collected to groups of a good size."""
+
+    def __init__(self, storage: Storage, table: str, day: int | None, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._table = table
+        self._day = None if day is None else str(np.datetime64(day, "D"))
+        folder = "" if self._day is None else f"day={self._day}/"
+        self._path = f"{folder}part-{secrets.token_hex(16)}.parquet"
+        files = storage.files(table)
+        if folder and storage.is_local:
+            files.create_dir(folder.rstrip("/"))
+        self._sink = files.open_output_stream(self._path)
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression="lz4",
+            use_dictionary=[name for name in _REPEATED if name in schema.names],
+            write_statistics=["ts"],
+        )
+        self._rows: list[pa.RecordBatch] = []
+        self._waiting = 0
+        self._count = 0
+        self._ts_min = 2**63 - 1
+        self._ts_max = -1
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        extremes = pc.min_max(rows.column("ts")).as_py()
+        self._ts_min = min(self._ts_min, extremes["min"])
+        self._ts_max = max(self._ts_max, extremes["max"])
+        self._rows.append(rows)
+        self._waiting += rows.num_rows
+        self._count += rows.num_rows
+        if self._waiting >= limits.LAKE_ROW_GROUP_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        table = pa.Table.from_batches(self._rows, self.schema)
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._rows, self._waiting = [], 0
+
+    def close(self) -> FileMade:
+        if self._rows:
+            self._flush()
+        self._writer.close()
+        size = self._sink.tell()
+        self._sink.close()
+        return FileMade(self._table, self._path, size, self._count, self._day, self._ts_min, self._ts_max)
+
+    def abandon(self) -> None:
+        self._sink.close()
+
+
+@contextmanager
+def part_files(storage: Storage) -> Iterator[PartFiles]:
+    """If the block fails, what was written stays behind and does not count."""
+    made = PartFiles(storage)
+    try:
+        yield made
+    except BaseException:
+        made.abandon()
+        raise
+
+
+SUMMARY: Final = (
+    "table string, path string, size_bytes long, rows long, day string, ts_min long, ts_max long, columns string, "
+    "events long, since long, until long"
+)
+"""What a task tells the driver, in Spark's words: a row for each file, and one without a path for the rest."""
+SUMMARY_ARROW: Final = pa.schema(
+    [
+        ("table", pa.string()),
+        ("path", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("rows", pa.int64()),
+        ("day", pa.string()),
+        ("ts_min", pa.int64()),
+        ("ts_max", pa.int64()),
+        ("columns", pa.string()),
+        ("events", pa.int64()),
+        ("since", pa.int64()),
+        ("until", pa.int64()),
+    ]
+)
+
+
+def summary(files: list[FileMade], **rest: Any) -> pa.RecordBatch:
+    """`rest`: columns, events, since and until."""
+    rows: list[dict[str, Any]] = [*(file._asdict() for file in files), rest]
+    return pa.RecordBatch.from_pylist(rows, schema=SUMMARY_ARROW)

@@ -1,0 +1,192 @@
+"""What a task of the lake does: it reads its part of the feed and writes what is in it into the tables' folders.
+
+    change            a row of `changes`; of a stream that was appended to without the entries ...
+    entries           ... which are rows of `entries`
+    initial value     a row of `current`; the entries that a stream has then are rows of `entries`
+
+Changes go from the socket into Arrow and from there into Parquet. Nothing here runs once a change, except for JSON
+columns, which have to be parsed.
+
+A table may be further than the batch's beginning, if a job was killed between two commits: what a table has is not
+written again (`after`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructType
+
+from tidelog.feeds.span import Span
+from tidelog.spark.entries import timestamps_of_ms
+from tidelog.spark.events import SCHEMA, EventColumns
+from tidelog.spark.feed_parts import parts_of
+from tidelog.spark.feed_reading import FeedPart, read_feed
+from tidelog.spark.lake.json_columns import Columns, JsonColumns
+from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES, SEQ_INITIAL, file_schema
+from tidelog.spark.lake.part_files import PartFiles, part_files, summary
+from tidelog.spark.lake.standing_entries import read_standing
+from tidelog.spark.lake.storage import Storage
+from tidelog.spark.server import Server
+
+OWN_KEYS: Final = b"tidelog:pipeline:"
+"""What jobs say about themselves is in no lake: it would grow by being looked after."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is the same for all tasks of a batch. It travels to the executors."""
+
+    server: Server
+    spans: tuple[Span, ...]
+    storage: Storage
+    after: Mapping[str, int]
+    """Up to which ts each table has its rows."""
+    standing: Mapping[bytes, int] = field(default_factory=dict)
+    """Streams whose entries were taken as they stood at this ts: what was appended up to it is there."""
+    columns: Mapping[str, Columns] | None = None
+    """What JSON columns each table has; None: none are wanted."""
+
+    def task(self) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        return lambda batches: self.run(part for batch in batches for part in parts_of(batch))
+
+    def run(self, parts: Iterable[FeedPart]) -> Iterator[pa.RecordBatch]:
+        with part_files(self.storage) as files:
+            reading = _Reading(self, files)
+            for part in parts:
+                reading.read(part)
+            if reading.until:
+                yield summary(
+                    files.close(),
+                    columns=reading.new_columns(),
+                    events=reading.events,
+                    since=reading.since,
+                    until=reading.until,
+                )
+
+
+_TABLE_COLUMNS: Final = (*file_schema(CHANGES).names, "entries")
+
+
+class _Reading:
+    """The parts of one task."""
+
+    def __init__(self, work: Work, files: PartFiles) -> None:
+        self._work = work
+        self._files = files
+        self._columns = EventColumns(StructType([SCHEMA[name] for name in _TABLE_COLUMNS]))
+        self._json: dict[str, JsonColumns] = {}
+        for table, columns in (work.columns or {}).items():
+            self._json[table] = JsonColumns(table, columns)
+        self.events = self.since = self.until = 0
+
+    def new_columns(self) -> str:
+        return json.dumps({table: found.found for table, found in self._json.items()})
+
+    def read(self, part: FeedPart) -> None:
+        self.since, self.until = part.since, part.until
+        for batch in read_feed(self._work.server, part, self._work.spans, self._columns):
+            batch = _without_own(batch)
+            self.events += batch.num_rows
+            if part.is_initial:
+                self._take_values(batch)
+            else:
+                self._take_changes(batch)
+
+    # --- changes --------------------------------------------------------------------------------------------------
+
+    def _take_changes(self, batch: pa.RecordBatch) -> None:
+        rows = _after(batch, self._work.after[CHANGES])
+        self._write(CHANGES, rows.select(file_schema(CHANGES).names), "value")
+        appended = batch.column("entries")
+        if appended.null_count < len(appended):
+            rows = _entry_rows(batch.filter(pc.is_valid(appended)))
+            self._write(ENTRIES, self._without_standing(_after(rows, self._work.after[ENTRIES])), "entry")
+
+    def _without_standing(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        standing = self._work.standing
+        if not standing or not rows.num_rows:
+            return rows
+        streams = pa.array(list(standing), pa.binary())
+        until = pa.array(list(standing.values()), pa.int64())
+        had = pc.fill_null(pc.take(until, pc.index_in(rows.column("stream"), value_set=streams)), -1)
+        return rows.filter(pc.greater(rows.column("ts"), had))
+
+    # --- values that were there -----------------------------------------------------------------------------------
+
+    def _take_values(self, batch: pa.RecordBatch) -> None:
+        is_stream = pc.equal(batch.column("type"), "stream")
+        rows = batch.select(["shard", "key", "field", "type", "value", "ts", "seq"])
+        seqs = pa.repeat(pa.scalar(SEQ_INITIAL, pa.int32()), batch.num_rows)
+        values = pc.if_else(is_stream, pa.scalar(None, pa.binary()), batch.column("value"))
+        rows = rows.set_column(4, "value", values).set_column(6, "seq", seqs)
+        self._write(CURRENT, rows.cast(file_schema(CURRENT)), "value")
+        for stream in batch.filter(is_stream).to_pylist():
+            first, last = (int(number) for number in stream["value"].split(b","))
+            for entries in read_standing(self._work.server, stream["key"], first, last):
+                at = {"shard": stream["shard"], "ts": stream["ts"], "seq": SEQ_INITIAL, "stream": stream["key"]}
+                self._write(ENTRIES, _placed(entries, at), "entry")
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    def _write(self, table: str, rows: pa.RecordBatch, column: str) -> None:
+        if table in self._json:
+            rows, bad = self._json[table].expand(rows, column)
+            if bad is not None:
+                self._files.write(BAD, _after(bad, self._work.after[BAD]))
+        self._files.write(table, rows)
+
+
+def _without_own(batch: pa.RecordBatch) -> pa.RecordBatch:
+    is_own = pc.starts_with(batch.column("key"), OWN_KEYS)
+    if not pc.any(is_own).as_py():
+        return batch
+    return batch.filter(pc.invert(is_own))
+
+
+def _after(rows: pa.RecordBatch, ts: int) -> pa.RecordBatch:
+    """Rows come in the order of ts."""
+    if not rows.num_rows or rows.column("ts")[0].as_py() > ts:
+        return rows
+    first = int(np.searchsorted(rows.column("ts").to_numpy(), ts, "right"))
+    return rows.slice(first)
+
+
+def _entry_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The entries of events, a row each."""
+    lists = batch.column("entries")
+    events = pc.list_parent_indices(lists)
+    struct = pc.list_flatten(lists)
+    parts = {name: pc.struct_field(struct, name) for name in ("offset", "id", "tag", "entry", "fields")}
+    taken = {name: pc.take(batch.column(name), events) for name in ("shard", "ts", "seq")}
+    ms = pc.list_element(pc.split_pattern(parts["id"], "-"), 0).cast(pa.uint64())
+    columns = {
+        "stream": pc.take(batch.column("key"), events),
+        **parts,
+        "timestamp": timestamps_of_ms(ms),
+        **taken,
+    }
+    schema = file_schema(ENTRIES)
+    return pa.RecordBatch.from_arrays([_as(columns[each.name], each.type) for each in schema], schema=schema)
+
+
+def _placed(entries: pa.RecordBatch, at: Mapping[str, Any]) -> pa.RecordBatch:
+    """Entries that stood there, with where and when that was."""
+    schema = file_schema(ENTRIES)
+    columns = []
+    for each in schema:
+        if each.name in at:
+            columns.append(pa.repeat(pa.scalar(at[each.name], each.type), entries.num_rows))
+        else:
+            columns.append(_as(entries.column(each.name), each.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _as(column: Any, wanted: pa.DataType) -> Any:
+    return column if column.type == wanted else column.cast(wanted)
