@@ -307,6 +307,24 @@ VIEW_LOOKUPS_MAX = 8
 VIEW_OUTPUTS_MAX = 200
 """Columns of a view."""
 VIEW_OUTPUT_CHARS_MAX = 128
+VIEW_COLUMNS_MAX = 60
+"""Of a source that a view may name: changes have a bit for each."""
+VIEW_ROWS_MAX = 20_000_000
+"""Of a source: they are in the memory of the driver."""
+VIEW_BATCH_RECORDS = 200_000
+"""Of each shard, that a batch of views takes at most, about."""
+VIEW_TRIGGER_S = 0.2
+"""How often views look for more (a default)."""
+VIEW_LOG_ROWS_MIN = 100_000
+"""A log of rows that is shorter is never written anew."""
+VIEW_VACUUM_S = 600.0
+"""How often what a view's table was is removed."""
+VIEW_SCAN_KEYS = 1000
+VIEW_CALLS = 1000
+"""Commands that are sent together."""
+VIEW_REBUILDS_MAX = 3
+"""How often views are built anew in one run because the server has lost or erased what they were to go on with."""
+
 LAKE_BATCH_RECORDS = 500_000
 """Of each shard, that a batch of the lake takes at most, about."""
 LAKE_TRIGGER_S = 1.0
