@@ -114,7 +114,7 @@ def test_jobs_are_in_the_metrics(served: Served) -> None:
     text = served.get("/metrics")[1]
     assert '\ntidelog_pipeline_up{job="lake"} 1\n' in text
     assert '\ntidelog_pipeline_rows_total{job="lake"} 3\n' in text
-    assert re.search(r'^tidelog_pipeline_lag_seconds\{job="lake"\} [\d.]+$', text, re.MULTILINE)
+    assert re.search(r'^tidelog_pipeline_lag_seconds\{job="lake"\} [\d.e-]+$', text, re.MULTILINE)
 
 
 def test_nothing_else(served: Served) -> None:

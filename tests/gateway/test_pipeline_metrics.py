@@ -8,11 +8,14 @@ from typing import Any, Final
 from tidelog import limits
 from tidelog.gateway.pipeline_metrics import INDEX, KEYS, pipeline_samples
 from tidelog.gateway.sample import render
+from tidelog.ids import Ts
 from tidelog.store.keyspace import Database
 from tidelog.types.set import Set
 
 NOW_MS: Final = 1_700_000_000_000
 VISIBLE_TS: Final = 1_699_999_999_900_000
+BEGIN_TS: Final = Ts(VISIBLE_TS - 7_200_000_000)
+"""Where the journal begins."""
 LAKE: Final = {
     b"state": b"running",
     b"started_ms": b"%d" % (NOW_MS - 60_000),
@@ -36,7 +39,7 @@ def shown(jobs: dict[bytes, Any], index: Any = None) -> list[str]:
     database.put(INDEX, Set.fromkeys(jobs) if index is None else index)
     for job, value in jobs.items():
         database.put(KEYS + job, value)
-    lines = render(pipeline_samples(database, NOW_MS, VISIBLE_TS)).splitlines()
+    lines = render(pipeline_samples(database, NOW_MS, VISIBLE_TS, lambda ts: max(ts, BEGIN_TS))).splitlines()
     names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
     assert len(names) == len(set(names)), "samples of a metric do not follow each other"
     samples = [line for line in lines if line and not line.startswith("#")]
@@ -83,13 +86,14 @@ def test_a_job_is_up_while_it_is_heard_of() -> None:
 def test_lag_grows_when_the_job_is_gone() -> None:
     fields = {**LAKE, b"ts": b"%d" % (VISIBLE_TS - 3_600_000_000), b"state": b"failed"}
     assert 'lag_seconds{job="lake"} 3600' in shown({b"lake": fields})
+    assert 'lag_seconds{job="lake"} 7200' in shown({b"lake": {b"ts": b"0"}}), "longer than there is a journal"
     ahead = {**LAKE, b"ts": b"%d" % (VISIBLE_TS + 5)}
     assert 'lag_seconds{job="lake"} 0' in shown({b"lake": ahead})
 
 
 def test_there_are_no_jobs() -> None:
     database = Database(0)
-    assert list(pipeline_samples(database, NOW_MS, VISIBLE_TS)) == []
+    assert list(pipeline_samples(database, NOW_MS, VISIBLE_TS, lambda ts: max(ts, BEGIN_TS))) == []
     assert shown({}, b"a string") == []
     assert shown({b"lake": LAKE}, {b"lake": b"a hash"}) == []
     assert shown({b"lake": b"a string", b"gone": Set.fromkeys([b"a set"])}) == []

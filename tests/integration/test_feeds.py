@@ -270,5 +270,8 @@ def test_a_position_says_how_many_records_are_behind(tmp_path: Path) -> None:
         assert all(count > 0 for count in behind(0))
         assert [sum(behind(mark)) for mark in marks] == list(range(30, -1, -1))
         assert behind(marks[-1] + 1_000_000) == [0, 0, 0]
+        begins = [client.execute_command("FEED", "POSITION", "SINCE", mark, "BEHIND")[0][4] for mark in marks]
+        assert begins[1:] == marks[1:]
+        assert 0 < marks[1] - begins[0] < 3_600_000_000, "it does not begin with the journal"
         with pytest.raises(redis.ResponseError, match="SINCE is negative"):
             behind(-1)

@@ -97,3 +97,10 @@ def test_what_was_erased_is_not_counted() -> None:
     first = machine.segments()[0]
     assert 0 < first < 300
     assert machine.journal.records_after(Ts(0)) == [300 - first]
+
+
+def test_where_a_history_begins(long_journal: tuple[Machine, list[Ts]]) -> None:
+    machine, all_ts = long_journal
+    assert all_ts[0] - 2000 < machine.journal.begin_of(Ts(0)) < all_ts[0]
+    assert machine.journal.begin_of(all_ts[5]) == all_ts[5]
+    assert Machine(shards=2).journal.begin_of(Ts(all_ts[-1] * 2)) == all_ts[-1] * 2

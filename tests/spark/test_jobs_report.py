@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.command_line import invoke
+from tests.integration.server_process import ServerProcess
 from tests.spark.conftest import Peer
 from tidelog import limits
 from tidelog.days.location import Location
@@ -153,6 +157,36 @@ def test_figures_that_fail_stop_the_job(tide: Peer) -> None:
         is_broken.set()
         assert stop.wait(20)
     assert stop.reason == "it could not say how far it is: ZeroDivisionError('rows a second')"
+
+
+def test_status_and_metrics_show_a_running_job(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", has_http=True) as process:
+        url = f"redis://127.0.0.1:{process.port}"
+        batches = Batches()
+        batches.add(1000, 0.25)
+        with take_server(Options({"url": url})).connect() as client:
+            client.set("a", "1")
+            lag, ts = Lag(client), client.execute_command("FEED", "POSITION")[0][1]  # type: ignore[no-untyped-call]
+            figures = lambda: {**lag.of(ts), **batches.figures(), "tables": 3}  # noqa: E731
+            parts = lambda: {"view:a": {"rows": 7}}  # noqa: E731
+            with Holding.take(client, "view", Stop(), figures, lease="view:x", parts=parts):
+                view, part = invoke("pipeline", "status", "--url", url, "--json").objects
+                assert (view["job"], view["state"], view["rows"], view["tables"]) == ("view", "running", 1000, 3)
+                assert view["lag_records"] > 0
+                assert (part["job"], part["rows"]) == ("view:a", 7)
+                with urllib.request.urlopen(f"http://127.0.0.1:{process.http_port}/metrics", timeout=20) as page:
+                    text = page.read().decode()
+        for line in (
+            'up{job="view"} 1',
+            'up{job="view:a"} 1',
+            'rows_total{job="view"} 1000',
+            'batches_total{job="view"} 1',
+        ):
+            assert f"\ntidelog_pipeline_{line}\n" in text
+        assert '\ntidelog_pipeline_figure{job="view",name="tables"} 3\n' in text
+        assert '\ntidelog_pipeline_lag_seconds{job="view"} ' in text
+        view = invoke("pipeline", "status", "view", "--url", url, "--json").objects[0]
+        assert view["state"] == "failed", "nobody said that it is done"
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from tidelog.cli import (
     journal_verify,
     pipeline_compress,
     pipeline_expire,
+    pipeline_status,
     pipeline_verify,
     restore,
     serve,
@@ -83,12 +84,13 @@ pipeline = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     epilog="Examples:\n\n  tidelog pipeline compress --older-than-days 2\n\n"
-    "  tidelog pipeline expire --older-than-days 30\n\n  tidelog pipeline verify data",
+    "  tidelog pipeline expire --older-than-days 30\n\n  tidelog pipeline verify data\n\n  tidelog pipeline status",
 )
 app.add_typer(pipeline, name="pipeline", help="Run what sweeps over history, on Spark: here, or on a cluster.")
 pipeline.command("compress", epilog=pipeline_compress.EPILOG)(pipeline_compress.compress)
 pipeline.command("expire", epilog=pipeline_expire.EPILOG)(pipeline_expire.expire)
 pipeline.command("verify", epilog=pipeline_verify.EPILOG)(pipeline_verify.verify)
+pipeline.command("status", epilog=pipeline_status.EPILOG)(pipeline_status.status)
 
 journal = typer.Typer(
     no_args_is_help=True,

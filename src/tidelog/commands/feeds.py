@@ -156,7 +156,8 @@ def feed_position(client: Client, arguments: Arguments) -> Reply:
     """Per shard: its number, the visible ts, the epoch, and what is asked about SINCE.
 
     RECORDS n   a ts after it with about so many records in between
-    BEHIND      how many records the shard's journal has after it
+    BEHIND      how many records the shard's journal has after it, about, and where they begin: at SINCE, or with the
+                journal, whose first record may be much younger
     """
     journal = client.server.store.journal
     since, records = _position_asked(arguments[2:])
@@ -165,7 +166,8 @@ def feed_position(client: Client, arguments: Arguments) -> Reply:
     if since is not None and records is not None:
         more = [[max(since, journal.ts_after(since, records))]] * shards
     elif since is not None:
-        more = [[count] for count in journal.records_after(since)]
+        begin = journal.begin_of(since)
+        more = [[count, begin] for count in journal.records_after(since)]
     return [[shard, visible, epoch, *more[shard]] for shard in range(shards)]
 
 
@@ -212,7 +214,7 @@ def feed_help(_client: Client, _arguments: Arguments) -> Reply:
         POSITION [SINCE <ts> (RECORDS <count> | BEHIND)]
             Per shard: its number, the newest visible ts, the epoch. With RECORDS also a ts, the same for all shards,
             up to which each has about that many records, so that UNTIL can cut a history in parts. With BEHIND also
-            how many records it has after <ts>, about.
+            how many records it has after <ts>, about, and <ts>, or the first that the journal has if that is later.
         """,
     )
 

@@ -19,8 +19,9 @@ def collect(engine: Engine, facts: Facts, memory: Memory) -> Iterator[Sample]:
     yield from _machine(memory, facts)
     yield from _journal(engine, facts)
     yield from _snapshots(engine, facts)
-    store = engine.store
-    yield from pipeline_samples(store.databases[0], engine.clock.wall_us() // 1000, store.journal.writer.visible.ts)
+    store, journal = engine.store, engine.store.journal
+    now_ms = engine.clock.wall_us() // 1000
+    yield from pipeline_samples(store.databases[0], now_ms, journal.writer.visible.ts, journal.begin_of)
 
 
 def _traffic(engine: Engine, facts: Facts) -> Iterator[Sample]:

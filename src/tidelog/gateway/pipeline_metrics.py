@@ -14,12 +14,13 @@ who may write can put anything there, so what is no number is left out, and how 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
 from tidelog import limits
 from tidelog.gateway.sample import Sample, label
+from tidelog.ids import Ts
 from tidelog.store.keyspace import Database
 from tidelog.types.set import Set
 
@@ -47,8 +48,10 @@ class _Job(NamedTuple):
         return _number(self.fields.get(name))
 
 
-def pipeline_samples(database: Database, now_ms: int, visible_ts: int) -> Iterator[Sample]:
-    """All numbers of all jobs; those of one metric follow each other."""
+def pipeline_samples(
+    database: Database, now_ms: int, visible_ts: int, begin_of: Callable[[Ts], Ts]
+) -> Iterator[Sample]:
+    """All numbers of all jobs; those of one metric follow each other. `begin_of`: as the journal has it."""
     jobs = list(_jobs(database))
     up = "tidelog_pipeline_up", "gauge", "1: a job runs, and was heard of in the last seconds."
     yield from _samples(up, ((job, float(_is_up(job, now_ms))) for job in jobs))
@@ -57,7 +60,7 @@ def pipeline_samples(database: Database, now_ms: int, visible_ts: int) -> Iterat
     started = "tidelog_pipeline_started_timestamp_seconds", "gauge", "When a job began (unix time)."
     yield from _samples(started, ((job, job.number(b"started_ms")) for job in jobs), 1000)
     lag = "tidelog_pipeline_lag_seconds", "gauge", "From what a job has taken to the newest that is visible."
-    yield from _samples(lag, ((job, _lag_us(job, visible_ts)) for job in jobs), 1_000_000)
+    yield from _samples(lag, ((job, _lag_us(job, visible_ts, begin_of)) for job in jobs), 1_000_000)
     for field, metric, kind, text in _FIGURES:
         yield from _samples((metric, kind, text), ((job, job.number(field)) for job in jobs))
     for job in jobs:
@@ -82,10 +85,10 @@ def _is_up(job: _Job, now_ms: int) -> bool:
     return is_running and updated_ms is not None and now_ms - updated_ms <= limits.PIPELINE_SILENT_S * 1000
 
 
-def _lag_us(job: _Job, visible_ts: int) -> float | None:
+def _lag_us(job: _Job, visible_ts: int, begin_of: Callable[[Ts], Ts]) -> float | None:
     """Of now; a job that does not say how far it is has none."""
     ts = job.number(b"ts")
-    return None if ts is None else max(0.0, visible_ts - ts)
+    return None if ts is None else max(0.0, visible_ts - begin_of(Ts(int(ts))))
 
 
 def _samples(

@@ -63,6 +63,11 @@ class Places:
                     return found
         return None
 
+    def first_ts(self) -> Ts | None:
+        """At or below that of every record there is; None: there are no frames."""
+        place = self.of_ts(Ts(0))
+        return None if place is None else self._source.frame_header(*place).ts
+
     def lsn_after(self, ts: Ts, end_lsn: Lsn, end_ts: Ts) -> Lsn:
         """Of the first record after `ts`, where the last that may be read ends at these.
 
