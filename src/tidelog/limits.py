@@ -322,6 +322,10 @@ VIEW_VACUUM_S = 600.0
 VIEW_SCAN_KEYS = 1000
 VIEW_CALLS = 1000
 """Commands that are sent together."""
+VIEW_CHECK_S_MAX = 30.0
+"""How long a check waits for a view that is behind ..."""
+VIEW_CHECK_PAUSE_S = 0.5
+"""... between two looks."""
 VIEW_REBUILDS_MAX = 3
 """How often views are built anew in one run because the server has lost or erased what they were to go on with."""
 

@@ -20,12 +20,16 @@ from tidelog.cli import (
     pipeline_expire,
     pipeline_status,
     pipeline_verify,
+    pipeline_view,
     restore,
     serve,
     snapshot,
     stream_info,
     stream_ls,
     stream_tail,
+    view_check,
+    view_ls,
+    view_show,
 )
 
 app = typer.Typer(
@@ -91,6 +95,17 @@ pipeline.command("compress", epilog=pipeline_compress.EPILOG)(pipeline_compress.
 pipeline.command("expire", epilog=pipeline_expire.EPILOG)(pipeline_expire.expire)
 pipeline.command("verify", epilog=pipeline_verify.EPILOG)(pipeline_verify.verify)
 pipeline.command("status", epilog=pipeline_status.EPILOG)(pipeline_status.status)
+pipeline.command("view", epilog=pipeline_view.EPILOG)(pipeline_view.view)
+
+view = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog="Examples:\n\n  tidelog view ls\n\n  tidelog view show orders_by_state\n\n  tidelog view check --to lake",
+)
+app.add_typer(view, name="view", help="Look at the views that `tidelog pipeline view` keeps, and check them.")
+view.command("ls", epilog=view_ls.EPILOG)(view_ls.ls)
+view.command("show", epilog=view_show.EPILOG)(view_show.show)
+view.command("check", epilog=view_check.EPILOG)(view_check.check)
 
 journal = typer.Typer(
     no_args_is_help=True,

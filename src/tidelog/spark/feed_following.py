@@ -160,8 +160,9 @@ class PlaceFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if first.get("is_initial"):
                 parts.append(FeedPart(int(shard), 0, place["ts"], is_initial=True, until_epoch=place["epoch"]))
             elif first["ts"] < place["ts"]:
-                before = {"epoch": first.get("epoch"), "seen": first.get("seen")}
-                parts.append(FeedPart(int(shard), first["ts"], place["ts"], **before, until_epoch=place["epoch"]))
+                part = FeedPart(int(shard), first["ts"], place["ts"], until_epoch=place["epoch"])
+                part.epoch, part.seen = first.get("epoch"), first.get("seen")
+                parts.append(part)
         return parts
 
 

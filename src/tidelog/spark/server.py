@@ -21,6 +21,7 @@ from redis.retry import Retry
 
 from tidelog import limits
 from tidelog.client.link import ServerUnreachable, explained
+from tidelog.days.location import Location
 from tidelog.errors import ClientError
 from tidelog.spark.options import BadOption, Options
 
@@ -137,6 +138,11 @@ def take_server(options: Options) -> Server:
     shown = f"unix://{parts.path}" if parts.scheme == "unix" else f"{parts.scheme}://{netloc}"
     username = unquote(parts.username) if parts.username else None
     return Server(shown, database or 0, username, password, flight=given_flight)
+
+
+def server_at(location: Location) -> Server:
+    """The server of a job."""
+    return Server(location.url, location.database, location.username, location.password)
 
 
 def explored(server: Server) -> Server:

@@ -27,7 +27,7 @@ from tidelog.spark.jobs.query_error import explained
 from tidelog.spark.jobs.report import Batches, Figures, Lag
 from tidelog.spark.lake.storage import Storage
 from tidelog.spark.lake.tables import Place
-from tidelog.spark.server import Server
+from tidelog.spark.server import Server, server_at
 from tidelog.spark.views.definition import View
 from tidelog.spark.views.maintained import MaintainedView
 from tidelog.spark.views.query import plan
@@ -69,6 +69,7 @@ class ViewJob:
         self._busy = threading.Lock()
         self._error: BaseException | None = None
         self._lag: Lag | None = None
+        self._holding: Holding | None = None
 
     @property
     def _place(self) -> Place | None:
@@ -80,7 +81,15 @@ class ViewJob:
     def figures(self) -> Figures:
         place = self._place
         lag = {} if self._lag is None else self._lag.of(None if place is None else place.ts)
-        return {**lag, **self._batches.figures(), "views": len(self._kept), "changed": self._changed}
+        return {**lag, **self.totals()}
+
+    def totals(self) -> Figures:
+        """What was done, without asking the server anything."""
+        return {**self._batches.figures(), "views": len(self._kept), "changed": self._changed}
+
+    def told(self) -> Figures:
+        """What was last reported."""
+        return {} if self._holding is None else self._holding.told.get(NAME, {})
 
     def parts(self) -> dict[str, Figures]:
         """The figures of each view."""
@@ -102,21 +111,19 @@ class ViewJob:
 
     def run(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
         """Until there is nothing left, or it is stopped."""
-        server = explored_feed_server(
-            Server(self._location.url, self._location.database, self._location.username, self._location.password)
-        )
+        server = explored_feed_server(server_at(self._location))
         spark = make_spark()
         self._kept = [MaintainedView(spark, self._storage, server, view) for view in self._views]
         names = "\n".join(sorted(view.name for view in self._views))
         lease = f"{NAME}:{hashlib.sha256(names.encode()).hexdigest()[:16]}"
         with self._location.connect() as client:
             self._lag = Lag(client)
-            hold = Holding.take(
+            self._holding = Holding.take(
                 client, NAME, stop, self.figures, lease=lease, parts=self.parts, ttl_ms=self._options.lease_ms
             )
-            with hold as holding:
+            with self._holding:
                 self._run(spark, server, stop)
-                holding.state = "stopped" if stop.is_set() else "done"
+                self._holding.state = "stopped" if stop.is_set() else "done"
 
     def _run(self, spark: SparkSession, server: Server, stop: Stop) -> None:
         reader = Reader(server, [wanted for view in self._kept for wanted in view.wanted.values()])

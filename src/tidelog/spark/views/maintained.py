@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 from pyspark.sql import SparkSession
 
 from tidelog import limits
@@ -44,21 +45,23 @@ class MaintainedView:
 
     def __init__(self, spark: SparkSession, storage: Storage, server: Server, view: View) -> None:
         self.view = view
-        self._plan = plan_of(view)
-        if len(self._plan.columns) > limits.VIEW_COLUMNS_MAX:
-            raise view.refusal(f"it names {len(self._plan.columns)} columns: at most {limits.VIEW_COLUMNS_MAX} can be")
-        self._evaluation = Evaluation(spark, view, self._plan)
-        columns = {_SOURCE: (view.source, self._plan.columns)}
-        columns |= {name: (view.lookups[name], named) for name, named in self._plan.lookups.items()}
+        self.plan = plan_of(view)
+        if len(self.plan.columns) > limits.VIEW_COLUMNS_MAX:
+            raise view.refusal(f"it names {len(self.plan.columns)} columns: at most {limits.VIEW_COLUMNS_MAX} can be")
+        self._evaluation = Evaluation(spark, view, self.plan)
+        columns = {_SOURCE: (view.source, self.plan.columns)}
+        columns |= {name: (view.lookups[name], named) for name, named in self.plan.lookups.items()}
         self.wanted = {name: Wanted(source.kind, source.target, named) for name, (source, named) in columns.items()}
-        folder = f"{STATE}/{view.name}/{view.digest[:16]}"
+        self._storage = storage
+        self._folder = view.digest[:16]
+        folder = f"{STATE}/{view.name}/{self._folder}"
         self._logs = {
             name: RowLog(storage, f"{folder}/{name}", len(each.columns)) for name, each in self.wanted.items()
         }
         self._rows = {name: Rows(len(each.columns)) for name, each in self.wanted.items()}
-        self._groups = Groups(self._plan, self._evaluation.contributed)
-        self._results = Results(self._plan)
-        self._hashes = Hashes(server, self._plan, view.name)
+        self._groups = Groups(self.plan, self._evaluation.contributed)
+        self._results = Results(self.plan)
+        self._hashes = Hashes(server, self.plan, view.name)
         self._table = ResultTable(storage, view, self._evaluation.result)
         self._committed: dict[str, Place] = {}
 
@@ -100,6 +103,14 @@ class MaintainedView:
         for name, log in self._logs.items():
             log.begin(self._rows[name], place)
             self._committed[name] = place
+        self._remove_others()
+
+    def _remove_others(self) -> None:
+        """The rows of earlier definitions: nobody goes on from them."""
+        files = self._storage.files(f"{STATE}/{self.view.name}")
+        for each in files.get_file_info(pa_fs.FileSelector("")):
+            if each.base_name != self._folder:
+                files.delete_dir(each.path)
 
     def forget(self) -> None:
         """What was done can no longer be gone on from."""
