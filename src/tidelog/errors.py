@@ -8,6 +8,7 @@
     │   ├── FeedDiverged         what a feed's client has seen is no longer history
     │   ├── HolderLapsed         this reader stalled for too long and its hold was let go
     │   ├── ClockAhead           a remote ts lies too far in the future
+    │   ├── BadView              a view that is declared wrongly, or cannot be maintained
     │   ├── BadMessage           what was given to a writer of day streams is no message
     │   ├── DayGone              a day of a job set was removed before all of it was read
     │   ├── FencedOff            a later job has taken over
@@ -36,6 +37,7 @@ from typing import Final
 __all__: Final = [
     "ApplyFailed",
     "BadMessage",
+    "BadView",
     "ClientError",
     "ClockAhead",
     "CommandError",
@@ -105,6 +107,10 @@ class ClockAhead(ClientError):
 
 class BadMessage(ClientError):
     """What was to be written into a job set is no message: it cannot be read, or not be kept."""
+
+
+class BadView(ClientError):
+    """A view is declared wrongly, or cannot be maintained change by change; the message says what to write instead."""
 
 
 class DayGone(ClientError):

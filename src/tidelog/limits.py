@@ -87,6 +87,8 @@ FEED_SLICE_US = 2000
 """Reading for feeds goes on for so long before others have their turn."""
 FEEDS_SHOWN_MAX = 100
 """In INFO; FEED LIST has all."""
+FEED_COUNT_RECORDS_MAX = 4096
+"""Of a frame that FEED POSITION looks at one by one; of more it takes a share."""
 FEED_CHECKPOINT_MS_MIN = 10
 FEED_CHECKPOINT_MS_MAX = 3_600_000
 FEED_CHECKPOINT_MS_DEFAULT = 1000
@@ -277,8 +279,55 @@ PIPELINE_TASK_ATTEMPTS = 4
 """How often Spark tries a task whose process died."""
 PIPELINE_REPORT_S = 1.0
 """How often a job says in its hash how far it is."""
+PIPELINE_SILENT_S = 10.0
+"""A job that says that it runs, and was not heard of for so long, may have been killed."""
+PIPELINE_TEXT_CHARS_MAX = 1000
+"""Of a text in that hash: an error of Spark's goes on for pages."""
+PIPELINE_BATCHES_KEPT = 100
+"""Whose times are kept for quantiles ..."""
+PIPELINE_RATE_S = 10.0
+"""... and how much of the past counts for rows a second."""
+PIPELINE_JOBS_SHOWN_MAX = 100
+"""Jobs that /metrics shows: anyone who may write can make hashes that look like theirs."""
+PIPELINE_FIELDS_SHOWN_MAX = 50
+"""... and figures of each."""
 PIPELINE_STOP_S_MAX = 30.0
 """How long a job waits for its tasks to end when it is stopped: they are fenced off by the next job in any case."""
+
+# --- views ------------------------------------------------------------------------------------------------------
+
+VIEWS_MAX = 100
+"""In one file."""
+VIEW_SQL_CHARS_MAX = 20_000
+VIEW_SQL_WORDS_MAX = 4000
+VIEW_SQL_DEPTH_MAX = 25
+"""Brackets, and CASEs, inside each other: the parser goes into them by recursion."""
+VIEW_TARGET_CHARS_MAX = 1024
+VIEW_LOOKUPS_MAX = 8
+VIEW_OUTPUTS_MAX = 200
+"""Columns of a view."""
+VIEW_OUTPUT_CHARS_MAX = 128
+VIEW_COLUMNS_MAX = 60
+"""Of a source that a view may name: changes have a bit for each."""
+VIEW_ROWS_MAX = 20_000_000
+"""Of a source: they are in the memory of the driver."""
+VIEW_BATCH_RECORDS = 200_000
+"""Of each shard, that a batch of views takes at most, about."""
+VIEW_TRIGGER_S = 0.2
+"""How often views look for more (a default)."""
+VIEW_LOG_ROWS_MIN = 100_000
+"""A log of rows that is shorter is never written anew."""
+VIEW_VACUUM_S = 600.0
+"""How often what a view's table was is removed."""
+VIEW_SCAN_KEYS = 1000
+VIEW_CALLS = 1000
+"""Commands that are sent together."""
+VIEW_CHECK_S_MAX = 30.0
+"""How long a check waits for a view that is behind ..."""
+VIEW_CHECK_PAUSE_S = 0.5
+"""... between two looks."""
+VIEW_REBUILDS_MAX = 3
+"""How often views are built anew in one run because the server has lost or erased what they were to go on with."""
 
 LAKE_BATCH_RECORDS = 500_000
 """Of each shard, that a batch of the lake takes at most, about."""
@@ -288,6 +337,8 @@ LAKE_PASS_CHANGES = 2_000_000
 """That are folded into the table of what holds at a time."""
 LAKE_REWRITTEN_BYTES_PER_S = 4 * MIB
 """Of it that are rewritten while it follows: the old files stay for a while, and take room."""
+LAKE_FILE_ROWS = 1_000_000
+"""A task begins a new file after so many."""
 LAKE_ROW_GROUP_ROWS = 131_072
 """Of a Parquet file: what is collected before it is written."""
 LAKE_IDLE_COMMIT_S = 60.0
@@ -391,5 +442,6 @@ assert DAYS_BATCH_BYTES_MAX < DAYS_EVENT_BYTES_MAX < DAYS_BATCH_OPENED_BYTES_MAX
 assert DAYS_LATE_AT_ONCE <= DAYS_LATE_LOOKED_THROUGH
 assert DAYS_INDEX_S <= DAYS_INDEX_SAME_DAY_S
 assert PIPELINE_REPORT_S * 1000 * 3 < LEASE_MS_DEFAULT
+assert PIPELINE_REPORT_S * 3 < PIPELINE_SILENT_S
 assert SPARK_CALL_ROWS * 2 < ARGUMENTS_MAX
 assert SPARK_BATCH_BYTES < BULK_BYTES_MAX

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.commands.feeds import _request
+from tidelog.commands.feeds import _position_asked, _request
 from tidelog.errors import CommandError
 from tidelog.feeds.feed import Request
 from tidelog.feeds.span import Span
@@ -58,3 +58,31 @@ def test_mistakes(text: str, error: str) -> None:
 def test_a_name_is_text() -> None:
     with pytest.raises(CommandError, match="not UTF-8"):
         _request([b"CHANGEFEED", b"NAME", b"\xff", b"KEY", b"a"], 0, 1)
+
+
+def test_what_a_position_is_asked() -> None:
+    assert _position_asked([]) == (None, None)
+    assert _position_asked([b"since", b"7", b"records", b"3"]) == (7, 3)
+    assert _position_asked([b"SINCE", b"0", b"Behind"]) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("SINCE", "ERR syntax error"),
+        ("SINCE 1", "ERR syntax error"),
+        ("BEHIND", "ERR syntax error"),
+        ("SINCE x BEHIND", "ERR value is not an integer"),
+        ("SINCE -1 BEHIND", "ERR SINCE is negative"),
+        ("SINCE 1 BEHIND 2", "ERR syntax error"),
+        ("SINCE 1 BEHIND RECORDS 2", "ERR syntax error"),
+        ("SINCE 1 RECORDS", "ERR syntax error"),
+        ("SINCE 1 RECORDS x", "ERR value is not an integer"),
+        ("SINCE 1 RECORDS 0", "ERR RECORDS is not positive"),
+        ("SINCE 1 RECORDS 2 BEHIND", "ERR syntax error"),
+        ("UNTIL 1 BEHIND", "ERR syntax error"),
+    ],
+)
+def test_mistakes_about_a_position(text: str, error: str) -> None:
+    with pytest.raises(CommandError, match=error):
+        _position_asked([word.encode() for word in text.split()])

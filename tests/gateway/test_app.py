@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import re
 from random import Random
 from typing import Any, NoReturn
 
@@ -98,6 +99,22 @@ def test_a_journal_that_refuses(served: Served, monkeypatch: pytest.MonkeyPatch)
     writer.write()
     assert served.get("/health")[0] == 200
     assert 'tidelog_keys{db="0"} 1\n' in served.get("/metrics")[1]
+
+
+def test_jobs_are_in_the_metrics(served: Served) -> None:
+    from tidelog.types.hash import HSet
+    from tidelog.types.set import SAdd
+
+    store, now_ms = served.engine.store, served.engine.clock.wall_us() // 1000
+    transaction = store.begin()
+    fields = [b"state", b"running", b"updated_ms", b"%d" % now_ms, b"ts", b"0", b"rows", b"3"]
+    transaction.run([HSet(b"tidelog:pipeline:lake", fields), SAdd(b"tidelog:pipeline:jobs", [b"lake"])])
+    store.commit(transaction)
+    store.journal.writer.write()
+    text = served.get("/metrics")[1]
+    assert '\ntidelog_pipeline_up{job="lake"} 1\n' in text
+    assert '\ntidelog_pipeline_rows_total{job="lake"} 3\n' in text
+    assert re.search(r'^tidelog_pipeline_lag_seconds\{job="lake"\} [\d.e-]+$', text, re.MULTILINE)
 
 
 def test_nothing_else(served: Served) -> None:

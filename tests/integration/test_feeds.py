@@ -252,3 +252,26 @@ def test_a_history_can_be_read_in_parts(server: ServerProcess) -> None:
     for wrong in (("SINCE", 0), ("SINCE", -1, "RECORDS", 1), ("SINCE", 0, "RECORDS", 0), ("SINCE", "x", "RECORDS", 1)):
         with pytest.raises(redis.ResponseError):
             client.execute_command("FEED", "POSITION", *wrong)
+
+
+def test_a_position_says_how_many_records_are_behind(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", "--shards", "3") as running:
+        client: Any = running.client()
+
+        def behind(since: int) -> list[int]:
+            return [row[3] for row in client.execute_command("FEED", "POSITION", "SINCE", since, "BEHIND")]
+
+        assert behind(0) == [0, 0, 0]
+        marks = [0]
+        for number in range(30):
+            client.set(f"k{number}", bytes(100_000))  # some to a frame, and several frames
+            marks.append(client.execute_command("FEED", "POSITION")[0][1])
+        assert len(client.execute_command("FEED", "POSITION")[0]) == 3
+        assert all(count > 0 for count in behind(0))
+        assert [sum(behind(mark)) for mark in marks] == list(range(30, -1, -1))
+        assert behind(marks[-1] + 1_000_000) == [0, 0, 0]
+        begins = [client.execute_command("FEED", "POSITION", "SINCE", mark, "BEHIND")[0][4] for mark in marks]
+        assert begins[1:] == marks[1:]
+        assert 0 < marks[1] - begins[0] < 3_600_000_000, "it does not begin with the journal"
+        with pytest.raises(redis.ResponseError, match="SINCE is negative"):
+            behind(-1)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.journal.machine import Machine
-from tidelog.ids import Ts
+from tests.journal.machine import FOLDER, Machine
+from tidelog import limits
+from tidelog.ids import ShardId, Ts
 from tidelog.journal.places import Places
+from tidelog.journal.retention import RetentionLimits
+from tidelog.journal.source import ShardSource
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +37,70 @@ def test_a_history_is_cut_after_about_so_many_records(long_journal: tuple[Machin
 
 def test_a_history_without_records_is_not_cut() -> None:
     assert Machine(shards=1).journal.ts_after(Ts(0), 1) == 0
+
+
+def test_records_after_a_ts_are_counted_exactly_where_frames_have_few(long_journal: tuple[Machine, list[Ts]]) -> None:
+    machine, all_ts = long_journal
+    for ts in [Ts(0), *(Ts(ts + delta) for ts in all_ts for delta in (-1, 0, 1))]:
+        assert machine.journal.records_after(ts) == [sum(each > ts for each in all_ts)]
+
+
+def test_records_of_long_transactions_whales_and_several_shards_are_counted() -> None:
+    machine = Machine(shards=2)
+    lsns_before: dict[int, tuple[int, ...]] = {0: (0, 0)}
+    for number in range(40):
+        puts = [(number % 2, b"a%d" % number, bytes(700)), (0, b"b%d" % number, bytes(10))]
+        ts = machine.commit(*puts, (1, b"whale", bytes(5000)) if number % 7 == 0 else (number % 2, b"c", b"c"))
+        lsns_before[ts] = machine.journal.writer.visible.lsns
+    end = machine.journal.writer.visible.lsns
+    for since, lsns in lsns_before.items():
+        assert machine.journal.records_after(Ts(since)) == [last - lsn for last, lsn in zip(end, lsns, strict=True)]
+
+
+def test_of_frames_with_many_records_a_share_is_taken(
+    long_journal: tuple[Machine, list[Ts]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine, all_ts = long_journal
+    monkeypatch.setattr(limits, "FEED_COUNT_RECORDS_MAX", 0)
+    counts = [machine.journal.records_after(ts)[0] for ts in all_ts]
+    assert all(abs(count - (299 - index)) <= 4 for index, count in enumerate(counts))
+    assert counts == sorted(counts, reverse=True)
+    assert counts[-1] == 0
+    assert machine.journal.records_after(Ts(0)) == [300]
+
+
+def test_counting_reads_heads_and_one_frame(long_journal: tuple[Machine, list[Ts]]) -> None:
+    """However far behind: 300 records in 75 frames of 19 segments."""
+    machine, all_ts = long_journal
+    read: list[int] = []
+    source = ShardSource(machine.disk, f"{FOLDER}/shard-0", machine.settings.geometry, ShardId(0), on_read=read.append)
+    visible = machine.journal.writer.visible
+    assert Places(source, lambda: visible.ends[0]).lsn_after(all_ts[10], visible.lsns[0], visible.ts) == 11
+    assert sum(read) < 2 * machine.settings.geometry.frame_bytes
+    assert len(read) < 20
+
+
+def test_what_is_not_visible_is_not_counted() -> None:
+    machine = Machine(shards=1)
+    [first] = machine.fill(1)
+    machine.write((0, b"not", b"durable"))
+    assert machine.journal.records_after(Ts(0)) == [1]
+    assert machine.journal.records_after(first) == [0]
+    assert Machine(shards=3).journal.records_after(Ts(7)) == [0, 0, 0]
+
+
+def test_what_was_erased_is_not_counted() -> None:
+    machine = Machine(shards=1, retention=RetentionLimits(snapshots_kept=1, bytes_max=1))
+    machine.fill(300)
+    machine.snapshot({})
+    assert machine.journal.erase()
+    first = machine.segments()[0]
+    assert 0 < first < 300
+    assert machine.journal.records_after(Ts(0)) == [300 - first]
+
+
+def test_where_a_history_begins(long_journal: tuple[Machine, list[Ts]]) -> None:
+    machine, all_ts = long_journal
+    assert all_ts[0] - 2000 < machine.journal.begin_of(Ts(0)) < all_ts[0]
+    assert machine.journal.begin_of(all_ts[5]) == all_ts[5]
+    assert Machine(shards=2).journal.begin_of(Ts(all_ts[-1] * 2)) == all_ts[-1] * 2

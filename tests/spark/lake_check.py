@@ -121,7 +121,7 @@ class _Frame:
         return self
 
     def collect(self) -> list[Any]:
-        names = ("shard", "since", "until", "epoch", "seen", "is_initial")
+        names = ("shard", "since", "until", "epoch", "seen", "is_initial", "until_epoch")
         rows = []
         for part in self._parts:
             batch = pa.RecordBatch.from_pylist([{name: getattr(part, name) for name in names}])
@@ -172,7 +172,13 @@ class InProcess:
         if since < until:
             parts = [
                 FeedPart(
-                    shard, since, until, epoch=epoch, seen=None if epoch is None else since, is_initial=place is None
+                    shard,
+                    since,
+                    until,
+                    epoch=epoch,
+                    seen=None if epoch is None else since,
+                    is_initial=place is None,
+                    until_epoch=position.epoch,
                 )
                 for shard in position.shards
             ]

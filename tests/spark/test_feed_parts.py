@@ -57,9 +57,8 @@ def test_a_place_is_where_it_goes_on(tide: Peer, monkeypatch: pytest.MonkeyPatch
     end = made.latestOffset(start, ReadAllAvailable())
     [row] = rows_between(made, start, end)
     until = end[str(shard)]["ts"]
-    assert row == {
-        "shard": shard, "since": ts, "until": until, "epoch": epoch, "seen": ts, "is_initial": False
-    }  # fmt: skip
+    expected = {"shard": shard, "since": ts, "until": until, "epoch": epoch, "seen": ts, "is_initial": False}
+    assert row == {**expected, "until_epoch": epoch}
     [part] = parts_of(pa.RecordBatch.from_pylist([row]))
     server = explored_feed_server(take_server(Options({"url": tide.url})))
     columns = EventColumns(KEY_AND_VALUE)

@@ -85,6 +85,8 @@ def test_compresses_every_day_that_is_old_enough(filled: Peer) -> None:
     assert (told[b"state"], told[b"streams"], told[b"events"], told[b"failed"]) == (b"done", b"6", b"300", b"0")
     assert int(told[b"started_ms"]) <= int(told[b"updated_ms"])
     assert not filled.client.exists("tidelog:pipeline:lease:days"), "the lease was not released"
+    [shown] = invoke("pipeline", "status", "--url", filled.url, "--json").objects
+    assert (shown["job"], shown["state"], shown["events"]) == ("compress", "done", 300)
     again = pipeline(filled, "compress", 2, "--json")
     assert [each["kind"] for each in again.objects] == ["summary"]
     assert again.objects[0]["streams"] == 0

@@ -139,7 +139,7 @@ def test_a_lake_has_one_keeper(spark: SparkSession, server: ServerProcess, tmp_p
     second = LakeJob(location(server.port), find_storage(str(tmp_path / "lake")), options)
 
     def on_spark() -> SparkSession:
-        with pytest.raises(JobRunning, match="kept by another job"):
+        with pytest.raises(JobRunning, match="did not begin: another job has the lease"):
             second.run(lambda: spark, Stop())
         return spark
 

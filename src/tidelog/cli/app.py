@@ -19,13 +19,18 @@ from tidelog.cli import (
     pipeline_compress,
     pipeline_expire,
     pipeline_lake,
+    pipeline_status,
     pipeline_verify,
+    pipeline_view,
     restore,
     serve,
     snapshot,
     stream_info,
     stream_ls,
     stream_tail,
+    view_check,
+    view_ls,
+    view_show,
 )
 
 app = typer.Typer(
@@ -85,13 +90,25 @@ pipeline = typer.Typer(
     rich_markup_mode=None,
     epilog="Examples:\n\n  tidelog pipeline compress --older-than-days 2\n\n"
     "  tidelog pipeline expire --older-than-days 30\n\n  tidelog pipeline verify data\n\n"
-    "  tidelog pipeline lake --to lake --once",
+    "  tidelog pipeline lake --to lake --once\n\n  tidelog pipeline status",
 )
 app.add_typer(pipeline, name="pipeline", help="Run what sweeps over history, on Spark: here, or on a cluster.")
 pipeline.command("compress", epilog=pipeline_compress.EPILOG)(pipeline_compress.compress)
 pipeline.command("expire", epilog=pipeline_expire.EPILOG)(pipeline_expire.expire)
 pipeline.command("lake", epilog=pipeline_lake.EPILOG)(pipeline_lake.lake)
 pipeline.command("verify", epilog=pipeline_verify.EPILOG)(pipeline_verify.verify)
+pipeline.command("status", epilog=pipeline_status.EPILOG)(pipeline_status.status)
+pipeline.command("view", epilog=pipeline_view.EPILOG)(pipeline_view.view)
+
+view = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog="Examples:\n\n  tidelog view ls\n\n  tidelog view show orders_by_state\n\n  tidelog view check --to lake",
+)
+app.add_typer(view, name="view", help="Look at the views that `tidelog pipeline view` keeps, and check them.")
+view.command("ls", epilog=view_ls.EPILOG)(view_ls.ls)
+view.command("show", epilog=view_show.EPILOG)(view_show.show)
+view.command("check", epilog=view_check.EPILOG)(view_check.check)
 
 journal = typer.Typer(
     no_args_is_help=True,

@@ -18,10 +18,19 @@ from tidelog.cli.values import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 _WIDTH_MAX: Final = 1000
 
-Cell = str | int | None
+
+class Styled(NamedTuple):
+    """A text that is to be seen."""
+
+    text: str
+    style: str
+
+
+Cell = str | int | Styled | None
 """None: there is nothing to say."""
 
 
@@ -71,28 +80,12 @@ class Output:
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, total: bool = False) -> None:
         """A whole table; `total`: its last row sums up the others."""
         if self.is_terminal:
-            self._rich_table(columns, rows, total)
+            self.console.print(rich_table(columns, rows, total=total))
             return
-        cells = [[column.title for column in columns], *([self._text(cell) for cell in row] for row in rows)]
+        cells = [[column.title for column in columns], *([_text(cell) for cell in row] for row in rows)]
         widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
         for row in cells:
             sys.stdout.write(_joined(columns, widths, row) + "\n")
-
-    def _rich_table(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], total: bool) -> None:
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-        for column in columns:
-            justify = "right" if column.right else "left"
-            table.add_column(column.title, justify=justify, style=column.style, no_wrap=True)  # type: ignore[arg-type]
-        for index, row in enumerate(rows):
-            is_total = total and index == len(rows) - 1
-            if is_total:
-                table.add_section()
-            table.add_row(*(Text(self._text(cell)) for cell in row), style="bold" if is_total else "")
-        self.console.print(table)
 
     def header(self, columns: Sequence[Column]) -> None:
         """The head of a table whose rows are printed as they come."""
@@ -101,7 +94,7 @@ class Output:
 
     def row(self, columns: Sequence[Column], cells: Sequence[Cell]) -> None:
         """One row of such a table."""
-        texts = [self._text(cell) for cell in cells]
+        texts = [_text(cell, has_separators=self.is_terminal) for cell in cells]
         widths = [column.width for column in columns]
         if not self.is_terminal:
             sys.stdout.write(_joined(columns, widths, texts) + "\n")
@@ -109,17 +102,37 @@ class Output:
         from rich.text import Text
 
         parts = [
-            (_padded(column, width, text) + "  ", column.style)
-            for column, width, text in zip(columns, widths, texts, strict=True)
+            (_padded(column, width, text) + "  ", cell.style if isinstance(cell, Styled) else column.style)
+            for column, width, text, cell in zip(columns, widths, texts, cells, strict=True)
         ]
         self.console.print(Text.assemble(*parts), soft_wrap=True)
 
-    def _text(self, cell: Cell) -> str:
-        if cell is None:
-            return "-"
-        if isinstance(cell, int):
-            return f"{cell:,}" if self.is_terminal else str(cell)
-        return printable(cell)
+
+def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, total: bool = False) -> Table:
+    """A table as a terminal shows it."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in columns:
+        justify = "right" if column.right else "left"
+        table.add_column(column.title, justify=justify, style=column.style, no_wrap=True)  # type: ignore[arg-type]
+    for index, row in enumerate(rows):
+        is_total = total and index == len(rows) - 1
+        if is_total:
+            table.add_section()
+        texts = [Text(_text(cell, has_separators=True), cell.style if isinstance(cell, Styled) else "") for cell in row]
+        table.add_row(*texts, style="bold" if is_total else "")
+    return table
+
+
+def _text(cell: Cell, *, has_separators: bool = False) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, int):
+        return f"{cell:,}" if has_separators else str(cell)
+    return printable(cell.text if isinstance(cell, Styled) else cell)
 
 
 def _padded(column: Column, width: int, text: str) -> str:

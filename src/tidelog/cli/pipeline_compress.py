@@ -39,8 +39,8 @@ Examples:
 
   tidelog pipeline compress --older-than-days 2 --dry-run --json
 
-One job that rewrites days runs at a time. While it runs, and afterwards, HGETALL tidelog:pipeline:compress says how far
-it is. --bytes-per-second counts what all tasks together read from the server and write to it.
+One job that rewrites days runs at a time. While it runs, and afterwards, `tidelog pipeline status` says how far it is.
+--bytes-per-second counts what all tasks together read from the server and write to it.
 
 JSON: kind "stream" (queue, jobset, day, outcome, events, batches, event_bytes, packed_bytes, seconds, error), then
 "summary".

@@ -175,7 +175,9 @@ def _progress(job: Job[Any], *, is_wanted: bool) -> Iterator[_Shown]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    # Rich would print on the terminal what we write to stdout, also where that is a file.
+    redirect = sys.stdout.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=redirect) as bar:
         yield _Bar(job, bar)
 
 

@@ -26,8 +26,8 @@ Examples:
 
   tidelog pipeline expire --url redis://10.0.0.5:6379 --older-than-days 30 --dry-run
 
-Readers that had not read all of a day are told that it is gone. One job that rewrites days runs at a time; HGETALL
-tidelog:pipeline:expire says how far it is.
+Readers that had not read all of a day are told that it is gone. One job that rewrites days runs at a time; `tidelog
+pipeline status` says how far it is.
 
 JSON: kind "jobset" (queue, jobset, days, outcome, seconds, error), then "summary".
 

@@ -69,15 +69,22 @@ def read_today(text: str | None) -> date:
 
 
 @contextmanager
+def needs_spark() -> Iterator[None]:
+    """What is imported in the block comes with an extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise EnvironmentFault(f"this needs {error.name}: pip install 'tidelog[spark]'") from None
+
+
+@contextmanager
 def spark_session(
     app: str, master: str | None, conf: list[str] | None, on_made: Callable[[], object] = lambda: None
 ) -> Iterator[LazySession]:
     """Makes the session when it is first called, and ends it with the block if nobody else had made it."""
     settings = dict(map(_setting, conf or []))
-    try:
+    with needs_spark():
         from tidelog.spark.jobs.lazy_session import LazySession
-    except ModuleNotFoundError as error:
-        raise EnvironmentFault(f"this needs {error.name}: pip install 'tidelog[spark]'") from None
     made = LazySession(app, master, settings, on_made)
     try:
         yield made

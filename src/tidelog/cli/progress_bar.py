@@ -20,7 +20,9 @@ def progress_bar(*, is_wanted: bool) -> Iterator[Moved | None]:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description:<9}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    # Rich would print on the terminal what we write to stdout, also where that is a file.
+    redirect = sys.stdout.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=redirect) as bar:
         task = bar.add_task("", total=None)
 
         def moved(what: str, done: int, total: int) -> None:

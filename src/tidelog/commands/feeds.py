@@ -153,18 +153,41 @@ def feed_kill(client: Client, arguments: Arguments) -> Reply:
 
 
 def feed_position(client: Client, arguments: Arguments) -> Reply:
-    """Per shard: its number, the visible ts, the epoch, and a ts not too far after SINCE."""
+    """Per shard: its number, the visible ts, the epoch, and what is asked about SINCE.
+
+    RECORDS n   a ts after it with about so many records in between
+    BEHIND      how many records the shard's journal has after it, about, and where they begin: at SINCE, or with the
+                journal, whose first record may be much younger
+    """
     journal = client.server.store.journal
-    visible, epoch = journal.writer.visible.ts, journal.epochs[-1].id
-    places: list[int] = []
-    if len(arguments) > 2:
-        if len(arguments) != 6 or arguments[2].upper() != b"SINCE" or arguments[4].upper() != b"RECORDS":
-            raise syntax_error()
-        since, records = integer(arguments[3]), integer(arguments[5])
-        if since < 0 or records <= 0:
-            raise syntax_error()
-        places = [max(since, journal.ts_after(Ts(since), records))]
-    return [[shard, visible, epoch, *places] for shard in range(journal.meta.shard_count)]
+    since, records = _position_asked(arguments[2:])
+    visible, epoch, shards = journal.writer.visible.ts, journal.epochs[-1].id, journal.meta.shard_count
+    more: list[list[int]] = [[]] * shards
+    if since is not None and records is not None:
+        more = [[max(since, journal.ts_after(since, records))]] * shards
+    elif since is not None:
+        begin = journal.begin_of(since)
+        more = [[count, begin] for count in journal.records_after(since)]
+    return [[shard, visible, epoch, *more[shard]] for shard in range(shards)]
+
+
+def _position_asked(words: Arguments) -> tuple[Ts | None, int | None]:
+    """SINCE, and RECORDS unless it is BEHIND."""
+    if not words:
+        return None, None
+    if words[0].upper() != b"SINCE" or len(words) < 3:
+        raise syntax_error()
+    since, what = integer(words[1]), words[2].upper()
+    if since < 0:
+        raise CommandError("ERR SINCE is negative")
+    if what == b"BEHIND" and len(words) == 3:
+        return Ts(since), None
+    if what != b"RECORDS" or len(words) != 4:
+        raise syntax_error()
+    records = integer(words[3])
+    if records <= 0:
+        raise CommandError("ERR RECORDS is not positive")
+    return Ts(since), records
 
 
 def feed_ack(client: Client, arguments: Arguments) -> Reply:
@@ -188,9 +211,10 @@ def feed_help(_client: Client, _arguments: Arguments) -> Reply:
             End a feed, after a last checkpoint.
         LIST
             All feeds: where they are, and how far behind.
-        POSITION [SINCE <ts> RECORDS <count>]
-            Per shard: its number, the newest visible ts, the epoch; with SINCE also a ts, the same for all shards,
-            up to which each has about that many records, so that UNTIL can cut a history in parts.
+        POSITION [SINCE <ts> (RECORDS <count> | BEHIND)]
+            Per shard: its number, the newest visible ts, the epoch. With RECORDS also a ts, the same for all shards,
+            up to which each has about that many records, so that UNTIL can cut a history in parts. With BEHIND also
+            how many records it has after <ts>, about, and <ts>, or the first that the journal has if that is later.
         """,
     )
 

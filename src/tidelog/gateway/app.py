@@ -20,7 +20,8 @@ from starlette.routing import Route
 from tidelog import limits
 from tidelog.gateway.feed import feed_page
 from tidelog.gateway.hosts import HostGuard
-from tidelog.gateway.metrics import CONTENT_TYPE, collect, render
+from tidelog.gateway.metrics import collect
+from tidelog.gateway.sample import CONTENT_TYPE, render
 from tidelog.server.engine import Engine
 from tidelog.server.facts import Facts
 from tidelog.server.memory import Memory

@@ -1,41 +1,15 @@
-"""/metrics: the numbers of a server in the text format of Prometheus."""
+"""/metrics: the numbers of a server."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from tidelog.gateway.pipeline_metrics import pipeline_samples
+from tidelog.gateway.sample import Sample, label
 from tidelog.server.engine import Engine
 from tidelog.server.facts import Facts
 from tidelog.server.memory import Memory
 from tidelog.server.metrics import Durations
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class Sample(NamedTuple):
-    """One number, with the metric that it belongs to."""
-
-    name: str
-    kind: str
-    """counter, gauge or histogram."""
-    help: str
-    value: float
-    labels: str = ""
-    suffix: str = ""
-
-
-def render(samples: Iterator[Sample]) -> str:
-    """The text; the samples of one metric must follow each other."""
-    lines = []
-    last = ""
-    for sample in samples:
-        if sample.name != last:
-            last = sample.name
-            lines += [f"# HELP {sample.name} {sample.help}", f"# TYPE {sample.name} {sample.kind}"]
-        value = int(sample.value) if sample.value == int(sample.value) else repr(sample.value)
-        lines.append(f"{sample.name}{sample.suffix}{sample.labels} {value}")
-    return "\n".join(lines) + "\n"
 
 
 def collect(engine: Engine, facts: Facts, memory: Memory) -> Iterator[Sample]:
@@ -45,6 +19,9 @@ def collect(engine: Engine, facts: Facts, memory: Memory) -> Iterator[Sample]:
     yield from _machine(memory, facts)
     yield from _journal(engine, facts)
     yield from _snapshots(engine, facts)
+    store, journal = engine.store, engine.store.journal
+    now_ms = engine.clock.wall_us() // 1000
+    yield from pipeline_samples(store.databases[0], now_ms, journal.writer.visible.ts, journal.begin_of)
 
 
 def _traffic(engine: Engine, facts: Facts) -> Iterator[Sample]:
@@ -60,7 +37,7 @@ def _traffic(engine: Engine, facts: Facts) -> Iterator[Sample]:
     yield Sample(*cut, metrics.cut_for_output, '{reason="output"}')
     yield Sample(*cut, metrics.cut_for_idling, '{reason="idle"}')
     for code, count in sorted(metrics.errors.items()):
-        yield Sample("tidelog_errors_total", "counter", "Error replies.", count, f'{{code="{_label(code)}"}}')
+        yield Sample("tidelog_errors_total", "counter", "Error replies.", count, f'{{code="{label(code)}"}}')
     yield Sample("tidelog_pubsub_channels", "gauge", "Channels with listeners.", len(subscriptions.channels()))
     yield Sample("tidelog_pubsub_patterns", "gauge", "Patterns with listeners.", subscriptions.pattern_count())
     yield Sample("tidelog_pubsub_messages_total", "counter", "Messages published.", subscriptions.message_count)
@@ -119,7 +96,3 @@ def _histogram(name: str, text: str, durations: Durations) -> Iterator[Sample]:
         yield Sample(name, "histogram", text, count, f'{{le="{label}"}}', "_bucket")
     yield Sample(name, "histogram", text, durations.total_s, suffix="_sum")
     yield Sample(name, "histogram", text, count, suffix="_count")
-
-
-def _label(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -206,12 +206,29 @@ class Journal:
 
     def ts_after(self, ts: Ts, records: int) -> Ts:
         """A ts up to which each shard has about so many records after `ts`, or all that is visible."""
-        found = visible = self.writer.visible.ts
+        visible = self.writer.visible.ts
+        return min([visible, *(each.ts_after(ts, records) or visible for each in self._visible_places())])
+
+    def _visible_places(self) -> Iterator[Places]:
+        """Of each shard; its files are open until the next is asked for."""
+        ends = self.writer.visible.ends
         for shard in range(self.meta.shard_count):
             with contextlib.closing(self._source(shard)) as source:
-                places = Places(source, partial(self.writer.visible.ends.__getitem__, shard))
-                found = min(found, places.ts_after(ts, records) or visible)
-        return found
+                yield Places(source, partial(ends.__getitem__, shard))
+
+    def records_after(self, ts: Ts) -> list[int]:
+        """Per shard, how many records follow `ts`, about: a few heads of frames are read, and one small frame.
+
+        `Places.lsn_after` says how exact it is.
+        """
+        visible = self.writer.visible
+        places = self._visible_places()
+        return [end - each.lsn_after(ts, end, visible.ts) for each, end in zip(places, visible.lsns, strict=True)]
+
+    def begin_of(self, ts: Ts) -> Ts:
+        """Where what follows `ts` begins: there, or just before the first record that the journal has."""
+        found = [Ts(first - 1) for each in self._visible_places() if (first := each.first_ts()) is not None]
+        return max(ts, min(found, default=ts))
 
     def summaries(
         self, shard: ShardId, segment: Lsn, on_read: Callable[[int], None] | None = None

@@ -6,9 +6,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from functools import partial
 
-from tidelog.errors import TooOld
+from tidelog import limits
+from tidelog.errors import Corruption, TooOld
 from tidelog.ids import Lsn, Ts
-from tidelog.journal.frame import FrameHeader
+from tidelog.journal.frame import CONTINUES, FrameHeader, records_end
+from tidelog.journal.record import CONTROL, skim
 from tidelog.journal.segment import Position
 from tidelog.journal.source import ShardSource
 
@@ -60,6 +62,65 @@ class Places:
                 if found > ts:
                     return found
         return None
+
+    def first_ts(self) -> Ts | None:
+        """At or below that of every record there is; None: there are no frames."""
+        place = self.of_ts(Ts(0))
+        return None if place is None else self._source.frame_header(*place).ts
+
+    def lsn_after(self, ts: Ts, end_lsn: Lsn, end_ts: Ts) -> Lsn:
+        """Of the first record after `ts`, where the last that may be read ends at these.
+
+        Exact, unless the frame that it lies in has more records than may be looked at: then as if they had come evenly
+        between the head of that frame and what follows it, which is off by less than the frame.
+        """
+        place = self.of_ts(ts)
+        if place is None or ts >= end_ts:
+            return end_lsn
+        head = self._source.frame_header(place.segment, place.at)
+        if head.ts > ts:
+            return head.lsn  # the journal begins after it
+        next_lsn, next_ts = self._head_after(place) or (end_lsn, end_ts)
+        if next_lsn - head.lsn <= limits.FEED_COUNT_RECORDS_MAX:
+            return self._first_after(ts, place, head, next_lsn)
+        if ts >= next_ts:
+            return next_lsn
+        return Lsn(head.lsn + (next_lsn - head.lsn) * (ts - head.ts) // (next_ts - head.ts))
+
+    def _head_after(self, place: Position) -> tuple[Lsn, Ts] | None:
+        """Of the frame after this one, if it has begun."""
+        frame = place.at // self._frame_bytes + 1
+        if frame < self._frame_count(place.segment):
+            head = self._header(place.segment, frame)
+            return head.lsn, head.ts
+        segments = self._source.segments()
+        for segment in segments[bisect_right(segments, place.segment) :]:
+            if self._frame_count(segment):
+                head = self._header(segment, 0)
+                return head.lsn, head.ts
+        return None
+
+    def _first_after(self, ts: Ts, place: Position, head: FrameHeader, next_lsn: Lsn) -> Lsn:
+        """The same by looking at the records of a frame; `next_lsn` if none of them is."""
+        end, stop = self._end(), records_end(head.flags, self._frame_bytes)
+        if end is not None and end.segment == place.segment:
+            stop = min(stop, end.at - place.at)
+        data = self._source.read(place.segment, place.at, place.at + stop)
+        lsn = head.lsn
+        is_continued = bool(head.flags & CONTINUES)
+        try:
+            for opcode, _, ts_relative, _, _, _, _, _ in skim(data, head.size, len(data)):
+                if opcode >= CONTROL:
+                    continue
+                if is_continued:
+                    is_continued = False
+                    continue
+                if ts_relative >= 0 and head.ts + ts_relative > ts:
+                    return lsn
+                lsn = Lsn(lsn + 1)
+        except Corruption as error:
+            raise self._source.located(error, place.segment, place.at) from None
+        return next_lsn
 
     def _frame_count(self, segment: Lsn) -> int:
         """Frames of a segment that have begun."""

@@ -158,10 +158,11 @@ class PlaceFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if first.get("is_first"):
                 first = place.get("after", first)
             if first.get("is_initial"):
-                parts.append(FeedPart(int(shard), 0, place["ts"], is_initial=True))
+                parts.append(FeedPart(int(shard), 0, place["ts"], is_initial=True, until_epoch=place["epoch"]))
             elif first["ts"] < place["ts"]:
-                epoch, seen = first.get("epoch"), first.get("seen")
-                parts.append(FeedPart(int(shard), first["ts"], place["ts"], epoch=epoch, seen=seen))
+                part = FeedPart(int(shard), first["ts"], place["ts"], until_epoch=place["epoch"])
+                part.epoch, part.seen = first.get("epoch"), first.get("seen")
+                parts.append(part)
         return parts
 
 

@@ -1,6 +1,7 @@
 """The kind `feedparts`: a feed whose rows are the parts that make a batch, and not what is in them.
 
-    shard int, since bigint, until bigint, epoch bigint, seen bigint, is_initial boolean
+    shard int, since bigint, until bigint, epoch bigint, seen bigint, is_initial boolean,
+    until_epoch bigint
 
 For jobs that read a feed themselves, in their tasks: Spark decides what a batch is, as it does for the kind `feed`, and
 hands each task its part; what has changed goes from the socket into Arrow and from there into files, and never through
@@ -36,6 +37,7 @@ PARTS: Final = StructType(
         StructField("epoch", LongType()),
         StructField("seen", LongType()),
         StructField("is_initial", BooleanType()),
+        StructField("until_epoch", LongType()),
     ]
 )
 _ARROW: Final = pa.schema(
@@ -46,6 +48,7 @@ _ARROW: Final = pa.schema(
         ("epoch", pa.int64()),
         ("seen", pa.int64()),
         ("is_initial", pa.bool_()),
+        ("until_epoch", pa.int64()),
     ]
 )
 
@@ -76,14 +79,4 @@ class PartsFollower(PlaceFollower):
 
 def parts_of(batch: pa.RecordBatch) -> list[FeedPart]:
     """What the rows of a batch say."""
-    return [
-        FeedPart(
-            row["shard"],
-            row["since"],
-            row["until"],
-            epoch=row["epoch"],
-            seen=row["seen"],
-            is_initial=row["is_initial"],
-        )
-        for row in batch.to_pylist()
-    ]
+    return [FeedPart(**row) for row in batch.to_pylist()]

@@ -75,6 +75,21 @@ def ask_position(client: Any, since: int = 0, records: int | None = None) -> Pos
     return Position([row[0] for row in rows], visible, epoch, min([visible, *(ts for row in rows for ts in row[3:])]))
 
 
+class Behind(NamedTuple):
+    """What a server has after some ts."""
+
+    seconds: float
+    """Between that ts, or the first that the journal has, and the newest that is visible."""
+    records: int
+    """Of its journal, over all shards and databases, about; 0 only if there are none."""
+
+
+def ask_behind(client: Any, since: int) -> Behind:
+    rows = call(client, "FEED", "POSITION", "SINCE", since, "BEHIND")
+    behind_us = max(0, rows[0][1] - rows[0][4])  # from where they begin to what is visible
+    return Behind(behind_us / 1e6, max(1, sum(row[3] for row in rows)) if behind_us else 0)
+
+
 def ask_oldest(server: Server, span: Span) -> int:
     """The ts after which the journal has everything."""
     words: list[bytes | str | int] = ["CHANGEFEED", "SHARD", 0, "SINCE", 0, "UNTIL", 0, "SPAN", span.start, span.end]

@@ -43,6 +43,7 @@ class FeedPart(InputPartition):
         epoch: int | None = None,
         seen: int | None = None,
         is_initial: bool = False,
+        until_epoch: int | None = None,
     ) -> None:
         self.shard = shard
         self.since = since
@@ -52,6 +53,8 @@ class FeedPart(InputPartition):
         self.seen = seen
         self.is_initial = is_initial
         """The values of now, and nothing of what changes."""
+        self.until_epoch = until_epoch
+        """The history that `until` is a place of."""
 
 
 class HistoryErased(TooOld):

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow.flight as flight
 import redis
@@ -21,6 +21,7 @@ from redis.retry import Retry
 
 from tidelog import limits
 from tidelog.client.link import ServerUnreachable, explained
+from tidelog.days.location import Location
 from tidelog.errors import ClientError
 from tidelog.spark.options import BadOption, Options
 
@@ -137,6 +138,19 @@ def take_server(options: Options) -> Server:
     shown = f"unix://{parts.path}" if parts.scheme == "unix" else f"{parts.scheme}://{netloc}"
     username = unquote(parts.username) if parts.username else None
     return Server(shown, database or 0, username, password, flight=given_flight)
+
+
+def server_at(location: Location) -> Server:
+    """The server of a job."""
+    return Server(location.url, location.database, location.username, location.password)
+
+
+def source_options(server: Server) -> dict[str, str]:
+    """What the data source is told to find a server that is known."""
+    scheme, _, rest = server.url.partition("://")
+    if server.password is not None:
+        rest = f"{quote(server.username or '', safe='')}:{quote(server.password, safe='')}@{rest}"
+    return {"url": f"{scheme}://{rest}", "database": str(server.database)}
 
 
 def explored(server: Server) -> Server:

@@ -1,20 +1,18 @@
-"""A running job's hold: its lease, renewed by a thread, and the hash in which it says how far it is.
+"""A running job's hold: its lease, renewed by a thread that also says how far the job is (`report`).
 
-    tidelog:pipeline:<job>     state        running, done, stopped or failed
-                               started_ms, updated_ms
-                               token        of the lease
-                               last_error   of the newest item that failed
-                               ...          the job's own figures
+    with Holding.take(server, "lake", stop, figures, lease="lake:4f1c") as holding:
+        ...
+        holding.state = "stopped" if stop.is_set() else "done"
 
-A job that was killed leaves `running` there, with an `updated_ms` that stands still; its lease ends by itself.
+If the lease is lost the job is told to stop; the lease of a job that was killed ends by itself.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import redis
 
@@ -22,11 +20,11 @@ from tidelog import limits
 from tidelog.days.exchange import Server
 from tidelog.days.lease import Lease
 from tidelog.errors import ClientError, LeaseLost, TidelogError
+from tidelog.spark.jobs.report import KEYS, Figures, Parts, Report, no_parts
 
-LEASE: Final = "days"
-"""One for all jobs that rewrite days: their tokens meet at the same fences, and must be in one order."""
-
-Figures = Mapping[str, int | float | str | None]
+DAYS: Final = "days"
+"""The lease of all jobs that rewrite days: their tokens meet at the same fences, and must be in one order."""
+DAYS_JOBS: Final = ("compress", "expire")
 
 
 class JobRunning(ClientError):
@@ -46,19 +44,19 @@ class Stop(threading.Event):
         self.set()
 
 
-def take_lease(server: Server, job: str, ttl_ms: int) -> Lease:
-    """The lease; `JobRunning` says who has it."""
-    lease = Lease.take(server, LEASE, ttl_ms=ttl_ms)
+def take_lease(server: Server, job: str, ttl_ms: int, name: str, rivals: Sequence[str]) -> Lease:
+    """The lease; `JobRunning` says which of the jobs that share it has it."""
+    lease = Lease.take(server, name, ttl_ms=ttl_ms)
     if lease is None:
-        raise JobRunning(f"{job} did not begin: {_who_runs(server)}")
+        raise JobRunning(f"{job} did not begin: {_who_runs(server, name, rivals)}")
     return lease
 
 
-def _who_runs(server: Server) -> str:
-    left_ms = max(0, int(server.pttl(f"tidelog:pipeline:lease:{LEASE}")))
-    text = f"another job has the lease {LEASE!r}"
-    for job in ("compress", "expire"):
-        state, started_ms, updated_ms = server.hmget(f"tidelog:pipeline:{job}", "state", "started_ms", "updated_ms")
+def _who_runs(server: Server, name: str, rivals: Sequence[str]) -> str:
+    left_ms = max(0, int(server.pttl(f"tidelog:pipeline:lease:{name}")))
+    text = f"another job has the lease {name!r}"
+    for job in rivals:
+        state, started_ms, updated_ms = server.hmget(KEYS + job, "state", "started_ms", "updated_ms")
         if state == b"running" and started_ms and updated_ms:
             now_ms = time.time_ns() // 1_000_000
             seconds = [max(0, now_ms - int(each)) // 1000 for each in (started_ms, updated_ms)]
@@ -67,38 +65,62 @@ def _who_runs(server: Server) -> str:
 
 
 class Holding:
-    """Keeps the lease while its block runs. If it is lost, the job is told to stop."""
+    """Keeps the lease while its block runs, and reports. If the lease is lost, the job is told to stop."""
 
-    def __init__(
-        self, server: Server, lease: Lease, job: str, ttl_ms: int, stop: Stop, figures: Callable[[], Figures]
-    ) -> None:
-        self._server = server
+    def __init__(self, lease: Lease, report: Report, job: str, ttl_ms: int, stop: Stop) -> None:
         self._lease = lease
-        self._key = f"tidelog:pipeline:{job}"
+        self._report = report
         self._ttl_s = ttl_ms / 1000
         self._stop = stop
-        self._figures = figures
-        self._started_ms = time.time_ns() // 1_000_000
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"lease of {job}", daemon=True)
         self.state = "failed"
         """What the hash will say at the end, unless it is set to something better."""
 
+    @classmethod
+    def take(
+        cls,
+        server: Server,
+        job: str,
+        stop: Stop,
+        figures: Callable[[], Figures],
+        *,
+        lease: str,
+        rivals: Sequence[str] | None = None,
+        parts: Callable[[], Parts] = no_parts,
+        ttl_ms: int = limits.LEASE_MS_DEFAULT,
+    ) -> Holding:
+        """With the lease of that name; `JobRunning` if another job has it.
+
+        `figures` and `parts` are called about once a second, on another thread than the job's. `rivals`: the jobs
+        that may have the lease, if it is not this one alone.
+        """
+        taken = take_lease(server, job, ttl_ms, lease, rivals if rivals is not None else (job,))
+        return cls(taken, Report(server, job, taken.token, figures, parts), job, ttl_ms, stop)
+
+    @property
+    def token(self) -> int:
+        return self._lease.token
+
+    @property
+    def told(self) -> dict[str, dict[str, Any]]:
+        """What was reported last, by job: for whoever shows it. Changes once a second, and is never altered."""
+        return self._report.told
+
     def __enter__(self) -> Holding:
-        self._server.delete(self._key)
-        self._report(self._server, "running")
+        self._report.write("running")
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         self._ends.set()
         self._thread.join()
         try:
             self._lease.renew()
-            self._report(self._server, self.state)
+            self._report.write(self.state, None if error is None else str(error) or type(error).__name__)
             self._lease.release()
-        except LeaseLost as error:
-            self._stop.because(str(error))  # and the hash may be another's by now
+        except LeaseLost as lost:
+            self._stop.because(str(lost))  # and the hash may be another's by now
 
     def _keep(self) -> None:
         """Renew three times a term. A server that does not answer may come back before the term is over."""
@@ -109,7 +131,7 @@ class Holding:
                 if time.monotonic() - renewed >= self._ttl_s / 3 - pause_s / 2:
                     self._lease.renew()
                     renewed = time.monotonic()
-                self._report(self._server, "running")
+                self._report.write("running")
             except LeaseLost as error:
                 self._stop.because(str(error))
                 return
@@ -117,13 +139,6 @@ class Holding:
                 if time.monotonic() - renewed > self._ttl_s:
                     self._stop.because(f"the lease could not be renewed: {error}")
                     return
-
-    def _report(self, server: Server, state: str) -> None:
-        figures = {name: "" if value is None else value for name, value in self._figures().items()}
-        told = {
-            "state": state,
-            "started_ms": self._started_ms,
-            "updated_ms": time.time_ns() // 1_000_000,
-            "token": self._lease.token,
-        }
-        server.hset(self._key, mapping={**told, **figures})
+            except Exception as error:  # of the job's own figures: without this thread it would lose its lease unseen
+                self._stop.because(f"it could not say how far it is: {error!r}")
+                raise

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 from tidelog import limits
 from tidelog.days.location import Location
 from tidelog.errors import ClientError
-from tidelog.spark.jobs.holding import Holding, Stop, take_lease
+from tidelog.spark.jobs.holding import DAYS, DAYS_JOBS, Holding, Stop
 from tidelog.spark.jobs.pace import Pace
 
 if TYPE_CHECKING:
@@ -142,10 +142,9 @@ def run_job(
     `on_found` is told how many items were found so far, and whether these are all.
     """
     with job.location.connect() as server:
-        lease = take_lease(server, job.name, lease_ms)
         figures = lambda: {**job.figures(), "last_error": job.total.last_error}  # noqa: E731
-        with Holding(server, lease, job.name, lease_ms, stop, figures) as holding:
-            _run_waves(job, lease.token, server, make_spark, stop, pace, on_result, on_found)
+        with Holding.take(server, job.name, stop, figures, lease=DAYS, rivals=DAYS_JOBS, ttl_ms=lease_ms) as holding:
+            _run_waves(job, holding.token, server, make_spark, stop, pace, on_result, on_found)
             holding.state = "stopped" if stop.is_set() else "done"
 
 

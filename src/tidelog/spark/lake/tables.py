@@ -76,8 +76,7 @@ class LakeTable:
     @property
     def place(self) -> Place | None:
         """None: nothing was committed yet."""
-        ts = self.delta.transaction_version(_TS)
-        return None if ts is None else Place(ts, self.delta.transaction_version(_EPOCH) or 0)
+        return place_of(self.delta)
 
     @property
     def ts(self) -> int:
@@ -129,6 +128,12 @@ class LakeTable:
     def refresh(self) -> None:
         with faults_of(self):
             self.delta.update_incremental()
+
+
+def place_of(delta: DeltaTable) -> Place | None:
+    """How far a table is; None: nothing was committed yet."""
+    ts = delta.transaction_version(_TS)
+    return None if ts is None else Place(ts, delta.transaction_version(_EPOCH) or 0)
 
 
 def at_place(place: Place, initial_ts: int | None = None) -> CommitProperties:

@@ -1,0 +1,132 @@
+"""`tidelog pipeline view`: views that are declared in SQL, kept as their sources change."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from tidelog import limits
+from tidelog.cli.events_options import connected, find_location
+from tidelog.cli.exits import BUSY, CANNOT, FINE, INTERRUPTED, TERMINATED, complain, guarded, until_pipe_closes
+from tidelog.cli.journal_folder import AsJson
+from tidelog.cli.lake_options import Once, ShowsProgress, StorageOptions, To
+from tidelog.cli.live_line import live_line
+from tidelog.cli.output import Column, Output
+from tidelog.cli.pipeline_options import Conf, LeaseSeconds, Master, needs_spark, spark_session, stopped_in_order
+from tidelog.cli.server_link import URL_DEFAULT
+from tidelog.cli.stream_options import Database, PasswordFile, Url
+
+if TYPE_CHECKING:
+    from tidelog.spark.views.job import ViewJob
+
+EPILOG: Final = """\
+Examples:
+
+  tidelog pipeline view --file views.toml --to lake --once
+
+  tidelog pipeline view --file views.toml --to lake --continuous
+
+  tidelog pipeline view --url redis://10.0.0.5:6399 --file views.toml --to s3://bucket/lake --continuous
+
+The file:
+
+  [views.orders_by_state]
+
+  source = "prefix:order:"        # or "stream:KEY", "days:QUEUE/JOBSET"
+
+  sql = "select state, count(*) as n, sum(cast(amount as double)) as total from source group by state"
+
+  key = ["state"]                 # what names a row: the hash is view:orders_by_state:<state>
+
+Each row is a hash on the server (HGETALL view:orders_by_state:open; CHANGEFEED PREFIX view: tells of changes) and a row
+of the Delta table PATH/views/orders_by_state. A view whose definition has changed is built anew, and takes the place of
+the old one when it is there. `tidelog view check` recomputes views and compares.
+
+JSON: kind "view" (view, version, source_rows, view_rows, ts) for each, then "summary" (batches, rows, changed, seconds,
+stopped).
+
+Exit status: 0 if all went well or it was stopped with --continuous, 2 if it cannot be done (no server, no Spark, a view
+that cannot be kept), 3 if another job keeps these views, 130 for Ctrl-C and 143 for SIGTERM with --once. However it
+ends, it can be run again."""
+
+_COLUMNS: Final = (
+    Column("view", style="bold"),
+    Column("version", right=True),
+    Column("rows", right=True),
+    Column("source rows", right=True),
+    Column("source"),
+)
+
+
+@guarded
+def view(
+    file: Annotated[str, typer.Option("--file", metavar="FILE", help="The views, in TOML.", show_default=False)],
+    to: To,
+    url: Url = URL_DEFAULT,
+    password_file: PasswordFile = None,
+    database: Database = 0,
+    once: Once = True,
+    storage: StorageOptions = None,
+    master: Master = None,
+    conf: Conf = None,
+    batch_records: Annotated[
+        int, typer.Option("--batch-records", metavar="N", min=1, help="Of each shard that a batch takes, about.")
+    ] = limits.VIEW_BATCH_RECORDS,
+    trigger_seconds: Annotated[
+        float, typer.Option("--trigger-seconds", metavar="S", min=0, help="How often to look for more.")
+    ] = limits.VIEW_TRIGGER_S,
+    lease_seconds: LeaseSeconds = limits.LEASE_MS_DEFAULT / 1000,
+    progress: ShowsProgress = True,
+    as_json: AsJson = False,
+) -> int:
+    """Keep views that are declared in SQL: as hashes that applications read and watch, and as tables of the lake."""
+    location = find_location(url, password_file, database)
+    output = Output(as_json=as_json)
+    with needs_spark():
+        from tidelog.spark.jobs.holding import JobRunning, Stop
+        from tidelog.spark.lake.storage import find_storage
+        from tidelog.spark.views.definition import read_views
+        from tidelog.spark.views.job import NAME, ViewJob, ViewOptions
+    options = ViewOptions(once, batch_records, trigger_seconds, int(1000 * lease_seconds))
+    job = ViewJob(location, find_storage(to, storage or ()), read_views(file), options)
+    stop = Stop()
+    begun = time.monotonic()
+    with (
+        stopped_in_order(stop) as signals,
+        connected(location),
+        spark_session("tidelog view", master, conf, signals.install) as spark,
+        live_line(NAME, job.told, is_wanted=progress),
+    ):
+        try:
+            job.run(spark, stop)
+        except JobRunning as error:
+            complain(str(error))
+            return BUSY
+    with until_pipe_closes():
+        _sum_up(job, output, time.monotonic() - begun, stop.reason)
+    if not stop.is_set():
+        return FINE
+    if signals.number and not once:
+        return FINE  # it has no other end
+    complain(f"views were stopped: {stop.reason}")
+    statuses: dict[int, int] = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
+    return statuses.get(signals.number, CANNOT)
+
+
+def _sum_up(job: ViewJob, output: Output, seconds: float, reason: str) -> None:
+    parts: dict[str, Any] = {name.partition(":")[2]: dict(figures) for name, figures in job.parts().items()}
+    figures = job.totals()
+    if output.as_json:
+        for name, each in parts.items():
+            output.object("view", {"view": name, **each})
+        output.object("summary", {**figures, "seconds": round(seconds, 1), "stopped": reason or None})
+        return
+    names = ("version", "view_rows", "source_rows", "source")
+    output.table(_COLUMNS, [[name, *(each[figure] for figure in names)] for name, each in parts.items()])
+    output.line(
+        f"{figures['rows']} changed rows in {figures['batches']} batches, {figures['changed']} rows of views changed, "
+        f"{seconds:.1f} s"
+    )

@@ -1,0 +1,31 @@
+"""Why a query of Spark's ended, as one of our errors.
+
+What a task raises reaches the driver as the text of a traceback, inside the text of another. Errors of ours are found
+in it by their names; a history that was erased or lost is told apart: a job may know what to do then.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tidelog.errors import EnvironmentFault, FeedDiverged, TidelogError, TooOld
+
+_OURS: Final = re.compile(r"tidelog\.[\w.]+\.(\w+): (.+)")
+_ERASED: Final = ("TooOld", "HistoryErased")
+_LOST: Final = ("FeedDiverged", "HistoryLost")
+
+
+def explained(problem: BaseException, ours: BaseException | None) -> TidelogError:
+    """`problem` is what Spark says, `ours` what our function for a batch raised, if it did."""
+    if isinstance(ours, TidelogError):
+        return ours
+    found = list(_OURS.finditer(f"{problem}\n{ours}"))
+    if not found:
+        return EnvironmentFault(f"Spark ended the query: {str(ours or problem).strip().partition(chr(10))[0]}")
+    name, text = found[-1][1], found[-1][2].strip()
+    if name in _ERASED:
+        return TooOld(text, oldest=0)
+    if name in _LOST:
+        return FeedDiverged(text, since=0)
+    return EnvironmentFault(text)

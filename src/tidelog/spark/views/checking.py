@@ -1,0 +1,142 @@
+"""A view beside its recomputation: all of its source is read and put through the SQL as a whole, by Spark.
+
+What is compared are the hashes on the server and the table in the lake, value by value; numbers with a fraction may
+differ in their last digits, for they are not added up in the same order. While the source changes, a view is a little
+behind: a difference counts only if nothing changed between reading the source and reading the view, which is tried for
+a while.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from tidelog import limits
+from tidelog.errors import ClientError
+from tidelog.spark.feed_places import ask_position
+from tidelog.spark.lake.storage import Storage
+from tidelog.spark.server import Server
+from tidelog.spark.views.definition import Source, View
+from tidelog.spark.views.maintained import MaintainedView
+from tidelog.spark.views.result_table import FOLDER, description, open_result
+from tidelog.spark.views.results import Hashes, rows_by_group
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Fields = Mapping[bytes, bytes]
+
+
+class Differences(NamedTuple):
+    """Keys of rows, by what is wrong with them."""
+
+    missing: list[str]
+    wrong: list[str]
+    extra: list[str]
+
+    @property
+    def number(self) -> int:
+        return len(self.missing) + len(self.wrong) + len(self.extra)
+
+
+class Check(NamedTuple):
+    """What a check has found."""
+
+    view: str
+    rows: int
+    """That the recomputation has."""
+    hashes: Differences
+    table: Differences
+    is_settled: bool
+    """False: something changed all the time, so differences may be those of a view that is a little behind."""
+
+    @property
+    def is_right(self) -> bool:
+        return not self.hashes.number and not self.table.number
+
+
+def stored_views(storage: Storage, names: list[str]) -> list[View]:
+    """The definitions that the lake has; no names: of all views in it."""
+    found = []
+    for name in names or view_names(storage):
+        table = open_result(storage, name)
+        if table is None:
+            raise ClientError(f"there is no view {name} in {storage.root}")
+        about = description(table)
+        kind, _, target = about["source"].partition(":")
+        lookups = {alias: Source(*each.split(":", 1)) for alias, each in about["lookups"].items()}
+        found.append(View(name, Source(kind, target), about["sql"], tuple(about["key"]), lookups))
+    return found
+
+
+def view_names(storage: Storage) -> list[str]:
+    """The views that a lake has."""
+    import pyarrow.fs as pa_fs
+
+    found = storage.files(FOLDER).get_file_info(pa_fs.FileSelector("", allow_not_found=True))
+    return sorted(each.base_name for each in found if each.type == pa_fs.FileType.Directory)
+
+
+def check_view(
+    spark: SparkSession,
+    storage: Storage,
+    server: Server,
+    view: View,
+    everything: Callable[[Any, Server, MaintainedView], tuple[Any, Mapping[Any, pa.Table]]],
+) -> Check:
+    """Recompute a view, and compare."""
+    kept = MaintainedView(spark, storage, server, view)
+    deadline = time.monotonic() + limits.VIEW_CHECK_S_MAX
+    while True:
+        place, changes = everything(spark, server, kept)
+        expected = kept.recomputed(changes)
+        found = _compared(storage, server, kept, expected)
+        with server.connect() as client:
+            is_settled = ask_position(client).visible == place.ts
+        found = found._replace(is_settled=is_settled)
+        if found.is_right or is_settled or time.monotonic() > deadline:
+            return found
+        time.sleep(limits.VIEW_CHECK_PAUSE_S)
+
+
+def _compared(storage: Storage, server: Server, kept: MaintainedView, expected: pa.Table) -> Check:
+    plan, name = kept.plan, kept.view.name
+    hashes = Hashes(server, plan, name)
+    wanted = hashes.texts(rows_by_group(plan, expected), expected.schema)
+    wanted = {group: fields for group, fields in wanted.items() if fields}
+    numbers = {field.name.encode() for field in expected.schema if pa.types.is_floating(field.type)}
+    with server.connect() as client:
+        there: dict[str, dict[bytes, bytes]] = {}
+        for some in hashes.read(client):
+            there |= some
+    delta = open_result(storage, name)
+    table = expected.schema.empty_table() if delta is None else delta.to_pyarrow_table().cast(expected.schema)
+    in_lake = hashes.texts(rows_by_group(plan, table), expected.schema)
+    in_lake = {group: fields for group, fields in in_lake.items() if fields}
+    return Check(name, len(expected), _different(wanted, there, numbers), _different(wanted, in_lake, numbers), True)
+
+
+def _different(wanted: Mapping[str, Fields], there: Mapping[str, Fields], numbers: set[bytes]) -> Differences:
+    wrong = [group for group in wanted.keys() & there.keys() if not _is_same(wanted[group], there[group], numbers)]
+    return Differences(sorted(wanted.keys() - there.keys()), sorted(wrong), sorted(there.keys() - wanted.keys()))
+
+
+def _is_same(one: Fields, other: Fields, numbers: set[bytes]) -> bool:
+    if one == other:
+        return True
+    if one.keys() != other.keys():
+        return False
+    return all(
+        value == other[name] or (name in numbers and _is_close(value, other[name])) for name, value in one.items()
+    )
+
+
+def _is_close(one: bytes, other: bytes) -> bool:
+    try:
+        return math.isclose(float(one), float(other), rel_tol=1e-9, abs_tol=1e-9)
+    except ValueError:
+        return False

@@ -1,0 +1,246 @@
+"""The file that declares views.
+
+    [views.orders_by_state]
+    source = "prefix:order:"       # or "stream:KEY", or "days:QUEUE/JOBSET"
+    sql = "select state, count(*) as n from source group by state"
+    key = ["state"]                # what names a row; [] if there is always exactly one
+    lookups.names = "prefix:name:" # tables that the SQL may join, if any
+
+All of it is checked before anything is done with any of it, except the SQL, which `query` takes apart. What a view
+reads must not be what it writes, be it by way of other views: it would run for ever. `digest` is equal for two
+definitions that give the same result: a view is rebuilt when its definition changed, not when it was laid out anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal, cast
+
+from sqlglot.errors import SqlglotError
+
+from tidelog import limits
+from tidelog.errors import BadView
+from tidelog.spark.views import grammar
+from tidelog.spark.views.naming import hash_prefix
+
+SourceKind = Literal["prefix", "stream", "days"]
+
+_KINDS: Final[tuple[SourceKind, ...]] = ("prefix", "stream", "days")
+_REQUIRED: Final = ("source", "sql", "key")
+_ENTRIES: Final = (*_REQUIRED, "lookups")
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LOOKUP_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_TAKEN: Final = ("source", "groups", "window")
+"""Names that mean something else in the SQL of a view or of its plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where rows come from."""
+
+    kind: SourceKind
+    """`prefix`: a row for each key that begins so; `stream`: one for each entry; `days`: one for each event."""
+    target: str
+    """The prefix, the key of the stream, or QUEUE/JOBSET."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.target}"
+
+
+@dataclass(frozen=True)
+class View:
+    """One view, as it is declared."""
+
+    name: str
+    source: Source
+    """The table `source` of the SQL."""
+    sql: str
+    key: tuple[str, ...]
+    """Output columns that name a row; none if the view is always one row."""
+    lookups: Mapping[str, Source] = field(default_factory=dict)
+    """Tables that the SQL may join, by name; all are prefixes."""
+    path: str = ""
+    """The file, for messages."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Of what decides the result: the same for SQL that differs in white space and comments only."""
+        lookups = {name: str(source) for name, source in self.lookups.items()}
+        decisive = [str(self.source), grammar.words(self.sql), self.key, lookups]
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+    def refusal(self, reason: str) -> BadView:
+        """The error that says why this view is refused."""
+        return BadView(_located(self.path, self.name, reason))
+
+
+def read_views(path: str) -> list[View]:
+    """The views of a file, in its order; refuses with `BadView`, which names the file, the view and what to change."""
+    try:
+        with open(path, "rb") as file:
+            content = tomllib.load(file)
+    except OSError as error:
+        raise BadView(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadView(f"{path}: not TOML: {error}") from None
+    for name in content:
+        if name != "views":
+            raise BadView(f"{path}: {name}: there is no such entry: a view is declared below [views.NAME]")
+    declared = content.get("views", {})
+    if not isinstance(declared, dict) or not declared:
+        raise BadView(f"{path}: declares no view: write [views.NAME], and below it {', '.join(_REQUIRED)}")
+    if len(declared) > limits.VIEWS_MAX:
+        raise BadView(f"{path}: has {len(declared)} views, more than {limits.VIEWS_MAX}: write several files")
+    views = [_Reading(path, name).view(entries) for name, entries in declared.items()]
+    _refuse_circles(views)
+    return views
+
+
+def _located(path: str, name: str, reason: str) -> str:
+    return ": ".join([*([path] if path else []), f"view {name}", reason])
+
+
+class _Reading:
+    """One view being read."""
+
+    def __init__(self, path: str, name: str) -> None:
+        self._path = path
+        self._name = name
+
+    def view(self, entries: Any) -> View:
+        if not _NAME.fullmatch(self._name):
+            raise self._refusal("a name is 1 to 64 of the characters A-Z a-z 0-9 _ and -")
+        if not isinstance(entries, dict):
+            raise self._refusal(f"is {_shown(entries)}, and has to be a table: write [views.{self._name}]")
+        for entry in entries:
+            if entry not in _ENTRIES:
+                raise self._refusal(f"{entry}: there is no such entry (there are {', '.join(_ENTRIES)})")
+        for entry in _REQUIRED:
+            if entry not in entries:
+                raise self._refusal(f"{entry} is missing{_MISSING[entry]}")
+        source = self._source("source", entries["source"], _KINDS)
+        return View(
+            self._name,
+            source,
+            self._sql(entries["sql"]),
+            self._key(entries["key"]),
+            self._lookups(entries.get("lookups", {})),
+            self._path,
+        )
+
+    def _source(self, entry: str, given: Any, kinds: Sequence[SourceKind]) -> Source:
+        allowed = " or ".join(f'"{_EXAMPLES[kind]}"' for kind in kinds)
+        if not isinstance(given, str):
+            raise self._refusal(f"{entry} is {_shown(given)}, and has to be text: write {allowed}")
+        kind, colon, target = given.partition(":")
+        if not colon or kind not in kinds:
+            raise self._refusal(f"{entry} is {given!r}: write {allowed}")
+        if kind == "days":
+            queue, _, jobset = target.partition("/")
+            if not queue or not jobset:
+                raise self._refusal(f"{entry} is {given!r}: a job set is named as days:QUEUE/JOBSET")
+        elif not target and kind == "stream":
+            raise self._refusal(f"{entry} is {given!r}: the key of the stream is missing")
+        if len(target) > limits.VIEW_TARGET_CHARS_MAX:
+            raise self._refusal(f"{entry} has {len(target)} characters, more than {limits.VIEW_TARGET_CHARS_MAX}")
+        source = Source(cast(SourceKind, kind), target)
+        if _reads(source, self._name):
+            raise self._refusal(
+                f"{entry} {given!r} has the view's own hashes {hash_prefix(self._name)}* in it, so that it would feed "
+                "itself: write a longer prefix"
+            )
+        return source
+
+    def _sql(self, given: Any) -> str:
+        if not isinstance(given, str):
+            raise self._refusal(f"sql is {_shown(given)}, and has to be text: one SELECT")
+        if len(given) > limits.VIEW_SQL_CHARS_MAX:
+            raise self._refusal(f"sql has {len(given)} characters, more than {limits.VIEW_SQL_CHARS_MAX}")
+        try:
+            words = grammar.words(given)
+        except SqlglotError as error:
+            raise self._refusal(f"sql cannot be read: {grammar.told(error)}") from None
+        if not words:
+            raise self._refusal("sql is empty: write one SELECT")
+        return given
+
+    def _key(self, given: Any) -> tuple[str, ...]:
+        names = [given] if isinstance(given, str) else given
+        if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+            raise self._refusal(f'key is {_shown(given)}: write the columns that name a row, such as ["state"]')
+        if len(set(names)) < len(names):
+            raise self._refusal(f"key names a column twice: {', '.join(names)}")
+        return tuple(names)
+
+    def _lookups(self, given: Any) -> dict[str, Source]:
+        if not isinstance(given, dict):
+            raise self._refusal(f"lookups is {_shown(given)}: write [views.{self._name}.lookups], then NAME = ...")
+        if len(given) > limits.VIEW_LOOKUPS_MAX:
+            raise self._refusal(f"there are {len(given)} lookups, more than {limits.VIEW_LOOKUPS_MAX}")
+        seen = set[str]()
+        for name in given:
+            if not _LOOKUP_NAME.fullmatch(name):
+                raise self._refusal(f"lookup {name!r}: a name is a letter and up to 63 letters, digits and _")
+            if name.lower() in _TAKEN:
+                raise self._refusal(f"lookup {name!r}: the name {name.lower()} has a meaning of its own: take another")
+            if name.lower() in seen:
+                raise self._refusal(f"lookup {name!r}: SQL does not tell it from another that differs in case only")
+            seen.add(name.lower())
+        return {name: self._source(f"lookup {name}", source, ("prefix",)) for name, source in given.items()}
+
+    def _refusal(self, reason: str) -> BadView:
+        return BadView(_located(self._path, self._name, reason))
+
+
+_MISSING: Final = {
+    "source": ': write for example source = "prefix:order:"',
+    "sql": ': write for example sql = "select state, count(*) as n from source group by state"',
+    "key": ': write the columns that name a row, such as key = ["state"], or key = [] if there is always one row',
+}
+_EXAMPLES: Final[dict[SourceKind, str]] = {"prefix": "prefix:P", "stream": "stream:KEY", "days": "days:QUEUE/JOBSET"}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _reads(source: Source, view: str) -> bool:
+    """Whether hashes of a view are rows of a source; a prefix can have all of them or some."""
+    own = hash_prefix(view)
+    return source.kind == "prefix" and (own.startswith(source.target) or source.target.startswith(own))
+
+
+def _refuse_circles(views: Sequence[View]) -> None:
+    """Refuse views that read each other's hashes in a circle."""
+    reads = {view.name: list(_read_by(view, views)) for view in views}
+    by_name = {view.name: view for view in views}
+    done = set[str]()
+
+    def follow(name: str, way: list[str]) -> None:
+        if name in way:
+            circle = [*way[way.index(name) :], name]
+            raise by_name[name].refusal(
+                f"reads what it writes: {' reads '.join(circle)}; let one of them read something else"
+            )
+        if name not in done:
+            for read in reads[name]:
+                follow(read, [*way, name])
+            done.add(name)
+
+    for name in reads:
+        follow(name, [])
+
+
+def _read_by(view: View, views: Sequence[View]) -> Iterator[str]:
+    for other in views:
+        if other.name != view.name and any(_reads(each, other.name) for each in [view.source, *view.lookups.values()]):
+            yield other.name

@@ -1,0 +1,138 @@
+"""The SQL of a view, run by Spark: what a row contributes, what a group comes to, and the view from scratch.
+
+A session of its own for each view: its tables are called `source` and so on, and text that is no number is null and not
+an error. Types are known before there are any rows: an empty table has them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from tidelog.spark.views.changes import column
+from tidelog.spark.views.definition import View
+from tidelog.spark.views.plan import Plan
+
+_NUMBERS: Final = ("sum", "avg")
+
+
+class Evaluation:
+    """A plan that can be run. Making one refuses what Spark cannot make sense of."""
+
+    def __init__(self, spark: SparkSession, view: View, plan: Plan) -> None:
+        self._spark = spark.newSession()
+        self._spark.conf.set("spark.sql.ansi.enabled", "false")
+        self._spark.conf.set("spark.sql.session.timeZone", "UTC")
+        self._view = view
+        self._plan = plan
+        self._put("source", _named(plan.columns, None, _row=pa.array([], pa.int64())))
+        for name, columns in plan.lookups.items():
+            self._put(name, _named(columns, None))
+        self._projection = self._with_numbers(plan.projection)
+        self.contributed: pa.Schema = self._schema(self._projection)
+        """What a row contributes: `_row`, g0 ..., a0 ..."""
+        self._check_groups()
+        self._put("source", _named(plan.columns, None, _order=pa.array([], pa.int64())))
+        self.result: pa.Schema = self._schema(plan.recompute)
+        """The columns of the view."""
+
+    def _schema(self, sql: str) -> pa.Schema:
+        try:
+            return to_arrow_schema(self._spark.sql(sql).schema, timezone="UTC")
+        except AnalysisException as error:
+            raise self._view.refusal(_first_line(error)) from None
+        except PySparkException as error:  # a type that Arrow does not know
+            raise self._view.refusal(_first_line(error)) from None
+
+    def _with_numbers(self, projection: str) -> str:
+        """Text that is summed up is a number, as it is in Spark's own sum."""
+        types = {field.name: field.type for field in self._schema(projection)}
+        summed = {each.arguments[0] for each in self._plan.aggregates if each.function in _NUMBERS}
+        cast = {name for name in summed if pa.types.is_string(types[name])}
+        if not cast:
+            return projection
+        columns = [f"cast(`{name}` as double) as `{name}`" if name in cast else f"`{name}`" for name in types]
+        return f"select {', '.join(columns)} from ({projection})"
+
+    def _check_groups(self) -> None:
+        for field in self.contributed:
+            if field.name.startswith("g") and not _names_a_row(field.type):
+                [output] = [name for name, place in self._plan.outputs if place == field.name] or [field.name]
+                raise self._view.refusal(
+                    f"the key column {output} is {field.type}, which names no row: it is to be text, a whole number, a "
+                    f"decimal, a date, a time or a boolean. Write cast({output} as string)"
+                )
+
+    # --- running it -----------------------------------------------------------------------------------------------
+
+    def contributions(self, rows: pa.Table, lookups: Mapping[str, pa.Table]) -> pa.Table:
+        """What these rows contribute: `id`, g0 ..., a0 ..."""
+        numbers = pa.array(np.arange(len(rows)))
+        self._put("source", _named(self._plan.columns, rows, _row=numbers))
+        for name, columns in self._plan.lookups.items():
+            self._put(name, _named(columns, lookups[name]))
+        found = self._run(self._projection, self.contributed)
+        ids = rows["id"].take(found["_row"])
+        return found.set_column(0, "id", ids)
+
+    def finished(self, groups: pa.Table) -> pa.Table:
+        """The rows of the view that groups (g0 ..., r0 ...) come to."""
+        if self._plan.final is None:
+            columns = [groups[place] for _, place in self._plan.outputs]
+            casts = [each.cast(field.type) for each, field in zip(columns, self.result, strict=True)]
+            return pa.table(casts, schema=self.result)
+        self._put("groups", groups)
+        return self._run(self._plan.final, self.result)
+
+    def recomputed(self, rows: pa.Table, lookups: Mapping[str, pa.Table]) -> pa.Table:
+        """The whole view, from all rows of its source."""
+        order = pc.rank(rows["id"], tiebreaker="first").cast(pa.int64())
+        self._put("source", _named(self._plan.columns, rows, _order=order))
+        for name, columns in self._plan.lookups.items():
+            self._put(name, _named(columns, lookups[name]))
+        return self._run(self._plan.recompute, self.result)
+
+    def _put(self, name: str, table: pa.Table) -> None:
+        frame: Any = self._spark.createDataFrame(table)
+        frame.createOrReplaceTempView(name)
+
+    def _run(self, sql: str, schema: pa.Schema) -> pa.Table:
+        found = self._spark.sql(sql).toArrow()
+        return pa.table(
+            [each.cast(field.type) for each, field in zip(found.columns, schema, strict=True)], schema=schema
+        )
+
+
+def _named(columns: tuple[str, ...], rows: pa.Table | None, **more: Any) -> pa.Table:
+    """Rows under the names that the SQL has for their columns; None: there are none."""
+    names = [*columns, *more]
+    if rows is None:
+        arrays = [*(pa.array([], pa.string()) for _ in columns), *more.values()]
+    else:
+        arrays = [*(rows[column(number)] for number in range(len(columns))), *more.values()]
+    if not names:  # a table has a column, or no rows
+        names, arrays = ["_row"], [pa.array([], pa.int64())]
+    return pa.table(arrays, names=names)
+
+
+def _names_a_row(kind: Any) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(kind)
+        or types.is_integer(kind)
+        or types.is_decimal(kind)
+        or types.is_date(kind)
+        or types.is_timestamp(kind)
+        or types.is_boolean(kind)
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].partition(" SQLSTATE")[0]

@@ -1,0 +1,340 @@
+"""From what happened to what it means for the rows of a source: what a task makes of the events of a feed.
+
+source             a row is                                   its columns
+prefix:P           a key that begins so: a hash or a string   fields, or the members of a JSON object; `key`; `value`,
+                                                              the text of a string
+stream:KEY         an entry that the stream has               fields, or the members of a JSON object; `key`, `offset`,
+                                                              `id`, `timestamp`, `tag`, `entry`
+days:QUEUE/JOBSET  an event of a day that there is            members of a JSON object; `queue`, `jobset`, `day`, `id`,
+                                                              `timestamp`, `event`
+
+All columns are text, and only those are made that a view names. A member or field of the same name comes before what
+is said about an entry; `key` is always the key.
+
+The id of an entry is its offset; that of an event its day, milliseconds and sequence, each with its big end first: so
+ids are in the order of what they name, and what an eviction or an expired day takes away is a range of them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from datetime import date
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.days.jobset import JobSet
+from tidelog.feeds.span import Span, span_of_key, span_of_prefix
+from tidelog.spark.views.changes import GONE, SET, changes_schema, clear, column, compose, no_changes
+from tidelog.spark.views.members import Members, column_of, decoded, members_of, text_array
+
+_offset: Final = struct.Struct(">Q").pack
+_event_id: Final = struct.Struct(">IQQ").pack
+_day_id: Final = struct.Struct(">I").pack
+
+
+class Extractor:
+    """Makes the changes of one source of the events of one shard, which come in order."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.columns = tuple(columns)
+        self._made: list[pa.Table] = []
+
+    def add(self, events: pa.RecordBatch) -> None:
+        """Some more events."""
+        self._made.append(compose(self._steps(events)))
+
+    def finish(self) -> pa.Table:
+        """All changes, each row once."""
+        return compose(pa.concat_tables([no_changes(len(self.columns)), *self._made]))
+
+    def _steps(self, events: pa.RecordBatch) -> pa.Table:
+        raise NotImplementedError
+
+    def _table(self, ops: Any, ids: Any, **given: Any) -> pa.Table:
+        """Changes of these ids; what is not given is null."""
+        schema = changes_schema(len(self.columns))
+        made = {"op": ops, "id": ids, **given}
+        arrays = [made[name] if name in made else pa.nulls(len(ids), schema.field(name).type) for name in schema.names]
+        return pa.table(arrays, schema=schema)
+
+    def _rows(
+        self, ids: list[bytes], found: Sequence[Members | None], others: dict[str, Callable[[], Any]]
+    ) -> pa.Table:
+        """Rows that are there with all that they have."""
+        count = len(ids)
+        columns = {}
+        for number, name in enumerate(self.columns):
+            values = column_of(found, name)
+            if name in others:
+                values = [
+                    value if value is not None else other for value, other in zip(values, others[name](), strict=True)
+                ]
+            columns[column(number)] = pa.array(values, pa.string())
+        return self._table(
+            pa.repeat(pa.scalar(SET, pa.int8()), count),
+            pa.array(ids, pa.binary()),
+            is_reset=pa.repeat(True, count),
+            more=_one_each(count),
+            touched=pa.repeat(pa.scalar((1 << len(self.columns)) - 1, pa.int64()), count),
+            **columns,
+        )
+
+    def _gone(self, ids: list[bytes]) -> pa.Table:
+        return self._table(pa.repeat(pa.scalar(GONE, pa.int8()), len(ids)), pa.array(ids, pa.binary()))
+
+
+def _one_each(count: int) -> Any:
+    """For each row a list with one name, the empty one."""
+    return pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32)), pa.repeat(b"", count))
+
+
+# --- keys of a prefix -------------------------------------------------------------------------------------------------
+
+
+class PrefixExtractor(Extractor):
+    """Keys that begin alike."""
+
+    def __init__(self, prefix: str, columns: Sequence[str]) -> None:
+        super().__init__(columns)
+        self._prefix = prefix.encode()
+        self._fields = pa.array([None if name == "key" else name.encode() for name in columns], pa.binary())
+
+    def _steps(self, events: pa.RecordBatch) -> pa.Table:
+        ranges = pc.equal(events["kind"], "deleterange")
+        if not pc.any(ranges).as_py():
+            return self._values(events)
+        made, after = [], 0
+        for at in np.flatnonzero(ranges.to_numpy(zero_copy_only=False)).tolist():
+            made.append(self._values(events.slice(after, at - after)))
+            made.append(clear(len(self.columns), events["key"][at].as_py(), events["end"][at].as_py() or None))
+            after = at + 1
+        return pa.concat_tables([*made, self._values(events.slice(after))])
+
+    def _values(self, events: pa.RecordBatch) -> pa.Table:
+        types = events["type"]
+        is_ours = pc.and_(
+            pc.starts_with(events["key"], self._prefix), pc.is_in(types, pa.array(["hash", "string", "none"]))
+        )
+        events = events.filter(is_ours)
+        types, fields, values = events["type"], events["field"], events["value"]
+        is_none, is_string = pc.equal(types, "none"), pc.equal(types, "string")
+        strings = _numpy(is_string)
+        which = pc.index_in(fields, self._fields) if len(self._fields) else pa.nulls(len(events), pa.int32())
+        numbers = pc.fill_null(which, -1).to_numpy()
+        numbers = np.where(pc.is_valid(fields).to_numpy(zero_copy_only=False), numbers, -1)
+        touched = np.where(numbers >= 0, 1 << np.maximum(numbers, 0), 0)
+        touched = np.where(strings, (1 << len(self.columns)) - 1, touched)
+        texts, found = text_array(values), self._found(values, strings)
+        columns = {}
+        for number, name in enumerate(self.columns):
+            if name == "key":
+                columns[column(number)] = text_array(events["key"])
+                touched = touched | (1 << number)
+                continue
+            is_this = pa.array(numbers == number)
+            columns[column(number)] = pc.if_else(is_this, texts, pa.scalar(None, pa.string()))
+            if found is not None:
+                parsed = column_of(found, name)
+                if name == "value":
+                    is_text = [is_one and each is None for is_one, each in zip(strings, found, strict=True)]
+                    parsed = pc.if_else(pa.array(is_text), texts, pa.array(parsed, pa.string()))
+                parsed_array = parsed if isinstance(parsed, pa.Array) else pa.array(parsed, pa.string())
+                columns[column(number)] = pc.if_else(is_string, parsed_array, columns[column(number)])
+        is_other = (numbers < 0) & ~strings & ~_numpy(is_none)
+        is_there = pc.is_valid(values).to_numpy(zero_copy_only=False)
+        names = pc.if_else(is_string, pa.scalar(b"", pa.binary()), fields)
+        return self._table(
+            pc.if_else(is_none, pa.scalar(GONE, pa.int8()), pa.scalar(SET, pa.int8())),
+            events["key"],
+            is_reset=is_string,
+            more=_named(names, (is_other & is_there) | strings),
+            less=_named(names, is_other & ~is_there),
+            touched=pa.array(touched.astype(np.int64)),
+            **columns,
+        )
+
+    def _found(self, values: Any, strings: Any) -> list[Members | None] | None:
+        """The members of the strings; None: there is none, or nobody wants to know."""
+        if not strings.any() or set(self.columns) <= {"key"}:
+            return None
+        return [
+            members_of(value) if is_one else None for value, is_one in zip(values.to_pylist(), strings, strict=True)
+        ]
+
+
+def _numpy(flags: Any) -> Any:
+    return pc.fill_null(flags, False).to_numpy(zero_copy_only=False)
+
+
+def _named(names: Any, chosen: Any) -> Any:
+    """Lists of one name where it is chosen, of none elsewhere."""
+    ends = np.zeros(len(chosen) + 1, np.int32)
+    ends[1:] = chosen.cumsum()
+    return pa.ListArray.from_arrays(pa.array(ends), names.filter(pa.array(chosen)))
+
+
+# --- entries of a stream ----------------------------------------------------------------------------------------------
+
+
+class StreamExtractor(Extractor):
+    """The entries of one stream."""
+
+    def __init__(self, key: str, columns: Sequence[str]) -> None:
+        super().__init__(columns)
+        self._name = key
+        self._key = key.encode()
+
+    def _steps(self, events: pa.RecordBatch) -> pa.Table:
+        made = [no_changes(len(self.columns))]
+        run: list[dict[str, Any]] = []
+        for event in events.filter(_concerns(events, self._key)).to_pylist():
+            if event["entries"] is not None:
+                run += event["entries"]
+                continue
+            made.append(self.entries(run))
+            made += self._step(event)
+            run = []
+        return pa.concat_tables([*made, self.entries(run)])
+
+    def _step(self, event: dict[str, Any]) -> list[pa.Table]:
+        if event["kind"] == "deleterange" or event["type"] != "stream":
+            return [clear(len(self.columns))]
+        if event["field"] == b"evict":
+            return [clear(len(self.columns), b"", _offset(int(event["value"])))]
+        if event["field"] == b"del":
+            return [self._gone([_offset(int(each)) for each in event["value"].split(b",")])]
+        return []  # an initial value: entries are read by offset
+
+    def entries(self, entries: Sequence[dict[str, Any]]) -> pa.Table:
+        """Entries that are there."""
+        if not entries:
+            return no_changes(len(self.columns))
+        others: dict[str, Callable[[], Any]] = {
+            "key": lambda: [self._name] * len(entries),
+            "offset": lambda: [str(each["offset"]) for each in entries],
+            "id": lambda: [each["id"] for each in entries],
+            "timestamp": lambda: _moments([_milliseconds(each["id"]) for each in entries]),
+            "tag": lambda: [decoded(each["tag"]) for each in entries],
+            "entry": lambda: [decoded(each["entry"]) for each in entries],
+        }
+        found = [_entry_members(each) for each in entries]
+        return self._rows([_offset(each["offset"]) for each in entries], found, others)
+
+
+def _concerns(events: pa.RecordBatch, key: bytes) -> Any:
+    """Which events are about a key, be it with others."""
+    starts, ends = events["key"], events["end"]
+    is_range = pc.equal(events["kind"], "deleterange")
+    is_within = pc.and_(
+        pc.less_equal(starts, pa.scalar(key, pa.binary())),
+        pc.or_(pc.equal(ends, b""), pc.greater(ends, pa.scalar(key, pa.binary()))),
+    )
+    return pc.if_else(is_range, is_within, pc.equal(starts, pa.scalar(key, pa.binary())))
+
+
+def _entry_members(entry: dict[str, Any]) -> Members | None:
+    if entry["fields"] is None:
+        return members_of(entry["entry"])
+    return {decoded(name) or "": decoded(value) for name, value in entry["fields"]}
+
+
+def _milliseconds(stream_id: str) -> int:
+    return int(stream_id.partition("-")[0])
+
+
+def _moments(milliseconds: list[int]) -> list[str | None]:
+    """Times as Spark reads and writes them; None: none that there is."""
+    most = 253_402_300_799_999
+    array = pa.array([each if each <= most else None for each in milliseconds], pa.int64()).cast(pa.timestamp("ms"))
+    texts: list[str | None] = pc.strftime(array, format="%Y-%m-%d %H:%M:%S").to_pylist()
+    return texts
+
+
+# --- events of day streams --------------------------------------------------------------------------------------------
+
+
+class DaysExtractor(Extractor):
+    """The events of a job set."""
+
+    def __init__(self, target: str, columns: Sequence[str]) -> None:
+        super().__init__(columns)
+        self._queue, _, self._name = target.partition("/")
+        self._jobset = JobSet(self._queue, self._name)
+        self._index: dict[bytes, bool] = {}
+        """What was said last about each member of the index."""
+
+    def _steps(self, events: pa.RecordBatch) -> pa.Table:
+        made = [no_changes(len(self.columns))]
+        run: list[tuple[date, str, bytes]] = []
+        for event in events.to_pylist():
+            if event["kind"] == "deleterange" or event["key"] == self._jobset.index:
+                if event["type"] == "set":
+                    self._index[event["field"]] = event["value"] is not None
+                else:
+                    made += [self.events(run), clear(len(self.columns))]
+                    self._index, run = {}, []
+                continue
+            stream = self._jobset.stream(event["key"])
+            if stream is not None and stream.is_hot and event["entries"] is not None:
+                # Batches of a compressed day have nothing that its hot stream did not.
+                run += [(stream.day, each["id"], value) for each in event["entries"] for value in _event_of(each)]
+        return pa.concat_tables([*made, self.events(run)])
+
+    def finish(self) -> pa.Table:
+        # A day that is compressed changes its member of the index for another one; whoever loses all is gone.
+        days: dict[date, bool] = {}
+        for member, is_there in self._index.items():
+            stream = self._jobset.stream(member)
+            if stream is not None:
+                days[stream.day] = days.get(stream.day, False) or is_there
+        gone = [day.toordinal() for day, is_there in days.items() if not is_there]
+        self._made += [clear(len(self.columns), _day_id(each), _day_id(each + 1)) for each in gone]
+        return super().finish()
+
+    def events(self, events: Sequence[tuple[date, str, bytes]]) -> pa.Table:
+        """Events that are there: day, id, bytes."""
+        if not events:
+            return no_changes(len(self.columns))
+        days, ids, values = zip(*events, strict=True)
+        others: dict[str, Callable[[], Any]] = {
+            "queue": lambda: [self._queue] * len(events),
+            "jobset": lambda: [self._name] * len(events),
+            "day": lambda: [day.isoformat() for day in days],
+            "id": lambda: list(ids),
+            "timestamp": lambda: _moments(list(map(_milliseconds, ids))),
+            "event": lambda: list(map(decoded, values)),
+        }
+        row_ids = [_event_id(day.toordinal(), *map(int, each.split("-"))) for day, each in zip(days, ids, strict=True)]
+        return self._rows(row_ids, list(map(members_of, values)), others)
+
+
+def _event_of(entry: dict[str, Any]) -> list[bytes]:
+    fields = dict(entry["fields"] or ())
+    return [fields[b"event"]] if b"event" in fields else []
+
+
+# --- which is which ---------------------------------------------------------------------------------------------------
+
+_EXTRACTORS: Final[dict[str, Callable[[str, Sequence[str]], Extractor]]] = {
+    "prefix": PrefixExtractor,
+    "stream": StreamExtractor,
+    "days": DaysExtractor,
+}
+
+
+def extractor(kind: str, target: str, columns: Sequence[str]) -> Extractor:
+    return _EXTRACTORS[kind](target, columns)
+
+
+def span_of(kind: str, target: str) -> Span:
+    """The keys whose changes decide about a source."""
+    if kind == "prefix":
+        return span_of_prefix(target.encode())
+    if kind == "stream":
+        return span_of_key(target.encode())
+    queue, _, jobset = target.partition("/")
+    return span_of_prefix(JobSet(queue, jobset).index.removesuffix(b"streams"))

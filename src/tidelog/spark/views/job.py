@@ -1,0 +1,215 @@
+"""The job `view`: a query of Spark's takes the batches of a feed over all sources, and each view takes in what is its.
+
+What is new, or was defined otherwise before, is built from what there is; all others go on where they stopped. A view
+that cannot go on, because the journal no longer has what it needs or the server has lost what it has, is built anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from tidelog import limits
+from tidelog.days.location import Location
+from tidelog.errors import FeedDiverged, TooOld
+from tidelog.spark.feed_parts import PARTS
+from tidelog.spark.feed_places import ask_position, explored_feed_server
+from tidelog.spark.jobs.holding import Holding, Stop
+from tidelog.spark.jobs.query_error import explained
+from tidelog.spark.jobs.report import Batches, Figures, Lag
+from tidelog.spark.lake.storage import Storage
+from tidelog.spark.lake.tables import Place
+from tidelog.spark.server import Server, server_at, source_options
+from tidelog.spark.views.definition import View
+from tidelog.spark.views.maintained import MaintainedView
+from tidelog.spark.views.query import plan
+from tidelog.spark.views.reading import Reader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+NAME: Final = "view"
+_POLL_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOptions:
+    """How views are kept."""
+
+    is_once: bool = True
+    """Take what there is, and end."""
+    batch_records: int = limits.VIEW_BATCH_RECORDS
+    trigger_s: float = limits.VIEW_TRIGGER_S
+    lease_ms: int = limits.LEASE_MS_DEFAULT
+
+
+class ViewJob:
+    """Some views, kept from one server. Making one refuses what can be refused without Spark."""
+
+    def __init__(self, location: Location, storage: Storage, views: Sequence[View], options: ViewOptions) -> None:
+        for view in views:
+            plan(view)
+        self._location = location
+        self._storage = storage
+        self._views = list(views)
+        self._options = options
+        self._kept: list[MaintainedView] = []
+        self._batches = Batches()
+        self._changed = 0
+        self._rebuilt = 0
+        self._busy = threading.Lock()
+        self._error: BaseException | None = None
+        self._lag: Lag | None = None
+        self._holding: Holding | None = None
+
+    @property
+    def _place(self) -> Place | None:
+        """Up to where all of them are."""
+        places = [view.place for view in self._kept]
+        known = [place for place in places if place is not None]
+        return min(known) if known and len(known) == len(places) else None
+
+    def figures(self) -> Figures:
+        place = self._place
+        lag = {} if self._lag is None else self._lag.of(None if place is None else place.ts)
+        return {**lag, **self.totals()}
+
+    def totals(self) -> Figures:
+        """What was done, without asking the server anything."""
+        return {**self._batches.figures(), "views": len(self._kept), "changed": self._changed}
+
+    def told(self) -> Figures:
+        """What was last reported."""
+        return {} if self._holding is None else self._holding.told.get(NAME, {})
+
+    def parts(self) -> dict[str, Figures]:
+        """The figures of each view."""
+        return {f"{NAME}:{each.view.name}": self._figures_of(each) for each in self._kept}
+
+    def _figures_of(self, each: MaintainedView) -> Figures:
+        place = each.place
+        return {
+            "ts": None if place is None else place.ts,
+            "version": each.version,
+            "view_rows": each.rows,
+            "source_rows": each.source_rows,
+            "source": str(each.view.source),
+            "sql": each.view.sql,
+            "key": json.dumps(list(each.view.key)),
+        }
+
+    # --- running --------------------------------------------------------------------------------------------------
+
+    def run(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
+        """Until there is nothing left, or it is stopped."""
+        server = explored_feed_server(server_at(self._location))
+        spark = make_spark()
+        self._kept = [MaintainedView(spark, self._storage, server, view) for view in self._views]
+        names = "\n".join(sorted(view.name for view in self._views))
+        lease = f"{NAME}:{hashlib.sha256(names.encode()).hexdigest()[:16]}"
+        with self._location.connect() as client:
+            self._lag = Lag(client)
+            self._holding = Holding.take(
+                client, NAME, stop, self.figures, lease=lease, parts=self.parts, ttl_ms=self._options.lease_ms
+            )
+            with self._holding:
+                self._run(spark, server, stop)
+                self._holding.state = "stopped" if stop.is_set() else "done"
+
+    def _run(self, spark: SparkSession, server: Server, stop: Stop) -> None:
+        reader = Reader(server, [wanted for view in self._kept for wanted in view.wanted.values()])
+        for view in self._kept:
+            view.load()
+        while True:
+            self._begin(spark, server, stop)
+            if stop.is_set():
+                return
+            try:
+                self._follow(spark, server, reader, stop)
+                return
+            except (TooOld, FeedDiverged):
+                self._rebuilt += 1
+                if self._rebuilt > limits.VIEW_REBUILDS_MAX:
+                    raise
+                for view in self._kept:
+                    view.forget()
+
+    def _begin(self, spark: SparkSession, server: Server, stop: Stop) -> None:
+        """Build what is not there, and look over what is."""
+        for view in self._kept:
+            if stop.is_set():
+                return
+            place = view.place
+            if place is not None:
+                view.reconcile(place)
+                continue
+            place, changes = everything(spark, server, view)
+            view.build(changes, place)
+
+    def _follow(self, spark: SparkSession, server: Server, reader: Reader, stop: Stop) -> None:
+        self._error = None
+        place = self._place
+        assert place is not None
+        with tempfile.TemporaryDirectory(prefix="tidelog-view-", ignore_cleanup_errors=True) as checkpoint:
+            query = self._query(spark, server, reader, place, checkpoint)
+            try:
+                while query.isActive and not stop.is_set():
+                    stop.wait(_POLL_S)
+            finally:
+                query.stop()
+                with self._busy:  # whatever it was at has ended
+                    pass
+        problem = query.exception()
+        if problem is not None and not stop.is_set():
+            raise explained(problem, self._error)
+
+    def _query(
+        self, spark: SparkSession, server: Server, reader: Reader, place: Place, checkpoint: str
+    ) -> StreamingQuery:
+        source: Any = spark.readStream.format("tidelog").options(**source_options(server))
+        source = source.option("start", json.dumps({"ts": place.ts, "epoch": place.epoch}))
+        frame = source.option("max_records_per_trigger", self._options.batch_records).load(f"feedparts:{reader.target}")
+
+        def take(parts: Any, _batch_id: int) -> None:
+            try:
+                with self._busy:
+                    self._take(reader, parts)
+            except BaseException as error:
+                self._error = error
+                raise
+
+        writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
+        often = f"{int(1000 * self._options.trigger_s)} milliseconds"
+        writer = writer.trigger(availableNow=True) if self._options.is_once else writer.trigger(processingTime=often)
+        query: StreamingQuery = writer.start()
+        return query
+
+    def _take(self, reader: Reader, parts: Any) -> None:
+        begun = time.monotonic()
+        place, changes = reader.changes(parts)
+        for view in self._kept:
+            self._changed += view.apply(changes, place)
+        self._batches.add(sum(map(len, changes.values())), time.monotonic() - begun)
+
+
+def everything(spark: SparkSession, server: Server, view: MaintainedView) -> tuple[Place, Mapping[Any, pa.Table]]:
+    """All rows of a view's sources, and a place from which changes are to be taken in afterwards."""
+    reader = Reader(server, list(view.wanted.values()))
+    with server.connect() as client:
+        position = ask_position(client)
+    parts = [
+        {"shard": shard, "since": 0, "until": position.visible, "is_initial": True, "until_epoch": position.epoch}
+        for shard in position.shards
+    ]
+    rows = [tuple(part.get(name) for name in PARTS.names) for part in parts]
+    frame = spark.createDataFrame(rows, PARTS)
+    return Place(position.visible, position.epoch), reader.everything(spark, frame)

@@ -1,0 +1,190 @@
+"""One view, kept as its source changes.
+
+    rows of the source (and of its lookups)   `Rows`, with a log in the lake
+      -> what they contribute                 `Evaluation`, by Spark; `Groups`
+      -> what their groups come to            `Groups`, in Arrow; `Evaluation` again where that is an expression
+      -> hashes, table                        `Results`, `Hashes`, `ResultTable`
+
+A batch of changes goes through it from top to bottom, and the log of the rows is committed last. If it is killed before
+that, the next run goes on from the rows as they were: changes are applied again, and come to the same. Because a batch
+may end elsewhere then, a run begins with a look at all hashes and the table (`reconcile`): what does not follow from
+the rows is made right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+from pyspark.sql import SparkSession
+
+from tidelog import limits
+from tidelog.errors import LimitExceeded
+from tidelog.spark.lake.storage import Storage
+from tidelog.spark.lake.tables import Place
+from tidelog.spark.server import Server
+from tidelog.spark.views.changes import CLEAR
+from tidelog.spark.views.definition import View
+from tidelog.spark.views.evaluation import Evaluation
+from tidelog.spark.views.groups import Groups
+from tidelog.spark.views.query import plan as plan_of
+from tidelog.spark.views.reading import Wanted
+from tidelog.spark.views.result_table import ResultTable
+from tidelog.spark.views.results import Difference, Hashes, Results
+from tidelog.spark.views.row_log import RowLog
+from tidelog.spark.views.rows import Applied, Rows
+
+STATE: Final = "_state"
+_SOURCE: Final = "source"
+
+
+class MaintainedView:
+    """A view that is being kept. Making one checks its definition, and changes nothing."""
+
+    def __init__(self, spark: SparkSession, storage: Storage, server: Server, view: View) -> None:
+        self.view = view
+        self.plan = plan_of(view)
+        if len(self.plan.columns) > limits.VIEW_COLUMNS_MAX:
+            raise view.refusal(f"it names {len(self.plan.columns)} columns: at most {limits.VIEW_COLUMNS_MAX} can be")
+        self._evaluation = Evaluation(spark, view, self.plan)
+        columns = {_SOURCE: (view.source, self.plan.columns)}
+        columns |= {name: (view.lookups[name], named) for name, named in self.plan.lookups.items()}
+        self.wanted = {name: Wanted(source.kind, source.target, named) for name, (source, named) in columns.items()}
+        self._storage = storage
+        self._folder = view.digest[:16]
+        folder = f"{STATE}/{view.name}/{self._folder}"
+        self._logs = {
+            name: RowLog(storage, f"{folder}/{name}", len(each.columns)) for name, each in self.wanted.items()
+        }
+        self._rows = {name: Rows(len(each.columns)) for name, each in self.wanted.items()}
+        self._groups = Groups(self.plan, self._evaluation.contributed)
+        self._results = Results(self.plan)
+        self._hashes = Hashes(server, self.plan, view.name)
+        self._table = ResultTable(storage, view, self._evaluation.result)
+        self._committed: dict[str, Place] = {}
+
+    @property
+    def place(self) -> Place | None:
+        """Up to where all of it is done; None: it is not built."""
+        return min(self._committed.values()) if len(self._committed) == len(self._logs) else None
+
+    @property
+    def rows(self) -> int:
+        return len(self._results.rows)
+
+    @property
+    def source_rows(self) -> int:
+        return len(self._rows[_SOURCE])
+
+    @property
+    def version(self) -> int:
+        return self._table.version
+
+    # --- beginning ------------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Take up where an earlier run stopped, if there was one."""
+        for name, log in self._logs.items():
+            found = log.load()
+            if found is not None:
+                self._committed[name], self._rows[name] = found
+        if self.place is None:
+            self._committed = {}
+
+    def build(self, changes: Mapping[Wanted, pa.Table], place: Place) -> None:
+        """Make it from everything that there is."""
+        for name, wanted in self.wanted.items():
+            self._rows[name] = Rows(len(wanted.columns))
+            self._rows[name].apply(changes[wanted])
+        self._check_size()
+        self.reconcile(place)
+        for name, log in self._logs.items():
+            log.begin(self._rows[name], place)
+            self._committed[name] = place
+        self._remove_others()
+
+    def _remove_others(self) -> None:
+        """The rows of earlier definitions: nobody goes on from them."""
+        files = self._storage.files(f"{STATE}/{self.view.name}")
+        for each in files.get_file_info(pa_fs.FileSelector("")):
+            if each.base_name != self._folder:
+                files.delete_dir(each.path)
+
+    def forget(self) -> None:
+        """What was done can no longer be gone on from."""
+        self._committed = {}
+
+    def reconcile(self, place: Place) -> None:
+        """Make hashes and table what follows from the rows, whatever they are."""
+        self._groups.replace_all(self._contributions(self._rows[_SOURCE].table))
+        self._results.update(None, self._finished(None))
+        self._hashes.reconcile(self._results.rows, self._evaluation.result)
+        self._table.replace(self._results.rows, place)
+
+    # --- going on -------------------------------------------------------------------------------------------------
+
+    def apply(self, changes: Mapping[Wanted, pa.Table], place: Place) -> int:
+        """Take in the changes of a batch that ends there; how many rows of the view are different now."""
+        applied = {
+            name: self._rows[name].apply(changes[wanted])
+            for name, wanted in self.wanted.items()
+            if len(changes[wanted]) and self._committed[name] < place
+        }
+        self._check_size()
+        difference = Difference({}, {})
+        groups: Any = self._affected(applied) if applied else ()
+        if len(groups):
+            difference = self._results.update(groups.to_pylist(), self._finished(groups))
+        if difference:
+            self._hashes.write(difference, self._evaluation.result)
+            self._table.merge(difference, place)
+        if any(_is_flush(changes[wanted]) for wanted in self.wanted.values()):
+            self._hashes.reconcile(self._results.rows, self._evaluation.result)  # hashes went with everything else
+        for name, done in applied.items():
+            self._logs[name].add(done, self._rows[name], place)
+        self._committed = dict.fromkeys(self._committed, place)
+        return len(difference.changed) + len(difference.gone)
+
+    def _affected(self, applied: Mapping[str, Applied]) -> Any:
+        """Exchange contributions; the groups that are concerned."""
+        if applied.keys() - {_SOURCE}:
+            # Lookups are small and change rarely: whatever they may concern is everything.
+            return self._groups.replace_all(self._contributions(self._rows[_SOURCE].table))
+        changed = applied[_SOURCE]
+        return self._groups.replace(changed.ids, self._contributions(changed.rows))
+
+    def _contributions(self, rows: pa.Table) -> pa.Table:
+        lookups = {name: each.table for name, each in self._rows.items() if name != _SOURCE}
+        return self._evaluation.contributions(rows, lookups)
+
+    def _finished(self, groups: Any | None) -> pa.Table:
+        reduced = self._groups.reduced(groups)
+        return self._evaluation.finished(reduced.drop_columns(["group"]))
+
+    def _check_size(self) -> None:
+        for name, rows in self._rows.items():
+            if len(rows) > limits.VIEW_ROWS_MAX:
+                source = f"{self.wanted[name].kind}:{self.wanted[name].target}"
+                raise LimitExceeded(
+                    f"view {self.view.name}: {source} has {len(rows):,} rows, and at most {limits.VIEW_ROWS_MAX:,} can "
+                    "be kept"
+                )
+
+    # --- checking -------------------------------------------------------------------------------------------------
+
+    def recomputed(self, changes: Mapping[Wanted, pa.Table]) -> pa.Table:
+        """The view from scratch, of everything that there is."""
+        rows = {}
+        for name, wanted in self.wanted.items():
+            rows[name] = Rows(len(wanted.columns))
+            rows[name].apply(changes[wanted])
+        source = rows.pop(_SOURCE).table
+        return self._evaluation.recomputed(source, {name: each.table for name, each in rows.items()})
+
+
+def _is_flush(changes: pa.Table) -> bool:
+    """Whether everything was removed at once."""
+    first = changes.slice(0, 1).to_pylist()
+    return any(row["op"] == CLEAR and not row["id"] and row["end"] is None for row in first)

@@ -1,0 +1,152 @@
+"""The changes of the sources of views, made by tasks: from the feed, or of everything that there is now.
+
+A task reads its part of the feed, makes of it the changes of every source that any view has, and hands them on as one
+table, whose first column says of which source they are. What there is now comes from the same feed (`initial`) for
+keys; entries of streams and events of days are read by the kinds `stream` and `days`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from tidelog import limits
+from tidelog.feeds.span import Span
+from tidelog.spark.events import SCHEMA, EventColumns
+from tidelog.spark.feed_parts import parts_of
+from tidelog.spark.feed_reading import FeedPart, read_feed
+from tidelog.spark.lake.tables import Place
+from tidelog.spark.server import Server, source_options
+from tidelog.spark.views.changes import CLEAR, changes_schema, clear, compose, no_changes
+from tidelog.spark.views.extract import DaysExtractor, StreamExtractor, extractor, span_of
+
+_KEYS: Final = ("kind", "key", "type", "field", "value", "end")
+_ENTRY: Final = "offset long, id string, tag binary, entry binary, fields map<binary, binary>"
+_EVENT: Final = "day date, id string, event binary"
+_WHERE: Final = [pa.field("source", pa.int32()), pa.field("until", pa.int64()), pa.field("until_epoch", pa.int64())]
+_NOBODY: Final = -1
+
+
+class Wanted(NamedTuple):
+    """A source, and the columns of it that somebody wants."""
+
+    kind: str
+    target: str
+    columns: tuple[str, ...]
+
+    @property
+    def span(self) -> Span:
+        return span_of(self.kind, self.target)
+
+    @property
+    def named_span(self) -> dict[str, str]:
+        """The same, as the data source is told."""
+        start = self.span.start.decode()
+        return {"key": start} if self.kind == "stream" else {"prefix": start}
+
+
+class Reader:
+    """Reads the changes of some sources."""
+
+    def __init__(self, server: Server, wanted: Sequence[Wanted]) -> None:
+        self._server = server
+        self.wanted = list(dict.fromkeys(wanted))
+        self._spans = list(dict.fromkeys(each.span for each in self.wanted))
+        self._width = max(len(each.columns) for each in self.wanted)
+        names = _KEYS if all(each.kind == "prefix" for each in self.wanted) else (*_KEYS, "entries")
+        self._events = StructType([field for field in SCHEMA if field.name in names])
+
+    @property
+    def target(self) -> str:
+        """Of `feedparts`."""
+        return json.dumps([each.named_span for each in self.wanted])
+
+    def changes(self, parts: DataFrame) -> tuple[Place, dict[Wanted, pa.Table]]:
+        """Where the parts of a feed end, and what they have for each source, each row once and CLEARs first."""
+        schema = self._schema()
+        found = parts.mapInArrow(self._task, from_arrow_schema(schema)).toArrow()
+        place = Place(found["until"][0].as_py(), found["until_epoch"][0].as_py())
+        return place, {each: self._of(found, number) for number, each in enumerate(self.wanted)}
+
+    def _schema(self) -> pa.Schema:
+        return pa.schema([*_WHERE, *changes_schema(self._width)])
+
+    def _of(self, found: pa.Table, number: int) -> pa.Table:
+        columns = len(self.wanted[number].columns)
+        names = changes_schema(columns).names
+        table = found.filter(pc.equal(found["source"], number)).select(names).cast(changes_schema(columns))
+        is_clear = pc.equal(table["op"], CLEAR)
+        # Each shard has its own in order; what one has cleared is nothing that another has set since.
+        return pa.concat_tables([table.filter(is_clear), table.filter(pc.invert(is_clear))])
+
+    def _task(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for part in parts_of(batch):
+                yield from self._part(part)
+
+    def _part(self, part: FeedPart) -> Iterator[pa.RecordBatch]:
+        extractors = [extractor(*each) for each in self.wanted]
+        for events in read_feed(self._server, part, self._spans, EventColumns(self._events)):
+            for each in extractors:
+                each.add(_with_all(events))
+        yield from self._numbered(clear(0), _NOBODY, part)  # so that there is a row in any case
+        for number, each in enumerate(extractors):
+            yield from self._numbered(each.finish(), number, part)
+
+    def _numbered(self, table: pa.Table, number: int, part: FeedPart) -> list[pa.RecordBatch]:
+        count, schema = len(table), self._schema()
+        where = zip(_WHERE, (number, part.until, part.until_epoch), strict=True)
+        arrays = [*(pa.repeat(pa.scalar(value, field.type), count) for field, value in where), *table.columns]
+        arrays += [pa.nulls(count, field.type) for field in list(schema)[len(arrays) :]]
+        batches: list[pa.RecordBatch] = pa.table(arrays, schema=schema).to_batches(limits.SPARK_BATCH_ROWS)
+        return batches
+
+    # --- what there is now ----------------------------------------------------------------------------------------
+
+    def everything(self, spark: SparkSession, parts: DataFrame) -> dict[Wanted, pa.Table]:
+        """All rows that there are; `parts`: those of the initial values."""
+        _, found = self.changes(parts)
+        for each in self.wanted:
+            if each.kind != "prefix":
+                found[each] = self._standing(spark, each)
+        return found
+
+    def _standing(self, spark: SparkSession, wanted: Wanted) -> pa.Table:
+        """The entries of a stream, or the events of a job set."""
+        made = extractor(*wanted)
+        schema = changes_schema(len(wanted.columns))
+
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                rows = batch.to_pylist()
+                if isinstance(made, StreamExtractor):
+                    table = made.entries(rows)
+                else:
+                    assert isinstance(made, DaysExtractor)
+                    table = made.events([(row["day"], row["id"], row["event"]) for row in rows])
+                yield from table.to_batches()
+
+        is_stream = wanted.kind == "stream"
+        frame = self._load(spark, wanted, _ENTRY if is_stream else _EVENT)
+        found = frame.mapInArrow(task, from_arrow_schema(schema)).toArrow().cast(schema)
+        return compose(pa.concat_tables([no_changes(len(wanted.columns)), found]))
+
+    def _load(self, spark: SparkSession, wanted: Wanted, schema: str) -> DataFrame:
+        reader: Any = spark.read.format("tidelog").schema(schema)
+        for name, value in source_options(self._server).items():
+            reader = reader.option(name, value)
+        frame: DataFrame = reader.load(f"{wanted.kind}:{wanted.target}")
+        return frame
+
+
+def _with_all(events: pa.RecordBatch) -> pa.RecordBatch:
+    if "entries" in events.schema.names:
+        return events
+    return events.append_column("entries", pa.nulls(len(events)))

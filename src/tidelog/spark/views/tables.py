@@ -1,0 +1,215 @@
+"""Which table and column a name means.
+
+Nobody says which columns `source` and the lookups have: a column is there because the SQL names it. So a name has to
+say of itself what it means: with a join, which table; and a name that is also that of an output, which of the two.
+Names are those of the data and keep their case. Spark does not tell upper from lower case: two that differ in it only
+are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from sqlglot import exp
+
+from tidelog.spark.views import functions
+from tidelog.spark.views.grammar import Refusal, refuse_unknown, written
+
+SOURCE: Final = "source"
+RESERVED: Final = frozenset(["_row", "_order"])
+WINDOW: Final = "window"
+"""What the time window of GROUP BY is called in the SELECT."""
+
+_JOIN_ADVICE: Final = "write [LEFT] JOIN lookup ON lookup.key = source.column"
+_REFUSED_JOINS: Final = {
+    "RIGHT": "RIGHT JOIN is not maintained: source comes first, and " + _JOIN_ADVICE,
+    "FULL": "FULL JOIN is not maintained: " + _JOIN_ADVICE,
+    "CROSS": "CROSS JOIN, or a comma, is not maintained: " + _JOIN_ADVICE,
+    "SEMI": "SEMI JOIN is not maintained: use an inner JOIN by the lookup's key",
+    "ANTI": "ANTI JOIN is not maintained: use LEFT JOIN and WHERE lookup.key IS NULL",
+}
+
+
+class Tables:
+    """The tables of a SELECT, and the columns of them that are named."""
+
+    def __init__(self, select: exp.Select, lookups: Mapping[str, object], refusal: Refusal) -> None:
+        self._lookups = {name.lower(): name for name in lookups}
+        self._refusal = refusal
+        self._tables: dict[str, str] = {}
+        """By alias, in lower case: `source`, or the name of a lookup."""
+        self._columns: dict[str, dict[str, str]] = {}
+        """By table: the names of columns, each by its lower case."""
+        self._ambiguous: frozenset[str] = frozenset()
+        table = select.args["from_"].this
+        if self._name(table) != SOURCE:
+            raise refusal("FROM has to name source: write from source, and join lookups to it")
+        self._add(table)
+        self._joins = [self._join(join) for join in select.args.get("joins") or []]
+        for name in lookups:
+            if name not in self._tables.values():
+                raise refusal(f"lookup {name} is not joined: {_JOIN_ADVICE.replace('lookup', name)}, or leave it out")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self._named(SOURCE)
+
+    @property
+    def lookups(self) -> dict[str, tuple[str, ...]]:
+        return {name: self._named(name) for name in self._tables.values() if name != SOURCE}
+
+    def settle(self, aliases: frozenset[str]) -> None:
+        """Take note of outputs whose names are not those of columns, and resolve what the joins say."""
+        self._ambiguous = aliases
+        for join in self._joins:
+            join.set("on", self.resolved(join.args["on"]))
+
+    def conditions(self) -> Iterator[exp.Expr]:
+        """What the joins say."""
+        return (join.args["on"] for join in self._joins)
+
+    def from_clause(self) -> str:
+        """The tables and joins, with every name resolved."""
+        return " ".join([f"FROM `{SOURCE}`", *(written(join) for join in self._joins)])
+
+    def resolved(self, tree: exp.Expr) -> exp.Expr:
+        """A copy in which every column says of which table it is, and functions are in lower case."""
+        refuse_unknown(tree, self._refusal)
+
+        def settled(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.Column) and not is_window_part(node):
+                return self._column(node)
+            return node
+
+        return _with_plain_calls(tree).transform(settled)
+
+    def can_multiply(self) -> bool:
+        """Whether one row of source can become several, because a lookup is joined by something else than its key."""
+        return not all(any(_is_by_key(each, join) for each in _conditions(join)) for join in self._joins)
+
+    def _named(self, table: str) -> tuple[str, ...]:
+        return tuple(sorted(self._columns.get(table, {}).values()))
+
+    def _name(self, table: exp.Expr) -> str:
+        """`source`, or the lookup that is meant."""
+        if isinstance(table, exp.Subquery | exp.Values):
+            raise self._refusal("a query in FROM is not maintained: read source, or a view of its own")
+        if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier) or table.args.get("db"):
+            raise self._refusal(f"{table.sql()} is no table of a view: there is {', '.join(self._there())}")
+        for argument, value in table.args.items():
+            if value and argument not in ("this", "alias"):
+                raise self._refusal(f"{argument.upper()} at table {table.name} is not maintained: leave it out")
+        alias = table.args.get("alias")
+        if alias is not None and alias.args.get("columns"):
+            raise self._refusal(f"the columns of table {table.name} keep their names: rename them in the SELECT")
+        name = table.name.lower()
+        if name != SOURCE and name not in self._lookups:
+            raise self._refusal(
+                f"there is no table {table.name}: there is {', '.join(self._there())}; "
+                f'another is declared as lookups.{table.name} = "prefix:..."'
+            )
+        return self._lookups.get(name, SOURCE)
+
+    def _there(self) -> Iterator[str]:
+        yield SOURCE
+        yield from self._lookups.values()
+
+    def _add(self, table: exp.Table) -> None:
+        alias = table.alias_or_name.lower()
+        if alias == WINDOW:
+            raise self._refusal("window is the time window of GROUP BY: give the table another name with AS")
+        if alias in self._tables or (self._tables and alias == SOURCE):
+            raise self._refusal(f"two tables are called {alias}: give one of them another name with AS")
+        self._tables[alias] = self._name(table)
+
+    def _join(self, join: exp.Join) -> exp.Join:
+        for word in (join.side, join.kind, join.method):
+            if word in _REFUSED_JOINS:
+                raise self._refusal(_REFUSED_JOINS[word])
+        if isinstance(join.this, exp.Lateral):
+            raise self._refusal("LATERAL is not maintained: a row of source is one row; " + _JOIN_ADVICE)
+        for argument, value in join.args.items():
+            if value and argument not in ("this", "on", "side", "kind"):
+                shown = join.method or argument.upper()
+                raise self._refusal(f"{shown} in a join is not maintained: {_JOIN_ADVICE}")
+        if self._name(join.this) == SOURCE:
+            raise self._refusal("source joined with itself is not maintained: join a lookup of the same prefix")
+        if join.args.get("on") is None:
+            raise self._refusal(f"a join without ON is not maintained: {_JOIN_ADVICE}")
+        self._add(join.this)
+        made = exp.to_table(f"`{self._name(join.this)}`", dialect="spark")
+        made.set("alias", exp.TableAlias(this=exp.to_identifier(join.this.alias_or_name.lower(), quoted=True)))
+        return exp.Join(this=made, side=join.side or None, kind=join.kind or None, on=join.args["on"])
+
+    def _column(self, column: exp.Column) -> exp.Column:
+        name, alias = column.name, column.table.lower()
+        if isinstance(column.this, exp.Star):
+            raise self._refusal("* is not maintained: nobody knows all columns; name those that are wanted")
+        if not alias:
+            self._refuse_unclear(column)
+            alias = next(each for each, table in self._tables.items() if table == SOURCE)
+        elif column.args.get("db") or (alias not in self._tables and alias != SOURCE):
+            first, *others = [part.name for part in column.parts]
+            if first.lower() in self._tables:
+                first, *others = others
+            raise self._refusal(
+                f"there is no table {first}, and columns are text without fields of their own: write "
+                f"get_json_object({first}, '$.{'.'.join(others)}') for a member of JSON text"
+            )
+        table = self._tables.get(alias, SOURCE)
+        if name.lower() in RESERVED:
+            raise self._refusal(f"column {name} has a meaning of its own, so that the data cannot have it: rename it")
+        known = self._columns.setdefault(table, {}).setdefault(name.lower(), name)
+        if known != name:
+            raise self._refusal(f"columns {known} and {name} differ in case only: write one as it is in the data")
+        return exp.column(name, table=SOURCE if table == SOURCE else alias, quoted=True)
+
+    def _refuse_unclear(self, column: exp.Column) -> None:
+        name = column.name
+        if name.lower() in functions.BARE and not column.this.quoted:
+            raise self._refusal(
+                f"{name} is not repeatable: let the data have the value, or write `{name}` for a column"
+            )
+        if len(self._tables) > 1:
+            others = [each for each, table in self._tables.items() if table != SOURCE]
+            raise self._refusal(f"column {name} could be of any table: write source.{name} or {others[0]}.{name}")
+        if name.lower() in self._ambiguous:
+            raise self._refusal(
+                f"{name} is the name of an output, which only GROUP BY and HAVING may use: repeat its expression, or "
+                f"write source.{name} if a column is meant"
+            )
+
+
+def is_window_part(node: exp.Expr) -> bool:
+    """Whether it is `window.start` or `window.end`."""
+    return isinstance(node, exp.Column) and node.table.lower() == WINDOW and node.name.lower() in ("start", "end")
+
+
+def _with_plain_calls(tree: exp.Expr) -> exp.Expr:
+    """A copy with functions in lower case, in which the DAY of `datediff(DAY, a, b)` is a word, not a column."""
+    made = tree.copy()
+    for call in made.find_all(exp.Anonymous):
+        call.set("this", call.name.lower())
+        first, *others = call.expressions or [None]
+        if call.name in functions.WITH_UNIT and len(others) == 2 and isinstance(first, exp.Column):
+            first.replace(exp.Var(this=first.name))
+    return made
+
+
+def _conditions(join: exp.Join) -> Iterator[exp.Expr]:
+    """What has to hold, all of it."""
+    condition = join.args["on"].unnest()
+    yield from condition.flatten() if isinstance(condition, exp.And) else [condition]
+
+
+def _is_by_key(condition: exp.Expr, join: exp.Join) -> bool:
+    """Whether a condition makes the joined row the one of a certain key."""
+    alias = join.this.alias
+    if not isinstance(condition, exp.EQ):
+        return False
+    for one, other in ((condition.this, condition.expression), (condition.expression, condition.this)):
+        is_key = isinstance(one, exp.Column) and (one.table, one.name) == (alias, "key")
+        if is_key and all(column.table != alias for column in other.find_all(exp.Column)):
+            return True
+    return False
