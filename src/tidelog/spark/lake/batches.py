@@ -182,6 +182,8 @@ class Batches:
         self, files: list[FileMade], columns: dict[str, Columns] | None, place: Place, is_initial: bool
     ) -> None:
         for table, its in (columns or {}).items():
+            if table == CURRENT and not is_initial:
+                continue  # it gets them with the changes, from whoever folds these
             self._tables[table].add_columns({name: ARROW_TYPES[kind] for name, kind in its.items()})
         of: dict[str, list[FileMade]] = {name: [] for name in self._tables}
         for file in files:
