@@ -139,7 +139,7 @@ class _Row(NamedTuple):
 class InProcess:
     """One run of the job: made anew, it begins with what the tables say."""
 
-    def __init__(self, port: int, folder: Path, options: LakeOptions = LakeOptions(), **storage: Any) -> None:  # noqa: B008
+    def __init__(self, port: int, folder: Path | str, options: LakeOptions = LakeOptions(), **storage: Any) -> None:  # noqa: B008
         self._storage = find_storage(str(folder), **storage)
         self._about = options.about(0)
         self.server = explored_feed_server(Server(f"redis://127.0.0.1:{port}", 0))

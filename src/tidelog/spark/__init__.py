@@ -30,6 +30,7 @@
     remote_disk  files that lie in an object store
 
     jobs         what `tidelog pipeline` runs
+    lake         Delta tables that are kept equal to a feed
 
 `pyspark` is imported only here.
 """
