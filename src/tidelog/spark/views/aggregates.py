@@ -147,8 +147,7 @@ class Aggregates:
             if all(isinstance(each, exp.Star | exp.Literal | exp.Boolean) for each in arguments):
                 return [], False
             if len(arguments) > 1:
-                there = [exp.Not(this=exp.Is(this=each.copy(), expression=exp.Null())) for each in arguments]
-                return [_where(exp.and_(*there), exp.Literal.number(1))], False
+                return [_where(exp.and_(*map(_is_there, arguments)), exp.Literal.number(1))], False
         if len(arguments) != _ARGUMENTS.get(name, 1):
             advice = "; leave nulls out by WHERE" if MAINTAINED[name] == "latest" and len(arguments) == 2 else ""
             raise self._refusal(f"{name}() takes {_ARGUMENTS.get(name, 1)} arguments, not {len(arguments)}{advice}")
@@ -158,7 +157,7 @@ class Aggregates:
 
     def _result(self, function: str, trees: list[exp.Expr], *, is_distinct: bool = False) -> exp.Column:
         names = []
-        for tree in trees:
+        for tree in (each.unnest() for each in trees):
             if tree not in self._arguments:
                 self._arguments.append(tree)
             names.append(f"a{self._arguments.index(tree)}")
@@ -181,9 +180,8 @@ def with_order(tree: exp.Expr) -> exp.Expr:
             return latest_of(node.expressions[0])
         if function in _ARGUMENTS:
             value, by = node.expressions
-            is_there = exp.Not(this=exp.Is(this=exp.Paren(this=by.copy()), expression=exp.Null()))
             both = exp.Anonymous(this="struct", expressions=[by.copy(), value.copy()])
-            return exp.Anonymous(this=function, expressions=[value.copy(), _where(is_there, both)])
+            return exp.Anonymous(this=function, expressions=[value.copy(), _where(_is_there(by), both)])
         return node
 
     return tree.copy().transform(ordered)
@@ -193,6 +191,10 @@ def latest_of(tree: exp.Expr) -> exp.Expr:
     """The value of the row that was changed last, as Spark computes it from scratch."""
     order = exp.column("_order", table=SOURCE, quoted=True)
     return exp.Anonymous(this="max_by", expressions=[tree.copy(), order])
+
+
+def _is_there(tree: exp.Expr) -> exp.Expr:
+    return exp.Not(this=exp.Is(this=exp.Paren(this=tree.copy()), expression=exp.Null()))
 
 
 def _where(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
