@@ -49,18 +49,28 @@ def refuse_functions(tree: exp.Expr, refusal: Refusal, *, place: str = "") -> No
                 raise refusal(f"window(...) in {place} is not possible: compare the time itself")
         elif isinstance(node, exp.Any | exp.All) and not isinstance(node.parent, exp.Binary):
             raise refusal(f"{written(node)} is not maintained: there is {_maintained()}")
+        elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Anonymous):
+            raise refusal(f"{written(node)}: write the function by its name alone")
         elif isinstance(node, exp.Filter) and not is_call(node.this):
             raise refusal(f"FILTER goes with an aggregate, which {written(node.this)} is not")
         elif isinstance(node, exp.Distinct) and not is_call(node.parent):
             raise refusal("DISTINCT is only for count(distinct x)")
-        elif isinstance(node, exp.Star) and not (is_call(node.parent) and node.parent and node.parent.name == "count"):
+        elif isinstance(node, exp.Star) and not _is_counted(node):
             raise refusal("* is not maintained: nobody knows all columns; name those that are wanted")
+
+
+def _is_counted(star: exp.Star) -> bool:
+    """Whether it is the one of `count(*)`."""
+    call = star.parent
+    return call is not None and is_call(call) and call.name == "count" and not any(star.args.values())
 
 
 def _refuse_function(call: exp.Anonymous, refusal: Refusal) -> None:
     name = call.name
     if name in UNREPEATABLE or (name in UNREPEATABLE_WITHOUT_ARGUMENTS and not call.expressions):
         raise refusal(f"{name}() is not repeatable: see to it that the data has the value")
+    if name == "identifier":
+        raise refusal("identifier() is not possible: write the name itself")
     if name in GENERATORS:
         raise refusal(f"{name}() makes several rows of one: store the parts as keys of their own")
     if name in RANKING:
@@ -150,7 +160,9 @@ class Aggregates:
                 return [_where(exp.and_(*map(_is_there, arguments)), exp.Literal.number(1))], False
         if len(arguments) != _ARGUMENTS.get(name, 1):
             advice = "; leave nulls out by WHERE" if MAINTAINED[name] == "latest" and len(arguments) == 2 else ""
-            raise self._refusal(f"{name}() takes {_ARGUMENTS.get(name, 1)} arguments, not {len(arguments)}{advice}")
+            raise self._refusal(
+                f"{name}() takes {_ARGUMENTS.get(name, 'one')} argument(s), not {len(arguments)}{advice}"
+            )
         if name == "count_if":
             return [_where(arguments[0], exp.Literal.number(1))], False
         return arguments, is_distinct

@@ -215,12 +215,15 @@ class _Planning:
     def _check_key(self) -> None:
         """Refuse a key that does not name a row: two rows of the view would share a hash."""
         outputs = dict(self._outputs)
-        named = ", ".join(f'"{name}"' for name, tree in self._outputs if tree in self._groups)
+        grouped = ", ".join(map(written, self._groups))
         covered: list[exp.Expr] = []
         for name in self._view.key:
             self._refuse_missing(name)
             if outputs[name] not in self._groups:
-                raise self._refusal(f"key names {name}, which is not in GROUP BY: write key = [{named}]")
+                raise self._refusal(
+                    f"key names {name}, which is {written(outputs[name])}, while GROUP BY has {grouped}: let key name "
+                    "the outputs that are these"
+                )
             covered.append(outputs[name])
         for group in self._groups:
             is_named = group in covered
