@@ -14,7 +14,7 @@ from tidelog.spark.views.query import Aggregate, Plan, plan
 
 def view(sql: str, *key: str, **lookups: str) -> View:
     tables = {name: Source("prefix", prefix) for name, prefix in lookups.items()}
-    return View("v", Source("prefix", "order:"), sql, key, tables)
+    return View("v", Source("stream", "orders"), sql, key, tables)
 
 
 def planned(sql: str, *key: str, **lookups: str) -> Plan:
@@ -377,3 +377,17 @@ def test_refusing_needs_no_spark_session() -> None:
         "assert 'pyspark' not in sys.modules, 'pyspark was imported'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_latest_of_keys_is_refused_unless_each_key_is_a_row() -> None:
+    def of_keys(sql: str, *key: str) -> Plan:
+        return plan(View("v", Source("prefix", "order:"), sql, key))
+
+    of_keys("select key, state from source", "key")
+    of_keys("select key, latest(state) as state, count(*) as n from source group by key", "key")
+    for sql in (
+        "select customer, state from source",
+        "select customer, latest(state) as s from source group by customer",
+    ):
+        with pytest.raises(BadView, match="the latest of several keys is not known"):
+            of_keys(sql, "customer")

@@ -110,7 +110,7 @@ def shown(rows: Sequence[Sequence[Any]]) -> list[str]:
 def checked(spark: SparkSession, sql: str, *key: str, is_plain: bool = True) -> list[str]:
     """The view's rows, which are the same by parts, at once, and, where Spark has all of it, as it is written."""
     lookups = {"customers": Source("prefix", "c:")} if "customers" in sql else {}
-    made = plan(View("v", Source("prefix", "o:"), sql, key, lookups))
+    made = plan(View("v", Source("stream", "o"), sql, key, lookups))
     at_once: DataFrame = spark.sql(made.recompute)
     assert at_once.columns == [name for name, _ in made.outputs]
     rows = shown(at_once.collect())

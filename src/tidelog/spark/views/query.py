@@ -264,6 +264,16 @@ class _Planning:
             recomputed.append((name, tree if is_key else latest_of(tree)))
         return self._plan(reduced, None, self._sql(recomputed, None))
 
+    def _check_order(self) -> None:
+        """Refuse `latest` where nobody could say from what there is which row that was."""
+        is_each_key = any(isinstance(tree, exp.Column) and tree.name == "key" for tree in self._groups)
+        is_latest = any(each.function == "latest" for each in self._aggregates.found)
+        if self._view.source.kind == "prefix" and is_latest and not is_each_key:
+            raise self._refusal(
+                "the latest of several keys is not known: a store has no time for what it holds. Group by key, or "
+                "write max_by(x, COLUMN) with a column that says when"
+            )
+
     def _reduced(self, tree: exp.Expr, what: str) -> exp.Expr:
         """A copy over the columns of the groups."""
 
@@ -286,6 +296,7 @@ class _Planning:
         final = None
         if having is not None or not all(column for _, column in outputs):
             final = _select(reduced, f"FROM `{GROUPS}`", having)
+        self._check_order()
         groups = tuple(f"g{number}" for number in range(len(self._groups)))
         row = ("_row", exp.column("_row", table=SOURCE, quoted=True))
         projected = [row, *zip(groups, self._groups, strict=True), *self._aggregates.arguments()]
