@@ -18,6 +18,7 @@ with the same effect. All of it is work of whole columns.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -54,6 +55,17 @@ def no_changes(columns: int) -> pa.Table:
 def clear(columns: int, start: bytes = b"", end: bytes | None = None) -> pa.Table:
     """One CLEAR."""
     return pa.Table.from_pylist([{"op": CLEAR, "id": start, "end": end}], changes_schema(columns))
+
+
+def chosen(changes: pa.Table, columns: Sequence[int]) -> pa.Table:
+    """The same changes, as far as they are about some of the columns."""
+    touched = changes["touched"]
+    bits: Any = pa.scalar(0, pa.int64())
+    for number, wanted in enumerate(columns):
+        bit = pc.bit_wise_and(pc.shift_right(touched, wanted), 1)
+        bits = pc.bit_wise_or(bits, pc.shift_left(bit, number))
+    fixed = [bits if field.name == "touched" and columns else changes[field.name] for field in _FIXED]
+    return pa.table([*fixed, *(changes[column(each)] for each in columns)], schema=changes_schema(len(columns)))
 
 
 def in_range(ids: Any, start: bytes, end: bytes | None) -> Any:

@@ -24,7 +24,7 @@ from tidelog.spark.feed_parts import parts_of
 from tidelog.spark.feed_reading import FeedPart, read_feed
 from tidelog.spark.lake.tables import Place
 from tidelog.spark.server import Server
-from tidelog.spark.views.changes import CLEAR, changes_schema, clear, compose, no_changes
+from tidelog.spark.views.changes import CLEAR, changes_schema, chosen, clear, compose, no_changes
 from tidelog.spark.views.extract import DaysExtractor, StreamExtractor, extractor, span_of
 
 _KEYS: Final = ("kind", "key", "type", "field", "value", "end")
@@ -57,7 +57,8 @@ class Reader:
 
     def __init__(self, server: Server, wanted: Sequence[Wanted]) -> None:
         self._server = server
-        self.wanted = list(dict.fromkeys(wanted))
+        self._given = list(dict.fromkeys(wanted))
+        self.wanted = _each_source(self._given)
         self._spans = list(dict.fromkeys(each.span for each in self.wanted))
         self._width = max(len(each.columns) for each in self.wanted)
         names = _KEYS if all(each.kind == "prefix" for each in self.wanted) else (*_KEYS, "entries")
@@ -73,7 +74,15 @@ class Reader:
         schema = self._schema()
         found = parts.mapInArrow(self._task, from_arrow_schema(schema)).toArrow()
         place = Place(found["until"][0].as_py(), found["until_epoch"][0].as_py())
-        return place, {each: self._of(found, number) for number, each in enumerate(self.wanted)}
+        return place, self._shared({each: self._of(found, number) for number, each in enumerate(self.wanted)})
+
+    def _shared(self, found: dict[Wanted, pa.Table]) -> dict[Wanted, pa.Table]:
+        """To each its own columns of what was read of a source."""
+        shared = {}
+        for given in self._given:
+            [read] = [each for each in found if (each.kind, each.target) == (given.kind, given.target)]
+            shared[given] = chosen(found[read], [read.columns.index(name) for name in given.columns])
+        return shared
 
     def _schema(self) -> pa.Schema:
         return pa.schema([*_WHERE, *changes_schema(self._width)])
@@ -113,7 +122,7 @@ class Reader:
     def everything(self, spark: SparkSession, parts: DataFrame) -> dict[Wanted, pa.Table]:
         """All rows that there are; `parts`: those of the initial values."""
         _, found = self.changes(parts)
-        for each in self.wanted:
+        for each in self._given:
             if each.kind != "prefix":
                 found[each] = self._standing(spark, each)
         return found
@@ -144,6 +153,14 @@ class Reader:
             reader = reader.option(name, value)
         frame: DataFrame = reader.load(f"{wanted.kind}:{wanted.target}")
         return frame
+
+
+def _each_source(wanted: Sequence[Wanted]) -> list[Wanted]:
+    """Each source once, with all columns that anybody wants of it."""
+    columns: dict[tuple[str, str], set[str]] = {}
+    for each in wanted:
+        columns.setdefault((each.kind, each.target), set()).update(each.columns)
+    return [Wanted(*source, tuple(sorted(names))) for source, names in columns.items()]
 
 
 def _with_all(events: pa.RecordBatch) -> pa.RecordBatch:
