@@ -6,9 +6,9 @@
     id binary      which row. Ids are in the order in which rows are `latest`: of an entry its offset, big end first
     end binary     of a CLEAR
     is_reset bool  of a SET: whatever the row had before is gone
-    more, less     of a SET: list<binary>, names of what keeps the row alive though no column shows it, and which of
-                   these are gone. A hash is gone with its last field, and nobody says so: a row has to know whether any
-                   is left. A string has one such name, the empty one
+    more, less     of a SET: list<binary>, names of what the row has got, and of what it has lost. A hash is gone with
+                   its last field, and nobody says so: a row has to know whether any is left, also of those that are no
+                   column of anybody's. All else has one such name, the empty one
     touched int64  of a SET: a bit for each column that is said something about
     c0, c1 ...     string: the values of these columns; null: it has none
 

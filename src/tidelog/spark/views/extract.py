@@ -143,15 +143,15 @@ class PrefixExtractor(Extractor):
             if name == "value":
                 member = pc.if_else(pa.array(is_object), member, texts)
             columns[column(number)] = pc.if_else(is_string, member, field)
-        is_other = (numbers < 0) & ~strings & ~_numpy(is_none)
+        is_field = ~strings & ~_numpy(is_none)
         is_there = pc.is_valid(values).to_numpy(zero_copy_only=False)
         names = pc.if_else(is_string, pa.scalar(b"", pa.binary()), fields)
         return self._table(
             pc.if_else(is_none, pa.scalar(GONE, pa.int8()), pa.scalar(SET, pa.int8())),
             events["key"],
             is_reset=is_string,
-            more=_named(names, (is_other & is_there) | strings),
-            less=_named(names, is_other & ~is_there),
+            more=_named(names, (is_field & is_there) | strings),
+            less=_named(names, is_field & ~is_there),
             touched=pa.array(touched.astype(np.int64)),
             **columns,
         )
