@@ -339,6 +339,8 @@ LAKE_PASS_CHANGES = 2_000_000
 """That are folded into the table of what holds at a time."""
 LAKE_REWRITTEN_BYTES_PER_S = 4 * MIB
 """Of it that are rewritten while it follows: the old files stay for a while, and take room."""
+LAKE_FILE_ROWS = 1_000_000
+"""A task begins a new file after so many."""
 LAKE_ROW_GROUP_ROWS = 131_072
 """Of a Parquet file: what is collected before it is written."""
 LAKE_IDLE_COMMIT_S = 60.0

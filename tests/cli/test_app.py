@@ -45,7 +45,9 @@ def test_the_tree_is_what_is_promised() -> None:
         ("events",),
         *(("events", name) for name in ("put", "tail", "ls")),
         ("pipeline",),
-        *(("pipeline", name) for name in ("compress", "expire", "verify", "status")),
+        *(("pipeline", name) for name in ("compress", "expire", "lake", "status", "verify", "view")),
+        ("view",),
+        *(("view", name) for name in ("ls", "show", "check")),
     }
 
 

@@ -18,6 +18,7 @@ from tidelog.cli import (
     journal_verify,
     pipeline_compress,
     pipeline_expire,
+    pipeline_lake,
     pipeline_status,
     pipeline_verify,
     pipeline_view,
@@ -88,11 +89,13 @@ pipeline = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     epilog="Examples:\n\n  tidelog pipeline compress --older-than-days 2\n\n"
-    "  tidelog pipeline expire --older-than-days 30\n\n  tidelog pipeline verify data\n\n  tidelog pipeline status",
+    "  tidelog pipeline expire --older-than-days 30\n\n  tidelog pipeline verify data\n\n"
+    "  tidelog pipeline lake --to lake --once\n\n  tidelog pipeline status",
 )
 app.add_typer(pipeline, name="pipeline", help="Run what sweeps over history, on Spark: here, or on a cluster.")
 pipeline.command("compress", epilog=pipeline_compress.EPILOG)(pipeline_compress.compress)
 pipeline.command("expire", epilog=pipeline_expire.EPILOG)(pipeline_expire.expire)
+pipeline.command("lake", epilog=pipeline_lake.EPILOG)(pipeline_lake.lake)
 pipeline.command("verify", epilog=pipeline_verify.EPILOG)(pipeline_verify.verify)
 pipeline.command("status", epilog=pipeline_status.EPILOG)(pipeline_status.status)
 pipeline.command("view", epilog=pipeline_view.EPILOG)(pipeline_view.view)

@@ -13,8 +13,10 @@ done again from the beginning.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import takewhile
 from typing import Any
 
@@ -67,6 +69,23 @@ class HistoryLost(FeedDiverged):
 
 def read_feed(server: Server, part: FeedPart, spans: Sequence[Span], columns: EventColumns) -> Iterator[pa.RecordBatch]:
     """The batches of a part. On an executor."""
+    with _without_collecting():
+        yield from _read(server, part, spans, columns)
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Events are lists that are in no cycles: to look through them for some takes as long as to read them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _read(server: Server, part: FeedPart, spans: Sequence[Span], columns: EventColumns) -> Iterator[pa.RecordBatch]:
     reading = _Reading(part, spans)
     silent_since_s = time.monotonic()
     while not reading.is_done:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow.flight as flight
 import redis
@@ -143,6 +143,14 @@ def take_server(options: Options) -> Server:
 def server_at(location: Location) -> Server:
     """The server of a job."""
     return Server(location.url, location.database, location.username, location.password)
+
+
+def source_options(server: Server) -> dict[str, str]:
+    """What the data source is told to find a server that is known."""
+    scheme, _, rest = server.url.partition("://")
+    if server.password is not None:
+        rest = f"{quote(server.username or '', safe='')}:{quote(server.password, safe='')}@{rest}"
+    return {"url": f"{scheme}://{rest}", "database": str(server.database)}
 
 
 def explored(server: Server) -> Server:

@@ -14,11 +14,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 from tidelog.spark.jobs.holding import Stop
 from tidelog.spark.jobs.query_error import explained
-from tidelog.spark.server import Server
+from tidelog.spark.server import Server, source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,10 +92,3 @@ class FeedQuery:
         query: StreamingQuery = writer.start()
         return query
 
-
-def source_options(server: Server) -> dict[str, str]:
-    """What the data source is told to find a server that is known; with its password."""
-    scheme, _, rest = server.url.partition("://")
-    if server.password is not None:
-        rest = f"{quote(server.username or '', safe='')}:{quote(server.password, safe='')}@{rest}"
-    return {"url": f"{scheme}://{rest}", "database": str(server.database)}

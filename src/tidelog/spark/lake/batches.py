@@ -17,16 +17,16 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset as pa_dataset
 
 from tidelog import limits
-from tidelog.errors import FeedDiverged, InternalError
+from tidelog.errors import InternalError
 from tidelog.feeds.span import Span
-from tidelog.spark.feed_places import ask_position
+from tidelog.spark.jobs import report
+from tidelog.spark.jobs.report import Figures
 from tidelog.spark.lake.json_columns import ARROW_TYPES, DELTA_TYPES, Columns, agreed
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES, SEQ_INITIAL
 from tidelog.spark.lake.part_files import SUMMARY
@@ -38,30 +38,33 @@ _AGREEMENTS_MAX: Final = 8
 """How often tasks are done again because they had found different columns."""
 
 
-@dataclass
 class Taken:
-    """What batches have come to."""
+    """What batches have come to. One thread adds, others may look."""
 
-    batches: int = 0
-    seconds: float = 0.0
-    """Of all of them."""
-    last_s: float = 0.0
-    events: int = 0
-    """That were read."""
-    rows: dict[str, int] = field(default_factory=dict)
-    """That were added to each table."""
-    files: int = 0
-    size_bytes: int = 0
-    ts: int = 0
-    """Up to which everything was read."""
-    visible: int = 0
-    """Where the server was then."""
+    def __init__(self) -> None:
+        self._batches = report.Batches()
+        self.events = 0
+        """That were read."""
+        self.rows = dict.fromkeys((CHANGES, CURRENT, ENTRIES, BAD), 0)
+        """That were added to each table."""
+        self.files = 0
+        self.size_bytes = 0
+        self.ts: int | None = None
+        """Up to which everything was read."""
 
-    def add(self, files: list[FileMade]) -> None:
+    def add(self, files: list[FileMade], events: int, ts: int, seconds: float) -> None:
         for file in files:
-            self.rows[file.table] = self.rows.get(file.table, 0) + file.rows
+            self.rows[file.table] += file.rows
             self.files += 1
             self.size_bytes += file.size_bytes
+        self.events += events
+        self.ts = ts
+        self._batches.add(events, seconds)
+
+    def figures(self) -> Figures:
+        sizes = {"files": self.files, "file_bytes": self.size_bytes}
+        rows = {name: self.rows[name] for name in (CHANGES, ENTRIES, BAD)}
+        return {**self._batches.figures(), **rows, **sizes}
 
 
 class Batches:
@@ -83,45 +86,41 @@ class Batches:
         self._waiting: Place | None = None
         """How far it is without any commit that says so."""
         self._committed_at = time.monotonic()
+        self._taking = threading.Lock()
+        """Held while a batch is taken."""
         self.committing = threading.Lock()
         """Held while anything but `current` is altered."""
-        self.taken = Taken(ts=max(0, self._changes.ts))
+        self.taken = Taken()
+        self.taken.ts = None if self._changes.place is None else self._changes.ts
         self.error: BaseException | None = None
         """What ended it."""
 
     def take(self, frame: Any, _batch_id: int) -> None:
         """For `foreachBatch`."""
         try:
-            self._take(frame)
+            with self._taking:
+                self._take(frame)
         except BaseException as error:
             self.error = error
             raise
 
     def _take(self, frame: Any) -> None:
         begun = time.monotonic()
-        with self._server.connect() as client:
-            position = ask_position(client)
         is_initial = self._changes.place is None
         files, columns, rest = self._read(frame, is_initial)
-        since, until = max(row["since"] for row in rest), rest[0]["until"]
-        self._check(since, until, position.visible, is_initial)
-        place = Place(until, position.epoch)
-        with self.committing:
-            self._commit(files, columns, place, is_initial)
-        self.taken.add(files)
-        self.taken.events += sum(row["events"] for row in rest)
-        self.taken.batches += 1
-        self.taken.ts, self.taken.visible = until, position.visible
-        self.taken.last_s = time.monotonic() - begun
-        self.taken.seconds += self.taken.last_s
-        self._on_batch(self.taken)
-
-    def _check(self, since: int, until: int, visible: int, is_initial: bool) -> None:
-        if visible < until:
-            raise FeedDiverged(f"the server was at ts {until}, and now is at {visible}", since=visible)
+        since, place = max(row["since"] for row in rest), Place(rest[0]["until"], rest[0]["epoch"])
         reached = self._changes.ts if self._waiting is None else self._waiting.ts
         if since > reached and not is_initial:
             raise InternalError(f"the lake has everything up to ts {reached}, and the next batch begins at {since}")
+        with self.committing:
+            self._commit(files, columns, place, is_initial)
+        self.taken.add(files, sum(row["events"] for row in rest), place.ts, time.monotonic() - begun)
+        self._on_batch(self.taken)
+
+    def wait(self) -> None:
+        """Until the batch that is being taken has ended, if there is one."""
+        with self._taking:
+            pass
 
     def finish(self) -> None:
         """Say how far it is."""
@@ -183,6 +182,8 @@ class Batches:
         self, files: list[FileMade], columns: dict[str, Columns] | None, place: Place, is_initial: bool
     ) -> None:
         for table, its in (columns or {}).items():
+            if table == CURRENT and not is_initial:
+                continue  # it gets them with the changes, from whoever folds these
             self._tables[table].add_columns({name: ARROW_TYPES[kind] for name, kind in its.items()})
         of: dict[str, list[FileMade]] = {name: [] for name in self._tables}
         for file in files:

@@ -44,8 +44,9 @@ class Current:
 
     def refresh(self) -> None:
         """See what was committed to `changes`."""
+        has_begun = self._changes.place is not None
         self._changes.refresh()
-        if self.table.place is None:  # the first batch may have filled it with the values of then
+        if not has_begun:  # the first batch may have filled the table with the values of then
             self.table.refresh()
 
     @property

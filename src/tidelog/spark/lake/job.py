@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
-from tidelog.days.lease import Lease
 from tidelog.days.location import Location
-from tidelog.errors import ClientError, EnvironmentFault, FeedDiverged, TooOld
+from tidelog.errors import ClientError, FeedDiverged, TidelogError, TooOld
 from tidelog.feeds.span import Span, span_of_prefix
 from tidelog.spark.feed_places import ask_oldest, ask_position, explored_feed_server
-from tidelog.spark.jobs.holding import Holding, JobRunning, Stop
+from tidelog.spark.jobs.holding import Holding, Stop
+from tidelog.spark.jobs.query_error import explained
+from tidelog.spark.jobs.report import Figures, Lag
 from tidelog.spark.lake.batches import Batches, Taken
 from tidelog.spark.lake.current import Current
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES
@@ -32,7 +31,7 @@ from tidelog.spark.lake.storage import Storage
 from tidelog.spark.lake.tables import LakeTable, Place, open_table
 from tidelog.spark.lake.task import OWN_KEYS
 from tidelog.spark.lake.upkeep import compact, vacuum
-from tidelog.spark.server import Server
+from tidelog.spark.server import server_at, source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 NAME: Final = "lake"
 STARTS: Final = ("auto", "earliest", "initial", "latest")
 _POLL_S: Final = 0.1
-_OUR_ERROR: Final = re.compile(r"tidelog\.[\w.]+\.(\w+): (.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,68 +89,52 @@ class LakeJob:
         on_batch: Callable[[Taken], object] = lambda _: None,
     ) -> None:
         options.check()
-        self._location = location
+        self.location = location
         self._storage = storage
         self._options = options
         self._on_batch = on_batch
-        self._server = Server(location.url, location.database, location.username, location.password)
+        self._server = server_at(location)
         self._batches: Batches | None = None
         self._current: Current | None = None
         self._compacted = self._vacuumed = 0
-        self._begun = time.monotonic()
         self._upkept = time.monotonic()
-        self._last_error: str | None = None
+        self._lag: Lag | None = None
+        self._holding: Holding | None = None
 
-    def figures(self) -> dict[str, int | float | str | None]:
-        """How far it is."""
+    def figures(self) -> Figures:
+        """How far it is, and how far the server is ahead."""
+        lag = {} if self._lag is None else self._lag.of(self._batches.taken.ts if self._batches else None)
+        return {**lag, **self.totals()}
+
+    def totals(self) -> Figures:
+        """What was done, without asking the server anything."""
         taken = self._batches.taken if self._batches else Taken()
         current = self._current
-        seconds = max(time.monotonic() - self._begun, 1e-9)
         return {
-            "ts": taken.ts,
-            "lag_seconds": round(max(0, taken.visible - taken.ts) / 1e6, 3),
-            "batches": taken.batches,
-            "batch_seconds": round(taken.last_s, 3),
-            "rows": sum(taken.rows.values()),
-            "rows_per_second": round(sum(taken.rows.values()) / seconds, 1),
-            "changes": taken.rows.get(CHANGES, 0),
-            "entries": taken.rows.get(ENTRIES, 0),
-            "bad": taken.rows.get(BAD, 0),
-            "current_ts": 0 if current is None else max(0, current.table.ts),
+            **taken.figures(),
+            "current_ts": None if current is None else max(0, current.table.ts),
             "passes": 0 if current is None else current.passes,
-            "pass_seconds": 0.0 if current is None else round(current.last_s, 3),
-            "files": taken.files,
-            "file_bytes": taken.size_bytes,
+            "pass_seconds": None if current is None else round(current.last_s, 3),
             "files_compacted": self._compacted,
             "files_vacuumed": self._vacuumed,
-            "last_error": self._last_error,
         }
+
+    def told(self) -> Figures:
+        """What was last reported."""
+        return {} if self._holding is None else self._holding.told.get(NAME, {})
 
     # --- running --------------------------------------------------------------------------------------------------
 
     def run(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
         """Until there is nothing left, or it is stopped."""
         self._server = explored_feed_server(self._server)
-        with self._location.connect() as server:
-            lease = self._take_lease(server)
-            with Holding(server, lease, NAME, self._options.lease_ms, stop, self.figures) as holding:
-                try:
-                    self._run(make_spark, stop)
-                except Exception as error:
-                    self._last_error = str(error)
-                    raise
-                holding.state = "stopped" if stop.is_set() else "done"
-
-    def _take_lease(self, server: Any) -> Lease:
-        name = f"lake:{hashlib.sha256(self._storage.root.encode()).hexdigest()[:16]}"
-        lease = Lease.take(server, name, ttl_ms=self._options.lease_ms)
-        if lease is None:
-            left_ms = max(0, int(server.pttl(f"tidelog:pipeline:lease:{name}")))
-            raise JobRunning(
-                f"the lake at {self._storage.root} is kept by another job; unless that renews its lease, it ends in "
-                f"{left_ms / 1000:.0f} s"
-            )
-        return lease
+        lease = f"{NAME}:{hashlib.sha256(self._storage.root.encode()).hexdigest()[:16]}"
+        with self.location.connect() as client:
+            self._lag = Lag(client)
+            self._holding = Holding.take(client, NAME, stop, self.figures, lease=lease, ttl_ms=self._options.lease_ms)
+            with self._holding:
+                self._run(make_spark, stop)
+                self._holding.state = "stopped" if stop.is_set() else "done"
 
     def _run(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
         tables = self._open()
@@ -167,6 +149,7 @@ class LakeJob:
                 self._keep(query, current, tables, stop)
             finally:
                 query.stop()
+                self._batches.wait()
         self._batches.finish()
         if not stop.is_set():
             current.refresh()
@@ -200,8 +183,7 @@ class LakeJob:
         assert self._batches is not None
         frame = (
             spark.readStream.format("tidelog")
-            .option("url", _url_of(self._server))
-            .option("database", self._server.database)
+            .options(**source_options(self._server))
             .option("start", start)
             .option("max_records_per_trigger", self._options.batch_records)
             .load("feedparts:*")
@@ -209,7 +191,7 @@ class LakeJob:
         writer = frame.writeStream.foreachBatch(self._batches.take).option("checkpointLocation", checkpoint)
         if self._options.is_once:
             return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{self._options.trigger_s} seconds").start()
+        return writer.trigger(processingTime=f"{int(1000 * self._options.trigger_s)} milliseconds").start()
 
     def _keep(self, query: StreamingQuery, current: Current, tables: Mapping[str, LakeTable], stop: Stop) -> None:
         """While batches are taken."""
@@ -226,7 +208,7 @@ class LakeJob:
             return
         problem = query.exception()
         if problem is not None:
-            raise explained(problem, self._batches.error, self._storage)
+            raise _explained(problem, self._batches.error, self._storage.root)
 
     def _tidy(self, tables: Mapping[str, LakeTable], current: Current) -> None:
         assert self._batches is not None
@@ -242,35 +224,16 @@ class LakeJob:
         self._upkept = time.monotonic()
 
 
-def _url_of(server: Server) -> str:
-    """With its password: whoever plans the batches connects, too."""
-    if server.password is None:
-        return server.url
-    parts = urlsplit(server.url)
-    user = quote(server.username or "", safe="")
-    return f"{parts.scheme}://{user}:{quote(server.password, safe='')}@{parts.netloc}{parts.path}"
-
-
-def explained(problem: BaseException, ours: BaseException | None, storage: Storage) -> BaseException:
-    """Why a query ended, in one sentence and with what to do."""
-    if ours is not None and not type(ours).__module__.startswith(("pyspark", "py4j")):
-        found: BaseException = ours
-        name, text = type(ours).__name__, str(ours)
-        if not isinstance(ours, TooOld | FeedDiverged):
-            return found
-    else:
-        matches = list(_OUR_ERROR.finditer(f"{problem}\n{ours}"))
-        if not matches:
-            return EnvironmentFault(f"Spark ended the query: {str(ours or problem).strip().partition(chr(10))[0]}")
-        name, text = matches[-1][1], matches[-1][2].strip()
-    if name in ("TooOld", "HistoryErased"):
+def _explained(problem: BaseException, ours: BaseException | None, root: str) -> TidelogError:
+    found = explained(problem, ours)
+    if isinstance(found, TooOld):
         return ClientError(
-            f"the lake at {storage.root} cannot go on: the server's journal no longer has what came after it. Begin a "
-            "new one in another folder, with --start initial"
+            f"the lake at {root} cannot go on: the server's journal no longer has what came after it. Begin a new one "
+            "in another folder, with --start initial"
         )
-    if name in ("FeedDiverged", "HistoryLost"):
+    if isinstance(found, FeedDiverged):
         return ClientError(
-            f"the lake at {storage.root} has changes that the server has lost (it crashed, or is another server): "
-            f"{text.partition('. ')[0]}. Begin a new one in another folder, with --start initial"
+            f"the lake at {root} has changes that the server has lost (it crashed, or is another server): "
+            f"{str(found).partition('. ')[0]}. Begin a new one in another folder, with --start initial"
         )
-    return EnvironmentFault(text)
+    return found

@@ -88,15 +88,18 @@ SCHEMAS: Final[dict[str, pa.Schema]] = {
 DIVIDED: Final = (CHANGES, ENTRIES)
 """Tables in which each day is a folder."""
 
+_ALL: Final = {
+    # What is said to have statistics must have them in every file, or readers that look for other values pass it over.
+    "delta.dataSkippingStatsColumns": "ts",
+}
 PROPERTIES: Final[dict[str, dict[str, str]]] = {
-    CHANGES: {"delta.logRetentionDuration": "interval 1 days"},
+    **{name: {**_ALL, "delta.logRetentionDuration": "interval 1 days"} for name in (CHANGES, ENTRIES, BAD)},
     CURRENT: {
+        **_ALL,
         # It is rewritten all the time: what it was is in `changes`.
         "delta.logRetentionDuration": "interval 1 hours",
         "delta.deletedFileRetentionDuration": "interval 15 minutes",
     },
-    ENTRIES: {"delta.logRetentionDuration": "interval 1 days"},
-    BAD: {"delta.logRetentionDuration": "interval 1 days"},
 }
 
 

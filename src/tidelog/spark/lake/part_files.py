@@ -51,8 +51,8 @@ class PartFiles:
 
     def _file(self, table: str, day: int | None, schema: pa.Schema) -> _PartFile:
         file = self._open.get((table, day))
-        if file is None or file.schema != schema:
-            if file is not None:  # there are more columns than before
+        if file is None or file.is_full or file.schema != schema:
+            if file is not None:  # perhaps there are more columns than before
                 self._made.append(file.close())
             file = self._open[table, day] = _PartFile(self._storage, table, day, schema)
         return file
@@ -105,6 +105,10 @@ class _PartFile:
         if self._waiting >= limits.LAKE_ROW_GROUP_ROWS:
             self._flush()
 
+    @property
+    def is_full(self) -> bool:
+        return self._count >= limits.LAKE_FILE_ROWS
+
     def _flush(self) -> None:
         table = pa.Table.from_batches(self._rows, self.schema)
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
@@ -135,7 +139,7 @@ def part_files(storage: Storage) -> Iterator[PartFiles]:
 
 SUMMARY: Final = (
     "table string, path string, size_bytes long, rows long, day string, ts_min long, ts_max long, columns string, "
-    "events long, since long, until long"
+    "events long, since long, until long, epoch long"
 )
 """What a task tells the driver, in Spark's words: a row for each file, and one without a path for the rest."""
 SUMMARY_ARROW: Final = pa.schema(
@@ -151,11 +155,12 @@ SUMMARY_ARROW: Final = pa.schema(
         ("events", pa.int64()),
         ("since", pa.int64()),
         ("until", pa.int64()),
+        ("epoch", pa.int64()),
     ]
 )
 
 
 def summary(files: list[FileMade], **rest: Any) -> pa.RecordBatch:
-    """`rest`: columns, events, since and until."""
+    """`rest`: columns, events, since, until and epoch."""
     rows: list[dict[str, Any]] = [*(file._asdict() for file in files), rest]
     return pa.RecordBatch.from_pylist(rows, schema=SUMMARY_ARROW)

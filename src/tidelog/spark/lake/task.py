@@ -68,6 +68,7 @@ class Work:
                     events=reading.events,
                     since=reading.since,
                     until=reading.until,
+                    epoch=reading.epoch,
                 )
 
 
@@ -85,12 +86,13 @@ class _Reading:
         for table, columns in (work.columns or {}).items():
             self._json[table] = JsonColumns(table, columns)
         self.events = self.since = self.until = 0
+        self.epoch: int | None = None
 
     def new_columns(self) -> str:
         return json.dumps({table: found.found for table, found in self._json.items()})
 
     def read(self, part: FeedPart) -> None:
-        self.since, self.until = part.since, part.until
+        self.since, self.until, self.epoch = part.since, part.until, part.until_epoch
         for batch in read_feed(self._work.server, part, self._work.spans, self._columns):
             batch = _without_own(batch)
             self.events += batch.num_rows

@@ -21,9 +21,8 @@ from tidelog.feeds.span import Span
 from tidelog.spark.events import SCHEMA, EventColumns
 from tidelog.spark.feed_parts import parts_of
 from tidelog.spark.feed_reading import FeedPart, read_feed
-from tidelog.spark.jobs.feed_query import source_options
 from tidelog.spark.lake.tables import Place
-from tidelog.spark.server import Server
+from tidelog.spark.server import Server, source_options
 from tidelog.spark.views.changes import CLEAR, chosen, compose, no_changes
 from tidelog.spark.views.extract import DaysExtractor, StreamExtractor, extractor, span_of
 

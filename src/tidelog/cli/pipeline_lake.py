@@ -1,0 +1,176 @@
+"""`tidelog pipeline lake`: Delta tables that are kept equal to what a server has and what changes there, on Spark."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from tidelog import limits
+from tidelog.cli.events_options import connected, find_location
+from tidelog.cli.exits import BUSY, CANNOT, FINE, INTERRUPTED, TERMINATED, complain, guarded, until_pipe_closes
+from tidelog.cli.lake_options import Once, ShowsProgress, StorageOptions, To
+from tidelog.cli.live_line import live_line
+from tidelog.cli.output import Cell, Column, Output
+from tidelog.cli.pipeline_options import Conf, LeaseSeconds, Master, needs_spark, spark_session, stopped_in_order
+from tidelog.cli.server_link import URL_DEFAULT
+from tidelog.cli.stream_options import Database, PasswordFile, Url
+
+if TYPE_CHECKING:
+    from tidelog.spark.lake.batches import Taken
+    from tidelog.spark.lake.job import LakeJob
+
+EPILOG: Final = """\
+Examples:
+
+  tidelog pipeline lake --to lake --once
+
+  tidelog pipeline lake --url redis://10.0.0.5:6399 --to lake --prefix order: --prefix cart: --continuous
+
+  tidelog pipeline lake --to lake --once --json --output json
+
+  tidelog pipeline lake --to s3://bucket/lake --storage endpoint_url=http://127.0.0.1:9000 --storage key=K --storage
+  secret=S --once
+
+Tables below PATH: changes (each change once, by day), current (a row for each key and field that exists), entries (what
+was appended to streams, by day), and with --json bad (what does not fit its columns, with the reason).
+
+Note that --json is about the tables: members of JSON values become columns. What is printed is JSON with --output json:
+kind "batch" (ts, lag_seconds, batches, rows, changes, ...) after each batch, then "summary".
+
+The tables know how far they are, in the commits that add their rows: there is no checkpoint besides them, and a job
+that was killed is just run again. One job at a time keeps a lake; HGETALL tidelog:pipeline:lake says how far it is.
+
+Exit status: 0 if all went well, 2 if it cannot be done (no server, no Spark, a folder that is no lake, history that the
+server no longer has), 3 if another job keeps this lake, 130 for Ctrl-C and 143 for SIGTERM with --once; stopped so,
+--continuous is fine. However it ends, it can be run again."""
+
+
+class Start(StrEnum):
+    """Where a new lake begins."""
+
+    AUTO = "auto"
+    EARLIEST = "earliest"
+    INITIAL = "initial"
+    LATEST = "latest"
+
+
+class Form(StrEnum):
+    """What is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@guarded
+def lake(
+    to: To,
+    url: Url = URL_DEFAULT,
+    prefix: Annotated[
+        list[str] | None,
+        typer.Option("--prefix", metavar="P", help="Only keys that begin like this; may be given again."),
+    ] = None,
+    once: Once = True,
+    start: Annotated[
+        Start,
+        typer.Option(
+            "--start",
+            help="Where a new lake begins: with all that the journal has, with the values of now, or now. auto: "
+            "earliest if the journal goes back to the beginning, otherwise initial.",
+        ),
+    ] = Start.AUTO,
+    json_columns: Annotated[
+        bool, typer.Option("--json", help="Members of values and entries that are JSON objects become columns.")
+    ] = False,
+    storage: StorageOptions = None,
+    trigger_seconds: Annotated[
+        float, typer.Option("--trigger-seconds", metavar="S", min=0, help="How often to look for more.")
+    ] = limits.LAKE_TRIGGER_S,
+    batch_records: Annotated[
+        int, typer.Option("--batch-records", metavar="N", min=1, help="Of each shard that a batch takes, about.")
+    ] = limits.LAKE_BATCH_RECORDS,
+    compact: Annotated[bool, typer.Option("--compact/--no-compact", help="Put small files together.")] = True,
+    vacuum_hours: Annotated[
+        int | None,
+        typer.Option(
+            "--vacuum-hours",
+            metavar="H",
+            min=0,
+            help=f"Remove files that no table has had for so long. [default: {limits.LAKE_VACUUM_HOURS}; those of "
+            "current after a quarter of an hour]",
+            show_default=False,
+        ),
+    ] = None,
+    password_file: PasswordFile = None,
+    database: Database = 0,
+    master: Master = None,
+    conf: Conf = None,
+    lease_seconds: LeaseSeconds = limits.LEASE_MS_DEFAULT / 1000,
+    progress: ShowsProgress = True,
+    form: Annotated[Form, typer.Option("--output", help="What is printed: text, or a JSON object a line.")] = Form.TEXT,
+) -> int:
+    """Keep Delta tables equal to a server: what changed, what holds, and what was appended to streams.
+
+    Each change is there exactly once, however often the job is killed and run again.
+    """
+    location = find_location(url, password_file, database)
+    with needs_spark():
+        from tidelog.spark.jobs.holding import JobRunning, Stop
+        from tidelog.spark.lake.job import NAME, LakeJob, LakeOptions
+        from tidelog.spark.lake.storage import find_storage
+    options = LakeOptions(
+        prefixes=tuple(prefix or ()),
+        start=start.value,
+        is_json=json_columns,
+        is_once=once,
+        batch_records=batch_records,
+        trigger_s=trigger_seconds,
+        is_compacting=compact,
+        vacuum_hours=vacuum_hours,
+        lease_ms=int(1000 * lease_seconds),
+    )
+    output = Output(as_json=form is Form.JSON)
+
+    def on_batch(_taken: Taken) -> None:
+        if output.as_json:
+            output.object("batch", dict(job.figures()))
+            sys.stdout.flush()
+
+    job = LakeJob(location, find_storage(to, storage or ()), options, on_batch)
+    stop = Stop()
+    begun = time.monotonic()
+    with (
+        stopped_in_order(stop) as signals,
+        connected(location),
+        spark_session("tidelog lake", master, conf, signals.install) as spark,
+        live_line(NAME, job.told, is_wanted=progress),
+    ):
+        try:
+            job.run(spark, stop)
+        except JobRunning as error:
+            complain(str(error))
+            return BUSY
+    with until_pipe_closes():  # the status is known, whoever listens
+        _sum_up(job, output, time.monotonic() - begun, stop.reason)
+    if not stop.is_set() or (signals.number and not once):  # which has no other end
+        return FINE
+    complain(f"lake was stopped: {stop.reason}")
+    statuses: dict[int, int] = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
+    return statuses.get(signals.number, CANNOT)
+
+
+_SUMMARY: Final = ("batches", "changes", "entries", "bad", "passes", "files", "file_bytes", "files_compacted")
+
+
+def _sum_up(job: LakeJob, output: Output, seconds: float, reason: str) -> None:
+    figures = job.totals()
+    if output.as_json:
+        output.object("summary", {**figures, "seconds": round(seconds, 1), "stopped": reason or None})
+        return
+    told: dict[str, Cell] = {name: int(figures[name] or 0) for name in _SUMMARY}
+    told["seconds"] = f"{seconds:.1f}"
+    output.table([Column(name.replace("_", " "), right=True) for name in told], [list(told.values())])

@@ -1,0 +1,205 @@
+"""A lake beside the server that it is kept from: what must be in it, what is, and batches without Spark.
+
+`InProcess` drives the same `Batches` and `Work` as the job does, in this process: what Spark adds (processes, retries)
+is tested with it elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import redis
+from deltalake import DeltaTable
+
+from tests.spark.in_process import read, reader
+from tidelog.days.location import Location
+from tidelog.spark.feed_places import ask_oldest, ask_position, explored_feed_server
+from tidelog.spark.feed_reading import FeedPart
+from tidelog.spark.lake.batches import Batches
+from tidelog.spark.lake.current import Current
+from tidelog.spark.lake.job import LakeOptions
+from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES
+from tidelog.spark.lake.storage import find_storage
+from tidelog.spark.lake.tables import LakeTable, open_table
+from tidelog.spark.server import Server
+
+Rows = dict[tuple[bytes, bytes | None], tuple[str, bytes | None]]
+"""Of each key and field its type and value."""
+OWN = b"tidelog:pipeline:"
+
+
+def location(port: int, **more: Any) -> Location:
+    return Location(f"redis://127.0.0.1:{port}", "127.0.0.1", port, **more)
+
+
+# --- what the server has ----------------------------------------------------------------------------------------------
+
+
+def stored(client: redis.Redis, prefix: bytes = b"") -> Rows:
+    """All keys but those that jobs have for themselves."""
+    found: Rows = {}
+    link: Any = client
+    for key in link.scan_iter(match=prefix + b"*", count=1000):
+        if key.startswith(OWN):
+            continue
+        kind = link.type(key).decode()
+        if kind == "string":
+            found[key, None] = kind, link.get(key)
+        elif kind == "hash":
+            found |= {(key, field): (kind, value) for field, value in link.hgetall(key).items()}
+        elif kind == "set":
+            found |= {(key, member): (kind, b"1") for member in link.smembers(key)}
+        elif kind == "zset":
+            raw = link.execute_command("ZRANGE", key, 0, -1, "WITHSCORES")
+            found |= {(key, member): (kind, b"%.17g" % score) for member, score in raw}
+        else:
+            found[key, None] = kind, None
+    return found
+
+
+def fed(url: str, since: int = 0) -> list[tuple[int, int, int, bytes]]:
+    """Where and what: every change that the feed has."""
+    made = reader(feed="*", url=url, since=since)
+    rows = [row for part in made.partitions() for batch in made.read(part) for row in batch.to_pylist()]
+    return sorted((row["shard"], row["ts"], row["seq"], row["key"]) for row in rows if not row["key"].startswith(OWN))
+
+
+def fed_entries(url: str) -> list[tuple[bytes, str]]:
+    """Stream and id of every entry that was appended."""
+    rows = read(feed="*", url=url).to_pylist()
+    return sorted((row["key"], entry["id"]) for row in rows for entry in row["entries"] or ())
+
+
+# --- what the lake has ------------------------------------------------------------------------------------------------
+
+
+class Lake(NamedTuple):
+    """The tables in a folder."""
+
+    folder: Path
+
+    def table(self, name: str) -> pa.Table:
+        return DeltaTable(str(self.folder / name)).to_pyarrow_table()
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.table(name).to_pylist()
+        return rows
+
+    def current(self) -> Rows:
+        rows = self.rows(CURRENT)
+        found: Rows = {(row["key"], row["field"]): (row["type"], _value(row)) for row in rows}
+        assert len(found) == len(rows), "a key and field is there twice"
+        return found
+
+    def changes(self) -> list[tuple[int, int, int, bytes]]:
+        return sorted((row["shard"], row["ts"], row["seq"], row["key"]) for row in self.rows(CHANGES))
+
+    def entries(self) -> list[tuple[bytes, int]]:
+        return sorted((row["stream"], row["offset"]) for row in self.rows(ENTRIES))
+
+
+def _value(row: dict[str, Any]) -> bytes | None:
+    value: bytes | None = row["value"]
+    return b"%.17g" % float(value) if row["type"] == "zset" and value is not None else value
+
+
+# --- batches without Spark --------------------------------------------------------------------------------------------
+
+
+class _Frame:
+    """Parts, as Spark would hand them out."""
+
+    def __init__(self, parts: list[FeedPart]) -> None:
+        self._parts = parts
+        self._task: Any = None
+
+    def mapInArrow(self, _task: Callable[..., Any], _schema: str) -> _Frame:
+        self._task = _task
+        return self
+
+    def collect(self) -> list[Any]:
+        names = ("shard", "since", "until", "epoch", "seen", "is_initial", "until_epoch")
+        rows = []
+        for part in self._parts:
+            batch = pa.RecordBatch.from_pylist([{name: getattr(part, name) for name in names}])
+            rows += [row for made in self._task(iter([batch])) for row in made.to_pylist()]
+        return [_Row(row) for row in rows]
+
+
+class _Row(NamedTuple):
+    members: dict[str, Any]
+
+    def asDict(self) -> dict[str, Any]:
+        return self.members
+
+
+class InProcess:
+    """One run of the job: made anew, it begins with what the tables say."""
+
+    def __init__(self, port: int, folder: Path, options: LakeOptions = LakeOptions(), **storage: Any) -> None:  # noqa: B008
+        self._storage = find_storage(str(folder), **storage)
+        self._about = options.about(0)
+        self.server = explored_feed_server(Server(f"redis://127.0.0.1:{port}", 0))
+        names = [CHANGES, CURRENT, ENTRIES, *([BAD] if options.is_json else [])]
+        self.tables = {name: self._table(name) for name in names}
+        self.batches = Batches(self.tables, self.server, options.spans)
+        self.current = Current(self._table(CURRENT), self._table(CHANGES))
+        self._is_initial = options.start == "initial"
+        self._spans = options.spans
+        self._reached: int | None = None
+        self.initial_ts = 0
+        """From which changes follow, if this run began with the values of then."""
+
+    def _table(self, name: str) -> LakeTable:
+        return open_table(self._storage, name, self._about)
+
+    def take(self, until: int | None = None) -> int:
+        """What there is, up to a ts, as one batch; where it ended."""
+        with self.server.connect() as client:
+            position = ask_position(client)
+        until = position.visible if until is None else until
+        place = self.tables[CHANGES].place
+        if place is None and not self._is_initial:
+            from tidelog.spark.lake.tables import Place
+
+            place = Place(ask_oldest(self.server, self._spans[0]), position.epoch)
+            self.tables[CHANGES].commit([], place)
+        since = 0 if place is None else max(place.ts, self._reached or 0)
+        epoch = None if place is None else place.epoch
+        if since < until:
+            parts = [
+                FeedPart(
+                    shard,
+                    since,
+                    until,
+                    epoch=epoch,
+                    seen=None if epoch is None else since,
+                    is_initial=place is None,
+                    until_epoch=position.epoch,
+                )
+                for shard in position.shards
+            ]
+            self.initial_ts = until if place is None else 0
+            self.batches.take(_Frame(parts), 0)
+            self._reached = until
+        return until
+
+    def fold(self) -> None:
+        self.current.refresh()
+        self.current.catch_up()
+
+    def run(self) -> None:
+        """To the end of what there is."""
+        self.take()
+        self.batches.finish()
+        self.fold()
+
+
+def check(port: int, client: redis.Redis, folder: Path, *, since: int = 0) -> None:
+    """The lake has each change once, and what holds is what the server has."""
+    lake = Lake(folder)
+    assert lake.current() == stored(client)
+    assert lake.changes() == fed(f"redis://127.0.0.1:{port}", since)

@@ -1,0 +1,371 @@
+"""Lakes: each change once, and what holds is what the server has, wherever a job was ended."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.integration.server_process import ServerProcess
+from tests.spark.lake_check import InProcess, Lake, check, fed_entries, location, stored
+from tidelog import limits
+from tidelog.errors import ClientError, EnvironmentFault
+from tidelog.spark.jobs.holding import JobRunning, Stop
+from tidelog.spark.lake.batches import Taken
+from tidelog.spark.lake.job import LakeJob, LakeOptions
+from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES, SEQ_INITIAL
+from tidelog.spark.lake.storage import find_storage
+from tidelog.spark.lake.tables import LakeTable, LakeTaken, LakeUnusable
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    """With three shards, and a journal that has everything."""
+    with ServerProcess(tmp_path / "data", "--shards", "3", has_flight=True) as running:
+        yield running
+
+
+def write(client: Any, draw: random.Random, count: int) -> None:
+    """Some of everything that changes keys."""
+    for _ in range(count):
+        number = draw.randrange(20)
+        value = b"%d\xff" % draw.randrange(1000)
+        match draw.randrange(12):
+            case 0 | 1 | 2:
+                client.set(b"s:%d" % number, value)
+            case 3 | 4:
+                client.hset(b"h:%d" % number, b"f%d" % draw.randrange(4), value)
+            case 5:
+                client.hdel(b"h:%d" % number, b"f%d" % draw.randrange(4))
+            case 6:
+                client.sadd(b"m:%d" % number, value)
+            case 7:
+                client.zadd(b"z:%d" % number, {value: draw.random()})
+            case 8:
+                client.delete(b"%b:%d" % (draw.choice([b"s", b"h", b"m", b"z", b"x"]), number))
+            case 9:
+                client.xadd(b"x:%d" % number, {b"f": value})
+            case 10:
+                client.execute_command("TWRITE", b"x:%d" % number, "ENTRIES", b"t", value, b"t", value)
+            case _:
+                pipeline = client.pipeline()
+                for other in range(3):
+                    pipeline.set(b"s:%d" % (number + other), value)
+                pipeline.execute()
+
+
+# --- through Spark ----------------------------------------------------------------------------------------------------
+
+
+def run_job(spark: SparkSession, server: ServerProcess, folder: Path, **options: Any) -> LakeJob:
+    job = LakeJob(location(server.port), find_storage(str(folder)), LakeOptions(**options))
+    job.run(lambda: spark, Stop())
+    return job
+
+
+def test_a_lake_takes_what_there_is_and_goes_on(spark: SparkSession, server: ServerProcess, tmp_path: Path) -> None:
+    lake, draw = Lake(tmp_path / "lake"), random.Random(1)
+    with server.client() as client:
+        write(client, draw, 300)
+        client.flushdb()
+        write(client, draw, 300)
+        job = run_job(spark, server, lake.folder)
+        check(server.port, client, lake.folder)
+        figures = job.figures()
+        assert figures["changes"] == len(lake.changes())
+        assert figures["current_ts"] == figures["ts"]
+        write(client, draw, 100)
+        run_job(spark, server, lake.folder)
+        check(server.port, client, lake.folder)
+        assert client.hget("tidelog:pipeline:lake", "state") == b"done"
+    days = {row["day"] for row in lake.rows(CHANGES)}
+    assert days == {row["timestamp"].date() for row in lake.rows(CHANGES)}
+
+
+def test_a_lake_that_stays_is_stopped_in_order(spark: SparkSession, server: ServerProcess, tmp_path: Path) -> None:
+    folder, draw, stop = tmp_path / "lake", random.Random(2), Stop()
+    seen = 0
+
+    def on_batch(taken: Taken) -> None:
+        nonlocal seen
+        seen = taken.events
+        if seen > 200:
+            stop.because("enough")
+
+    with server.client() as client:
+        write(client, draw, 100)
+        options = LakeOptions(is_once=False, trigger_s=0.1, start="earliest")
+        job = LakeJob(location(server.port), find_storage(str(folder)), options, lambda taken: on_batch(taken))
+        writer = Writing(client, draw)
+        with writer:
+            job.run(lambda: spark, stop)
+        assert seen > 200
+        assert client.hget("tidelog:pipeline:lake", "state") == b"stopped"
+        assert not list(client.scan_iter("tidelog:pipeline:lease:lake:*"))
+        run_job(spark, server, folder, start="earliest")
+        check(server.port, client, folder)
+
+
+class Writing:
+    """Writes while its block runs."""
+
+    def __init__(self, client: Any, draw: random.Random) -> None:
+        import threading
+
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._write, args=(client, draw), daemon=True)
+
+    def _write(self, client: Any, draw: random.Random) -> None:
+        while not self._ends.wait(0.05):
+            write(client, draw, 20)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join(30)
+
+
+def test_a_lake_has_one_keeper(spark: SparkSession, server: ServerProcess, tmp_path: Path) -> None:
+    options = LakeOptions()
+    first = LakeJob(location(server.port), find_storage(str(tmp_path / "lake")), options)
+    second = LakeJob(location(server.port), find_storage(str(tmp_path / "lake")), options)
+
+    def on_spark() -> SparkSession:
+        with pytest.raises(JobRunning, match="did not begin: another job has the lease"):
+            second.run(lambda: spark, Stop())
+        return spark
+
+    first.run(on_spark, Stop())
+
+
+def test_history_that_is_lost_ends_it(spark: SparkSession, server: ServerProcess, tmp_path: Path) -> None:
+    with server.client() as client:
+        client.set("a", "1")
+        run_job(spark, server, tmp_path / "lake")
+    with ServerProcess(tmp_path / "other", "--shards", "3") as other, other.client() as client:
+        client.set("b", "1")
+        with pytest.raises(ClientError, match=r"has changes that the server has lost.*--start initial"):
+            run_job(spark, other, tmp_path / "lake")
+
+
+# --- where it begins --------------------------------------------------------------------------------------------------
+
+
+def test_a_lake_may_begin_with_the_values_of_now(server: ServerProcess, tmp_path: Path) -> None:
+    draw = random.Random(3)
+    options = LakeOptions(start="initial")
+    with server.client() as client:
+        write(client, draw, 500)
+        had = streams(client)
+        begun = InProcess(server.port, tmp_path / "lake", options).take()
+        lake = Lake(tmp_path / "lake")
+        assert lake.rows(CHANGES) == []
+        assert lake.current() == stored(client)
+        assert {row["seq"] for row in lake.rows(CURRENT)} == {SEQ_INITIAL}
+        assert lake.entries() == had
+        write(client, draw, 200)
+        InProcess(server.port, tmp_path / "lake", options).run()
+        check(server.port, client, tmp_path / "lake", since=begun)
+
+
+def streams(client: Any) -> list[tuple[bytes, int]]:
+    """The entries that are there."""
+    found = []
+    for key in client.scan_iter("x:*"):
+        found += [(key, entry[0]) for entry in client.execute_command("TREAD", key, 1, 10_000) if entry]
+    return sorted(found)
+
+
+def test_entries_come_once_though_streams_grow_while_values_are_read(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values are read after the ts from which changes follow."""
+    with server.client() as client:
+        for number in range(10):
+            client.xadd(f"x:{number % 4}", {"n": number})
+        run = InProcess(server.port, tmp_path / "lake", LakeOptions(start="initial"))
+        original = run.batches._read
+
+        def write_first(*arguments: Any) -> Any:
+            for number in range(8):
+                client.xadd(f"x:{number}", {"n": number})
+            client.set("a", "1")
+            return original(*arguments)
+
+        monkeypatch.setattr(run.batches, "_read", write_first)
+        begun = run.take()
+        lake = Lake(tmp_path / "lake")
+        assert len(lake.entries()) == 18
+        client.xadd("x:0", {"n": 1})
+        InProcess(server.port, tmp_path / "lake", LakeOptions(start="initial")).run()
+        assert lake.entries() == streams(client)
+        check(server.port, client, tmp_path / "lake", since=begun)
+
+
+def test_a_lake_may_begin_now(spark: SparkSession, server: ServerProcess, tmp_path: Path) -> None:
+    with server.client() as client:
+        client.set("before", "1")
+        run_job(spark, server, tmp_path / "lake", start="latest")
+        client.set("after", "1")
+        run_job(spark, server, tmp_path / "lake", start="latest")
+    assert list(Lake(tmp_path / "lake").current()) == [(b"after", None)]
+
+
+def test_prefixes_choose_and_jobs_are_left_out(server: ServerProcess, tmp_path: Path) -> None:
+    with server.client() as client:
+        for key in ("order:1", "tidelog:pipeline:lake", "cart:1", "other", "orde"):
+            client.set(key, "1")
+        for name, prefixes, expected in (
+            ("some", ("order:", "cart:"), {b"order:1", b"cart:1"}),
+            ("all", (), {b"order:1", b"cart:1", b"other", b"orde"}),
+        ):
+            InProcess(server.port, tmp_path / name, LakeOptions(prefixes=prefixes)).run()
+            assert {key for key, _ in Lake(tmp_path / name).current()} == expected
+            assert {row["key"] for row in Lake(tmp_path / name).rows(CHANGES)} == expected
+
+
+def test_entries_are_rows(server: ServerProcess, tmp_path: Path) -> None:
+    with server.client() as client:
+        client.xadd("x", {"f": "v", "g": "w"}, id="1700000000000-7")
+        link: Any = client
+        link.execute_command("TWRITE", b"\xff", "ENTRIES", "tag", "entry", "tag", "more")
+        InProcess(server.port, tmp_path).run()
+    rows = sorted(Lake(tmp_path).rows(ENTRIES), key=lambda row: (row["stream"], row["offset"]))
+    assert [(row["stream"], row["offset"], row["tag"], row["entry"]) for row in rows] == [
+        (b"x", 1, b"", None),
+        (b"\xff", 1, b"tag", b"entry"),
+        (b"\xff", 2, b"tag", b"more"),
+    ]
+    assert rows[0]["fields"] == [(b"f", b"v"), (b"g", b"w")]
+    assert rows[0]["id"] == "1700000000000-7"
+    assert rows[0]["timestamp"].isoformat() == "2023-11-14T22:13:20+00:00"
+    assert [row["value"] for row in Lake(tmp_path).rows(CHANGES)] == [None, None]
+
+
+# --- killed -----------------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """Nothing after this happens."""
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, number: int) -> Callable[[], int]:
+    """End everything at the so manieth commit: before it for even numbers, after it for odd ones."""
+    count = 0
+    original = LakeTable.commit
+
+    def commit(self: LakeTable, *arguments: Any, **options: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == number // 2 + 1 and number % 2 == 0:
+            raise Killed
+        original(self, *arguments, **options)
+        if count == number // 2 + 1:
+            raise Killed
+
+    monkeypatch.setattr(LakeTable, "commit", commit)
+    return lambda: count
+
+
+@pytest.mark.parametrize("start", ["earliest", "initial"])
+def test_killed_at_every_commit(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
+    """Whichever commit was the last, the next run makes it whole; the batch that it takes is a larger one then."""
+    draw = random.Random(4)
+    options = LakeOptions(start=start, is_json=True)
+    number, was_killed = 0, True
+    with server.client() as client:
+        while was_killed:
+            folder = tmp_path / f"lake{number}"
+            write(client, draw, 40)
+            runs: list[InProcess] = []
+            with monkeypatch.context() as patch:
+                kill_at(patch, number)
+                try:
+                    for _ in range(3):
+                        runs.append(InProcess(server.port, folder, options))
+                        runs[-1].take()
+                        runs[-1].fold()
+                        write(client, draw, 20)
+                    was_killed = False
+                except Killed:
+                    pass
+            write(client, draw, 20)
+            runs.append(InProcess(server.port, folder, options))
+            runs[-1].run()
+            begun = max(run.initial_ts for run in runs)
+            check(server.port, client, folder, since=begun)
+            lake = Lake(folder)
+            entries = [(row["stream"], row["id"]) for row in lake.rows(ENTRIES)]
+            assert len(set(entries)) == len(entries)
+            if start == "earliest":
+                assert sorted(entries) == fed_entries(f"redis://127.0.0.1:{server.port}")
+            names = ("table", "shard", "ts", "seq", "offset", "key", "field")
+            bad = [tuple(row[name] for name in names) for row in lake.rows(BAD)]
+            assert len(set(bad)) == len(bad) > 0
+            number += 1
+    assert number > 8
+
+
+def test_of_two_jobs_one_is_told(server: ServerProcess, tmp_path: Path) -> None:
+    """The lease is on the server; two servers, or none that is asked, and the table itself notices."""
+    with server.client() as client:
+        client.set("a", "1")
+        first, second = (InProcess(server.port, tmp_path) for _ in range(2))
+        first.take()
+        with pytest.raises(LakeTaken, match="another job wrote to it"):
+            second.take()
+        client.set("a", "2")
+        first.run()
+        check(server.port, client, tmp_path)
+
+
+# --- what is there ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_lake_is_left_alone(server: ServerProcess, tmp_path: Path) -> None:
+    (tmp_path / "changes").mkdir()
+    (tmp_path / "changes" / "thesis.txt").write_text("all my work")
+    with pytest.raises(LakeUnusable, match=r"has files in it and is no Delta table \(thesis\.txt\)"):
+        InProcess(server.port, tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises((LakeUnusable, EnvironmentFault), match="file"):
+        InProcess(server.port, tmp_path / "file")
+
+
+def test_a_lake_is_kept_with_the_settings_it_was_made_with(server: ServerProcess, tmp_path: Path) -> None:
+    InProcess(server.port, tmp_path, LakeOptions(prefixes=("a", "b")))
+    InProcess(server.port, tmp_path, LakeOptions(prefixes=("b", "a")))
+    with pytest.raises(LakeUnusable, match="made with other settings"):
+        InProcess(server.port, tmp_path, LakeOptions(prefixes=("a",)))
+
+
+def test_another_table_is_not_taken_for_ours(server: ServerProcess, tmp_path: Path) -> None:
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    write_deltalake(str(tmp_path / "changes"), pa.table({"a": [1]}))
+    with pytest.raises(LakeUnusable, match="did not make"):
+        InProcess(server.port, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"start": "sometime"}, "it is one of auto"),
+        ({"prefixes": ("tidelog:pipeline:lease",)}, "in no lake"),
+        ({"prefixes": tuple(f"p{n}" for n in range(limits.FEED_SPANS_MAX + 1))}, "at most"),
+    ],
+)
+def test_bad_options_are_refused(options: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ClientError, match=message):
+        LakeJob(location(1), find_storage(str(tmp_path)), LakeOptions(**options))

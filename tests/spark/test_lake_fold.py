@@ -1,0 +1,202 @@
+"""What changes come to: against a dict that is changed one after the other, and against the server's own answers."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.spark.lake.current import Current
+from tidelog.spark.lake.fold import Range, fold, merged, taken_away
+from tidelog.spark.lake.layout import CHANGES, CURRENT, SCHEMAS, SEQ_INITIAL
+from tidelog.spark.lake.part_files import PartFiles
+from tidelog.spark.lake.storage import find_storage
+from tidelog.spark.lake.tables import Place, open_table
+
+Change = dict[str, Any]
+
+KEYS = [b"a", b"b", b"ba", b"c\xff", b"\xff"]
+FIELDS = [b"", b"f", b"g\x00"]
+
+
+def changed(kind: str, key: bytes, number: int) -> list[Change]:
+    """What a feed says of something that happens to a key."""
+    plain: Change = {"kind": "value", "key": key, "type": None, "field": None, "value": None, "end": None}
+    field, value = FIELDS[number % len(FIELDS)], b"%d" % number
+    match kind:
+        case "set":
+            return [plain | {"type": "none"}, plain | {"type": "string", "value": value}]
+        case "hset":
+            return [plain | {"type": "hash", "field": field, "value": value}]
+        case "hdel":
+            return [plain | {"type": "hash", "field": field}]
+        case "xadd":
+            return [plain | {"type": "none"}, plain | {"type": "stream"}]
+        case "evict":
+            return [plain | {"type": "stream", "field": b"evict", "value": b"3"}]
+        case "del":
+            return [plain | {"type": "none"}]
+        case _:
+            end = KEYS[number % len(KEYS)] if number % 2 else b""
+            return [plain | {"kind": "deleterange", "end": end}]
+
+
+happenings = st.lists(
+    st.tuples(
+        st.sampled_from(["set", "hset", "hset", "hdel", "xadd", "evict", "del", "deleterange"]),
+        st.sampled_from(KEYS),
+        st.integers(0, 5),
+        st.integers(0, 1),
+    ),
+    max_size=30,
+)
+
+
+def rows_of(happened: list[tuple[str, bytes, int, int]], first_ts: int = 1) -> list[Change]:
+    """A key is always in the same shard; a range is of one."""
+    rows = []
+    for ts, (kind, key, number, shard) in enumerate(happened, start=first_ts):
+        shard = shard if kind == "deleterange" else len(key) % 2
+        rows += [{**row, "shard": shard, "ts": ts, "seq": seq} for seq, row in enumerate(changed(kind, key, number))]
+    return rows
+
+
+def is_in(span: Range, key: bytes) -> bool:
+    return len(key) % 2 == span.shard and span.start <= key and (not span.end or key < span.end)
+
+
+def naive(rows: list[Change], held: dict[Any, Any]) -> dict[Any, Any]:
+    held = dict(held)
+    for row in rows:
+        place = row["key"], row["field"]
+        if row["kind"] == "deleterange":
+            span = Range(row["shard"], row["key"], row["end"], 0, 0)
+            held = {its: value for its, value in held.items() if not is_in(span, its[0])}
+        elif row["type"] == "none":
+            held = {its: value for its, value in held.items() if its[0] != row["key"]}
+        elif row["type"] == "stream":
+            if row["field"] is None:
+                held[place] = ("stream", None)
+        elif row["value"] is None:
+            held.pop(place, None)
+        else:
+            held[place] = row["type"], row["value"]
+    return held
+
+
+def table_of(rows: list[Change]) -> pa.Table:
+    schema = SCHEMAS[CHANGES]
+    return pa.Table.from_pylist(
+        rows, schema=pa.schema([schema.field(n) for n in schema.names if n not in ("timestamp", "day")])
+    )
+
+
+def applied(before: pa.Table, changes: pa.Table) -> pa.Table:
+    """As a merge would alter what held before."""
+    folded = fold(changes)
+    source = merged(folded, taken_away(before.select(["shard", "key", "field"]), folded)).to_pylist()
+    assert len({(row["key"], row["field"]) for row in source}) == len(source), "a merge takes each key and field once"
+    held = {(row["key"], row["field"]): row for row in before.to_pylist()}
+    for row in source:
+        old = held.get((row["key"], row["field"]))
+        if old is not None and (old["ts"], old["seq"]) >= (row["ts"], row["seq"]):
+            continue
+        if row.pop("gone"):
+            held.pop((row["key"], row["field"]), None)
+        else:
+            held[row["key"], row["field"]] = row
+    return pa.Table.from_pylist(list(held.values()), schema=SCHEMAS[CURRENT])
+
+
+def held_in(table: pa.Table) -> dict[Any, Any]:
+    return {(row["key"], row["field"]): (row["type"], row["value"]) for row in table.to_pylist()}
+
+
+@settings(max_examples=300)
+@given(first=happenings, second=happenings, seed=st.integers(0, 2**32))
+def test_a_fold_is_what_is_left_when_changes_are_applied_in_order(first: Any, second: Any, seed: int) -> None:
+    """In one pass and in two, and in whatever order the rows come."""
+    rows = rows_of(first)
+    more = rows_of(second, len(first) + 1)
+    expected = naive(rows + more, {})
+    shuffled = random.Random(seed).sample(rows + more, len(rows + more))
+    empty = SCHEMAS[CURRENT].empty_table()
+    assert held_in(applied(empty, table_of(shuffled))) == expected
+    assert held_in(applied(applied(empty, table_of(rows)), table_of(more))) == expected
+
+
+@settings(max_examples=200)
+@given(first=happenings, second=happenings, data=st.data())
+def test_values_that_are_newer_than_changes_stay(first: Any, second: Any, data: st.DataObject) -> None:
+    """Each value is read at a ts of its own: changes up to it are in it already."""
+    rows = rows_of(first) + rows_of(second, len(first) + 1)
+    begin, last = len(first), len(first) + len(second)
+    read_at = {key: data.draw(st.integers(begin, last)) for key in KEYS}
+    values = []
+    for key, ts in read_at.items():
+        held = naive([row for row in rows if row["ts"] <= ts], {})
+        values += [
+            {
+                "shard": len(key) % 2,
+                "key": key,
+                "field": field,
+                "type": its,
+                "value": value,
+                "ts": ts,
+                "seq": SEQ_INITIAL,
+            }
+            for (of, field), (its, value) in held.items()
+            if of == key
+        ]
+    before = pa.Table.from_pylist(values, schema=SCHEMAS[CURRENT])
+    after = applied(before, table_of([row for row in rows if row["ts"] > begin]))
+    assert held_in(after) == naive(rows, {})
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_follows_in_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passes of a few changes each, through real Delta tables, against the same dict."""
+    monkeypatch.setattr("tidelog.limits.LAKE_PASS_CHANGES", 12)
+    draw = random.Random(5)
+    storage = find_storage(str(tmp_path))
+    changes, current = open_table(storage, CHANGES, "{}"), open_table(storage, CURRENT, "{}")
+    following = Current(current, changes)
+    expected: dict[Any, Any] = {}
+    kinds = ["set", "hset", "hset", "hset", "hdel", "xadd", "evict", "del", "deleterange"]
+    ts, caught_up = 1, 1
+    for _ in range(12):
+        happened = [(draw.choice(kinds), draw.choice(KEYS), draw.randrange(6), draw.randrange(2)) for _ in range(20)]
+        rows = rows_of(happened, ts)
+        ts += len(happened)
+        expected = naive(rows, expected)
+        commit_changes(changes, table_of(rows), ts - 1)
+        if draw.random() < 0.5:
+            following.refresh()
+            following.catch_up()
+            caught_up += 1
+            assert held_in(current.delta.to_pyarrow_table()) == expected
+            assert current.place == changes.place == Place(ts - 1, 7)
+    following.catch_up()
+    assert held_in(current.delta.to_pyarrow_table()) == expected
+    assert following.passes > caught_up + 3
+    assert following.changes == changes.delta.to_pyarrow_dataset().count_rows()
+
+
+def commit_changes(changes: Any, rows: pa.Table, ts: int) -> None:
+    files = PartFiles(changes.storage)
+    for shard in (0, 1):
+        part = rows.filter(pc.equal(rows.column("shard"), shard)).append_column(
+            "timestamp",
+            pa.nulls(rows.filter(pc.equal(rows.column("shard"), shard)).num_rows, pa.timestamp("us", "UTC")),
+        )
+        for batch in part.combine_chunks().to_batches():
+            files.write(CHANGES, batch)
+    changes.commit(files.close(), Place(ts, 7))
