@@ -102,7 +102,7 @@ class PipelineProcess:
     def __init__(self, name: str, url: str, folder: Path, *more: str) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
-        words = ["pipeline", name, "--url", url, "--to", str(folder / "lake"), "--lease-seconds", "2", *more]
+        words = ["pipeline", name, "--url", url, "--to", str(folder / "lake"), "--lease-seconds", "8", *more]
         if name == "view":
             (folder / "views.toml").write_text(VIEWS)
             words += ["--file", str(folder / "views.toml")]

@@ -45,12 +45,13 @@ class Pipeline:
         """Those that do not run."""
         for name in JOBS:
             if name not in self.jobs:
-                wait_until(lambda: not self._leases(), "the end of the leases") if not self.jobs else None
+                self._wait_for_lease(name)
                 more = ("--continuous", "--no-progress", *self._more)
                 self.jobs[name] = PipelineProcess(name, self.url, self._folder, *more)
 
-    def _leases(self) -> list[bytes]:
-        return [key for key in self._client.scan_iter("tidelog:pipeline:lease:*") if self._client.pttl(key) > 0]
+    def _wait_for_lease(self, name: str) -> None:
+        pattern = f"tidelog:pipeline:lease:{name}:*"
+        wait_until(lambda: not any(map(self._client.exists, self._client.scan_iter(pattern))), f"the lease of {name}")
 
     def wait_for_batches(self) -> None:
         """Each job has done something since it began, and since this was last asked."""
@@ -82,7 +83,7 @@ class Pipeline:
             assert job.terminate() == 0, job.tail()
         self.jobs = {}
         for name in ("view", "lake"):  # what views write is in the lake, too
-            wait_until(lambda: not self._leases(), "the end of the leases")
+            self._wait_for_lease(name)
             last = PipelineProcess(name, self.url, self._folder, "--once")
             try:
                 last.end()

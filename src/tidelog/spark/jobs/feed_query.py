@@ -91,4 +91,3 @@ class FeedQuery:
         writer = writer.trigger(availableNow=True) if self._pulse.is_once else writer.trigger(processingTime=often)
         query: StreamingQuery = writer.start()
         return query
-

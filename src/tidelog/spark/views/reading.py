@@ -118,9 +118,9 @@ class Reader:
 
     def _standing(self, spark: SparkSession, wanted: Wanted) -> pa.Table:
         """The entries of a stream, or the events of a job set."""
-        made = extractor(*wanted)
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            made = extractor(*wanted)
             for batch in batches:
                 rows = batch.to_pylist()
                 if isinstance(made, StreamExtractor):
