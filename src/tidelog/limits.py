@@ -313,6 +313,8 @@ VIEW_ROWS_MAX = 20_000_000
 """Of a source: they are in the memory of the driver."""
 VIEW_BATCH_RECORDS = 200_000
 """Of each shard, that a batch of views takes at most, about."""
+VIEW_PACKED_ROWS = 50_000
+"""Changes of a source that go to the driver as one value."""
 VIEW_TRIGGER_S = 0.2
 """How often views look for more (a default)."""
 VIEW_LOG_ROWS_MIN = 100_000

@@ -6,9 +6,9 @@
     id binary      which row. Ids are in the order in which rows are `latest`: of an entry its offset, big end first
     end binary     of a CLEAR
     is_reset bool  of a SET: whatever the row had before is gone
-    more, less     of a SET: list<binary>, names of what keeps the row alive though no column shows it, and which of
-                   these are gone. A hash is gone with its last field, and nobody says so: a row has to know whether any
-                   is left. A string has one such name, the empty one
+    more, less     of a SET: list<binary>, names of what the row has got, and of what it has lost. A hash is gone with
+                   its last field, and nobody says so: a row has to know whether any is left, also of those that are no
+                   column of anybody's. All else has one such name, the empty one
     touched int64  of a SET: a bit for each column that is said something about
     c0, c1 ...     string: the values of these columns; null: it has none
 
@@ -18,6 +18,7 @@ with the same effect. All of it is work of whole columns.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -54,6 +55,17 @@ def no_changes(columns: int) -> pa.Table:
 def clear(columns: int, start: bytes = b"", end: bytes | None = None) -> pa.Table:
     """One CLEAR."""
     return pa.Table.from_pylist([{"op": CLEAR, "id": start, "end": end}], changes_schema(columns))
+
+
+def chosen(changes: pa.Table, columns: Sequence[int]) -> pa.Table:
+    """The same changes, as far as they are about some of the columns."""
+    touched = changes["touched"]
+    bits: Any = pa.scalar(0, pa.int64())
+    for number, wanted in enumerate(columns):
+        bit = pc.bit_wise_and(pc.shift_right(touched, wanted), 1)
+        bits = pc.bit_wise_or(bits, pc.shift_left(bit, number))
+    fixed = [bits if field.name == "touched" and columns else changes[field.name] for field in _FIXED]
+    return pa.table([*fixed, *(changes[column(each)] for each in columns)], schema=changes_schema(len(columns)))
 
 
 def in_range(ids: Any, start: bytes, end: bytes | None) -> Any:

@@ -18,7 +18,7 @@ ids are in the order of what they name, and what an eviction or an expired day t
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import Any, Final
 
@@ -29,11 +29,15 @@ import pyarrow.compute as pc
 from tidelog.days.jobset import JobSet
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
 from tidelog.spark.views.changes import GONE, SET, changes_schema, clear, column, compose, no_changes
-from tidelog.spark.views.members import Members, column_of, decoded, members_of, text_array
+from tidelog.spark.views.members import Members, decoded, text_array
 
 _offset: Final = struct.Struct(">Q").pack
 _event_id: Final = struct.Struct(">IQQ").pack
 _day_id: Final = struct.Struct(">I").pack
+
+
+Others = dict[str, Callable[[], Any]]
+"""Columns that a row has unless a member is called like them."""
 
 
 class Extractor:
@@ -41,6 +45,7 @@ class Extractor:
 
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
+        self._members = Members([name for name in columns if name != "key"])
         self._made: list[pa.Table] = []
 
     def add(self, events: pa.RecordBatch) -> None:
@@ -61,19 +66,16 @@ class Extractor:
         arrays = [made[name] if name in made else pa.nulls(len(ids), schema.field(name).type) for name in schema.names]
         return pa.table(arrays, schema=schema)
 
-    def _rows(
-        self, ids: list[bytes], found: Sequence[Members | None], others: dict[str, Callable[[], Any]]
-    ) -> pa.Table:
+    def _rows(self, ids: list[bytes], members: Mapping[str, Any], others: Others) -> pa.Table:
         """Rows that are there with all that they have."""
         count = len(ids)
         columns = {}
         for number, name in enumerate(self.columns):
-            values = column_of(found, name)
+            found = members.get(name)
             if name in others:
-                values = [
-                    value if value is not None else other for value, other in zip(values, others[name](), strict=True)
-                ]
-            columns[column(number)] = pa.array(values, pa.string())
+                other = pa.array(others[name](), pa.string())
+                found = other if found is None else pc.coalesce(found, other)
+            columns[column(number)] = pa.nulls(count, pa.string()) if found is None else found
         return self._table(
             pa.repeat(pa.scalar(SET, pa.int8()), count),
             pa.array(ids, pa.binary()),
@@ -128,42 +130,40 @@ class PrefixExtractor(Extractor):
         numbers = np.where(pc.is_valid(fields).to_numpy(zero_copy_only=False), numbers, -1)
         touched = np.where(numbers >= 0, 1 << np.maximum(numbers, 0), 0)
         touched = np.where(strings, (1 << len(self.columns)) - 1, touched)
-        texts, found = text_array(values), self._found(values, strings)
+        texts = text_array(values)
+        is_object, members = self._read(values, strings)
         columns = {}
         for number, name in enumerate(self.columns):
             if name == "key":
                 columns[column(number)] = text_array(events["key"])
                 touched = touched | (1 << number)
                 continue
-            is_this = pa.array(numbers == number)
-            columns[column(number)] = pc.if_else(is_this, texts, pa.scalar(None, pa.string()))
-            if found is not None:
-                parsed = column_of(found, name)
-                if name == "value":
-                    is_text = [is_one and each is None for is_one, each in zip(strings, found, strict=True)]
-                    parsed = pc.if_else(pa.array(is_text), texts, pa.array(parsed, pa.string()))
-                parsed_array = parsed if isinstance(parsed, pa.Array) else pa.array(parsed, pa.string())
-                columns[column(number)] = pc.if_else(is_string, parsed_array, columns[column(number)])
-        is_other = (numbers < 0) & ~strings & ~_numpy(is_none)
+            field = pc.if_else(pa.array(numbers == number), texts, pa.scalar(None, pa.string()))
+            member = members.get(name, field)
+            if name == "value":
+                member = pc.if_else(pa.array(is_object), member, texts)
+            columns[column(number)] = pc.if_else(is_string, member, field)
+        is_field = ~strings & ~_numpy(is_none)
         is_there = pc.is_valid(values).to_numpy(zero_copy_only=False)
         names = pc.if_else(is_string, pa.scalar(b"", pa.binary()), fields)
         return self._table(
             pc.if_else(is_none, pa.scalar(GONE, pa.int8()), pa.scalar(SET, pa.int8())),
             events["key"],
             is_reset=is_string,
-            more=_named(names, (is_other & is_there) | strings),
-            less=_named(names, is_other & ~is_there),
+            more=_named(names, (is_field & is_there) | strings),
+            less=_named(names, is_field & ~is_there),
             touched=pa.array(touched.astype(np.int64)),
             **columns,
         )
 
-    def _found(self, values: Any, strings: Any) -> list[Members | None] | None:
-        """The members of the strings; None: there is none, or nobody wants to know."""
+    def _read(self, values: Any, strings: Any) -> tuple[Any, dict[str, Any]]:
+        """Which strings are JSON objects, and their members."""
         if not strings.any() or set(self.columns) <= {"key"}:
-            return None
-        return [
-            members_of(value) if is_one else None for value, is_one in zip(values.to_pylist(), strings, strict=True)
-        ]
+            return np.zeros(len(strings), bool), {}
+        if strings.all():
+            return self._members.read(values.to_pylist())
+        both = zip(values.to_pylist(), strings, strict=True)
+        return self._members.read([value if is_one else None for value, is_one in both])
 
 
 def _numpy(flags: Any) -> Any:
@@ -213,7 +213,7 @@ class StreamExtractor(Extractor):
         """Entries that are there."""
         if not entries:
             return no_changes(len(self.columns))
-        others: dict[str, Callable[[], Any]] = {
+        others: Others = {
             "key": lambda: [self._name] * len(entries),
             "offset": lambda: [str(each["offset"]) for each in entries],
             "id": lambda: [each["id"] for each in entries],
@@ -221,8 +221,17 @@ class StreamExtractor(Extractor):
             "tag": lambda: [decoded(each["tag"]) for each in entries],
             "entry": lambda: [decoded(each["entry"]) for each in entries],
         }
-        found = [_entry_members(each) for each in entries]
-        return self._rows([_offset(each["offset"]) for each in entries], found, others)
+        return self._rows([_offset(each["offset"]) for each in entries], self._entry_members(entries), others)
+
+    def _entry_members(self, entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        _, members = self._members.read([each["entry"] for each in entries])
+        if all(each["fields"] is None for each in entries):
+            return members
+        fields = [dict(each["fields"] or ()) for each in entries]
+        return {
+            name: pc.coalesce(pa.array([decoded(each.get(name.encode())) for each in fields], pa.string()), values)
+            for name, values in members.items()
+        }
 
 
 def _concerns(events: pa.RecordBatch, key: bytes) -> Any:
@@ -234,12 +243,6 @@ def _concerns(events: pa.RecordBatch, key: bytes) -> Any:
         pc.or_(pc.equal(ends, b""), pc.greater(ends, pa.scalar(key, pa.binary()))),
     )
     return pc.if_else(is_range, is_within, pc.equal(starts, pa.scalar(key, pa.binary())))
-
-
-def _entry_members(entry: dict[str, Any]) -> Members | None:
-    if entry["fields"] is None:
-        return members_of(entry["entry"])
-    return {decoded(name) or "": decoded(value) for name, value in entry["fields"]}
 
 
 def _milliseconds(stream_id: str) -> int:
@@ -300,7 +303,7 @@ class DaysExtractor(Extractor):
         if not events:
             return no_changes(len(self.columns))
         days, ids, values = zip(*events, strict=True)
-        others: dict[str, Callable[[], Any]] = {
+        others: Others = {
             "queue": lambda: [self._queue] * len(events),
             "jobset": lambda: [self._name] * len(events),
             "day": lambda: [day.isoformat() for day in days],
@@ -309,7 +312,8 @@ class DaysExtractor(Extractor):
             "event": lambda: list(map(decoded, values)),
         }
         row_ids = [_event_id(day.toordinal(), *map(int, each.split("-"))) for day, each in zip(days, ids, strict=True)]
-        return self._rows(row_ids, list(map(members_of, values)), others)
+        _, members = self._members.read(values)
+        return self._rows(row_ids, members, others)
 
 
 def _event_of(entry: dict[str, Any]) -> list[bytes]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,12 +20,12 @@ from tidelog.days.location import Location
 from tidelog.errors import FeedDiverged, TooOld
 from tidelog.spark.feed_parts import PARTS
 from tidelog.spark.feed_places import ask_position, explored_feed_server
+from tidelog.spark.jobs.feed_query import FeedQuery, Pulse
 from tidelog.spark.jobs.holding import Holding, Stop
-from tidelog.spark.jobs.query_error import explained
 from tidelog.spark.jobs.report import Batches, Figures, Lag
 from tidelog.spark.lake.storage import Storage
 from tidelog.spark.lake.tables import Place
-from tidelog.spark.server import Server, server_at, source_options
+from tidelog.spark.server import Server, server_at
 from tidelog.spark.views.definition import View
 from tidelog.spark.views.maintained import MaintainedView
 from tidelog.spark.views.query import plan
@@ -35,10 +33,8 @@ from tidelog.spark.views.reading import Reader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 NAME: Final = "view"
-_POLL_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +62,6 @@ class ViewJob:
         self._batches = Batches()
         self._changed = 0
         self._rebuilt = 0
-        self._busy = threading.Lock()
-        self._error: BaseException | None = None
         self._lag: Lag | None = None
         self._holding: Holding | None = None
 
@@ -156,42 +150,12 @@ class ViewJob:
             view.build(changes, place)
 
     def _follow(self, spark: SparkSession, server: Server, reader: Reader, stop: Stop) -> None:
-        self._error = None
         place = self._place
         assert place is not None
-        with tempfile.TemporaryDirectory(prefix="tidelog-view-", ignore_cleanup_errors=True) as checkpoint:
-            query = self._query(spark, server, reader, place, checkpoint)
-            try:
-                while query.isActive and not stop.is_set():
-                    stop.wait(_POLL_S)
-            finally:
-                query.stop()
-                with self._busy:  # whatever it was at has ended
-                    pass
-        problem = query.exception()
-        if problem is not None and not stop.is_set():
-            raise explained(problem, self._error)
-
-    def _query(
-        self, spark: SparkSession, server: Server, reader: Reader, place: Place, checkpoint: str
-    ) -> StreamingQuery:
-        source: Any = spark.readStream.format("tidelog").options(**source_options(server))
-        source = source.option("start", json.dumps({"ts": place.ts, "epoch": place.epoch}))
-        frame = source.option("max_records_per_trigger", self._options.batch_records).load(f"feedparts:{reader.target}")
-
-        def take(parts: Any, _batch_id: int) -> None:
-            try:
-                with self._busy:
-                    self._take(reader, parts)
-            except BaseException as error:
-                self._error = error
-                raise
-
-        writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
-        often = f"{int(1000 * self._options.trigger_s)} milliseconds"
-        writer = writer.trigger(availableNow=True) if self._options.is_once else writer.trigger(processingTime=often)
-        query: StreamingQuery = writer.start()
-        return query
+        start = json.dumps({"ts": place.ts, "epoch": place.epoch})
+        pulse = Pulse(self._options.is_once, self._options.batch_records, self._options.trigger_s)
+        query = FeedQuery(server, reader.target, start, pulse)
+        query.run(spark, lambda parts: self._take(reader, parts), stop)
 
     def _take(self, reader: Reader, parts: Any) -> None:
         begun = time.monotonic()

@@ -1,40 +1,75 @@
-"""The columns of a row, as text: the members of a JSON object, or the fields of an entry.
+"""The members of JSON objects as columns of text.
 
-A number is the shortest text that says it, what is nested is JSON again, and null is what is not there.
+A text is its text, and all else is as it was written: `1.50` stays `1.50`, what is nested is JSON again, and null is
+what is not there. Only the members that somebody wants are looked at: msgspec goes over all others without making
+anything of them, and hands out those as bytes, which Arrow makes into columns.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-Members = Mapping[str, Any]
-
-_dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-
-
-def members_of(value: bytes | None) -> Members | None:
-    """The members of a JSON object; None: it is none."""
-    if value is None or not value.lstrip(b" \t\r\n").startswith(b"{"):
-        return None
-    try:
-        found: Members = json.loads(value)
-    except (ValueError, RecursionError):
-        return None
-    return found
+_QUOTE, _BACKSLASH, _NULL = b'"', b"\\", b"null"
 
 
-def text_of(value: Any) -> str | None:
-    """One member."""
-    return value if value is None or type(value) is str else _dumps(value)
+class Members:
+    """Reads some members of objects."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = list(names)
+        fields = [f"m{number}" for number in range(len(self._names))]
+        self._fields = fields
+        self._wanted = msgspec.defstruct(
+            "Wanted",
+            [(field, msgspec.Raw, msgspec.Raw()) for field in fields],
+            rename=dict(zip(fields, self._names, strict=True)),
+        )
+        self._decode = msgspec.json.Decoder(self._wanted).decode
+        self._nothing = self._wanted()
+
+    def read(self, values: Sequence[bytes | None]) -> tuple[Any, dict[str, Any]]:
+        """Which of the values are JSON objects, as numpy has it, and each member of all of them."""
+        found = [self._nothing if value is None else self._read(value) for value in values]
+        is_object = np.fromiter((each is not None for each in found), bool, len(found))
+        is_object &= np.fromiter((value is not None for value in values), bool, len(found))
+        rows = [self._nothing if each is None else each for each in found]
+        columns = {
+            name: _texts([bytes(getattr(row, field)) for row in rows])
+            for name, field in zip(self._names, self._fields, strict=True)
+        }
+        return is_object, columns
+
+    def _read(self, value: bytes) -> Any | None:
+        try:
+            return self._decode(value)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
 
 
-def column_of(rows: Sequence[Members | None], name: str) -> list[str | None]:
-    """One member of each row."""
-    return [None if row is None else text_of(row.get(name)) for row in rows]
+def _texts(raw: list[bytes]) -> Any:
+    """JSON values as text; an empty one is null."""
+    values = pa.array(raw, pa.binary())
+    is_text = pc.starts_with(values, _QUOTE)
+    texts = pc.if_else(is_text, pc.binary_slice(values, 1, -1), values)
+    is_null = pc.or_(pc.equal(values, _NULL), pc.equal(values, b""))
+    texts = pc.if_else(is_null, pa.scalar(None, pa.binary()), texts)
+    escaped = pc.and_(is_text, pc.match_substring(values, _BACKSLASH))
+    if not pc.any(escaped).as_py():
+        return text_array(texts)
+    both = zip(text_array(texts).to_pylist(), raw, escaped.to_pylist(), strict=True)
+    return pa.array([_text(json.loads(value)) if is_escaped else text for text, value, is_escaped in both], pa.string())
+
+
+def _text(value: str) -> str:
+    """JSON may spell half a character, which no text can have."""
+    return value.encode("utf-8", "replace").decode()
 
 
 def decoded(value: bytes | None) -> str | None:

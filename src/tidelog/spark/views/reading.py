@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidelog import limits
@@ -24,14 +23,16 @@ from tidelog.spark.feed_parts import parts_of
 from tidelog.spark.feed_reading import FeedPart, read_feed
 from tidelog.spark.lake.tables import Place
 from tidelog.spark.server import Server, source_options
-from tidelog.spark.views.changes import CLEAR, changes_schema, clear, compose, no_changes
+from tidelog.spark.views.changes import CLEAR, chosen, compose, no_changes
 from tidelog.spark.views.extract import DaysExtractor, StreamExtractor, extractor, span_of
 
 _KEYS: Final = ("kind", "key", "type", "field", "value", "end")
 _ENTRY: Final = "offset long, id string, tag binary, entry binary, fields map<binary, binary>"
 _EVENT: Final = "day date, id string, event binary"
-_WHERE: Final = [pa.field("source", pa.int32()), pa.field("until", pa.int64()), pa.field("until_epoch", pa.int64())]
-_NOBODY: Final = -1
+_SUMMARY: Final = "source int, until bigint, until_epoch bigint, changes binary"
+_ARROW: Final = pa.schema(
+    [("source", pa.int32()), ("until", pa.int64()), ("until_epoch", pa.int64()), ("changes", pa.binary())]
+)
 
 
 class Wanted(NamedTuple):
@@ -57,9 +58,9 @@ class Reader:
 
     def __init__(self, server: Server, wanted: Sequence[Wanted]) -> None:
         self._server = server
-        self.wanted = list(dict.fromkeys(wanted))
+        self._given = list(dict.fromkeys(wanted))
+        self.wanted = _each_source(self._given)
         self._spans = list(dict.fromkeys(each.span for each in self.wanted))
-        self._width = max(len(each.columns) for each in self.wanted)
         names = _KEYS if all(each.kind == "prefix" for each in self.wanted) else (*_KEYS, "entries")
         self._events = StructType([field for field in SCHEMA if field.name in names])
 
@@ -70,18 +71,21 @@ class Reader:
 
     def changes(self, parts: DataFrame) -> tuple[Place, dict[Wanted, pa.Table]]:
         """Where the parts of a feed end, and what they have for each source, each row once and CLEARs first."""
-        schema = self._schema()
-        found = parts.mapInArrow(self._task, from_arrow_schema(schema)).toArrow()
-        place = Place(found["until"][0].as_py(), found["until_epoch"][0].as_py())
-        return place, {each: self._of(found, number) for number, each in enumerate(self.wanted)}
+        rows = parts.mapInArrow(self._task, _SUMMARY).collect()
+        place = Place(rows[0]["until"], rows[0]["until_epoch"])
+        return place, self._shared({each: self._of(rows, number) for number, each in enumerate(self.wanted)})
 
-    def _schema(self) -> pa.Schema:
-        return pa.schema([*_WHERE, *changes_schema(self._width)])
+    def _shared(self, found: dict[Wanted, pa.Table]) -> dict[Wanted, pa.Table]:
+        """To each its own columns of what was read of a source."""
+        shared = {}
+        for given in self._given:
+            [read] = [each for each in found if (each.kind, each.target) == (given.kind, given.target)]
+            shared[given] = chosen(found[read], [read.columns.index(name) for name in given.columns])
+        return shared
 
-    def _of(self, found: pa.Table, number: int) -> pa.Table:
-        columns = len(self.wanted[number].columns)
-        names = changes_schema(columns).names
-        table = found.filter(pc.equal(found["source"], number)).select(names).cast(changes_schema(columns))
+    def _of(self, rows: Sequence[Any], number: int) -> pa.Table:
+        made = [_unpacked(row["changes"]) for row in rows if row["source"] == number and row["changes"]]
+        table = pa.concat_tables([no_changes(len(self.wanted[number].columns)), *made])
         is_clear = pc.equal(table["op"], CLEAR)
         # Each shard has its own in order; what one has cleared is nothing that another has set since.
         return pa.concat_tables([table.filter(is_clear), table.filter(pc.invert(is_clear))])
@@ -96,34 +100,27 @@ class Reader:
         for events in read_feed(self._server, part, self._spans, EventColumns(self._events)):
             for each in extractors:
                 each.add(_with_all(events))
-        yield from self._numbered(clear(0), _NOBODY, part)  # so that there is a row in any case
         for number, each in enumerate(extractors):
-            yield from self._numbered(each.finish(), number, part)
-
-    def _numbered(self, table: pa.Table, number: int, part: FeedPart) -> list[pa.RecordBatch]:
-        count, schema = len(table), self._schema()
-        where = zip(_WHERE, (number, part.until, part.until_epoch), strict=True)
-        arrays = [*(pa.repeat(pa.scalar(value, field.type), count) for field, value in where), *table.columns]
-        arrays += [pa.nulls(count, field.type) for field in list(schema)[len(arrays) :]]
-        batches: list[pa.RecordBatch] = pa.table(arrays, schema=schema).to_batches(limits.SPARK_BATCH_ROWS)
-        return batches
+            packed: list[bytes | None] = [_packed(batch) for batch in each.finish().to_batches(limits.VIEW_PACKED_ROWS)]
+            # One row in any case, so that it is known where the part ends.
+            rows = [(number, part.until, part.until_epoch, data) for data in packed or [None]]
+            yield pa.RecordBatch.from_pylist([dict(zip(_ARROW.names, row, strict=True)) for row in rows], _ARROW)
 
     # --- what there is now ----------------------------------------------------------------------------------------
 
     def everything(self, spark: SparkSession, parts: DataFrame) -> dict[Wanted, pa.Table]:
         """All rows that there are; `parts`: those of the initial values."""
         _, found = self.changes(parts)
-        for each in self.wanted:
+        for each in self._given:
             if each.kind != "prefix":
                 found[each] = self._standing(spark, each)
         return found
 
     def _standing(self, spark: SparkSession, wanted: Wanted) -> pa.Table:
         """The entries of a stream, or the events of a job set."""
-        made = extractor(*wanted)
-        schema = changes_schema(len(wanted.columns))
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            made = extractor(*wanted)
             for batch in batches:
                 rows = batch.to_pylist()
                 if isinstance(made, StreamExtractor):
@@ -131,12 +128,13 @@ class Reader:
                 else:
                     assert isinstance(made, DaysExtractor)
                     table = made.events([(row["day"], row["id"], row["event"]) for row in rows])
-                yield from table.to_batches()
+                rows = [{"changes": _packed(batch)} for batch in table.to_batches()]
+                yield pa.RecordBatch.from_pylist(rows, pa.schema([("changes", pa.binary())]))
 
         is_stream = wanted.kind == "stream"
         frame = self._load(spark, wanted, _ENTRY if is_stream else _EVENT)
-        found = frame.mapInArrow(task, from_arrow_schema(schema)).toArrow().cast(schema)
-        return compose(pa.concat_tables([no_changes(len(wanted.columns)), found]))
+        found = [_unpacked(row["changes"]) for row in frame.mapInArrow(task, "changes binary").collect()]
+        return compose(pa.concat_tables([no_changes(len(wanted.columns)), *found]))
 
     def _load(self, spark: SparkSession, wanted: Wanted, schema: str) -> DataFrame:
         reader: Any = spark.read.format("tidelog").schema(schema)
@@ -144,6 +142,27 @@ class Reader:
             reader = reader.option(name, value)
         frame: DataFrame = reader.load(f"{wanted.kind}:{wanted.target}")
         return frame
+
+
+def _each_source(wanted: Sequence[Wanted]) -> list[Wanted]:
+    """Each source once, with all columns that anybody wants of it."""
+    columns: dict[tuple[str, str], set[str]] = {}
+    for each in wanted:
+        columns.setdefault((each.kind, each.target), set()).update(each.columns)
+    return [Wanted(*source, tuple(sorted(names))) for source, names in columns.items()]
+
+
+def _packed(batch: pa.RecordBatch) -> bytes:
+    """A batch of changes as one value: the JVM passes it on as it is, and makes no rows of it."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_batch(batch)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def _unpacked(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(data).read_all()
 
 
 def _with_all(events: pa.RecordBatch) -> pa.RecordBatch:

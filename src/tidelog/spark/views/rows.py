@@ -1,7 +1,7 @@
 """The rows of a source as they are, in memory: what changes are applied to.
 
     id binary       which row
-    rest            list<binary>: names of what keeps it alive though no column shows it (see `changes`)
+    rest            list<binary>: names of all that it has; without any it is gone (see `changes`)
     c0, c1 ...      string: its columns
 
 Applying changes costs a pass over the ids, in C, whatever has changed; everything else depends on what has changed.
@@ -84,16 +84,15 @@ class Rows:
             name = column(number)
             is_new = pa.array((touched >> number) & 1 == 1)
             made[name] = pc.if_else(is_new, changes[name], before[name].take(kept))
-            is_alive = is_alive | pc.is_valid(made[name]).to_numpy()
         table = pa.table(made, schema=self.table.schema)
         return table.filter(pa.array(is_alive & ~is_gone))
 
 
 def _rests(changes: pa.Table, before: Any) -> Any:
     """What keeps each row alive: what it had, less what is gone, and more."""
-    more, less = changes["more"], changes["less"]
-    if not _has_some(more) and not _has_some(less) and not _has_some(before):
-        return pa.array([[]] * len(changes), pa.list_(pa.binary()))
+    more, less = _one_chunk(changes["more"]), changes["less"]
+    if not _has_some(less) and not _has_some(before):
+        return pc.fill_null(more, pa.scalar([], more.type))
     made = []
     for had, got, lost in zip(before.to_pylist(), more.to_pylist(), less.to_pylist(), strict=True):
         if not had and not lost:

@@ -1,0 +1,93 @@
+"""A query of Spark's that hands the parts of a feed to a job, batch after batch.
+
+The job's tables are the checkpoint: they know how far they are, and a query is begun from there. Spark wants a folder
+for a checkpoint of its own, and gets one that is thrown away.
+
+It is stopped between two batches. A batch that is interrupted ends in an error of Spark's whose text Spark then takes
+apart in a way that can overflow its stack; and there is nothing to gain, for a batch takes seconds.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.spark.jobs.holding import Stop
+from tidelog.spark.jobs.query_error import explained
+from tidelog.spark.server import Server, source_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_POLL_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """When there are batches, and how large they are."""
+
+    is_once: bool
+    """Until there is nothing left."""
+    records: int
+    """Of each shard, about."""
+    seconds: float
+    """How often to look for more, if it is not once."""
+
+
+class FeedQuery:
+    """Runs until there is nothing left, or it is stopped."""
+
+    def __init__(self, server: Server, target: str, start: str, pulse: Pulse) -> None:
+        self._server = server
+        self._target = target
+        self._start = start
+        self._pulse = pulse
+        self._busy = threading.Lock()
+        self._is_over = False
+        self._error: BaseException | None = None
+
+    def run(
+        self,
+        spark: SparkSession,
+        take: Callable[[DataFrame], None],
+        stop: Stop,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`take` gets the parts of each batch, on a thread of Spark's; `meanwhile` is called again and again."""
+        with tempfile.TemporaryDirectory(prefix="tidelog-query-", ignore_cleanup_errors=True) as checkpoint:
+            query = self._begun(spark, take, checkpoint)
+            try:
+                while query.isActive and not stop.is_set():
+                    meanwhile()
+                    stop.wait(_POLL_S)
+            finally:
+                self._is_over = True
+                with self._busy:
+                    query.stop()
+        problem = query.exception()
+        if problem is not None and not stop.is_set():
+            raise explained(problem, self._error)
+
+    def _begun(self, spark: SparkSession, take: Callable[[DataFrame], None], checkpoint: str) -> StreamingQuery:
+        def on_batch(parts: DataFrame, _batch_id: int) -> None:
+            with self._busy:
+                if self._is_over:
+                    return
+                try:
+                    take(parts)
+                except BaseException as error:
+                    self._error = error
+                    raise
+
+        source: Any = spark.readStream.format("tidelog").options(**source_options(self._server))
+        source = source.option("start", self._start).option("max_records_per_trigger", self._pulse.records)
+        writer = source.load(f"feedparts:{self._target}").writeStream.foreachBatch(on_batch)
+        writer = writer.option("checkpointLocation", checkpoint)
+        often = f"{int(1000 * self._pulse.seconds)} milliseconds"
+        writer = writer.trigger(availableNow=True) if self._pulse.is_once else writer.trigger(processingTime=often)
+        query: StreamingQuery = writer.start()
+        return query
