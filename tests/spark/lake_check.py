@@ -183,7 +183,7 @@ class InProcess:
                 for shard in position.shards
             ]
             self.initial_ts = until if place is None else 0
-            self.batches.take(_Frame(parts), 0)
+            self.batches.take(_Frame(parts))
             self._reached = until
         return until
 

@@ -86,25 +86,13 @@ class Batches:
         self._waiting: Place | None = None
         """How far it is without any commit that says so."""
         self._committed_at = time.monotonic()
-        self._taking = threading.Lock()
-        """Held while a batch is taken."""
         self.committing = threading.Lock()
         """Held while anything but `current` is altered."""
         self.taken = Taken()
         self.taken.ts = None if self._changes.place is None else self._changes.ts
-        self.error: BaseException | None = None
-        """What ended it."""
 
-    def take(self, frame: Any, _batch_id: int) -> None:
-        """For `foreachBatch`."""
-        try:
-            with self._taking:
-                self._take(frame)
-        except BaseException as error:
-            self.error = error
-            raise
-
-    def _take(self, frame: Any) -> None:
+    def take(self, frame: Any) -> None:
+        """The parts of a batch, a row each."""
         begun = time.monotonic()
         is_initial = self._changes.place is None
         files, columns, rest = self._read(frame, is_initial)
@@ -116,11 +104,6 @@ class Batches:
             self._commit(files, columns, place, is_initial)
         self.taken.add(files, sum(row["events"] for row in rest), place.ts, time.monotonic() - begun)
         self._on_batch(self.taken)
-
-    def wait(self) -> None:
-        """Until the batch that is being taken has ended, if there is one."""
-        with self._taking:
-            pass
 
     def finish(self) -> None:
         """Say how far it is."""

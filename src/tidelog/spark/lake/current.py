@@ -44,10 +44,15 @@ class Current:
 
     def refresh(self) -> None:
         """See what was committed to `changes`."""
-        has_begun = self._changes.place is not None
+        had_begun = self.has_begun
         self._changes.refresh()
-        if not has_begun:  # the first batch may have filled the table with the values of then
+        if not had_begun:  # the first batch may have filled the table with the values of then
             self.table.refresh()
+
+    @property
+    def has_begun(self) -> bool:
+        """Before that, the first batch may be filling the table."""
+        return self._changes.place is not None
 
     @property
     def is_behind(self) -> bool:

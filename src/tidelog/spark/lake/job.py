@@ -3,14 +3,13 @@
     Spark's thread     batch after batch: tasks read the feed and write files, which are committed (`batches`)
     this thread        folds `changes` into `current`, puts small files together, removes old ones
 
-The tables are the checkpoint: Spark's own is a folder that is thrown away. A start asks `changes` where to go on.
+The tables are the checkpoint: a start asks `changes` where to go on.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,11 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
 from tidelog.days.location import Location
-from tidelog.errors import ClientError, FeedDiverged, TidelogError, TooOld
+from tidelog.errors import ClientError, FeedDiverged, TooOld
 from tidelog.feeds.span import Span, span_of_prefix
 from tidelog.spark.feed_places import ask_oldest, ask_position, explored_feed_server
+from tidelog.spark.jobs.feed_query import FeedQuery, Pulse
 from tidelog.spark.jobs.holding import Holding, Stop
-from tidelog.spark.jobs.query_error import explained
 from tidelog.spark.jobs.report import Figures, Lag
 from tidelog.spark.lake.batches import Batches, Taken
 from tidelog.spark.lake.current import Current
@@ -31,15 +30,13 @@ from tidelog.spark.lake.storage import Storage
 from tidelog.spark.lake.tables import LakeTable, Place, open_table
 from tidelog.spark.lake.task import OWN_KEYS
 from tidelog.spark.lake.upkeep import compact, vacuum
-from tidelog.spark.server import server_at, source_options
+from tidelog.spark.server import server_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 NAME: Final = "lake"
 STARTS: Final = ("auto", "earliest", "initial", "latest")
-_POLL_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +139,12 @@ class LakeJob:
         self._batches = Batches(tables, self._server, self._options.spans, self._on_batch)
         # Its own view of `changes`: batches are committed while it reads.
         current = self._current = Current(self._table(CURRENT), self._table(CHANGES))
-        spark = make_spark()
-        with tempfile.TemporaryDirectory(prefix="tidelog-lake-", ignore_cleanup_errors=True) as checkpoint:
-            query = self._query(spark, start, checkpoint)
-            try:
-                self._keep(query, current, tables, stop)
-            finally:
-                query.stop()
-                self._batches.wait()
+        pulse = Pulse(self._options.is_once, self._options.batch_records, self._options.trigger_s)
+        query = FeedQuery(self._server, "*", start, pulse)
+        try:
+            query.run(make_spark(), self._batches.take, stop, lambda: self._see_to(tables, current))
+        except (TooOld, FeedDiverged) as error:
+            raise _ended(error, self._storage.root) from None
         self._batches.finish()
         if not stop.is_set():
             current.refresh()
@@ -179,40 +174,19 @@ class LakeJob:
             changes.commit([], place)
         return json.dumps({"ts": place.ts, "epoch": place.epoch})
 
-    def _query(self, spark: SparkSession, start: str, checkpoint: str) -> StreamingQuery:
-        assert self._batches is not None
-        frame = (
-            spark.readStream.format("tidelog")
-            .options(**source_options(self._server))
-            .option("start", start)
-            .option("max_records_per_trigger", self._options.batch_records)
-            .load("feedparts:*")
-        )
-        writer = frame.writeStream.foreachBatch(self._batches.take).option("checkpointLocation", checkpoint)
-        if self._options.is_once:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{int(1000 * self._options.trigger_s)} milliseconds").start()
+    def _see_to(self, tables: Mapping[str, LakeTable], current: Current) -> None:
+        """What is to be done while batches are taken."""
+        current.refresh()
+        if current.is_due:
+            current.run_pass()
+        elif current.has_begun and time.monotonic() - self._upkept >= limits.LAKE_UPKEEP_S:
+            self._tidy(tables, current, hours_min=1)
 
-    def _keep(self, query: StreamingQuery, current: Current, tables: Mapping[str, LakeTable], stop: Stop) -> None:
-        """While batches are taken."""
-        assert self._batches is not None
-        while not stop.is_set() and query.isActive:
-            current.refresh()
-            if current.is_due:
-                current.run_pass()
-            elif time.monotonic() - self._upkept >= limits.LAKE_UPKEEP_S:
-                self._tidy(tables, current)
-            else:
-                stop.wait(_POLL_S)
-        if stop.is_set():
-            return
-        problem = query.exception()
-        if problem is not None:
-            raise _explained(problem, self._batches.error, self._storage.root)
-
-    def _tidy(self, tables: Mapping[str, LakeTable], current: Current) -> None:
+    def _tidy(self, tables: Mapping[str, LakeTable], current: Current, *, hours_min: int = 0) -> None:
+        """`hours_min`: tasks may be at work, whose files no table has yet."""
         assert self._batches is not None
         hours = self._options.vacuum_hours
+        hours = None if hours is None else max(hours, hours_min)
         with self._batches.committing:
             for table in tables.values():
                 if table.name == CURRENT:
@@ -224,16 +198,13 @@ class LakeJob:
         self._upkept = time.monotonic()
 
 
-def _explained(problem: BaseException, ours: BaseException | None, root: str) -> TidelogError:
-    found = explained(problem, ours)
-    if isinstance(found, TooOld):
-        return ClientError(
-            f"the lake at {root} cannot go on: the server's journal no longer has what came after it. Begin a new one "
-            "in another folder, with --start initial"
-        )
-    if isinstance(found, FeedDiverged):
-        return ClientError(
+def _ended(error: TooOld | FeedDiverged, root: str) -> ClientError:
+    """Why a lake cannot go on, and what to do."""
+    if isinstance(error, TooOld):
+        why = f"the lake at {root} cannot go on: the server's journal no longer has what came after it"
+    else:
+        why = (
             f"the lake at {root} has changes that the server has lost (it crashed, or is another server): "
-            f"{str(found).partition('. ')[0]}. Begin a new one in another folder, with --start initial"
+            f"{str(error).partition('. ')[0]}"
         )
-    return found
+    return ClientError(f"{why}. Begin a new one in another folder, with --start initial")
