@@ -143,7 +143,6 @@ def test_a_job_whose_lease_is_taken_away_stops_and_leaves_the_hash_alone(tide: P
     assert told(tide, "lake")["state"] == "another's"
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_job_without_a_fence_takes_a_lease_again_that_nobody_has(tide: Peer) -> None:
     stop = Stop()
     held = {"lease": "lake:abc", "ttl_ms": 300, "is_fenced": False}

@@ -152,4 +152,4 @@ class Holding:
                     return
             except Exception as error:  # of the job's own figures: without this thread it would lose its lease unseen
                 self._stop.because(f"it could not say how far it is: {error!r}")
-                raise
+                return
