@@ -49,18 +49,28 @@ def refuse_functions(tree: exp.Expr, refusal: Refusal, *, place: str = "") -> No
                 raise refusal(f"window(...) in {place} is not possible: compare the time itself")
         elif isinstance(node, exp.Any | exp.All) and not isinstance(node.parent, exp.Binary):
             raise refusal(f"{written(node)} is not maintained: there is {_maintained()}")
+        elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Anonymous):
+            raise refusal(f"{written(node)}: write the function by its name alone")
         elif isinstance(node, exp.Filter) and not is_call(node.this):
             raise refusal(f"FILTER goes with an aggregate, which {written(node.this)} is not")
         elif isinstance(node, exp.Distinct) and not is_call(node.parent):
             raise refusal("DISTINCT is only for count(distinct x)")
-        elif isinstance(node, exp.Star) and not (is_call(node.parent) and node.parent and node.parent.name == "count"):
+        elif isinstance(node, exp.Star) and not _is_counted(node):
             raise refusal("* is not maintained: nobody knows all columns; name those that are wanted")
+
+
+def _is_counted(star: exp.Star) -> bool:
+    """Whether it is the one of `count(*)`."""
+    call = star.parent
+    return call is not None and is_call(call) and call.name == "count" and not any(star.args.values())
 
 
 def _refuse_function(call: exp.Anonymous, refusal: Refusal) -> None:
     name = call.name
     if name in UNREPEATABLE or (name in UNREPEATABLE_WITHOUT_ARGUMENTS and not call.expressions):
         raise refusal(f"{name}() is not repeatable: see to it that the data has the value")
+    if name == "identifier":
+        raise refusal("identifier() is not possible: write the name itself")
     if name in GENERATORS:
         raise refusal(f"{name}() makes several rows of one: store the parts as keys of their own")
     if name in RANKING:
@@ -147,18 +157,19 @@ class Aggregates:
             if all(isinstance(each, exp.Star | exp.Literal | exp.Boolean) for each in arguments):
                 return [], False
             if len(arguments) > 1:
-                there = [exp.Not(this=exp.Is(this=each.copy(), expression=exp.Null())) for each in arguments]
-                return [_where(exp.and_(*there), exp.Literal.number(1))], False
+                return [_where(exp.and_(*map(_is_there, arguments)), exp.Literal.number(1))], False
         if len(arguments) != _ARGUMENTS.get(name, 1):
             advice = "; leave nulls out by WHERE" if MAINTAINED[name] == "latest" and len(arguments) == 2 else ""
-            raise self._refusal(f"{name}() takes {_ARGUMENTS.get(name, 1)} arguments, not {len(arguments)}{advice}")
+            raise self._refusal(
+                f"{name}() takes {_ARGUMENTS.get(name, 'one')} argument(s), not {len(arguments)}{advice}"
+            )
         if name == "count_if":
             return [_where(arguments[0], exp.Literal.number(1))], False
         return arguments, is_distinct
 
     def _result(self, function: str, trees: list[exp.Expr], *, is_distinct: bool = False) -> exp.Column:
         names = []
-        for tree in trees:
+        for tree in (each.unnest() for each in trees):
             if tree not in self._arguments:
                 self._arguments.append(tree)
             names.append(f"a{self._arguments.index(tree)}")
@@ -181,9 +192,8 @@ def with_order(tree: exp.Expr) -> exp.Expr:
             return latest_of(node.expressions[0])
         if function in _ARGUMENTS:
             value, by = node.expressions
-            is_there = exp.Not(this=exp.Is(this=exp.Paren(this=by.copy()), expression=exp.Null()))
             both = exp.Anonymous(this="struct", expressions=[by.copy(), value.copy()])
-            return exp.Anonymous(this=function, expressions=[value.copy(), _where(is_there, both)])
+            return exp.Anonymous(this=function, expressions=[value.copy(), _where(_is_there(by), both)])
         return node
 
     return tree.copy().transform(ordered)
@@ -193,6 +203,10 @@ def latest_of(tree: exp.Expr) -> exp.Expr:
     """The value of the row that was changed last, as Spark computes it from scratch."""
     order = exp.column("_order", table=SOURCE, quoted=True)
     return exp.Anonymous(this="max_by", expressions=[tree.copy(), order])
+
+
+def _is_there(tree: exp.Expr) -> exp.Expr:
+    return exp.Not(this=exp.Is(this=exp.Paren(this=tree.copy()), expression=exp.Null()))
 
 
 def _where(condition: exp.Expr, value: exp.Expr) -> exp.Expr:

@@ -148,10 +148,10 @@ class _Planning:
         group = self._select.args.get("group")
         if group is None:
             return
-        for argument, value in group.args.items():
-            if value and argument not in ("expressions", "all"):
-                raise self._refusal("GROUPING SETS, ROLLUP and CUBE are not maintained: write a view for each grouping")
         raws = list(group.expressions)
+        is_plain = not any(value for argument, value in group.args.items() if argument not in ("expressions", "all"))
+        if not is_plain or any(isinstance(raw, exp.Cube | exp.Rollup | exp.GroupingSets) for raw in raws):
+            raise self._refusal("GROUPING SETS, ROLLUP and CUBE are not maintained: write a view for each grouping")
         if group.args.get("all"):
             raws = [tree for _, tree in self._raw if not _is_constant(tree) and not _aggregates_raw(tree)]
         for raw in raws:
@@ -215,12 +215,15 @@ class _Planning:
     def _check_key(self) -> None:
         """Refuse a key that does not name a row: two rows of the view would share a hash."""
         outputs = dict(self._outputs)
-        named = ", ".join(f'"{name}"' for name, tree in self._outputs if tree in self._groups)
+        grouped = ", ".join(map(written, self._groups))
         covered: list[exp.Expr] = []
         for name in self._view.key:
             self._refuse_missing(name)
             if outputs[name] not in self._groups:
-                raise self._refusal(f"key names {name}, which is not in GROUP BY: write key = [{named}]")
+                raise self._refusal(
+                    f"key names {name}, which is {written(outputs[name])}, while GROUP BY has {grouped}: let key name "
+                    "the outputs that are these"
+                )
             covered.append(outputs[name])
         for group in self._groups:
             is_named = group in covered
@@ -261,6 +264,16 @@ class _Planning:
             recomputed.append((name, tree if is_key else latest_of(tree)))
         return self._plan(reduced, None, self._sql(recomputed, None))
 
+    def _check_order(self) -> None:
+        """Refuse `latest` where nobody could say from what there is which row that was."""
+        is_each_key = any(isinstance(tree, exp.Column) and tree.name == "key" for tree in self._groups)
+        is_latest = any(each.function == "latest" for each in self._aggregates.found)
+        if self._view.source.kind == "prefix" and is_latest and not is_each_key:
+            raise self._refusal(
+                "the latest of several keys is not known: a store has no time for what it holds. Group by key, or "
+                "write max_by(x, COLUMN) with a column that says when"
+            )
+
     def _reduced(self, tree: exp.Expr, what: str) -> exp.Expr:
         """A copy over the columns of the groups."""
 
@@ -283,6 +296,7 @@ class _Planning:
         final = None
         if having is not None or not all(column for _, column in outputs):
             final = _select(reduced, f"FROM `{GROUPS}`", having)
+        self._check_order()
         groups = tuple(f"g{number}" for number in range(len(self._groups)))
         row = ("_row", exp.column("_row", table=SOURCE, quoted=True))
         projected = [row, *zip(groups, self._groups, strict=True), *self._aggregates.arguments()]
@@ -300,10 +314,15 @@ class _Planning:
         )
 
     def _sql(self, outputs: Iterable[tuple[str, exp.Expr]], having: exp.Expr | None) -> str:
-        sql = _select(outputs, self._tables.from_clause(), self._where)
+        named = list(outputs)
+        # A column instead of HAVING, in which Spark does not find the bounds of a window.
+        inner = named if having is None else [*named, ("_having", having)]
+        sql = _select(inner, self._tables.from_clause(), self._where)
         if self._groups:
             sql += f" GROUP BY {', '.join(map(written, self._groups))}"
-        return sql if having is None else f"{sql} HAVING {written(having)}"
+        if having is None:
+            return sql
+        return f"SELECT {', '.join(f'`{name}`' for name, _ in named)} FROM ({sql}) WHERE `_having`"
 
 
 def _select(outputs: Iterable[tuple[str, exp.Expr]], tables: str, where: exp.Expr | None) -> str:

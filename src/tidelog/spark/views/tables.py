@@ -135,7 +135,8 @@ class Tables:
                 raise self._refusal(f"{shown} in a join is not maintained: {_JOIN_ADVICE}")
         if self._name(join.this) == SOURCE:
             raise self._refusal("source joined with itself is not maintained: join a lookup of the same prefix")
-        if join.args.get("on") is None:
+        condition = join.args.get("on")
+        if condition is None or condition.find(exp.Column) is None:
             raise self._refusal(f"a join without ON is not maintained: {_JOIN_ADVICE}")
         self._add(join.this)
         made = exp.to_table(f"`{self._name(join.this)}`", dialect="spark")
