@@ -34,7 +34,7 @@ from tidelog.spark.views.reading import Wanted
 from tidelog.spark.views.result_table import ResultTable
 from tidelog.spark.views.results import Difference, Hashes, Results
 from tidelog.spark.views.row_log import RowLog
-from tidelog.spark.views.rows import Applied, Rows
+from tidelog.spark.views.rows import Applied
 
 STATE: Final = "_state"
 _SOURCE: Final = "source"
@@ -58,7 +58,7 @@ class MaintainedView:
         self._logs = {
             name: RowLog(storage, f"{folder}/{name}", len(each.columns)) for name, each in self.wanted.items()
         }
-        self._rows = {name: Rows(len(each.columns)) for name, each in self.wanted.items()}
+        self._rows = {name: each.rows() for name, each in self.wanted.items()}
         self._groups = Groups(self.plan, self._evaluation.contributed)
         self._results = Results(self.plan)
         self._hashes = Hashes(server, self.plan, view.name)
@@ -89,14 +89,15 @@ class MaintainedView:
         for name, log in self._logs.items():
             found = log.load()
             if found is not None:
-                self._committed[name], self._rows[name] = found
+                self._committed[name], table = found
+                self._rows[name] = self.wanted[name].rows(table)
         if self.place is None:
             self._committed = {}
 
     def build(self, changes: Mapping[Wanted, pa.Table], place: Place) -> None:
         """Make it from everything that there is."""
         for name, wanted in self.wanted.items():
-            self._rows[name] = Rows(len(wanted.columns))
+            self._rows[name] = wanted.rows()
             self._rows[name].apply(changes[wanted])
         self._check_size()
         self.reconcile(place)
@@ -178,7 +179,7 @@ class MaintainedView:
         """The view from scratch, of everything that there is."""
         rows = {}
         for name, wanted in self.wanted.items():
-            rows[name] = Rows(len(wanted.columns))
+            rows[name] = wanted.rows()
             rows[name].apply(changes[wanted])
         source = rows.pop(_SOURCE).table
         return self._evaluation.recomputed(source, {name: each.table for name, each in rows.items()})

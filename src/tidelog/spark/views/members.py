@@ -6,13 +6,15 @@ A number is the shortest text that says it, what is nested is JSON again, and nu
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 Members = Mapping[str, Any]
 
+_HALVES: Final = re.compile("[\ud800-\udfff]")
 _dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -28,8 +30,11 @@ def members_of(value: bytes | None) -> Members | None:
 
 
 def text_of(value: Any) -> str | None:
-    """One member."""
-    return value if value is None or type(value) is str else _dumps(value)
+    """One member. Half of a pair of surrogates, which JSON can spell, is no text: it is replaced."""
+    if value is None:
+        return None
+    text = value if type(value) is str else _dumps(value)
+    return text if text.isascii() else _HALVES.sub("\ufffd", text)
 
 
 def column_of(rows: Sequence[Members | None], name: str) -> list[str | None]:

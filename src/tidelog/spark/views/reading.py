@@ -26,6 +26,7 @@ from tidelog.spark.lake.tables import Place
 from tidelog.spark.server import Server
 from tidelog.spark.views.changes import CLEAR, changes_schema, clear, compose, no_changes
 from tidelog.spark.views.extract import DaysExtractor, StreamExtractor, extractor, span_of
+from tidelog.spark.views.rows import Rows
 
 _KEYS: Final = ("kind", "key", "type", "field", "value", "end")
 _ENTRY: Final = "offset long, id string, tag binary, entry binary, fields map<binary, binary>"
@@ -44,6 +45,11 @@ class Wanted(NamedTuple):
     @property
     def span(self) -> Span:
         return span_of(self.kind, self.target)
+
+    def rows(self, table: pa.Table | None = None) -> Rows:
+        """What changes of it are applied to; `table`: what was left of an earlier run."""
+        is_key_named = self.kind == "prefix" and "key" in self.columns
+        return Rows(len(self.columns), table, key=self.columns.index("key") if is_key_named else None)
 
     @property
     def named_span(self) -> dict[str, str]:

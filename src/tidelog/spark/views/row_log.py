@@ -36,13 +36,12 @@ class RowLog:
     def __init__(self, storage: Storage, folder: str, columns: int) -> None:
         self._uri = storage.uri(folder)
         self._options = dict(storage.options)
-        self._columns = columns
         self._schema = pa.schema([pa.field("at", pa.int64()), pa.field("is_gone", pa.bool_()), *rows_schema(columns)])
         self._table: DeltaTable | None = None
         self._logged = 0
 
-    def load(self) -> tuple[Place, Rows] | None:
-        """How far it is, and the rows; None: there is nothing."""
+    def load(self) -> tuple[Place, pa.Table] | None:
+        """How far it is, and the rows as `Rows` has them; None: there is nothing."""
         try:
             self._table = DeltaTable(self._uri, storage_options=self._options)
             place = place_of(self._table)
@@ -54,7 +53,7 @@ class RowLog:
         except (DeltaError, OSError, pa.ArrowInvalid) as error:
             raise LakeFault(f"{self._uri}: {first_line(error)}") from None
         self._logged = len(logged)
-        return place, Rows(self._columns, _newest(logged))
+        return place, _newest(logged)
 
     def begin(self, rows: Rows, place: Place) -> None:
         """These rows, whatever was there."""

@@ -38,9 +38,11 @@ class Applied(NamedTuple):
 class Rows:
     """The rows of one source."""
 
-    def __init__(self, columns: int, table: pa.Table | None = None) -> None:
+    def __init__(self, columns: int, table: pa.Table | None = None, *, key: int | None = None) -> None:
+        """`key`: the column that only says the id once more, and keeps no row alive."""
         self.table = rows_schema(columns).empty_table() if table is None else table
         self._columns = columns
+        self._key = key
 
     def __len__(self) -> int:
         return len(self.table)
@@ -84,7 +86,8 @@ class Rows:
             name = column(number)
             is_new = pa.array((touched >> number) & 1 == 1)
             made[name] = pc.if_else(is_new, changes[name], before[name].take(kept))
-            is_alive = is_alive | pc.is_valid(made[name]).to_numpy()
+            if number != self._key:
+                is_alive = is_alive | pc.is_valid(made[name]).to_numpy()
         table = pa.table(made, schema=self.table.schema)
         return table.filter(pa.array(is_alive & ~is_gone))
 
