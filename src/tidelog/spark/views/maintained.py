@@ -45,10 +45,11 @@ class MaintainedView:
 
     def __init__(self, spark: SparkSession, storage: Storage, server: Server, view: View) -> None:
         self.view = view
-        self.plan = plan_of(view)
-        if len(self.plan.columns) > limits.VIEW_COLUMNS_MAX:
-            raise view.refusal(f"it names {len(self.plan.columns)} columns: at most {limits.VIEW_COLUMNS_MAX} can be")
-        self._evaluation = Evaluation(spark, view, self.plan)
+        plan = plan_of(view)
+        if len(plan.columns) > limits.VIEW_COLUMNS_MAX:
+            raise view.refusal(f"it names {len(plan.columns)} columns: at most {limits.VIEW_COLUMNS_MAX} can be")
+        self._evaluation = Evaluation(spark, view, plan)
+        self.plan = self._evaluation.plan
         columns = {_SOURCE: (view.source, self.plan.columns)}
         columns |= {name: (view.lookups[name], named) for name, named in self.plan.lookups.items()}
         self.wanted = {name: Wanted(source.kind, source.target, named) for name, (source, named) in columns.items()}
