@@ -38,6 +38,7 @@ class KeptViews:
         self.location = find_location(f"redis://127.0.0.1:{port}", None, 0)
         self.storage = find_storage(str(folder))
         self.folder = folder
+        self._thread: threading.Thread | None = None
 
     def job(self, views: Sequence[View], *, is_once: bool = True, batch_records: int = 100_000) -> ViewJob:
         options = ViewOptions(is_once, batch_records, 0.02, 60_000)
@@ -62,6 +63,7 @@ class KeptViews:
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
+        self._thread = thread
         try:
             yield made
         except NotCaughtUp:
@@ -79,10 +81,9 @@ class KeptViews:
         """Wait until all views have what the server has now; `NotCaughtUp` if the job has ended."""
         visible = min(int(row[1]) for row in client.execute_command("FEED", "POSITION"))
         deadline = time.monotonic() + SECONDS_MAX
-        while not (found := job.parts()) or any((each["ts"] or 0) < visible for each in found.values()):
-            state = client.hget("tidelog:pipeline:view", "state")
-            if time.monotonic() > deadline or state not in (b"running", None):
-                raise NotCaughtUp(f"the job is {state}")
+        while not (found := job.parts()) or any(int(each["ts"] or 0) < visible for each in found.values()):
+            if time.monotonic() > deadline or self._thread is None or not self._thread.is_alive():
+                raise NotCaughtUp(f"the views are at {found}, and the server at {visible}")
             time.sleep(0.02)
 
     def check(self, view: View) -> None:
@@ -109,9 +110,7 @@ def compare(kept: KeptViews, world: World, made: RandomView, when: object) -> No
     """Hold hashes and table against the naive computation."""
     rows = world.rows(str(made.view.source))
     expected = made.computed(rows, world.rows("prefix:city:"))
-    shown = {
-        key: {name: text for name, text in row.items() if text is not None} for key, row in expected.items()
-    }
+    shown = {key: {name: text for name, text in row.items() if text is not None} for key, row in expected.items()}
     about = (when, made.view.sql, made.view.key, str(made.view.source))
     assert hashes_of(world.client, made.view.name) == {key: row for key, row in shown.items() if row}, about
     assert _sorted(kept.table(made.view.name)) == _sorted(expected.values()), about

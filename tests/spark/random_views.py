@@ -168,7 +168,7 @@ CONDITIONS: Final = [
     Scalar(f"{WHOLE} > 0", lambda row: (_whole(row) or 0) > 0),
     Scalar("source.state is not null", lambda row: _state(row) is not None),
     Scalar("source.state in ('new', 'paid', '')", lambda row: _state(row) in ("new", "paid", "")),
-    Scalar(f"not {DOUBLE} > 50", lambda row: (_amount(row) if _amount(row) is not None else 99) <= 50),
+    Scalar(f"not {DOUBLE} > 50", lambda row: _is_above(50)(row) is False),
 ]
 
 
@@ -239,7 +239,9 @@ def random_view(chance: random.Random, name: str, kind: str) -> RandomView:
     outputs = {each: AGGREGATES[each] for each in chosen}
     if kind != "prefix" and chance.random() < 0.5:
         outputs["newest"] = LATEST
-    is_latest = bool(groups) and "hour" not in groups and (kind != "prefix" or "key" in groups) and chance.random() < 0.3
+    is_latest = (
+        bool(groups) and "hour" not in groups and (kind != "prefix" or "key" in groups) and chance.random() < 0.3
+    )
     if is_latest:  # no aggregates: the row of a key is the newest
         outputs = {
             "it": Aggregate("source.state", lambda rows: _state(rows[-1])),
@@ -249,7 +251,8 @@ def random_view(chance: random.Random, name: str, kind: str) -> RandomView:
         outputs = {each: made for each, made in outputs.items() if each != "newest"} or {"number": AGGREGATES["number"]}
     where = chance.choice([None, *CONDITIONS])
     least = chance.choice([0, 0, 2]) if groups and not is_latest else 0
-    items = [f"{each.sql} as {label}" for label, each in [*groups.items(), *outputs.items()]]
+    items = [f"{each.sql} as {label}" for label, each in groups.items()]
+    items += [f"{each.sql} as {label}" for label, each in outputs.items()]
     sql = f"select {', '.join(items)} from source"
     if join:
         sql += f" {join} cities on cities.key = source.city"

@@ -54,6 +54,8 @@ class Store:
         self.call = client.execute_command
         self._since = self._visible()
         self._rows: dict[Wanted, Rows] = {}
+        self.changes: dict[Wanted, pa.Table] = {}
+        """What was taken in last."""
 
     def _visible(self) -> int:
         return min(int(row[1]) for row in self.call("FEED", "POSITION"))
@@ -74,6 +76,7 @@ class Store:
         found = []
         for number, each in enumerate(wanted):
             changes = pa.concat_tables([shard[number].finish() for shard in extractors])
+            self.changes[each] = changes
             is_clear = pc.equal(changes["op"], CLEAR)
             rows = self._rows.setdefault(each, each.rows())
             rows.apply(pa.concat_tables([changes.filter(is_clear), changes.filter(pc.invert(is_clear))]))
@@ -228,6 +231,21 @@ def test_everything_goes_with_flushdb(store: Store) -> None:
     store.call("FLUSHDB")
     store.call("HSET", "k:2", "b", "2")
     assert one(store, "prefix:k:", "a", "b", chunk=1) == [[None, "2"]]
+
+
+def test_that_everything_went_is_seen_in_the_changes(store: Store) -> None:
+    """For with it, the hashes of views went that no change of a row would bring back."""
+    store.call("HSET", "order:1", "n", "1")
+    store.call("XADD", "ticks", "*", "n", "1")
+    store.follow(*SOURCES)
+    assert not any(each.is_cleared_by(store.changes[each]) for each in store.changes)
+    store.call("FLUSHDB")
+    store.call("HSET", "order:1", "n", "1")
+    store.follow(*SOURCES)
+    assert all(each.is_cleared_by(store.changes[each]) for each in store.changes)
+    store.call("DEL", "order:1")
+    store.follow(*SOURCES)
+    assert not any(each.is_cleared_by(store.changes[each]) for each in store.changes)
 
 
 def test_what_jobs_say_about_themselves_is_no_row(store: Store) -> None:

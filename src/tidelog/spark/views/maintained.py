@@ -25,7 +25,6 @@ from tidelog.errors import LimitExceeded
 from tidelog.spark.lake.storage import Storage
 from tidelog.spark.lake.tables import Place
 from tidelog.spark.server import Server
-from tidelog.spark.views.changes import CLEAR
 from tidelog.spark.views.definition import View
 from tidelog.spark.views.evaluation import Evaluation
 from tidelog.spark.views.groups import Groups
@@ -69,7 +68,7 @@ class MaintainedView:
     @property
     def place(self) -> Place | None:
         """Up to where all of it is done; None: it is not built."""
-        return min(self._committed.values()) if len(self._committed) == len(self._logs) else None
+        return self._committed.get(_SOURCE)
 
     @property
     def rows(self) -> int:
@@ -92,8 +91,11 @@ class MaintainedView:
             if found is not None:
                 self._committed[name], table = found
                 self._rows[name] = self.wanted[name].rows(table)
-        if self.place is None:
+        if len(self._committed) < len(self._logs):
             self._committed = {}
+        else:
+            # The log of the source is written whenever another one is, and last: what is older than it did not change.
+            self._committed = {name: max(place, self._committed[_SOURCE]) for name, place in self._committed.items()}
 
     def build(self, changes: Mapping[Wanted, pa.Table], place: Place) -> None:
         """Make it from everything that there is."""
@@ -102,10 +104,13 @@ class MaintainedView:
             self._rows[name].apply(changes[wanted])
         self._check_size()
         self.reconcile(place)
-        for name, log in self._logs.items():
+        for name, log in self._logs_source_last():
             log.begin(self._rows[name], place)
             self._committed[name] = place
         self._remove_others()
+
+    def _logs_source_last(self) -> list[tuple[str, RowLog]]:
+        return sorted(self._logs.items(), key=lambda each: each[0] == _SOURCE)
 
     def _remove_others(self) -> None:
         """The rows of earlier definitions: nobody goes on from them."""
@@ -129,11 +134,8 @@ class MaintainedView:
 
     def apply(self, changes: Mapping[Wanted, pa.Table], place: Place) -> int:
         """Take in the changes of a batch that ends there; how many rows of the view are different now."""
-        applied = {
-            name: self._rows[name].apply(changes[wanted])
-            for name, wanted in self.wanted.items()
-            if len(changes[wanted]) and self._committed[name] < place
-        }
+        new = {name: wanted for name, wanted in self.wanted.items() if self._committed[name] < place}
+        applied = {name: self._rows[name].apply(changes[each]) for name, each in new.items() if len(changes[each])}
         self._check_size()
         difference = Difference({}, {})
         groups: Any = self._affected(applied) if applied else ()
@@ -142,11 +144,12 @@ class MaintainedView:
         if difference:
             self._hashes.write(difference, self._evaluation.result)
             self._table.merge(difference, place)
-        if any(_is_flush(changes[wanted]) for wanted in self.wanted.values()):
-            self._hashes.reconcile(self._results.rows, self._evaluation.result)  # hashes went with everything else
-        for name, done in applied.items():
-            self._logs[name].add(done, self._rows[name], place)
-        self._committed = dict.fromkeys(self._committed, place)
+        if any(each.is_cleared_by(changes[each]) for each in new.values()):
+            self._hashes.reconcile(self._results.rows, self._evaluation.result)  # FLUSHDB takes hashes along
+        for name, log in self._logs_source_last():
+            if name in applied or (applied and name == _SOURCE):
+                log.add(applied.get(name), self._rows[name], place)
+        self._committed |= dict.fromkeys(new, place)
         return len(difference.changed) + len(difference.gone)
 
     def _affected(self, applied: Mapping[str, Applied]) -> Any:
@@ -154,7 +157,7 @@ class MaintainedView:
         if applied.keys() - {_SOURCE}:
             # Lookups are small and change rarely: whatever they may concern is everything.
             return self._groups.replace_all(self._contributions(self._rows[_SOURCE].table))
-        changed = applied[_SOURCE]
+        changed = applied[_SOURCE]  # alone
         return self._groups.replace(changed.ids, self._contributions(changed.rows))
 
     def _contributions(self, rows: pa.Table) -> pa.Table:
@@ -184,9 +187,3 @@ class MaintainedView:
             rows[name].apply(changes[wanted])
         source = rows.pop(_SOURCE).table
         return self._evaluation.recomputed(source, {name: each.table for name, each in rows.items()})
-
-
-def _is_flush(changes: pa.Table) -> bool:
-    """Whether everything was removed at once."""
-    first = changes.slice(0, 1).to_pylist()
-    return any(row["op"] == CLEAR and not row["id"] and row["end"] is None for row in first)

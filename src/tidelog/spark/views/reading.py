@@ -51,6 +51,14 @@ class Wanted(NamedTuple):
         is_key_named = self.kind == "prefix" and "key" in self.columns
         return Rows(len(self.columns), table, key=self.columns.index("key") if is_key_named else None)
 
+    def is_cleared_by(self, changes: pa.Table) -> bool:
+        """Whether everything was removed at once, as FLUSHDB does; it is told about keys only of the span."""
+        is_prefix, span = self.kind == "prefix", self.span
+        starts = {b"", span.start if is_prefix else b""}
+        ends = {None, (span.end or None) if is_prefix else None}
+        clears = changes.filter(pc.equal(changes["op"], CLEAR)).select(["id", "end"]).to_pylist()
+        return any(row["id"] in starts and row["end"] in ends for row in clears)
+
     @property
     def named_span(self) -> dict[str, str]:
         """The same, as the data source is told."""

@@ -63,8 +63,9 @@ class RowLog:
         self._table.vacuum(0, dry_run=False, enforce_retention_duration=False)
         self._table.cleanup_metadata()
 
-    def add(self, applied: Applied, rows: Rows, place: Place) -> None:
-        """What changes have done to the rows."""
+    def add(self, applied: Applied | None, rows: Rows, place: Place) -> None:
+        """What changes have done to the rows; None: nothing, and so they are up to there."""
+        applied = applied or Applied(rows.table["id"].slice(0, 0).combine_chunks(), rows.table.slice(0, 0))
         is_gone = pc.invert(pc.is_in(applied.ids, pc.unique(applied.rows["id"])))
         gone = applied.ids.filter(is_gone)
         if self._logged + len(applied.ids) > max(2 * len(rows), limits.VIEW_LOG_ROWS_MIN):
