@@ -138,7 +138,7 @@ def points() -> Iterator[Any]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("stage", "owner", "name", "number", "is_after"), points())
+@pytest.mark.parametrize(("stage", "owner", "name", "number", "is_after"), list(points()))
 def test_views_are_right_after_a_failure(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, stage: str, owner: Any, name: str, number: int, is_after: bool
 ) -> None:

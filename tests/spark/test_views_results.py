@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -63,8 +62,8 @@ def test_nan_is_what_it_was() -> None:
 
 
 @pytest.fixture
-def hashes(tide: Peer) -> Iterator[Hashes]:
-    yield Hashes(take_server(Options({"url": tide.url})), plan(VIEW), "v")
+def hashes(tide: Peer) -> Hashes:
+    return Hashes(take_server(Options({"url": tide.url})), plan(VIEW), "v")
 
 
 def test_hashes_have_the_columns_that_are_not_null(tide: Peer, hashes: Hashes) -> None:
