@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,21 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.integration import limited_server
 from tests.integration.server_process import ServerProcess
 from tests.spark.kept_views import KeptViews, compare, hashes_of
 from tests.spark.random_views import AGGREGATES, GROUPS, RandomView, Scalar
 from tests.spark.view_world import World
 from tidelog.errors import EnvironmentFault
+from tidelog.feeds.span import span_of_prefix
+from tidelog.spark.feed_places import ask_oldest, explored_feed_server
 from tidelog.spark.jobs.holding import JobRunning
+from tidelog.spark.lake.tables import Place
+from tidelog.spark.server import server_at
+from tidelog.spark.views.changes import clear, no_changes
 from tidelog.spark.views.definition import Source, View
+from tidelog.spark.views.job import everything
+from tidelog.spark.views.maintained import MaintainedView
 from tidelog.spark.views.result_table import ResultTable
 from tidelog.spark.views.results import Hashes
 from tidelog.spark.views.row_log import RowLog
@@ -23,6 +33,8 @@ from tidelog.spark.views.row_log import RowLog
 pytestmark = pytest.mark.xdist_group("spark")
 
 ORDERS = Source("prefix", "order:")
+FORGETFUL = {"RETAIN_BYTES": 0, "SNAPSHOTS_KEPT": 1, "FRAME_BYTES_DEFAULT": 1 << 20, "FRAMES_PER_SEGMENT_MAX": 2}
+"""Limits of a server that keeps nothing that a snapshot has."""
 CITY = Scalar("cities.name", lambda row: row.get("cities.name"))
 
 
@@ -156,6 +168,33 @@ def test_views_are_right_after_a_failure(
     scene.compare(*views)
 
 
+@pytest.mark.timeout(300)
+def test_a_view_that_is_further_than_a_batch_is_left_alone(scene: Scene) -> None:
+    """A batch begins where the last of the views is."""
+    made = by_city()
+    scene.change()
+    server = explored_feed_server(server_at(scene.kept.location))
+    view = MaintainedView(scene.kept.spark, scene.kept.storage, server, made.view)
+    place, rows = everything(scene.kept.spark, server, view)
+    view.build(rows, place)
+    nothing = {each: clear(len(each.columns)) for each in view.wanted.values()}
+    assert view.apply(nothing, Place(place.ts - 1, place.epoch)) == 0
+    assert view.place == place
+    scene.compare(made)
+    none = {each: no_changes(len(each.columns)) for each in view.wanted.values()}
+    assert view.apply(none, Place(place.ts + 1, place.epoch)) == 0
+    assert view.place == Place(place.ts + 1, place.epoch)
+    again = MaintainedView(scene.kept.spark, scene.kept.storage, server, made.view)
+    again.load()
+    assert again.place == place, "what did not change is not noted"
+    # A change of the lookup alone is noted where the source is, too.
+    cities = view.wanted["cities"]
+    view.apply({**none, cities: clear(len(cities.columns))}, Place(place.ts + 2, place.epoch))
+    again = MaintainedView(scene.kept.spark, scene.kept.storage, server, made.view)
+    again.load()
+    assert again.place == Place(place.ts + 2, place.epoch)
+
+
 # --- definitions that change ------------------------------------------------------------------------------------------
 
 
@@ -208,6 +247,31 @@ def test_views_of_a_history_that_was_lost_are_built_anew(spark: SparkSession, tm
             scene.change()
             scene.keep(*views)
             scene.compare(*views)
+
+
+@pytest.mark.timeout(300)
+def test_views_of_a_history_that_was_erased_are_built_anew(spark: SparkSession, tmp_path: Path) -> None:
+    command = [*limited_server.COMMAND, json.dumps(FORGETFUL), "serve"]
+    views = [by_state("by_state", "number", "total"), by_city()]
+    with ServerProcess(tmp_path / "data", command=command) as server:
+        scene = Scene(spark, server, tmp_path / "lake")
+        scene.change()
+        scene.keep(*views)
+        kept_ts = int(scene.client.hget("tidelog:pipeline:view:by_state", "ts"))
+        scene.change()
+        for _ in range(60):
+            scene.client.set("large", b"v" * 100_000)
+        asked = explored_feed_server(server_at(scene.kept.location))
+        deadline = time.monotonic() + 60
+        while ask_oldest(asked, span_of_prefix(b"order:")) <= kept_ts:
+            assert time.monotonic() < deadline
+            scene.client.save()
+            time.sleep(0.05)
+        scene.keep(*views)
+        scene.compare(*views)
+        scene.change()
+        scene.keep(*views)
+        scene.compare(*views)
 
 
 # --- two at once ------------------------------------------------------------------------------------------------------

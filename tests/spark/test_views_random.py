@@ -55,11 +55,12 @@ def play(spark: SparkSession, process: ServerProcess, folder: Path, seed: int, c
         kept.check(chance.choice(declared))
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [1])
 def test_views_are_what_a_naive_computation_makes(
     spark: SparkSession, process: ServerProcess, tmp_path: Path, seed: int
 ) -> None:
-    play(spark, process, tmp_path, seed, 6)
+    play(spark, process, tmp_path, seed, 4)
 
 
 @pytest.mark.long
