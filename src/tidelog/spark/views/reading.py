@@ -23,7 +23,7 @@ from tidelog.spark.events import SCHEMA, EventColumns
 from tidelog.spark.feed_parts import parts_of
 from tidelog.spark.feed_reading import FeedPart, read_feed
 from tidelog.spark.lake.tables import Place
-from tidelog.spark.server import Server
+from tidelog.spark.server import Server, call
 from tidelog.spark.views.changes import CLEAR, changes_schema, clear, compose, no_changes
 from tidelog.spark.views.extract import DaysExtractor, StreamExtractor, extractor, span_of
 from tidelog.spark.views.rows import Rows
@@ -148,9 +148,15 @@ class Reader:
                 yield from table.to_batches()
 
         is_stream = wanted.kind == "stream"
+        if is_stream and not self._has_stream(wanted.target):
+            return no_changes(len(wanted.columns))
         frame = self._load(spark, wanted, _ENTRY if is_stream else _EVENT)
         found = frame.mapInArrow(task, from_arrow_schema(schema)).toArrow().cast(schema)
         return compose(pa.concat_tables([no_changes(len(wanted.columns)), found]))
+
+    def _has_stream(self, key: str) -> bool:
+        with self._server.connect() as client:
+            return bool(call(client, "TYPE", key) == b"stream")
 
     def _load(self, spark: SparkSession, wanted: Wanted, schema: str) -> DataFrame:
         reader: Any = spark.read.format("tidelog").schema(schema)
