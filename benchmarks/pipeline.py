@@ -143,10 +143,11 @@ def run_lake(server: Server, to: str) -> dict[str, Any]:
     words = ["pipeline", "lake", "--url", f"redis://127.0.0.1:{server.port}", "--to", to, "--once", "--output", "json"]
     process = subprocess.Popen(tidelog(*words), stdout=subprocess.PIPE, text=True, env=environment())
     assert process.stdout is not None
-    told = [json.loads(line) for line in process.stdout]
-    if process.wait() or not told:
+    told: list[tuple[float, dict[str, Any]]] = [(time.monotonic(), json.loads(line)) for line in process.stdout]
+    if process.wait() or len(told) < 2:
         raise SystemExit("the lake failed")
-    return dict(told[-1])
+    begun = told[0][0] - told[0][1]["batch_seconds"]
+    return {**told[-1][1], "work_seconds": told[-1][0] - begun}
 
 
 def copy_by_hand(server: Server, to: str, changes: int) -> None:

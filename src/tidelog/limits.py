@@ -87,6 +87,10 @@ FEED_SLICE_US = 2000
 """Reading for feeds goes on for so long before others have their turn."""
 FEEDS_SHOWN_MAX = 100
 """In INFO; FEED LIST has all."""
+FEED_PLACE_RECORD_BYTES = 128
+"""What a record counts for where somebody reads so many of them: a batch has at most as many bytes ..."""
+FEED_PLACE_FRAMES_MIN = 4
+"""... or so many frames."""
 FEED_COUNT_RECORDS_MAX = 4096
 """Of a frame that FEED POSITION looks at one by one; of more it takes a share."""
 FEED_CHECKPOINT_MS_MIN = 10

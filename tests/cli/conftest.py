@@ -9,10 +9,11 @@ from typing import NamedTuple
 import pytest
 
 from tests.cli.directories import Written, fill
+from tests.cli.view_hashes import kept
 from tests.days.servers import servers
 from tidelog.system.disk import SystemDisk
 
-__all__ = ["servers"]
+__all__ = ["kept", "servers"]
 
 
 class Made(NamedTuple):

@@ -20,19 +20,35 @@ def long_journal() -> tuple[Machine, list[Ts]]:
 
 
 @pytest.mark.parametrize("records", [1, 10, 97, 299])
-def test_a_history_is_cut_after_about_so_many_records(long_journal: tuple[Machine, list[Ts]], records: int) -> None:
+def test_a_history_is_cut_after_about_so_many_records(
+    long_journal: tuple[Machine, list[Ts]], records: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FEED_PLACE_RECORD_BYTES", limits.MIB)
     machine, all_ts = long_journal
+    counts, rest = cut(machine, all_ts, records)
+    assert sum(counts) + rest == 300
+    assert all(records - 4 <= count <= records + 4 for count in counts)
+    assert rest <= records + 4
+    assert machine.journal.ts_after(Ts(0), 1000) == all_ts[-1]
+
+
+def cut(machine: Machine, all_ts: list[Ts], records: int) -> tuple[list[int], int]:
+    """How many records each part has, and how many are left after the last."""
     places = Places(machine.source(), lambda: machine.journal.writer.visible.ends[0])
     counts: list[int] = []
     since = Ts(0)
     while (until := places.ts_after(since, records)) is not None:
         counts.append(sum(since < ts <= until for ts in all_ts))
         since = until
-    rest = sum(ts > since for ts in all_ts)
+    return counts, sum(ts > since for ts in all_ts)
+
+
+def test_of_large_records_there_are_fewer(long_journal: tuple[Machine, list[Ts]]) -> None:
+    machine, all_ts = long_journal
+    frames = limits.FEED_PLACE_FRAMES_MIN
+    counts, rest = cut(machine, all_ts, 40)
     assert sum(counts) + rest == 300
-    assert all(records - 4 <= count <= records + 4 for count in counts)
-    assert rest <= records + 4
-    assert machine.journal.ts_after(Ts(0), 1000) == all_ts[-1]
+    assert all(4 * (frames - 1) <= count <= 4 * (frames + 1) for count in counts)
 
 
 def test_a_history_without_records_is_not_cut() -> None:

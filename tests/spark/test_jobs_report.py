@@ -143,7 +143,18 @@ def test_a_job_whose_lease_is_taken_away_stops_and_leaves_the_hash_alone(tide: P
     assert told(tide, "lake")["state"] == "another's"
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_job_without_a_fence_takes_a_lease_again_that_nobody_has(tide: Peer) -> None:
+    stop = Stop()
+    held = {"lease": "lake:abc", "ttl_ms": 300, "is_fenced": False}
+    with spark_server(tide).connect() as client, Holding.take(client, "lake", stop, dict, **held) as holding:  # type: ignore[arg-type]
+        tide.client.flushall()
+        eventually(lambda: tide.client.exists("tidelog:pipeline:lease:lake:abc") == 1)
+        eventually(lambda: told(tide, "lake").get("state") == "running")
+        assert not stop.is_set()
+        holding.state = "done"
+    assert told(tide, "lake")["state"] == "done"
+
+
 def test_figures_that_fail_stop_the_job(tide: Peer) -> None:
     stop, is_broken = Stop(), threading.Event()
 

@@ -1,6 +1,7 @@
 """`tidelog pipeline lake` as a process: stopped by signals, killed under load, and refused in one line.
 
-By default it is killed twice; `--long` kills `--kills` times, now the driver and now the processes of its tasks.
+`--long` kills it `--kills` times, now the driver alone and now the process of a task before it. What a kill at each
+commit leaves behind is tried in `test_lake`, quickly.
 """
 
 from __future__ import annotations
@@ -104,10 +105,10 @@ def run_to_end(server: ServerProcess, folder: Path) -> list[dict[str, Any]]:
     return said
 
 
+@pytest.mark.long
 def test_a_lake_is_killed_under_load(server: ServerProcess, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     draw = random.Random(11)
-    is_long = pytestconfig.getoption("--long")
-    kills = pytestconfig.getoption("--kills") if is_long else 2
+    kills = pytestconfig.getoption("--kills")
     with server.client() as client:
         with Load(server, random.Random(12)):
             for number in range(kills):

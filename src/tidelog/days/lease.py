@@ -44,6 +44,13 @@ class Lease:
         """Hold it for another term; `LeaseLost` if it has ended."""
         self._if_ours(lambda pipeline: pipeline.execute_command("PEXPIRE", self._key, self._ttl_ms))
 
+    def regain(self) -> bool:
+        """Take it once more after it has ended, if nobody has; False: somebody has.
+
+        The token is what it was: this is for those whose work meets no fence.
+        """
+        return bool(self._server.set(self._key, self._owner, nx=True, px=self._ttl_ms))
+
     def release(self) -> None:
         """Let others have it at once; `LeaseLost` if they already do."""
         self._if_ours(lambda pipeline: pipeline.execute_command("DEL", self._key))

@@ -49,18 +49,27 @@ class Places:
         return Position(segment, max(found, 0) * self._frame_bytes)
 
     def ts_after(self, ts: Ts, records: int) -> Ts | None:
-        """A ts with about so many records between `ts` and it, a frame's more or less; None: there are not as many."""
+        """A ts with about so many records between `ts` and it, a frame's more or less; None: there are not as many.
+
+        There are fewer between them if records are large: what is read of them is bounded, too. A record may have the
+        changes of many commands that came together.
+        """
         place = self.of_ts(ts)
         if place is None:
             return None
-        lsn = self._lsn(place.segment, place.at // self._frame_bytes) + records
+        first = place.at // self._frame_bytes
+        lsn = self._lsn(place.segment, first) + records
+        left = max(limits.FEED_PLACE_FRAMES_MIN, records * limits.FEED_PLACE_RECORD_BYTES // self._frame_bytes)
         segments = self._source.segments()
-        for segment in segments[max(bisect_right(segments, lsn) - 1, 0) :]:
+        for segment in segments[bisect_left(segments, place.segment) :]:
             frames = range(self._frame_count(segment))
-            for frame in frames[bisect_left(frames, lsn, key=partial(self._lsn, segment)) :]:
+            begin = bisect_left(frames, lsn, key=partial(self._lsn, segment))
+            for frame in frames[max(first, min(begin, first + left)) :]:
                 found = Ts(self._header(segment, frame).ts - 1)  # before what the frame begins with
                 if found > ts:
                     return found
+            left -= min(left, len(frames) - first)
+            first = 0
         return None
 
     def first_ts(self) -> Ts | None:

@@ -67,8 +67,9 @@ def _who_runs(server: Server, name: str, rivals: Sequence[str]) -> str:
 class Holding:
     """Keeps the lease while its block runs, and reports. If the lease is lost, the job is told to stop."""
 
-    def __init__(self, lease: Lease, report: Report, job: str, ttl_ms: int, stop: Stop) -> None:
+    def __init__(self, lease: Lease, report: Report, job: str, ttl_ms: int, stop: Stop, *, is_fenced: bool) -> None:
         self._lease = lease
+        self._is_fenced = is_fenced
         self._report = report
         self._ttl_s = ttl_ms / 1000
         self._stop = stop
@@ -89,14 +90,17 @@ class Holding:
         rivals: Sequence[str] | None = None,
         parts: Callable[[], Parts] = no_parts,
         ttl_ms: int = limits.LEASE_MS_DEFAULT,
+        is_fenced: bool = True,
     ) -> Holding:
         """With the lease of that name; `JobRunning` if another job has it.
 
         `figures` and `parts` are called about once a second, on another thread than the job's. `rivals`: the jobs
-        that may have the lease, if it is not this one alone.
+        that may have the lease, if it is not this one alone. Unless `is_fenced`, a lease that has ended (somebody
+        flushed the database, or the machine stood still) is taken again if nobody has it.
         """
         taken = take_lease(server, job, ttl_ms, lease, rivals if rivals is not None else (job,))
-        return cls(taken, Report(server, job, taken.token, figures, parts), job, ttl_ms, stop)
+        report = Report(server, job, taken.token, figures, parts)
+        return cls(taken, report, job, ttl_ms, stop, is_fenced=is_fenced)
 
     @property
     def token(self) -> int:
@@ -116,11 +120,18 @@ class Holding:
         self._ends.set()
         self._thread.join()
         try:
-            self._lease.renew()
+            self._renew()
             self._report.write(self.state, None if error is None else str(error) or type(error).__name__)
             self._lease.release()
         except LeaseLost as lost:
             self._stop.because(str(lost))  # and the hash may be another's by now
+
+    def _renew(self) -> None:
+        try:
+            self._lease.renew()
+        except LeaseLost:
+            if self._is_fenced or not self._lease.regain():
+                raise
 
     def _keep(self) -> None:
         """Renew three times a term. A server that does not answer may come back before the term is over."""
@@ -129,7 +140,7 @@ class Holding:
         while not self._ends.wait(pause_s):
             try:
                 if time.monotonic() - renewed >= self._ttl_s / 3 - pause_s / 2:
-                    self._lease.renew()
+                    self._renew()
                     renewed = time.monotonic()
                 self._report.write("running")
             except LeaseLost as error:
@@ -141,4 +152,4 @@ class Holding:
                     return
             except Exception as error:  # of the job's own figures: without this thread it would lose its lease unseen
                 self._stop.because(f"it could not say how far it is: {error!r}")
-                raise
+                return

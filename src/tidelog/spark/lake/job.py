@@ -128,7 +128,9 @@ class LakeJob:
         lease = f"{NAME}:{hashlib.sha256(self._storage.root.encode()).hexdigest()[:16]}"
         with self.location.connect() as client:
             self._lag = Lag(client)
-            self._holding = Holding.take(client, NAME, stop, self.figures, lease=lease, ttl_ms=self._options.lease_ms)
+            self._holding = Holding.take(
+                client, NAME, stop, self.figures, lease=lease, ttl_ms=self._options.lease_ms, is_fenced=False
+            )
             with self._holding:
                 self._run(make_spark, stop)
                 self._holding.state = "stopped" if stop.is_set() else "done"

@@ -7,6 +7,7 @@ an error. Types are known before there are any rows: an empty table has them too
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -31,17 +32,19 @@ class Evaluation:
         self._spark.conf.set("spark.sql.ansi.enabled", "false")
         self._spark.conf.set("spark.sql.session.timeZone", "UTC")
         self._view = view
-        self._plan = plan
         self._put("source", _named(plan.columns, None, _row=pa.array([], pa.int64())))
         for name, columns in plan.lookups.items():
             self._put(name, _named(columns, None))
-        self._projection = self._with_numbers(plan.projection)
-        self.contributed: pa.Schema = self._schema(self._projection)
+        self.plan = self._with_numbers(plan)
+        """The same, with what is known since types are."""
+        self.contributed: pa.Schema = self._schema(self.plan.projection)
         """What a row contributes: `_row`, g0 ..., a0 ..."""
         self._check_groups()
+        self._check_arguments()
         self._put("source", _named(plan.columns, None, _order=pa.array([], pa.int64())))
         self.result: pa.Schema = self._schema(plan.recompute)
         """The columns of the view."""
+        self._check_outputs()
 
     def _schema(self, sql: str) -> pa.Schema:
         try:
@@ -51,23 +54,44 @@ class Evaluation:
         except PySparkException as error:  # a type that Arrow does not know
             raise self._view.refusal(_first_line(error)) from None
 
-    def _with_numbers(self, projection: str) -> str:
-        """Text that is summed up is a number, as it is in Spark's own sum."""
-        types = {field.name: field.type for field in self._schema(projection)}
-        summed = {each.arguments[0] for each in self._plan.aggregates if each.function in _NUMBERS}
-        cast = {name for name in summed if pa.types.is_string(types[name])}
-        if not cast:
-            return projection
-        columns = [f"cast(`{name}` as double) as `{name}`" if name in cast else f"`{name}`" for name in types]
-        return f"select {', '.join(columns)} from ({projection})"
+    def _with_numbers(self, plan: Plan) -> Plan:
+        """Text that is summed up is a number, as it is in Spark's own sum; whoever counts it still has the text."""
+        types = {field.name: field.type for field in self._schema(plan.projection)}
+        summed = {each: each.arguments[0] for each in plan.aggregates if each.function in _NUMBERS}
+        texts = {each: name for each, name in summed.items() if pa.types.is_string(types[name])}
+        if not texts:
+            return plan
+        columns = [f"`{name}`" for name in types]
+        columns += [f"cast(`{name}` as double) as `{name}_number`" for name in dict.fromkeys(texts.values())]
+        aggregates = tuple(
+            replace(each, arguments=(f"{texts[each]}_number",)) if each in texts else each for each in plan.aggregates
+        )
+        return replace(plan, projection=f"select {', '.join(columns)} from ({plan.projection})", aggregates=aggregates)
 
     def _check_groups(self) -> None:
         for field in self.contributed:
             if field.name.startswith("g") and not _names_a_row(field.type):
-                [output] = [name for name, place in self._plan.outputs if place == field.name] or [field.name]
+                [output] = [name for name, place in self.plan.outputs if place == field.name] or [field.name]
                 raise self._view.refusal(
                     f"the key column {output} is {field.type}, which names no row: it is to be text, a whole number, a "
                     f"decimal, a date, a time or a boolean. Write cast({output} as string)"
+                )
+
+    def _check_arguments(self) -> None:
+        for each in self.plan.aggregates:
+            for kind in (self.contributed.field(name).type for name in each.arguments):
+                if not _is_plain(kind) and (each.function != "count" or each.is_distinct):
+                    raise self._view.refusal(
+                        f"{each.function} of {kind} is not maintained: it is to be text, a number, a date, a time or a "
+                        "boolean. Write to_json(...), or cast(... as string)"
+                    )
+
+    def _check_outputs(self) -> None:
+        for field in self.result:
+            if not _is_plain(field.type):
+                raise self._view.refusal(
+                    f"the output {field.name} is {field.type}, for which a hash has no text: it is to be text, a "
+                    "number, a date, a time or a boolean. Write to_json(...), or cast(... as string)"
                 )
 
     # --- running it -----------------------------------------------------------------------------------------------
@@ -75,32 +99,34 @@ class Evaluation:
     def contributions(self, rows: pa.Table, lookups: Mapping[str, pa.Table]) -> pa.Table:
         """What these rows contribute: `id`, g0 ..., a0 ..."""
         numbers = pa.array(np.arange(len(rows)))
-        self._put("source", _named(self._plan.columns, rows, _row=numbers))
-        for name, columns in self._plan.lookups.items():
+        self._put("source", _named(self.plan.columns, rows, _row=numbers))
+        for name, columns in self.plan.lookups.items():
             self._put(name, _named(columns, lookups[name]))
-        found = self._run(self._projection, self.contributed)
+        found = self._run(self.plan.projection, self.contributed)
         ids = rows["id"].take(found["_row"])
         return found.set_column(0, "id", ids)
 
     def finished(self, groups: pa.Table) -> pa.Table:
         """The rows of the view that groups (g0 ..., r0 ...) come to."""
-        if self._plan.final is None:
-            columns = [groups[place] for _, place in self._plan.outputs]
+        if self.plan.final is None:
+            columns = [groups[place] for _, place in self.plan.outputs]
             casts = [each.cast(field.type) for each, field in zip(columns, self.result, strict=True)]
             return pa.table(casts, schema=self.result)
         self._put("groups", groups)
-        return self._run(self._plan.final, self.result)
+        return self._run(self.plan.final, self.result)
 
     def recomputed(self, rows: pa.Table, lookups: Mapping[str, pa.Table]) -> pa.Table:
         """The whole view, from all rows of its source."""
         order = pc.rank(rows["id"], tiebreaker="first").cast(pa.int64())
-        self._put("source", _named(self._plan.columns, rows, _order=order))
-        for name, columns in self._plan.lookups.items():
+        self._put("source", _named(self.plan.columns, rows, _order=order))
+        for name, columns in self.plan.lookups.items():
             self._put(name, _named(columns, lookups[name]))
-        return self._run(self._plan.recompute, self.result)
+        return self._run(self.plan.recompute, self.result)
 
     def _put(self, name: str, table: pa.Table) -> None:
-        frame: Any = self._spark.createDataFrame(table)
+        # Spark takes an empty batch for the end of those that it got with it.
+        batches = [batch for batch in table.to_batches() if len(batch)]
+        frame: Any = self._spark.createDataFrame(pa.Table.from_batches(batches, table.schema))
         frame.createOrReplaceTempView(name)
 
     def _run(self, sql: str, schema: pa.Schema) -> pa.Table:
@@ -132,6 +158,10 @@ def _names_a_row(kind: Any) -> bool:
         or types.is_timestamp(kind)
         or types.is_boolean(kind)
     )
+
+
+def _is_plain(kind: Any) -> bool:
+    return _names_a_row(kind) or bool(pa.types.is_floating(kind))
 
 
 def _first_line(error: Exception) -> str:

@@ -28,12 +28,15 @@ import pyarrow.compute as pc
 
 from tidelog.days.jobset import JobSet
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
+from tidelog.spark.jobs.report import KEYS
 from tidelog.spark.views.changes import GONE, SET, changes_schema, clear, column, compose, no_changes
 from tidelog.spark.views.members import Members, decoded, text_array
 
 _offset: Final = struct.Struct(">Q").pack
 _event_id: Final = struct.Struct(">IQQ").pack
 _day_id: Final = struct.Struct(">I").pack
+_OWN_KEYS: Final = KEYS.encode()
+"""What jobs say about themselves is no row: a view of it would change by being kept."""
 
 
 Others = dict[str, Callable[[], Any]]
@@ -103,6 +106,7 @@ class PrefixExtractor(Extractor):
     def __init__(self, prefix: str, columns: Sequence[str]) -> None:
         super().__init__(columns)
         self._prefix = prefix.encode()
+        self._has_own_keys = _OWN_KEYS.startswith(self._prefix) or self._prefix.startswith(_OWN_KEYS)
         self._fields = pa.array([None if name == "key" else name.encode() for name in columns], pa.binary())
 
     def _steps(self, events: pa.RecordBatch) -> pa.Table:
@@ -117,16 +121,17 @@ class PrefixExtractor(Extractor):
         return pa.concat_tables([*made, self._values(events.slice(after))])
 
     def _values(self, events: pa.RecordBatch) -> pa.Table:
-        types = events["type"]
         is_ours = pc.and_(
-            pc.starts_with(events["key"], self._prefix), pc.is_in(types, pa.array(["hash", "string", "none"]))
+            pc.starts_with(events["key"], self._prefix), pc.is_in(events["type"], pa.array(["hash", "string", "none"]))
         )
+        if self._has_own_keys:
+            is_ours = pc.and_not(is_ours, pc.starts_with(events["key"], _OWN_KEYS))
         events = events.filter(is_ours)
         types, fields, values = events["type"], events["field"], events["value"]
         is_none, is_string = pc.equal(types, "none"), pc.equal(types, "string")
         strings = _numpy(is_string)
         which = pc.index_in(fields, self._fields) if len(self._fields) else pa.nulls(len(events), pa.int32())
-        numbers = pc.fill_null(which, -1).to_numpy()
+        numbers = pc.fill_null(which, -1).to_numpy().astype(np.int64)
         numbers = np.where(pc.is_valid(fields).to_numpy(zero_copy_only=False), numbers, -1)
         touched = np.where(numbers >= 0, 1 << np.maximum(numbers, 0), 0)
         touched = np.where(strings, (1 << len(self.columns)) - 1, touched)
@@ -284,19 +289,28 @@ class DaysExtractor(Extractor):
             stream = self._jobset.stream(event["key"])
             if stream is not None and stream.is_hot and event["entries"] is not None:
                 # Batches of a compressed day have nothing that its hot stream did not.
+                if self._is_over(stream.day):
+                    made += [self.events(run), self._end(stream.day)]
+                    run = []
                 run += [(stream.day, each["id"], value) for each in event["entries"] for value in _event_of(each)]
         return pa.concat_tables([*made, self.events(run)])
 
     def finish(self) -> pa.Table:
-        # A day that is compressed changes its member of the index for another one; whoever loses all is gone.
-        days: dict[date, bool] = {}
-        for member, is_there in self._index.items():
-            stream = self._jobset.stream(member)
-            if stream is not None:
-                days[stream.day] = days.get(stream.day, False) or is_there
-        gone = [day.toordinal() for day, is_there in days.items() if not is_there]
-        self._made += [clear(len(self.columns), _day_id(each), _day_id(each + 1)) for each in gone]
+        days = {stream.day for stream in map(self._jobset.stream, self._index) if stream is not None}
+        self._made += [self._end(day) for day in sorted(days) if self._is_over(day)]
         return super().finish()
+
+    def _is_over(self, day: date) -> bool:
+        """Whether a day has lost its place in the index. One that is compressed only changes it for another."""
+        streams = (self._jobset.hot(day), self._jobset.compressed(day))
+        said = [self._index[stream.key] for stream in streams if stream.key in self._index]
+        return bool(said) and not any(said)
+
+    def _end(self, day: date) -> pa.Table:
+        """A day is gone with all events; one that is met again has begun anew."""
+        for stream in (self._jobset.hot(day), self._jobset.compressed(day)):
+            self._index.pop(stream.key, None)
+        return clear(len(self.columns), _day_id(day.toordinal()), _day_id(day.toordinal() + 1))
 
     def events(self, events: Sequence[tuple[date, str, bytes]]) -> pa.Table:
         """Events that are there: day, id, bytes."""

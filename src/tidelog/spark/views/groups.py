@@ -10,7 +10,7 @@ again, from all that is contributed to them. So a sum never drifts, and a minimu
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any, Final
 
 import numpy as np
@@ -105,7 +105,7 @@ class Reduction:
             return self._rows[arguments[0]].take(places)
         values = _one_chunk(self._rows[arguments[0]])
         if function == "count" and aggregate.is_distinct:
-            return self._by_arrow(values, "count_distinct")
+            return self._by_arrow(_with_one_zero(values), "count_distinct")
         if function == "avg":
             return self._average(values)
         if function in ("min", "max") and pa.types.is_floating(values.type):
@@ -124,10 +124,11 @@ class Reduction:
         precision, scale = min(38, values.type.precision + 4), min(38, values.type.scale + 4)
         sums, counts = self._by_arrow(values, "sum"), self._by_arrow(values, "count")
         unit = Decimal(1).scaleb(-scale)
-        found = [
-            None if total is None else (total / count).quantize(unit, ROUND_HALF_UP)
-            for total, count in zip(sums.to_pylist(), counts.to_pylist(), strict=True)
-        ]
+        with localcontext(prec=2 * precision):  # digits beyond those that are kept decide how the last one is rounded
+            found = [
+                None if total is None else (total / count).quantize(unit, ROUND_HALF_UP)
+                for total, count in zip(sums.to_pylist(), counts.to_pylist(), strict=True)
+            ]
         return pa.array(found, pa.decimal128(precision, scale))
 
     def _float_extreme(self, values: Any, function: str) -> Any:
@@ -157,8 +158,13 @@ class Reduction:
 
 def _ranks(values: Any) -> Any:
     """Numbers in the order of the values, equal ones for equal ones; 0: null. NaN is larger than any number."""
-    ranks = pc.rank(values, tiebreaker="dense").to_numpy().astype(np.int64)
+    ranks = pc.rank(_with_one_zero(values), tiebreaker="dense").to_numpy().astype(np.int64)
     return np.where(pc.is_valid(values).to_numpy(zero_copy_only=False), ranks, 0)
+
+
+def _with_one_zero(values: Any) -> Any:
+    """As Spark compares them: zero is zero, whatever its sign."""
+    return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
 
 
 # --- groups as text ---------------------------------------------------------------------------------------------------

@@ -113,7 +113,14 @@ class ViewJob:
         with self._location.connect() as client:
             self._lag = Lag(client)
             self._holding = Holding.take(
-                client, NAME, stop, self.figures, lease=lease, parts=self.parts, ttl_ms=self._options.lease_ms
+                client,
+                NAME,
+                stop,
+                self.figures,
+                lease=lease,
+                parts=self.parts,
+                ttl_ms=self._options.lease_ms,
+                is_fenced=False,
             )
             with self._holding:
                 self._run(spark, server, stop)

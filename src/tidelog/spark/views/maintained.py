@@ -25,7 +25,6 @@ from tidelog.errors import LimitExceeded
 from tidelog.spark.lake.storage import Storage
 from tidelog.spark.lake.tables import Place
 from tidelog.spark.server import Server
-from tidelog.spark.views.changes import CLEAR
 from tidelog.spark.views.definition import View
 from tidelog.spark.views.evaluation import Evaluation
 from tidelog.spark.views.groups import Groups
@@ -34,7 +33,7 @@ from tidelog.spark.views.reading import Wanted
 from tidelog.spark.views.result_table import ResultTable
 from tidelog.spark.views.results import Difference, Hashes, Results
 from tidelog.spark.views.row_log import RowLog
-from tidelog.spark.views.rows import Applied, Rows
+from tidelog.spark.views.rows import Applied
 
 STATE: Final = "_state"
 _SOURCE: Final = "source"
@@ -45,10 +44,11 @@ class MaintainedView:
 
     def __init__(self, spark: SparkSession, storage: Storage, server: Server, view: View) -> None:
         self.view = view
-        self.plan = plan_of(view)
-        if len(self.plan.columns) > limits.VIEW_COLUMNS_MAX:
-            raise view.refusal(f"it names {len(self.plan.columns)} columns: at most {limits.VIEW_COLUMNS_MAX} can be")
-        self._evaluation = Evaluation(spark, view, self.plan)
+        plan = plan_of(view)
+        if len(plan.columns) > limits.VIEW_COLUMNS_MAX:
+            raise view.refusal(f"it names {len(plan.columns)} columns: at most {limits.VIEW_COLUMNS_MAX} can be")
+        self._evaluation = Evaluation(spark, view, plan)
+        self.plan = self._evaluation.plan
         columns = {_SOURCE: (view.source, self.plan.columns)}
         columns |= {name: (view.lookups[name], named) for name, named in self.plan.lookups.items()}
         self.wanted = {name: Wanted(source.kind, source.target, named) for name, (source, named) in columns.items()}
@@ -58,7 +58,7 @@ class MaintainedView:
         self._logs = {
             name: RowLog(storage, f"{folder}/{name}", len(each.columns)) for name, each in self.wanted.items()
         }
-        self._rows = {name: Rows(len(each.columns)) for name, each in self.wanted.items()}
+        self._rows = {name: each.rows() for name, each in self.wanted.items()}
         self._groups = Groups(self.plan, self._evaluation.contributed)
         self._results = Results(self.plan)
         self._hashes = Hashes(server, self.plan, view.name)
@@ -68,7 +68,7 @@ class MaintainedView:
     @property
     def place(self) -> Place | None:
         """Up to where all of it is done; None: it is not built."""
-        return min(self._committed.values()) if len(self._committed) == len(self._logs) else None
+        return self._committed.get(_SOURCE)
 
     @property
     def rows(self) -> int:
@@ -89,21 +89,28 @@ class MaintainedView:
         for name, log in self._logs.items():
             found = log.load()
             if found is not None:
-                self._committed[name], self._rows[name] = found
-        if self.place is None:
+                self._committed[name], table = found
+                self._rows[name] = self.wanted[name].rows(table)
+        if len(self._committed) < len(self._logs):
             self._committed = {}
+        else:
+            # The log of the source is written whenever another one is, and last: what is older than it did not change.
+            self._committed = {name: max(place, self._committed[_SOURCE]) for name, place in self._committed.items()}
 
     def build(self, changes: Mapping[Wanted, pa.Table], place: Place) -> None:
         """Make it from everything that there is."""
         for name, wanted in self.wanted.items():
-            self._rows[name] = Rows(len(wanted.columns))
+            self._rows[name] = wanted.rows()
             self._rows[name].apply(changes[wanted])
         self._check_size()
         self.reconcile(place)
-        for name, log in self._logs.items():
+        for name, log in self._logs_source_last():
             log.begin(self._rows[name], place)
             self._committed[name] = place
         self._remove_others()
+
+    def _logs_source_last(self) -> list[tuple[str, RowLog]]:
+        return sorted(self._logs.items(), key=lambda each: each[0] == _SOURCE)
 
     def _remove_others(self) -> None:
         """The rows of earlier definitions: nobody goes on from them."""
@@ -127,11 +134,8 @@ class MaintainedView:
 
     def apply(self, changes: Mapping[Wanted, pa.Table], place: Place) -> int:
         """Take in the changes of a batch that ends there; how many rows of the view are different now."""
-        applied = {
-            name: self._rows[name].apply(changes[wanted])
-            for name, wanted in self.wanted.items()
-            if len(changes[wanted]) and self._committed[name] < place
-        }
+        new = {name: wanted for name, wanted in self.wanted.items() if self._committed[name] < place}
+        applied = {name: self._rows[name].apply(changes[each]) for name, each in new.items() if len(changes[each])}
         self._check_size()
         difference = Difference({}, {})
         groups: Any = self._affected(applied) if applied else ()
@@ -140,11 +144,12 @@ class MaintainedView:
         if difference:
             self._hashes.write(difference, self._evaluation.result)
             self._table.merge(difference, place)
-        if any(_is_flush(changes[wanted]) for wanted in self.wanted.values()):
-            self._hashes.reconcile(self._results.rows, self._evaluation.result)  # hashes went with everything else
-        for name, done in applied.items():
-            self._logs[name].add(done, self._rows[name], place)
-        self._committed = dict.fromkeys(self._committed, place)
+        if any(each.is_cleared_by(changes[each]) for each in new.values()):
+            self._hashes.reconcile(self._results.rows, self._evaluation.result)  # FLUSHDB takes hashes along
+        for name, log in self._logs_source_last():
+            if name in applied or (applied and name == _SOURCE):
+                log.add(applied.get(name), self._rows[name], place)
+        self._committed |= dict.fromkeys(new, place)
         return len(difference.changed) + len(difference.gone)
 
     def _affected(self, applied: Mapping[str, Applied]) -> Any:
@@ -152,7 +157,7 @@ class MaintainedView:
         if applied.keys() - {_SOURCE}:
             # Lookups are small and change rarely: whatever they may concern is everything.
             return self._groups.replace_all(self._contributions(self._rows[_SOURCE].table))
-        changed = applied[_SOURCE]
+        changed = applied[_SOURCE]  # alone
         return self._groups.replace(changed.ids, self._contributions(changed.rows))
 
     def _contributions(self, rows: pa.Table) -> pa.Table:
@@ -178,13 +183,7 @@ class MaintainedView:
         """The view from scratch, of everything that there is."""
         rows = {}
         for name, wanted in self.wanted.items():
-            rows[name] = Rows(len(wanted.columns))
+            rows[name] = wanted.rows()
             rows[name].apply(changes[wanted])
         source = rows.pop(_SOURCE).table
         return self._evaluation.recomputed(source, {name: each.table for name, each in rows.items()})
-
-
-def _is_flush(changes: pa.Table) -> bool:
-    """Whether everything was removed at once."""
-    first = changes.slice(0, 1).to_pylist()
-    return any(row["op"] == CLEAR and not row["id"] and row["end"] is None for row in first)

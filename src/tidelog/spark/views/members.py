@@ -64,12 +64,8 @@ def _texts(raw: list[bytes]) -> Any:
     if not pc.any(escaped).as_py():
         return text_array(texts)
     both = zip(text_array(texts).to_pylist(), raw, escaped.to_pylist(), strict=True)
-    return pa.array([_text(json.loads(value)) if is_escaped else text for text, value, is_escaped in both], pa.string())
-
-
-def _text(value: str) -> str:
-    """JSON may spell half a character, which no text can have."""
-    return value.encode("utf-8", "replace").decode()
+    unescaped = [json.loads(value.decode(errors="replace")) if is_one else text for text, value, is_one in both]
+    return pa.array(unescaped, pa.string())
 
 
 def decoded(value: bytes | None) -> str | None:

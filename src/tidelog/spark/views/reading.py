@@ -25,6 +25,7 @@ from tidelog.spark.lake.tables import Place
 from tidelog.spark.server import Server, source_options
 from tidelog.spark.views.changes import CLEAR, chosen, compose, no_changes
 from tidelog.spark.views.extract import DaysExtractor, StreamExtractor, extractor, span_of
+from tidelog.spark.views.rows import Rows
 
 _KEYS: Final = ("kind", "key", "type", "field", "value", "end")
 _ENTRY: Final = "offset long, id string, tag binary, entry binary, fields map<binary, binary>"
@@ -45,6 +46,19 @@ class Wanted(NamedTuple):
     @property
     def span(self) -> Span:
         return span_of(self.kind, self.target)
+
+    def rows(self, table: pa.Table | None = None) -> Rows:
+        """What changes of it are applied to; `table`: what was left of an earlier run."""
+        is_key_named = self.kind == "prefix" and "key" in self.columns
+        return Rows(len(self.columns), table, key=self.columns.index("key") if is_key_named else None)
+
+    def is_cleared_by(self, changes: pa.Table) -> bool:
+        """Whether everything was removed at once, as FLUSHDB does; it is told about keys only of the span."""
+        is_prefix, span = self.kind == "prefix", self.span
+        starts = {b"", span.start if is_prefix else b""}
+        ends = {None, (span.end or None) if is_prefix else None}
+        clears = changes.filter(pc.equal(changes["op"], CLEAR)).select(["id", "end"]).to_pylist()
+        return any(row["id"] in starts and row["end"] in ends for row in clears)
 
     @property
     def named_span(self) -> dict[str, str]:

@@ -98,7 +98,7 @@ class ResultTable:
         rows = self._table({**difference.changed, **difference.gone})
         is_gone = [False] * len(difference.changed) + [True] * len(difference.gone)
         rows = rows.append_column(_GONE, pa.array(is_gone))
-        same = " and ".join(f"t.`{name}` is not distinct from s.`{name}`" for name in self._view.key) or "true"
+        same = " and ".join(f"(t.`{name}` is not distinct from s.`{name}`)" for name in self._view.key) or "true"
         columns = {f"`{name}`": f"s.`{name}`" for name in self._schema.names}
         try:
             merge = self._delta.merge(rows, same, source_alias="s", target_alias="t", commit_properties=at_place(place))

@@ -116,7 +116,7 @@ class Hashes:
                     if fields == wanted.get(group):
                         continue
                     wrong += 1
-                    commands.append(["DEL", self._prefix + group.encode()])
+                    commands.append(["DEL", self._prefix + group.encode(errors="surrogateescape")])
                     commands += self._commands({group: wanted[group]} if group in wanted else {})
                 call_all(client, commands)
             missing = {group: fields for group, fields in wanted.items() if group not in seen and fields}
@@ -132,8 +132,8 @@ class Hashes:
                 "SCAN", cursor, "MATCH", self._prefix + b"*", "COUNT", limits.VIEW_SCAN_KEYS
             )
             found = {}
-            for key, flat in zip(keys, call_all(client, [["HGETALL", key] for key in keys]), strict=True):
-                group = key[len(self._prefix) :].decode(errors="replace")
+            for key, flat in zip(keys, _hashes(client, keys), strict=True):
+                group = key[len(self._prefix) :].decode(errors="surrogateescape")
                 found[group] = dict(zip(flat[::2], flat[1::2], strict=True))
             yield found
             if cursor == b"0":
@@ -149,6 +149,14 @@ class Hashes:
             group: {name: text.encode() for name, text in zip(names, values, strict=True) if text is not None}
             for group, values in zip(rows, zip(*columns, strict=True), strict=True)
         }
+
+
+def _hashes(client: Any, keys: list[bytes]) -> list[list[bytes]]:
+    """What HGETALL gives for each; nothing for what is no hash."""
+    kinds = call_all(client, [["TYPE", key] for key in keys])
+    hashes = [key for key, kind in zip(keys, kinds, strict=True) if kind == b"hash"]
+    found = dict(zip(hashes, call_all(client, [["HGETALL", key] for key in hashes]), strict=True))
+    return [found.get(key, []) for key in keys]
 
 
 def texts_of(values: Any) -> list[str | None]:

@@ -36,13 +36,12 @@ class RowLog:
     def __init__(self, storage: Storage, folder: str, columns: int) -> None:
         self._uri = storage.uri(folder)
         self._options = dict(storage.options)
-        self._columns = columns
         self._schema = pa.schema([pa.field("at", pa.int64()), pa.field("is_gone", pa.bool_()), *rows_schema(columns)])
         self._table: DeltaTable | None = None
         self._logged = 0
 
-    def load(self) -> tuple[Place, Rows] | None:
-        """How far it is, and the rows; None: there is nothing."""
+    def load(self) -> tuple[Place, pa.Table] | None:
+        """How far it is, and the rows as `Rows` has them; None: there is nothing."""
         try:
             self._table = DeltaTable(self._uri, storage_options=self._options)
             place = place_of(self._table)
@@ -54,7 +53,7 @@ class RowLog:
         except (DeltaError, OSError, pa.ArrowInvalid) as error:
             raise LakeFault(f"{self._uri}: {first_line(error)}") from None
         self._logged = len(logged)
-        return place, Rows(self._columns, _newest(logged))
+        return place, _newest(logged)
 
     def begin(self, rows: Rows, place: Place) -> None:
         """These rows, whatever was there."""
@@ -64,8 +63,9 @@ class RowLog:
         self._table.vacuum(0, dry_run=False, enforce_retention_duration=False)
         self._table.cleanup_metadata()
 
-    def add(self, applied: Applied, rows: Rows, place: Place) -> None:
-        """What changes have done to the rows."""
+    def add(self, applied: Applied | None, rows: Rows, place: Place) -> None:
+        """What changes have done to the rows; None: nothing, and so they are up to there."""
+        applied = applied or Applied(rows.table["id"].slice(0, 0).combine_chunks(), rows.table.slice(0, 0))
         is_gone = pc.invert(pc.is_in(applied.ids, pc.unique(applied.rows["id"])))
         gone = applied.ids.filter(is_gone)
         if self._logged + len(applied.ids) > max(2 * len(rows), limits.VIEW_LOG_ROWS_MIN):

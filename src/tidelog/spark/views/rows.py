@@ -38,9 +38,11 @@ class Applied(NamedTuple):
 class Rows:
     """The rows of one source."""
 
-    def __init__(self, columns: int, table: pa.Table | None = None) -> None:
+    def __init__(self, columns: int, table: pa.Table | None = None, *, key: int | None = None) -> None:
+        """`key`: the column that only says the id once more, and keeps no row alive."""
         self.table = rows_schema(columns).empty_table() if table is None else table
         self._columns = columns
+        self._key = key
 
     def __len__(self) -> int:
         return len(self.table)

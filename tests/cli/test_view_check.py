@@ -1,0 +1,29 @@
+"""What `tidelog view check` refuses, before Spark is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.view_hashes import Kept
+
+VIEWS = """
+[views.orders_by_state]
+source = "prefix:order:"
+sql = "select state, count(*) as n from source group by state"
+key = ["state"]
+"""
+
+
+def test_a_lake_without_views_is_not_checked(kept: Kept, tmp_path: Path) -> None:
+    outcome = kept.view("check", "--to", str(tmp_path))
+    assert outcome.status == 2
+    assert "there are no views in" in outcome.stderr
+    outcome = kept.view("check", "nobody", "--to", str(tmp_path))
+    assert outcome.status == 2
+    assert "there is no view nobody" in outcome.stderr
+    file = tmp_path / "views.toml"
+    file.write_text(VIEWS)
+    outcome = kept.view("check", "nobody", "--to", str(tmp_path), "--file", str(file))
+    assert outcome.status == 2
+    assert "has no view nobody" in outcome.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["views.toml"]

@@ -1,0 +1,292 @@
+"""Views are right again after whatever went wrong, wherever it did."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.integration import limited_server
+from tests.integration.server_process import ServerProcess
+from tests.spark.kept_views import KeptViews, compare, hashes_of
+from tests.spark.random_views import AGGREGATES, GROUPS, RandomView, Scalar
+from tests.spark.view_world import World
+from tidelog.errors import EnvironmentFault
+from tidelog.feeds.span import span_of_prefix
+from tidelog.spark.feed_places import ask_oldest, explored_feed_server
+from tidelog.spark.jobs.holding import JobRunning
+from tidelog.spark.lake.tables import Place
+from tidelog.spark.server import server_at
+from tidelog.spark.views.changes import clear, no_changes
+from tidelog.spark.views.definition import Source, View
+from tidelog.spark.views.job import everything
+from tidelog.spark.views.maintained import MaintainedView
+from tidelog.spark.views.result_table import ResultTable
+from tidelog.spark.views.results import Hashes
+from tidelog.spark.views.row_log import RowLog
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+ORDERS = Source("prefix", "order:")
+FORGETFUL = {"RETAIN_BYTES": 0, "SNAPSHOTS_KEPT": 1, "FRAME_BYTES_DEFAULT": 1 << 20, "FRAMES_PER_SEGMENT_MAX": 2}
+"""Limits of a server that keeps nothing that a snapshot has."""
+CITY = Scalar("cities.name", lambda row: row.get("cities.name"))
+
+
+def by_city(name: str = "by_city") -> RandomView:
+    sql = "select cities.name as city, count(*) as number, max(source.state) as last_state from source "
+    sql += "left join cities on cities.key = source.city group by cities.name"
+    outputs = {each: AGGREGATES[each] for each in ("number", "last_state")}
+    view = View(name, ORDERS, sql, ("city",), {"cities": Source("prefix", "city:")})
+    return RandomView(view, {"city": CITY}, outputs, None, "left join", 0)
+
+
+def by_state(name: str, *outputs: str) -> RandomView:
+    chosen = {each: AGGREGATES[each] for each in outputs}
+    items = ", ".join(f"{each.sql} as {label}" for label, each in chosen.items())
+    sql = f"select source.state as state, {items} from source group by source.state"
+    return RandomView(View(name, ORDERS, sql, ("state",)), {"state": GROUPS["state"]}, chosen, None, "", 0)
+
+
+def of_all(name: str = "of_all") -> RandomView:
+    view = View(name, ORDERS, f"select count(*) as number, {AGGREGATES['total'].sql} as total from source", ())
+    return RandomView(view, {}, {each: AGGREGATES[each] for each in ("number", "total")}, None, "", 0)
+
+
+class Scene:
+    """A server, a world in it, and a lake."""
+
+    def __init__(self, spark: SparkSession, process: ServerProcess, folder: Path, seed: int = 1) -> None:
+        self.client: Any = process.client()
+        self.client.flushall()
+        self.world = World(self.client, seed, flushes=False)
+        self.kept = KeptViews(spark, process.port, folder)
+        self.folder = folder
+
+    def change(self) -> None:
+        """More of everything, so that each log has something to add."""
+        self.world.write(25)
+        number = self.world.chance.randrange(10**9)
+        self.client.execute_command("HSET", f"city:{number % 4}", "name", f"New {number}")
+        self.client.execute_command("DEL", f"order:{number % 12}")
+        self.client.execute_command("HSET", f"order:{number % 12}", "state", f"state {number}", "city", "city:1")
+
+    def keep(self, *views: RandomView) -> None:
+        self.kept.once([each.view for each in views])
+
+    def compare(self, *views: RandomView, when: object = "") -> None:
+        for each in views:
+            compare(self.kept, self.world, each, when)
+
+    def states(self, name: str) -> list[str]:
+        return [each.name for each in (self.folder / "_state" / name).iterdir()]
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("two") / "data", "--shards", "2", has_flight=True) as running:
+        yield running
+
+
+@pytest.fixture
+def scene(spark: SparkSession, process: ServerProcess, tmp_path: Path) -> Iterator[Scene]:
+    made = Scene(spark, process, tmp_path / "lake")
+    yield made
+    made.client.close()
+
+
+# --- errors before and after everything that a batch does -------------------------------------------------------------
+
+
+class Planted(EnvironmentFault):
+    """Not a real one."""
+
+
+def plant(owner: Any, name: str, number: int, *, is_after: bool) -> Callable[..., Any]:
+    """The method, which fails the first time that it is called for the n-th time."""
+    original, calls = getattr(owner, name), 0
+
+    def failing(self: Any, *arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == number and not is_after:
+            raise Planted(f"before {name}")
+        found = original(self, *arguments)
+        if calls == number and is_after:
+            raise Planted(f"after {name}")
+        return found
+
+    return failing
+
+
+POINTS = [
+    ("build", Hashes, "reconcile", 1),
+    ("build", ResultTable, "replace", 1),
+    ("build", RowLog, "begin", 1),
+    ("build", RowLog, "begin", 2),
+    ("apply", Hashes, "write", 1),
+    ("apply", ResultTable, "merge", 1),
+    ("apply", RowLog, "add", 1),
+    ("apply", RowLog, "add", 2),
+    ("apply", RowLog, "add", 3),
+    ("look over", Hashes, "reconcile", 1),
+    ("look over", ResultTable, "replace", 2),
+]
+OFTEN = [("build", "begin", 1, True), ("apply", "write", 1, True), ("apply", "add", 1, True)]
+"""What is always tried."""
+
+
+def points() -> Iterator[Any]:
+    for stage, owner, name, number in POINTS:
+        for is_after in (False, True):
+            marks = [] if (stage, name, number, is_after) in OFTEN else [pytest.mark.long]
+            label = f"{stage}: {'after' if is_after else 'before'} {owner.__name__}.{name} {number}"
+            yield pytest.param(stage, owner, name, number, is_after, marks=marks, id=label)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("stage", "owner", "name", "number", "is_after"), list(points()))
+def test_views_are_right_after_a_failure(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, stage: str, owner: Any, name: str, number: int, is_after: bool
+) -> None:
+    views = [by_city(), of_all()]
+    scene.change()
+    if stage != "build":
+        scene.keep(*views)
+        scene.change()
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, plant(owner, name, number, is_after=is_after))
+        with pytest.raises(Planted):
+            scene.keep(*views)
+    scene.change()  # so that the batch ends elsewhere
+    scene.keep(*views)
+    scene.compare(*views)
+
+
+@pytest.mark.timeout(300)
+def test_a_view_that_is_further_than_a_batch_is_left_alone(scene: Scene) -> None:
+    """A batch begins where the last of the views is."""
+    made = by_city()
+    scene.change()
+    server = explored_feed_server(server_at(scene.kept.location))
+    view = MaintainedView(scene.kept.spark, scene.kept.storage, server, made.view)
+    place, rows = everything(scene.kept.spark, server, view)
+    view.build(rows, place)
+    nothing = {each: clear(len(each.columns)) for each in view.wanted.values()}
+    assert view.apply(nothing, Place(place.ts - 1, place.epoch)) == 0
+    assert view.place == place
+    scene.compare(made)
+    none = {each: no_changes(len(each.columns)) for each in view.wanted.values()}
+    assert view.apply(none, Place(place.ts + 1, place.epoch)) == 0
+    assert view.place == Place(place.ts + 1, place.epoch)
+    again = MaintainedView(scene.kept.spark, scene.kept.storage, server, made.view)
+    again.load()
+    assert again.place == place, "what did not change is not noted"
+    # A change of the lookup alone is noted where the source is, too.
+    cities = view.wanted["cities"]
+    view.apply({**none, cities: clear(len(cities.columns))}, Place(place.ts + 2, place.epoch))
+    again = MaintainedView(scene.kept.spark, scene.kept.storage, server, made.view)
+    again.load()
+    assert again.place == Place(place.ts + 2, place.epoch)
+
+
+# --- definitions that change ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(300)
+def test_another_definition_takes_the_place_of_the_first(scene: Scene) -> None:
+    first, other = by_state("v", "number", "total"), of_all()
+    scene.change()
+    scene.keep(first, other)
+    scene.compare(first, other)
+    [state] = scene.states("v")
+    second = by_city("v")
+    scene.change()
+    scene.keep(second, other)
+    scene.compare(second, other)
+    assert len(scene.states("v")) == 1
+    assert scene.states("v") != [state]
+    assert scene.client.hget("tidelog:pipeline:view:v", "version") == b"2"
+    assert scene.client.hget("tidelog:pipeline:view:of_all", "version") == b"1"
+    # One of them is left out for a while, and taken up again where it stopped.
+    scene.change()
+    scene.keep(other)
+    scene.compare(other)
+    scene.change()
+    scene.keep(second, other)
+    scene.compare(second, other)
+    assert scene.client.hget("tidelog:pipeline:view:v", "version") == b"2"
+
+
+# --- histories that are lost ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(300)
+def test_views_of_a_history_that_was_lost_are_built_anew(spark: SparkSession, tmp_path: Path) -> None:
+    data, views = tmp_path / "data", [by_state("by_state", "number", "total"), by_city()]
+    with ServerProcess(data, "--fsync", "never") as server:
+        scene = Scene(spark, server, tmp_path / "lake")
+        scene.change()
+        [journal] = data.glob("shard-*/journal-*")
+        kept_bytes = journal.stat().st_size
+        scene.change()
+        scene.keep(*views)
+        server.kill()
+        with journal.open("r+b") as file:  # as a power cut does that takes the page cache with it
+            assert file.seek(0, 2) > kept_bytes
+            file.truncate(kept_bytes)
+        with ServerProcess(data, instead_of=server) as again:
+            scene.world.client = scene.client = again.client()
+            scene.keep(*views)
+            scene.compare(*views)
+            scene.change()
+            scene.keep(*views)
+            scene.compare(*views)
+
+
+@pytest.mark.timeout(300)
+def test_views_of_a_history_that_was_erased_are_built_anew(spark: SparkSession, tmp_path: Path) -> None:
+    command = [*limited_server.COMMAND, json.dumps(FORGETFUL), "serve"]
+    views = [by_state("by_state", "number", "total"), by_city()]
+    with ServerProcess(tmp_path / "data", command=command) as server:
+        scene = Scene(spark, server, tmp_path / "lake")
+        scene.change()
+        scene.keep(*views)
+        kept_ts = int(scene.client.hget("tidelog:pipeline:view:by_state", "ts"))
+        scene.change()
+        for _ in range(60):
+            scene.client.set("large", b"v" * 100_000)
+        asked = explored_feed_server(server_at(scene.kept.location))
+        deadline = time.monotonic() + 60
+        while ask_oldest(asked, span_of_prefix(b"order:")) <= kept_ts:
+            assert time.monotonic() < deadline
+            scene.client.save()
+            time.sleep(0.05)
+        scene.keep(*views)
+        scene.compare(*views)
+        scene.change()
+        scene.keep(*views)
+        scene.compare(*views)
+
+
+# --- two at once ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(300)
+def test_a_second_job_is_turned_away_and_hashes_come_back_after_flushdb(scene: Scene) -> None:
+    views = [of_all()]
+    with scene.kept.continuous([each.view for each in views]) as job:
+        scene.change()
+        scene.kept.catch_up(job, scene.client)
+        with pytest.raises(JobRunning, match="another job has the lease"):
+            scene.keep(*views)
+        scene.compare(*views)
+    scene.client.flushdb()
+    scene.keep(*views)
+    scene.compare(*views)
+    assert hashes_of(scene.client, "of_all") == {"view:of_all:": {"number": "0"}}

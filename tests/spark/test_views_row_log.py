@@ -1,0 +1,87 @@
+"""Rows in a log: what was added last counts, also when it is read again by another process."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.spark.changed_rows import COLUMNS, random_steps, table_of
+from tidelog import limits
+from tidelog.spark.lake.storage import find_storage
+from tidelog.spark.lake.tables import LakeFault, Place
+from tidelog.spark.views.changes import compose
+from tidelog.spark.views.row_log import RowLog
+from tidelog.spark.views.rows import Rows
+
+
+def log_in(folder: Path) -> RowLog:
+    return RowLog(find_storage(str(folder)), "_state/v/source", COLUMNS)
+
+
+def loaded(folder: Path) -> tuple[Place, Rows]:
+    found = log_in(folder).load()
+    assert found is not None
+    return found[0], Rows(COLUMNS, found[1])
+
+
+def sorted_rows(rows: Rows) -> list[object]:
+    return sorted(rows.table.to_pylist(), key=lambda row: row["id"])
+
+
+@pytest.mark.parametrize("least", [10, 100_000])
+def test_rows_are_what_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int) -> None:
+    """With few rows at least before the log is written anew, and with so many that it never is."""
+    monkeypatch.setattr(limits, "VIEW_LOG_ROWS_MIN", least)
+    chance = random.Random(least)
+    log, rows = log_in(tmp_path), Rows(COLUMNS)
+    assert log.load() is None
+    log.begin(rows, Place(1, 7))
+    assert loaded(tmp_path)[0] == Place(1, 7)
+    for ts in range(2, 14):
+        done = rows.apply(compose(table_of(random_steps(chance))))
+        log.add(done, rows, Place(ts, 7))
+        place, found = loaded(tmp_path)
+        assert place == Place(ts, 7)
+        assert sorted_rows(found) == sorted_rows(rows)
+        if chance.random() < 0.3:  # another process goes on
+            log = log_in(tmp_path)
+            log.load()
+        logged = len(DeltaTable(str(tmp_path / "_state/v/source")).to_pyarrow_table())
+        assert logged <= max(2 * len(rows), least)
+
+
+def test_that_nothing_has_changed_is_noted(tmp_path: Path) -> None:
+    rows = Rows(COLUMNS)
+    rows.apply(compose(table_of(random_steps(random.Random(3)))))
+    log = log_in(tmp_path)
+    log.begin(rows, Place(1, 1))
+    log.add(None, rows, Place(5, 1))
+    place, found = loaded(tmp_path)
+    assert place == Place(5, 1)
+    assert sorted_rows(found) == sorted_rows(rows)
+
+
+def test_a_log_that_begins_anew_forgets_the_former(tmp_path: Path) -> None:
+    rows = Rows(COLUMNS)
+    rows.apply(compose(table_of(random_steps(random.Random(3)))))
+    log_in(tmp_path).begin(rows, Place(9, 1))
+    log = log_in(tmp_path)
+    log.load()
+    log.begin(Rows(COLUMNS), Place(4, 2))
+    place, found = loaded(tmp_path)
+    assert (place, len(found)) == (Place(4, 2), 0)
+    files = list((tmp_path / "_state/v/source").glob("*.parquet"))
+    assert len(files) <= 1
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    rows = Rows(COLUMNS)
+    rows.apply(compose(table_of(random_steps(random.Random(3)))))
+    log_in(tmp_path).begin(rows, Place(9, 1))
+    for file in (tmp_path / "_state/v/source").glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(LakeFault, match="_state/v/source"):
+        log_in(tmp_path).load()
