@@ -47,11 +47,11 @@ def _processes_in(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_everything_it_shows_is_true(tmp_path: Path) -> None:
     environment = {**ENVIRONMENT, "TMPDIR": str(tmp_path)}
     command = [*COMMAND, *SMALL, "--json", "--keep"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=580, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     told = [json.loads(line) for line in done.stdout.splitlines()]
 
