@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.cli.command_line import ENVIRONMENT
-from tidelog.cli.demo import acts, history
+from tidelog.cli.demo import acts, history, lake
 from tidelog.cli.demo.__main__ import EVENTS_MIN, app
 from tidelog.cli.demo.scene import Scene
+from tidelog.cli.demo.views import JOBS, jobs_of, view_key
+from tidelog.days import Message, Writer, Written
 
 COMMAND = [sys.executable, "-P", "-m", "tidelog.cli.demo"]
 SMALL = ("--events", str(EVENTS_MIN))
@@ -45,11 +47,11 @@ def _processes_in(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_everything_it_shows_is_true(tmp_path: Path) -> None:
     environment = {**ENVIRONMENT, "TMPDIR": str(tmp_path)}
     command = [*COMMAND, *SMALL, "--json", "--keep"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=580, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     told = [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -59,7 +61,7 @@ def test_everything_it_shows_is_true(tmp_path: Path) -> None:
     assert [claim["text"] for claim in of_kind("claim") if not claim["holds"]] == []
     [summary] = of_kind("summary")
     assert (summary["claims"], summary["broken"]) == (len(of_kind("claim")), [])
-    assert summary["claims"] >= 19
+    assert summary["claims"] >= 30
     assert [act["title"].partition(" ")[0] for act in of_kind("act")] == [
         "Start",
         "Bring",
@@ -68,11 +70,16 @@ def test_everything_it_shows_is_true(tmp_path: Path) -> None:
         "Compare:",
         "Compress",
         "Ask",
+        "Keep",
+        "Change",
+        "Recompute",
         "Stop",
+        "Ask",
     ]
-    by_day, by_jobset = (table["rows"] for table in of_kind("table"))
+    by_day, by_jobset, by_state = (table["rows"] for table in of_kind("table"))
     assert [row["state"] for row in by_day] == ["compressed"] * 5 + ["hot"] * 2 + [None]
     assert EVENTS_MIN <= by_day[-1]["events"] == sum(row["events"] for row in by_jobset)
+    assert {"queue": "research", "state": "submitted"}.items() not in [row.items() for row in by_state]
     assert processes_left(tmp_path) == []
     # What it leaves is a data directory that works.
     listed = subprocess.run(
@@ -106,6 +113,8 @@ def test_an_event_that_is_lost_makes_it_fail(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(acts, "crash_server", lose_an_event)
     for name in ("start_analyst", "compress", "ask", "examine_journal"):
         monkeypatch.setattr(history, name, lambda *_: None)
+    for name in ("start_views", "keep_views", "change_live", "keep_lake", "ask_lake"):
+        monkeypatch.setattr(lake, name, lambda *_: None)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     result = CliRunner().invoke(app, [*SMALL])
@@ -113,6 +122,56 @@ def test_an_event_that_is_lost_makes_it_fail(tmp_path: Path, monkeypatch: pytest
     assert result.exit_code == 1, result.output
     assert broken[0] == "✗ nothing is lost, doubled or out of order: every id and byte is as it was made"
     assert "1 of 9 claims did not hold" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+class ForgetfulWriter(Writer):
+    """Says that the first message was written."""
+
+    forgot = False
+
+    def write(self, messages: Iterable[Message]) -> Written:
+        if self.forgot:
+            return super().write(messages)
+        self.forgot = True
+        return Written(1, 0, 0)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("signals")
+def test_views_and_a_lake_that_are_wrong_make_it_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_views, keep_lake = lake.keep_views, lake.keep_lake
+
+    def spoil_a_row(scene: Scene, viewing: lake.Viewing) -> None:
+        key = view_key(JOBS, "media:succeeded")
+        viewing.job.wait_until(lambda: scene.client.exists(key) and lake._batches(scene) > 0, "it was built", 180)
+        scene.client.hset(key, "n", "1")
+        keep_views(scene, viewing)
+
+    def change_unseen(scene: Scene, viewing: lake.Viewing) -> None:
+        first, second, *_ = (job for job, (queue, _) in jobs_of(scene.week).items() if queue == "reports")
+        scene.client.delete(f"job:{first}")
+        scene.client.hset(f"job:{second}", "state", "lost")
+        keep_lake(scene, viewing)
+
+    monkeypatch.setattr(lake, "keep_views", spoil_a_row)
+    monkeypatch.setattr(lake, "Writer", ForgetfulWriter)
+    monkeypatch.setattr(lake, "_TOLD_S_MAX", 2.0)
+    monkeypatch.setattr(lake, "keep_lake", change_unseen)
+    monkeypatch.setattr(history, "compress", lambda _: {})
+    monkeypatch.setattr(history, "ask", lambda *_: None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    result = CliRunner().invoke(app, [*SMALL, "--json"])
+    assert result.exit_code == 1, result.output
+    told = [json.loads(line) for line in result.stdout.splitlines()]
+    held = {each["text"].partition(" ")[0]: each["holds"] for each in told if each["kind"] == "claim"}
+    assert {word: holds for word, holds in held.items() if word.startswith(("view", "`")) or not holds} == {
+        "view:events_by_day:*": True,
+        "view:jobs_by_state:*": False,
+        "the": True,
+        "`current`": False,
+    }
     assert list(tmp_path.iterdir()) == []
 
 

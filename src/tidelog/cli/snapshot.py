@@ -54,6 +54,7 @@ def snapshot(
         str,
         typer.Option(
             metavar="URL",
+            envvar="TIDELOG_URL",
             help="Where the server is that has DIR open, if one has: redis://HOST:PORT, rediss://... (TLS) or "
             "unix:///PATH.",
         ),

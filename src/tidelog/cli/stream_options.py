@@ -8,7 +8,11 @@ import typer
 
 Url = Annotated[
     str,
-    typer.Option(metavar="URL", help="The server: redis://HOST:PORT[/DATABASE], rediss://... (TLS) or unix:///PATH."),
+    typer.Option(
+        metavar="URL",
+        envvar="TIDELOG_URL",
+        help="The server: redis://HOST:PORT[/DATABASE], rediss://... (TLS) or unix:///PATH.",
+    ),
 ]
 PasswordFile = Annotated[
     str | None,

@@ -1,4 +1,4 @@
-"""`bin/demo`: the main job from end to end, with real processes, in about a minute.
+"""`bin/demo`: the main job from end to end, with real processes, in about a minute and a half.
 
     week                a week of job events, made from a seed; it is the ledger that everything is compared with
     digest              what is compared: number, order and bytes of the messages of a job set
@@ -6,8 +6,10 @@
     mover               a child: consumer of a group, from incoming streams into day streams
     watcher             a child: change feed
     analyst, query      a child: Spark, and what it is asked
+    views               how views are declared, and what they have to be
     scene               what the acts share
-    acts, history       what is shown, one function an act: live, then over old days
+    acts, history       what is shown, one function an act: live, then over old days,
+    lake                and of views and the lake
     stage               how it is told, and what was claimed and did not hold
     __main__            the command
 

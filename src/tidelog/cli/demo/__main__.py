@@ -46,11 +46,12 @@ def demo(
 
     A week of job events comes into a server, and consumers move it into day streams. A consumer and the server are
     killed in the middle of it, while a change feed in another process goes on. Then old days are compressed on Spark,
-    Spark answers a question over all days, and the journal is verified.
+    Spark answers a question over all days, views are kept while jobs come and go, a lake takes in all that happened,
+    the journal is verified, and the lake is asked what the server was asked before.
 
     Every figure was measured in this run, and every claim is checked against a ledger of what was made.
     """
-    from tidelog.cli.demo import acts, history
+    from tidelog.cli.demo import acts, history, lake
     from tidelog.cli.demo.scene import Scene
     from tidelog.cli.demo.stage import Stage
     from tidelog.cli.demo.week import DAYS, make_week
@@ -73,8 +74,13 @@ def demo(
             acts.compare(scene)
             analyst = history.start_analyst(scene)
             sizes = history.compress(scene)
+            viewing = lake.start_views(scene)
             history.ask(scene, analyst, sizes)
+            lake.keep_views(scene, viewing)
+            lake.change_live(scene, viewing)
+            lake.keep_lake(scene, viewing)
             history.examine_journal(scene)
+            lake.ask_lake(scene, analyst)
     finally:
         if not keep:
             shutil.rmtree(folder)

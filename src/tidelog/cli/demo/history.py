@@ -80,10 +80,8 @@ def ask(scene: Scene, analyst: DemoProcess, sizes: dict[date, tuple[int, int]]) 
     """One query over all days, checked against the ledger."""
     stage = scene.stage
     stage.act("Ask Spark about hot and compressed days together")
-    analyst.say("ask")
+    analyst.say("{}")
     analyst.wait_until(lambda: len(analyst.lines) > 1, "an answer", _JOB_S_MAX)
-    analyst.end_input()
-    analyst.wait(_JOB_S_MAX)
     started, answered = analyst.told
     answers, compressed = answers_of(answered["rows"])
     expected = ask_ledger(scene.week)

@@ -29,6 +29,29 @@ ORDER BY day, queue, jobset
 COLUMNS: Final = "queue string, jobset string, day date, ms bigint, event string, is_compressed boolean"
 """Those that it needs: no others are read."""
 
+_HOT_STREAM: Final = r"'^\\{([^_]+)_([^_]+)\\}_([-0-9]+)$'"
+LAKE_DAYS: Final = f"""
+WITH named AS (SELECT CAST(stream AS STRING) AS name, id, fields FROM entries)
+SELECT regexp_extract(name, {_HOT_STREAM}, 1) AS queue, regexp_extract(name, {_HOT_STREAM}, 2) AS jobset,
+       CAST(regexp_extract(name, {_HOT_STREAM}, 3) AS DATE) AS day, CAST(split(id, '-')[0] AS BIGINT) AS ms,
+       CAST(fields[CAST('event' AS BINARY)] AS STRING) AS event, false AS is_compressed
+FROM named WHERE name RLIKE {_HOT_STREAM}
+"""
+"""The same columns from a lake: what was ever appended to hot day streams."""
+LAKE_JOBS: Final = """
+WITH jobs AS (
+  SELECT key, max(IF(field = CAST('queue' AS BINARY), CAST(value AS STRING), NULL)) AS queue,
+         max(IF(field = CAST('state' AS BINARY), CAST(value AS STRING), NULL)) AS state
+  FROM current WHERE CAST(key AS STRING) LIKE 'job:%' GROUP BY key
+)
+SELECT queue, state, count(*) FROM jobs GROUP BY queue, state
+"""
+"""How many jobs are in which state, from the hashes that a lake says there are."""
+LAKE_CHANGES: Final = """
+SELECT count(*), count(DISTINCT shard, ts, seq)
+FROM changes WHERE CAST(key AS STRING) LIKE 'job:%' AND field = CAST('state' AS BINARY)
+"""
+
 _P95_MS_EXACT: Final = 0.001
 
 Place = tuple[date | None, str | None, str | None]

@@ -38,6 +38,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LOOKUP_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _TAKEN: Final = ("source", "groups", "window")
 """Names that mean something else in the SQL of a view or of its plan."""
+_PATTERN: Final = re.compile(r"[*?\[\\]")
+"""What the kinds `stream` and `days` of the data source take for a pattern, by which views are built from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,8 @@ class _Reading:
                 raise self._refusal(f"{entry} is {given!r}: a job set is named as days:QUEUE/JOBSET")
         elif not target and kind == "stream":
             raise self._refusal(f"{entry} is {given!r}: the key of the stream is missing")
+        if kind != "prefix" and _PATTERN.search(target):
+            raise self._refusal(f"{entry} is {given!r}: patterns are not maintained: name one {_ONE[kind]}")
         if len(target) > limits.VIEW_TARGET_CHARS_MAX:
             raise self._refusal(f"{entry} has {len(target)} characters, more than {limits.VIEW_TARGET_CHARS_MAX}")
         source = Source(cast(SourceKind, kind), target)
@@ -203,6 +207,7 @@ _MISSING: Final = {
     "sql": ': write for example sql = "select state, count(*) as n from source group by state"',
     "key": ': write the columns that name a row, such as key = ["state"], or key = [] if there is always one row',
 }
+_ONE: Final = {"stream": "stream", "days": "job set"}
 _EXAMPLES: Final[dict[SourceKind, str]] = {"prefix": "prefix:P", "stream": "stream:KEY", "days": "days:QUEUE/JOBSET"}
 
 
