@@ -1,7 +1,7 @@
 """The lake and the views with SIGKILL under load: drivers with their Java, Python workers, executors of a cluster.
 
-By default each of the first two dies once; `--long` kills 20 times, and as often on a cluster. When it strikes is drawn
-from a seed; where it finds the job is up to the machine.
+20 times here, and as often on a cluster. When it strikes is drawn from a seed; where it finds the job is up to the
+machine.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tests.integration.server_process import ServerProcess, environment
 from tests.spark.pipeline_world import Load, PipelineProcess, check_all, wait_until
 from tests.spark.standalone import Standalone
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(3600), pytest.mark.long]
 
-KILLS, KILLS_LONG = 3, 20
+KILLS: Final = 20
 KILL_S_MAX: Final = 3.0
 JOBS: Final = ("lake", "view")
 
@@ -121,13 +121,12 @@ def run_and_kill(pipeline: Pipeline, rng: Random, kills: int) -> Counter[str]:
     return numbers
 
 
-def test_all_is_there_once_however_often_jobs_are_killed(tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    kills = KILLS_LONG if pytestconfig.getoption("--long") else KILLS
+def test_all_is_there_once_however_often_jobs_are_killed(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", "--shards", "2", has_flight=True) as server:
         pipeline, load = Pipeline(server, tmp_path), Load(server, 1)
         load.start()
         try:
-            numbers = run_and_kill(pipeline, Random(1), kills)
+            numbers = run_and_kill(pipeline, Random(1), KILLS)
             pipeline.begin()
             pipeline.wait_for_batches()
             load.finish()
@@ -141,9 +140,7 @@ def test_all_is_there_once_however_often_jobs_are_killed(tmp_path: Path, pytestc
         check_views(pipeline.url, tmp_path)
 
 
-def test_executors_of_a_cluster_are_killed(tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    if not pytestconfig.getoption("--long"):
-        pytest.skip("--long: a cluster takes a while")
+def test_executors_of_a_cluster_are_killed(tmp_path: Path) -> None:
     rng = Random(2)
     with (
         Standalone(tmp_path, workers=2, cores=2) as cluster,
@@ -153,7 +150,7 @@ def test_executors_of_a_cluster_are_killed(tmp_path: Path, pytestconfig: pytest.
         pipeline, load = Pipeline(server, tmp_path, "--master", cluster.url, *limits), Load(server, 2)
         load.start()
         try:
-            for number in range(KILLS_LONG):
+            for number in range(KILLS):
                 pipeline.begin()
                 pipeline.wait_for_batches()
                 time.sleep(KILL_S_MAX * rng.random() ** 2)

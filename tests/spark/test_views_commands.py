@@ -46,6 +46,7 @@ def wait_for(is_so: Callable[[], bool], process: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_views_are_kept_until_the_command_is_stopped_and_can_be_checked(tide: Peer, tmp_path: Path) -> None:
     file, lake = tmp_path / "views.toml", str(tmp_path / "lake")
