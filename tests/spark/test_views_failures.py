@@ -290,3 +290,19 @@ def test_a_second_job_is_turned_away_and_hashes_come_back_after_flushdb(scene: S
     scene.keep(*views)
     scene.compare(*views)
     assert hashes_of(scene.client, "of_all") == {"view:of_all:": {"number": "0"}}
+
+
+# --- nothing to begin with --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(300)
+def test_views_of_what_is_not_there_yet_are_empty(scene: Scene) -> None:
+    sql = "select tag, count(*) as n from source group by tag"
+    of_stream = View("of_stream", Source("stream", "ticks"), sql, ("tag",))
+    of_days = View("of_days", Source("days", "shop/web"), "select count(*) as n from source", ())
+    scene.kept.once([of_stream, of_days])
+    assert hashes_of(scene.client, "of_stream") == {}
+    assert hashes_of(scene.client, "of_days") == {"view:of_days:": {"n": "0"}}
+    scene.client.execute_command("TWRITE", "ticks", "ENTRIES", "a", "x", "a", "y")
+    scene.kept.once([of_stream, of_days])
+    assert hashes_of(scene.client, "of_stream") == {"view:of_stream:a": {"tag": "a", "n": "2"}}

@@ -16,7 +16,7 @@ from tidelog.cli.exits import BUSY, CANNOT, FINE, INTERRUPTED, TERMINATED, compl
 from tidelog.cli.lake_options import Once, ShowsProgress, StorageOptions, To
 from tidelog.cli.live_line import live_line
 from tidelog.cli.output import Cell, Column, Output
-from tidelog.cli.pipeline_options import Conf, LeaseSeconds, Master, needs_spark, spark_session, stopped_in_order
+from tidelog.cli.pipeline_options import LIGHT, Conf, LeaseSeconds, Master, needs_spark, spark_session, stopped_in_order
 from tidelog.cli.server_link import URL_DEFAULT
 from tidelog.cli.stream_options import Database, PasswordFile, Url
 
@@ -146,7 +146,7 @@ def lake(
     with (
         stopped_in_order(stop) as signals,
         connected(location),
-        spark_session("tidelog lake", master, conf, signals.install) as spark,
+        spark_session("tidelog lake", master, conf, signals.install, LIGHT) as spark,
         live_line(NAME, job.told, is_wanted=progress),
     ):
         try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -77,12 +78,28 @@ def needs_spark() -> Iterator[None]:
         raise EnvironmentFault(f"this needs {error.name}: pip install 'tidelog[spark]'") from None
 
 
+LIGHT: Final = {
+    # Many short queries on a small machine: what Java's second compiler and parallel collectors take pays off late.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.default.parallelism": "1",
+}
+"""For jobs that hand Spark a little, again and again, and do the rest in Python; on this machine only."""
+
+
 @contextmanager
 def spark_session(
-    app: str, master: str | None, conf: list[str] | None, on_made: Callable[[], object] = lambda: None
+    app: str,
+    master: str | None,
+    conf: list[str] | None,
+    on_made: Callable[[], object] = lambda: None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[LazySession]:
-    """Makes the session when it is first called, and ends it with the block if nobody else had made it."""
-    settings = dict(map(_setting, conf or []))
+    """Makes the session when it is first called, and ends it with the block if nobody else had made it.
+
+    `settings` are those of the job, unless `conf` says otherwise or it runs elsewhere.
+    """
+    is_here = (master or os.environ.get("MASTER", "local")).startswith("local")
+    settings = {**((settings or {}) if is_here else {}), **dict(map(_setting, conf or []))}
     with needs_spark():
         from tidelog.spark.jobs.lazy_session import LazySession
     made = LazySession(app, master, settings, on_made)

@@ -15,7 +15,7 @@ from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.lake_options import Once, ShowsProgress, StorageOptions, To
 from tidelog.cli.live_line import live_line
 from tidelog.cli.output import Column, Output
-from tidelog.cli.pipeline_options import Conf, LeaseSeconds, Master, needs_spark, spark_session, stopped_in_order
+from tidelog.cli.pipeline_options import LIGHT, Conf, LeaseSeconds, Master, needs_spark, spark_session, stopped_in_order
 from tidelog.cli.server_link import URL_DEFAULT
 from tidelog.cli.stream_options import Database, PasswordFile, Url
 
@@ -97,7 +97,7 @@ def view(
     with (
         stopped_in_order(stop) as signals,
         connected(location),
-        spark_session("tidelog view", master, conf, signals.install) as spark,
+        spark_session("tidelog view", master, conf, signals.install, LIGHT) as spark,
         live_line(NAME, job.told, is_wanted=progress),
     ):
         try:

@@ -11,7 +11,7 @@ from tidelog.cli.exits import FAILED, FINE, guarded
 from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.lake_options import StorageOptions, To
 from tidelog.cli.output import Column, Output
-from tidelog.cli.pipeline_options import Conf, Master, needs_spark, spark_session
+from tidelog.cli.pipeline_options import LIGHT, Conf, Master, needs_spark, spark_session
 from tidelog.cli.server_link import URL_DEFAULT
 from tidelog.cli.stream_options import Database, PasswordFile, Url
 from tidelog.errors import ClientError
@@ -79,7 +79,7 @@ def check(
     if not views:
         raise ClientError(f"there are no views in {place.root}")
     checks = []
-    with connected(location), spark_session("tidelog check", master, conf) as spark:
+    with connected(location), spark_session("tidelog check", master, conf, settings=LIGHT) as spark:
         server = explored_feed_server(server_at(location))
         for view in views:
             found = check_view(spark(), place, server, view, everything)

@@ -67,7 +67,8 @@ class FeedQuery:
             finally:
                 self._is_over = True
                 with self._busy:
-                    query.stop()
+                    pass  # the batch that it is at has ended; others are passed over
+                query.stop()
         problem = query.exception()
         if problem is not None and not stop.is_set():
             raise explained(problem, self._error)

@@ -22,7 +22,7 @@ from tidelog.spark.events import SCHEMA, EventColumns
 from tidelog.spark.feed_parts import parts_of
 from tidelog.spark.feed_reading import FeedPart, read_feed
 from tidelog.spark.lake.tables import Place
-from tidelog.spark.server import Server, source_options
+from tidelog.spark.server import Server, call, source_options
 from tidelog.spark.views.changes import CLEAR, chosen, compose, no_changes
 from tidelog.spark.views.extract import DaysExtractor, StreamExtractor, extractor, span_of
 from tidelog.spark.views.rows import Rows
@@ -146,9 +146,15 @@ class Reader:
                 yield pa.RecordBatch.from_pylist(rows, pa.schema([("changes", pa.binary())]))
 
         is_stream = wanted.kind == "stream"
+        if is_stream and not self._has_stream(wanted.target):
+            return no_changes(len(wanted.columns))
         frame = self._load(spark, wanted, _ENTRY if is_stream else _EVENT)
         found = [_unpacked(row["changes"]) for row in frame.mapInArrow(task, "changes binary").collect()]
         return compose(pa.concat_tables([no_changes(len(wanted.columns)), *found]))
+
+    def _has_stream(self, key: str) -> bool:
+        with self._server.connect() as client:
+            return bool(call(client, "TYPE", key) == b"stream")
 
     def _load(self, spark: SparkSession, wanted: Wanted, schema: str) -> DataFrame:
         reader: Any = spark.read.format("tidelog").schema(schema)
