@@ -1,7 +1,8 @@
 """`docs/guide.md`, as a reader does it: every block, one after the other, in an empty folder, with real processes.
 
     ```sh        typed into one bash; a command that fails ends it
-    ```text      what the block above has printed, stderr included; `...` is anything: in a line, or any number of lines
+    ```text      what the block above has printed, stderr included, but for white space at its end and at those of
+                 lines; `...` is anything: in a line, or any number of lines
     ```python    a file, whose name its first line says
     ```toml      the same
 
@@ -154,7 +155,7 @@ def follow(guide: str, folder: Path) -> None:
                     printed = shell.run(block)
                 case "text":
                     assert printed is not None, f"line {block.line}: what has printed this?"
-                    printed = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
+                    printed = "".join(f"{line.rstrip()}\n" for line in printed.rstrip().splitlines())
                     assert is_like(printed, block.text), f"line {block.line}: {block.text}\nis not: {printed}"
                     printed = None
                 case "python" | "toml":

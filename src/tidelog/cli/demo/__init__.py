@@ -1,4 +1,4 @@
-"""`bin/demo`: the main job from end to end, with real processes, in about a minute and a half.
+"""`bin/demo`: the main job from end to end, with real processes, in about two minutes.
 
     week                a week of job events, made from a seed; it is the ledger that everything is compared with
     digest              what is compared: number, order and bytes of the messages of a job set
