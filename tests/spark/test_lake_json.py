@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,21 @@ def test_what_is_no_object_is_set_aside(value: bytes, reason: str) -> None:
     assert reason in bad[1]
 
 
+def test_however_deep_a_value_is_it_is_kept_or_set_aside() -> None:
+    """Some can be read and not be written: which these are depends on how deep the caller is in the stack."""
+    bad: dict[int, str] = {}
+    for depth in range(sys.getrecursionlimit() - 200, sys.getrecursionlimit() + 1):
+        deep = b'{"a": ' + b"[" * depth + b"]" * depth + b', "n": 1}'
+        found, bad = expanded(JsonColumns(CURRENT, {}), deep, {"a": [1], "n": 2})
+        assert found[1] == {"a": "[1]", "n": 2.0}
+        if 0 in bad:
+            assert "it is nested too deeply" in bad[0]
+            assert "a" not in found[0]
+        else:
+            assert found[0] == {"a": "[" * depth + "]" * depth, "n": 1.0}
+    assert 0 in bad
+
+
 def test_a_member_that_does_not_fit_is_null_and_set_aside() -> None:
     columns = JsonColumns(CURRENT, {"n": "double", "b": "boolean", "l": "bigint"})
     found, bad = expanded(
@@ -124,6 +140,16 @@ def test_names_that_are_taken_or_refused_are_altered() -> None:
     found, bad = expanded(JsonColumns(CURRENT, {}), {"a b": 1, "a_b": 2})
     assert found == [{"a_b": 1.0}]
     assert "another has the column 'a_b'" in bad[0]
+
+
+@pytest.mark.parametrize("table", [CHANGES, CURRENT])
+def test_what_changes_and_what_holds_have_the_same_names(table: str) -> None:
+    """A member of a value that was there when the lake began is in the column that its changes have later."""
+    members = dict.fromkeys(("timestamp", "kind", "end", "day", "type"), "x")
+    rows = rows_of(members)
+    made, bad = JsonColumns(table, {}).expand(rows, "value")
+    assert made.schema.names[len(rows.schema) :] == [f"{member}_" for member in members]
+    assert bad is None
 
 
 def test_there_are_only_so_many_columns(monkeypatch: pytest.MonkeyPatch) -> None:

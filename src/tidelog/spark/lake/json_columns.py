@@ -11,8 +11,9 @@ when it is first seen and stays.
 A row keeps its value as it is, whatever becomes of its columns. What is no JSON object has none; a member that is not
 of its column's type is null there. Such rows come a second time, with the reason, as rows of the table `bad`.
 
-A member that is called like a column of the table gets a `_` at its end, characters that Delta refuses in names become
-`_`, and so does, at its end, a name that differs from another only in its capitals: Delta makes no difference there.
+A member that is called like a column of the table gets a `_` at its end (`changes` and `current` count as one table
+there), characters that Delta refuses in names become `_`, and a name that differs from another only in its capitals
+gets one at its end, too: Delta makes no difference there.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog import limits
-from tidelog.spark.lake.layout import ENTRIES, SCHEMAS, file_schema
+from tidelog.spark.lake.layout import ENTRIES, file_schema, taken_names
 
 Columns = dict[str, str]
 """Names and types, as Delta calls them."""
@@ -54,7 +55,7 @@ class JsonColumns:
 
     def __init__(self, table: str, known: Columns) -> None:
         self._table = table
-        self._fixed = {name.lower() for name in SCHEMAS[table].names}
+        self._taken = taken_names(table)
         self._types = dict(known)
         self._lower = {name.lower(): name for name in known}
         self._names: dict[str, str | None] = {}
@@ -108,7 +109,7 @@ class JsonColumns:
 
     def _new_name(self, member: str) -> str | None:
         name = _REFUSED.sub("_", member.encode(errors="replace").decode())[:_NAME_MAX] or "_"
-        if name.rstrip("_").lower() in self._fixed:
+        if name.rstrip("_").lower() in self._taken:
             name += "_"
         while self._lower.get(name.lower(), name) != name:
             name += "_"
@@ -123,13 +124,15 @@ class JsonColumns:
     # --- what is in them ------------------------------------------------------------------------------------------
 
     def _array(self, member: str, values: list[Any], kinds: set[type], its: str, reasons: dict[int, str]) -> Any:
+        if its == "string" and kinds & {dict, list}:
+            values = _texts(values)
         if kinds <= _FITTING[its]:
             try:
-                return pa.array(_texts(values) if kinds & {dict, list} else values, ARROW_TYPES[its])
+                return pa.array(values, ARROW_TYPES[its])
             except (pa.ArrowException, OverflowError, UnicodeEncodeError):
                 pass  # some of them do not fit: see which
         _note(reasons, member, values, lambda value: None if _fits(value, its) else _problem(value, its))
-        return pa.array(_texts([value if _fits(value, its) else None for value in values]), ARROW_TYPES[its])
+        return pa.array([value if _fits(value, its) else None for value in values], ARROW_TYPES[its])
 
     def _with_columns(self, rows: pa.RecordBatch, places: Any, arrays: dict[str, Any]) -> pa.RecordBatch:
         for name in arrays:
@@ -238,13 +241,26 @@ def _is_text(value: str) -> bool:
 
 
 def _problem(value: Any, its: str) -> str:
+    if value is _TOO_DEEP:
+        return "it is nested too deeply"
     if type(value) in _FITTING[its]:
         return f"it cannot be kept exactly in a column of type {its}"
     return f"it is {_WORDS[type(value)]}, and its column is of type {its}"
 
 
+_TOO_DEEP: Final = object()
+"""In place of a text: what could just be read may be too deep to be written, which takes more of the stack."""
+
+
 def _texts(values: Iterable[Any]) -> list[Any]:
-    return [json.dumps(value, separators=(",", ":")) if type(value) in (dict, list) else value for value in values]
+    return [_text(value) if type(value) in (dict, list) else value for value in values]
+
+
+def _text(value: Any) -> Any:
+    try:
+        return json.dumps(value, separators=(",", ":"))
+    except RecursionError:
+        return _TOO_DEEP
 
 
 def _note(reasons: dict[int, str], member: str, values: Iterable[Any], problem: Callable[[Any], str | None]) -> None:

@@ -103,6 +103,12 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
 }
 
 
+def taken_names(table: str) -> frozenset[str]:
+    """What no JSON column may be called: what changes bring is in `current`, too, by the same name."""
+    alike = (CHANGES, CURRENT) if table in (CHANGES, CURRENT) else (table,)
+    return frozenset(name for each in alike for name in SCHEMAS[each].names)
+
+
 def file_schema(table: str) -> pa.Schema:
     """Of a file: the day is in the name of its folder."""
     schema = SCHEMAS[table]
