@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.spark.lake.current import Current
-from tidelog.spark.lake.fold import Range, fold, merged, taken_away
+from tidelog.spark.lake.fold import GONE, Range, fold, merged, taken_away
 from tidelog.spark.lake.layout import CHANGES, CURRENT, SCHEMAS, SEQ_INITIAL
 from tidelog.spark.lake.part_files import PartFiles
 from tidelog.spark.lake.storage import find_storage
@@ -107,7 +107,7 @@ def applied(before: pa.Table, changes: pa.Table) -> pa.Table:
         old = held.get((row["key"], row["field"]))
         if old is not None and (old["ts"], old["seq"]) >= (row["ts"], row["seq"]):
             continue
-        if row.pop("gone"):
+        if row.pop(GONE):
             held.pop((row["key"], row["field"]), None)
         else:
             held[row["key"], row["field"]] = row
@@ -188,6 +188,26 @@ def test_the_table_follows_in_passes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert held_in(current.delta.to_pyarrow_table()) == expected
     assert following.passes > caught_up + 3
     assert following.changes == changes.delta.to_pyarrow_dataset().count_rows()
+
+
+def test_columns_may_have_any_name_that_a_member_can_have(tmp_path: Path) -> None:
+    """Also those that were the names of what a pass adds for itself, and words of SQL."""
+    names = ["gone", "_order", "order", "s", "t", "select"]
+    storage = find_storage(str(tmp_path))
+    changes, current = open_table(storage, CHANGES, "{}"), open_table(storage, CURRENT, "{}")
+    changes.add_columns(dict.fromkeys(names, pa.string()))
+    following = Current(current, changes)
+    for ts, happened in enumerate([("set", b"a"), ("set", b"b"), ("set", b"a"), ("del", b"b")], start=1):
+        rows = table_of(rows_of([(*happened, ts, 0)], ts))
+        for name in names:
+            rows = rows.append_column(name, pa.array([f"{name}{ts}"] * rows.num_rows))
+        commit_changes(changes, rows, ts)
+        following.refresh()
+        following.catch_up()
+    held = current.delta.to_pyarrow_table().to_pylist()
+    assert [(row["key"], row["value"], *(row[name] for name in names)) for row in held] == [
+        (b"a", b"3", *(f"{name}3" for name in names))
+    ]
 
 
 def commit_changes(changes: Any, rows: pa.Table, ts: int) -> None:

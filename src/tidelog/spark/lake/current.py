@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pa_dataset
 
 from tidelog import limits
-from tidelog.spark.lake.fold import Folded, fold, merged, taken_away
+from tidelog.spark.lake.fold import GONE, Folded, fold, merged, taken_away
 from tidelog.spark.lake.layout import DAY
 from tidelog.spark.lake.tables import LakeTable, Place, at_place, faults_of
 
 _UNREAD: Final = ("timestamp", DAY)
+_GONE: Final = f's."{GONE}"'
 _NEWER: Final = "(t.ts < s.ts or (t.ts = s.ts and t.seq < s.seq))"
 
 
@@ -145,8 +146,8 @@ class Current:
             streamed_exec=False,
             commit_properties=at_place(place),
         )
-        merger = merger.when_matched_delete(f"s.gone and {_NEWER}")
-        merger = merger.when_matched_update(values, f"not s.gone and {_NEWER}")
-        done: Any = merger.when_not_matched_insert(values, "not s.gone").execute()
+        merger = merger.when_matched_delete(f"{_GONE} and {_NEWER}")
+        merger = merger.when_matched_update(values, f"not {_GONE} and {_NEWER}")
+        done: Any = merger.when_not_matched_insert(values, f"not {_GONE}").execute()
         if done["num_target_files_removed"]:
             self._rewritten_bytes = sum(pa.table(self.table.delta.get_add_actions()).column("size_bytes").to_pylist())

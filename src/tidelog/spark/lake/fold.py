@@ -20,7 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_ORDER: Final = "_order"
+_ORDER: Final = "(order)"
+GONE: Final = "(gone)"
+"""Columns beside those of a table: JSON members never have such names, for Delta would refuse them."""
 _NAMES: Final = ["key", "field"]
 
 
@@ -154,12 +156,12 @@ def _with_times(rows: pa.Table, times: pa.Table) -> pa.Table:
 
 
 def merged(folded: Folded, away: pa.Table) -> pa.Table:
-    """One row for each key and field that is to be altered, with `gone`."""
+    """One row for each key and field that is to be altered, with whether it is gone."""
     newest, rows = folded.newest, pa.concat_tables([folded.gone, away])
-    made = newest.append_column("gone", pa.array(np.zeros(newest.num_rows, bool)))
+    made = newest.append_column(GONE, pa.array(np.zeros(newest.num_rows, bool)))
     if not rows.num_rows:
         return made
-    gone = rows.append_column("gone", pa.array(np.ones(rows.num_rows, bool)))
+    gone = rows.append_column(GONE, pa.array(np.ones(rows.num_rows, bool)))
     both = pa.concat_tables([made, gone], promote_options="default")
     # What is newest was last; of rows that were taken away more than once, the last time counts.
     count = folded.newest.num_rows + folded.gone.num_rows
