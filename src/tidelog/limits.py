@@ -236,9 +236,8 @@ DAYS_LINE_BYTES_MAX = 2 * DAYS_EVENT_BYTES_MAX
 DAYS_CLAIM_IDLE_MS = 60_000
 """What a consumer has not acknowledged for so long is taken over by another."""
 DAYS_SCAN_KEYS = 1000
-"""Keys that a server looks at for one SCAN ..."""
 DAYS_SCAN_INDEXES = 256
-"""... and indexes that are read together."""
+"""Keys that a server looks at for one SCAN, and indexes that are read together."""
 LEASE_MS_DEFAULT = 30_000
 
 # --- Spark ------------------------------------------------------------------------------------------------------
@@ -247,9 +246,8 @@ SPARK_BATCH_ROWS = 32_000
 SPARK_BATCH_BYTES = 16 * MIB
 """What comes in smaller batches is joined to batches of about this many rows or bytes: each costs the JVM some time."""
 SPARK_PARTITION_ROWS = 250_000
-"""Of a stream that one task reads (a default)."""
 SPARK_PARTITION_FRAMES = 16
-"""Of a journal that one task reads (a default)."""
+"""Of a stream, or of a journal, that one task reads (defaults)."""
 SPARK_CALL_ROWS = 1000
 SPARK_CALL_BYTES = 1 * MIB
 """What is appended to a stream with one call. Never changed: a task that is retried must make the same calls."""
@@ -258,18 +256,16 @@ SPARK_CALLS_MAX = 1 << 20
 SPARK_PAGE_ROWS = 10_000
 """Entries of one XRANGE."""
 SPARK_POLL_S = 0.05
-"""How long it is believed where streams end: Spark asks every 10 ms."""
 SPARK_SCAN_S = 1.0
-"""... and which streams there are."""
+"""How long it is believed where streams end, and which there are: Spark asks every 10 ms."""
 SPARK_STREAMS_MAX = 10_000
 """That one pattern may name."""
 SPARK_FEED_READ_BYTES = 256 * KIB
 """Of a feed that are taken from the socket at a time."""
 SPARK_FEED_CHECKPOINT_MS = 1000
 SPARK_FEED_LOST_S = 30.0
-"""A task that reads a feed connects again until nothing has come for so long ..."""
 SPARK_FEED_RETRY_S = 0.2
-"""... once in this time."""
+"""A task that reads a feed connects again until nothing has come for so long, and waits so long in between."""
 SPARK_PARTITION_RECORDS = 250_000
 """Of one shard's journal that one task reads for a batch (a default)."""
 
@@ -282,19 +278,16 @@ PIPELINE_FAILURES_KEPT = 1000
 PIPELINE_TASK_ATTEMPTS = 4
 """How often Spark tries a task whose process died."""
 PIPELINE_REPORT_S = 1.0
-"""How often a job says in its hash how far it is."""
 PIPELINE_SILENT_S = 10.0
-"""A job that says that it runs, and was not heard of for so long, may have been killed."""
+"""How often a job says in its hash how far it is; not heard of for so long, it may have been killed."""
 PIPELINE_TEXT_CHARS_MAX = 1000
 """Of a text in that hash: an error of Spark's goes on for pages."""
 PIPELINE_BATCHES_KEPT = 100
-"""Whose times are kept for quantiles ..."""
 PIPELINE_RATE_S = 10.0
-"""... and how much of the past counts for rows a second."""
+"""Batches whose times are kept for quantiles, and how much of the past counts for rows a second."""
 PIPELINE_JOBS_SHOWN_MAX = 100
-"""Jobs that /metrics shows: anyone who may write can make hashes that look like theirs."""
 PIPELINE_FIELDS_SHOWN_MAX = 50
-"""... and figures of each."""
+"""Jobs that /metrics shows, and figures of each: anyone who may write can make hashes that look like theirs."""
 PIPELINE_STOP_S_MAX = 30.0
 """How long a job waits for its tasks to end when it is stopped: they are fenced off by the next job in any case."""
 
@@ -336,27 +329,26 @@ VIEW_REBUILDS_MAX = 3
 """How often views are built anew in one run because the server has lost or erased what they were to go on with."""
 
 LAKE_BATCH_RECORDS = 500_000
-"""Of each shard, that a batch of the lake takes at most, about."""
 LAKE_TRIGGER_S = 1.0
-"""How often the lake looks for more (a default)."""
+"""What a batch of the lake takes of each shard at most, about, and how often it looks for more (defaults)."""
 LAKE_PASS_CHANGES = 2_000_000
-"""That are folded into the table of what holds at a time."""
-LAKE_REWRITTEN_BYTES_PER_S = 4 * MIB
-"""Of it that are rewritten while it follows: the old files stay for a while, and take room."""
+LAKE_PASS_BYTES = 256 * MIB
+"""What is folded into the table of what holds at a time: so many changes, in Parquet files of so many bytes."""
+LAKE_REWRITTEN_BYTES_PER_S = 1 * MIB
+"""Of it that are rewritten while it follows: that takes the processor, and the old files stay for a while."""
 LAKE_FILE_ROWS = 1_000_000
-"""A task begins a new file after so many."""
+LAKE_FILE_BYTES = 128 * MIB
+"""A task begins a new file after so many rows or bytes; small files are put together to as many bytes."""
 LAKE_ROW_GROUP_ROWS = 131_072
-"""Of a Parquet file: what is collected before it is written."""
+LAKE_ROW_GROUP_BYTES = 64 * MIB
+"""Of a file: what is collected, in memory, before it is written."""
 LAKE_IDLE_COMMIT_S = 60.0
 """How often a table is told how far it is while there is nothing to put in."""
 LAKE_SMALL_FILES_MAX = 64
 """Files of a day, or of a table, that are smaller than they could be: more are put together."""
-LAKE_FILE_BYTES = 128 * MIB
-"""What they are put together to."""
-LAKE_VACUUM_HOURS = 168
-"""How long files stay that no table has any more (a default)."""
 LAKE_UPKEEP_S = 600.0
-"""How often old files are removed while a lake is kept."""
+LAKE_VACUUM_HOURS = 168
+"""How often files are removed that no table has any more, and how long they stay before (a default)."""
 LAKE_JSON_COLUMNS_MAX = 1000
 """That JSON values may bring; members beyond them stay where they are, in the value."""
 
@@ -440,8 +432,8 @@ assert BATCH_BYTES_FULL + TRANSACTION_BYTES_MAX < BATCH_BYTES_MAX
 assert BATCH_BYTES_FULL < UNSYNCED_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert BULK_BYTES_MAX < COMMAND_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert CLOCK_BOUND_RENEW_US < CLOCK_BOUND_AHEAD_WALL_US
-assert PAYLOAD_BYTES_MAX < TRANSACTION_BYTES_MAX
-assert BULK_BYTES_MAX < PAYLOAD_BYTES_MAX
+assert BULK_BYTES_MAX < PAYLOAD_BYTES_MAX < TRANSACTION_BYTES_MAX
+assert LAKE_FILE_BYTES + LAKE_ROW_GROUP_BYTES < LAKE_PASS_BYTES
 assert HTTP_FEEDS_MAX < HTTP_CONNECTIONS_MAX < FEEDS_MAX
 assert READ_ENTRIES_MAX <= RECORD_OFFSETS_MAX
 assert DAYS_BATCH_BYTES_MAX < DAYS_EVENT_BYTES_MAX < DAYS_BATCH_OPENED_BYTES_MAX < BULK_BYTES_MAX

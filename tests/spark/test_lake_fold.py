@@ -8,13 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.spark.lake.current import Current
 from tidelog.spark.lake.fold import GONE, Range, fold, merged, taken_away
-from tidelog.spark.lake.layout import CHANGES, CURRENT, SCHEMAS, SEQ_INITIAL
+from tidelog.spark.lake.layout import CHANGES, CURRENT, SCHEMAS, SEQ_INITIAL, file_schema
 from tidelog.spark.lake.part_files import PartFiles
 from tidelog.spark.lake.storage import find_storage
 from tidelog.spark.lake.tables import Place, open_table
@@ -188,6 +189,38 @@ def test_the_table_follows_in_passes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert held_in(current.delta.to_pyarrow_table()) == expected
     assert following.passes > caught_up + 3
     assert following.changes == changes.delta.to_pyarrow_dataset().count_rows()
+
+
+def test_a_pass_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = find_storage(str(tmp_path))
+    changes, current = open_table(storage, CHANGES, "{}"), open_table(storage, CURRENT, "{}")
+    for ts in range(1, 5):
+        commit_changes(changes, table_of(rows_of([("hset", b"a", ts, 0)], ts)), ts)
+    sizes = pa.table(changes.delta.get_add_actions()).column("size_bytes").to_pylist()
+    monkeypatch.setattr("tidelog.limits.LAKE_PASS_BYTES", 2 * max(sizes))
+    following = Current(current, changes)
+    following.run_pass()
+    assert current.ts == 2
+    following.catch_up()
+    assert (following.passes, current.ts) == (2, 4)
+
+
+def test_a_file_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so is what is collected for it."""
+    monkeypatch.setattr("tidelog.limits.LAKE_ROW_GROUP_BYTES", 50_000)
+    monkeypatch.setattr("tidelog.limits.LAKE_FILE_BYTES", 150_000)
+    changes = open_table(find_storage(str(tmp_path)), CHANGES, "{}")
+    files, draw = PartFiles(changes.storage), random.Random(6)
+    for ts in range(1, 41):
+        rows = rows_of([("hset", b"a", ts, 0)], ts)
+        rows[0] |= {"value": draw.randbytes(10_000), "timestamp": None}
+        files.write(CHANGES, pa.RecordBatch.from_pylist(rows, schema=file_schema(CHANGES)))
+    made = files.close()
+    assert [file.rows for file in made] == [15, 15, 10]
+    groups = [pq.ParquetFile(tmp_path / CHANGES / file.path).metadata.num_row_groups for file in made]
+    assert groups == [3, 3, 2]
+    changes.commit(made, Place(40, 7))
+    assert changes.delta.to_pyarrow_dataset().count_rows() == 40
 
 
 def test_columns_may_have_any_name_that_a_member_can_have(tmp_path: Path) -> None:

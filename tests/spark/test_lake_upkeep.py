@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.server_process import ServerProcess
 from tests.spark.lake_check import InProcess, Lake, check
+from tidelog import limits
 from tidelog.spark.lake.layout import CHANGES, CURRENT, ENTRIES
 from tidelog.spark.lake.upkeep import compact, vacuum
 
@@ -85,4 +86,7 @@ def test_passes_wait_for_as_long_as_they_rewrite(server: ServerProcess, tmp_path
         run.current.last_s = 1000.0
         assert not run.current.is_due
         run.current.last_s = 0.0
+        run.current._rewritten_bytes = 1000 * limits.LAKE_REWRITTEN_BYTES_PER_S
+        assert not run.current.is_due
+        run.current._rewritten_bytes = 0
         assert run.current.is_due

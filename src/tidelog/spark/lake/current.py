@@ -4,9 +4,10 @@ A pass takes the changes after the ts that `current` has, up to one that `change
 come to in one commit, which says up to which ts it is then. A change at or below the `(ts, seq)` of a row does not
 alter it: values that were there when the lake began may be newer than the first changes.
 
-A pass takes so many changes at most (files say in their statistics what they have, so others are not opened), and the
-next goes on there. It rewrites the files that have rows which change, so it pays to take many changes at once: passes
-take a third of the time at most (`is_due`) while more comes, and one follows the other when nothing does.
+A pass takes so many changes, or files of so many bytes, at most (files say in their statistics what they have, so
+others are not opened), and the next goes on there. It rewrites the files that have rows which change, so it pays to
+take many changes at once: passes take a third of the time at most (`is_due`) while more comes, and one follows the
+other when nothing does.
 """
 
 from __future__ import annotations
@@ -95,11 +96,14 @@ class Current:
         if not files.num_rows:
             return last
         files = files.filter(pc.greater(files.column("max.ts"), self.table.ts)).sort_by("max.ts")
-        rows, until = 0, last
-        for ts, count in zip(files.column("max.ts").to_pylist(), files.column("num_records").to_pylist(), strict=True):
-            if rows and rows + count > limits.LAKE_PASS_CHANGES:
+        rows, size_bytes, until = 0, 0, last
+        names = ("max.ts", "num_records", "size_bytes")
+        for ts, count, size in zip(*(files.column(name).to_pylist() for name in names), strict=True):
+            is_too_much = rows + count > limits.LAKE_PASS_CHANGES or size_bytes + size > limits.LAKE_PASS_BYTES
+            if rows and is_too_much:
                 return until
             rows += count
+            size_bytes += size
             until = min(last, ts)
         return last
 

@@ -90,7 +90,7 @@ class _PartFile:
             write_statistics=["ts"],
         )
         self._rows: list[pa.RecordBatch] = []
-        self._waiting = 0
+        self._waiting = self._waiting_bytes = 0
         self._count = 0
         self._ts_min = 2**63 - 1
         self._ts_max = -1
@@ -101,18 +101,19 @@ class _PartFile:
         self._ts_max = max(self._ts_max, extremes["max"])
         self._rows.append(rows)
         self._waiting += rows.num_rows
+        self._waiting_bytes += rows.nbytes
         self._count += rows.num_rows
-        if self._waiting >= limits.LAKE_ROW_GROUP_ROWS:
+        if self._waiting >= limits.LAKE_ROW_GROUP_ROWS or self._waiting_bytes >= limits.LAKE_ROW_GROUP_BYTES:
             self._flush()
 
     @property
     def is_full(self) -> bool:
-        return self._count >= limits.LAKE_FILE_ROWS
+        return self._count >= limits.LAKE_FILE_ROWS or self._sink.tell() >= limits.LAKE_FILE_BYTES
 
     def _flush(self) -> None:
         table = pa.Table.from_batches(self._rows, self.schema)
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
-        self._rows, self._waiting = [], 0
+        self._rows, self._waiting, self._waiting_bytes = [], 0, 0
 
     def close(self) -> FileMade:
         if self._rows:
