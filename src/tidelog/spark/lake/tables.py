@@ -116,6 +116,7 @@ class LakeTable:
         now_ms = time.time_ns() // 1_000_000
         actions: list[Any] = [_add_action(file, now_ms) for file in files]
         with faults_of(self):
+            self._check_there(files)
             self.delta.create_write_transaction(
                 actions,
                 "overwrite" if overwrite else "append",
@@ -124,6 +125,18 @@ class LakeTable:
                 commit_properties=at_place(place, initial_ts),
             )
             self.delta.update_incremental()
+
+    def _check_there(self, files: Sequence[FileMade]) -> None:
+        """A folder may be another on the machine of a task: the table would have files that nobody can read."""
+        if not files or not self.storage.is_local:
+            return
+        for file, its in zip(files, self.storage.files(self.name).get_file_info([f.path for f in files]), strict=True):
+            if not its.is_file or its.size != file.size_bytes:
+                raise LakeFault(
+                    f"{self.storage.uri(self.name)}/{file.path}, which a task has written, is not here: executors on "
+                    "other machines must share the folder of --to with the driver. Give one that they share, or an "
+                    "object store"
+                )
 
     def refresh(self) -> None:
         with faults_of(self):
