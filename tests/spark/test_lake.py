@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from tidelog.spark.lake.batches import Taken
 from tidelog.spark.lake.job import LakeJob, LakeOptions
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES, SEQ_INITIAL
 from tidelog.spark.lake.storage import find_storage
-from tidelog.spark.lake.tables import LakeTable, LakeTaken, LakeUnusable
+from tidelog.spark.lake.tables import LakeFault, LakeTable, LakeTaken, LakeUnusable, Place
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 
@@ -326,6 +327,81 @@ def test_of_two_jobs_one_is_told(server: ServerProcess, tmp_path: Path) -> None:
             second.take()
         client.set("a", "2")
         first.run()
+        check(server.port, client, tmp_path)
+
+
+def job_at(folder: Path, port: int = 1, **options: Any) -> LakeJob:
+    return LakeJob(location(port), find_storage(str(folder)), LakeOptions(**options))
+
+
+def test_what_any_table_has_must_still_be_history(tmp_path: Path) -> None:
+    """Killed between two commits, with the server in its next epoch by then."""
+    job = job_at(tmp_path, is_json=True)
+    tables = job._open()
+    tables[CHANGES].commit([], Place(10, 3))
+    assert json.loads(job._start(tables)) == {"ts": 10, "epoch": 3, "seen": 10}
+    tables[ENTRIES].commit([], Place(20, 4))
+    tables[BAD].commit([], Place(15, 4))
+    assert json.loads(job._start(tables)) == {"ts": 10, "epoch": 4, "seen": 20}
+
+
+@pytest.mark.parametrize("start", ["auto", "earliest", "latest"])
+def test_a_start_with_values_that_was_killed_is_finished_as_one(tmp_path: Path, start: str) -> None:
+    """Whatever is asked for then: what it left would be there twice, or out of date."""
+    job = job_at(tmp_path, start=start)
+    tables = job._open()
+    tables[CURRENT].commit([], Place(10, 3))
+    assert job._start(tables) == "initial"
+
+
+def test_tables_are_looked_at_after_batches(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done meanwhile is done all the time."""
+    looked: list[str] = []
+    original = LakeTable.refresh
+    run = InProcess(server.port, tmp_path)
+    job = job_at(tmp_path, server.port)
+    job._batches = run.batches
+
+    def refresh(self: LakeTable) -> None:
+        looked.append(self.name)
+        original(self)
+
+    monkeypatch.setattr(LakeTable, "refresh", refresh)
+    with server.client() as client:
+        for number in range(2):
+            client.set("a", str(number))
+            run.take()
+            looked.clear()
+            for _ in range(5):
+                job._see_to(run.tables, run.current)
+            assert looked.count(CHANGES) == 1
+            run.current.last_s, run.current._rewritten_bytes = 0.0, 0
+            job._see_to(run.tables, run.current)
+            assert not run.current.is_behind
+        check(server.port, client, tmp_path)
+
+
+def test_files_that_are_elsewhere_are_not_committed(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of executors that do not share the folder."""
+    with server.client() as client:
+        client.set("a", "1")
+        run = InProcess(server.port, tmp_path)
+        original = run.batches._read
+
+        def lose(*arguments: Any) -> Any:
+            found = original(*arguments)
+            for file in found[0]:
+                (tmp_path / file.table / file.path).unlink()
+            return found
+
+        monkeypatch.setattr(run.batches, "_read", lose)
+        with pytest.raises(LakeFault, match=r"part-.*is not here: executors on other machines must share the folder"):
+            run.take()
+        InProcess(server.port, tmp_path).run()
         check(server.port, client, tmp_path)
 
 

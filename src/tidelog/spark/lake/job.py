@@ -93,6 +93,8 @@ class LakeJob:
         self._server = server_at(location)
         self._batches: Batches | None = None
         self._current: Current | None = None
+        self._looked_at: int | None = None
+        """How far batches were when `current` last looked for changes."""
         self._compacted = self._vacuumed = 0
         self._upkept = time.monotonic()
         self._lag: Lag | None = None
@@ -137,7 +139,7 @@ class LakeJob:
 
     def _run(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
         tables = self._open()
-        start = self._start(tables[CHANGES])
+        start = self._start(tables)
         self._batches = Batches(tables, self._server, self._options.spans, self._on_batch)
         # Its own view of `changes`: batches are committed while it reads.
         current = self._current = Current(self._table(CURRENT), self._table(CHANGES))
@@ -160,9 +162,13 @@ class LakeJob:
     def _table(self, name: str) -> LakeTable:
         return open_table(self._storage, name, self._options.about(self._server.database))
 
-    def _start(self, changes: LakeTable) -> str:
+    def _start(self, tables: Mapping[str, LakeTable]) -> str:
         """Where the query begins; that of a new lake is written down at once, for `latest` is another moment later."""
+        changes = tables[CHANGES]
         place = changes.place
+        places = [its for table in tables.values() if (its := table.place) is not None]
+        if place is None and places:
+            return "initial"  # a job that began so was killed, and only another such replaces what it left
         if place is None:
             start = self._options.start
             oldest = ask_oldest(self._server, self._options.spans[0])
@@ -174,15 +180,23 @@ class LakeJob:
                 position = ask_position(client)
             place = Place(position.visible if start == "latest" else oldest, position.epoch)
             changes.commit([], place)
-        return json.dumps({"ts": place.ts, "epoch": place.epoch})
+        # Others may be ahead of `changes`, and what they have must still be history as well. The epoch is that of the
+        # furthest: up to there it was read in one go with what is before it.
+        seen = max([place, *places])
+        return json.dumps({"ts": place.ts, "epoch": seen.epoch, "seen": seen.ts})
 
     def _see_to(self, tables: Mapping[str, LakeTable], current: Current) -> None:
-        """What is to be done while batches are taken."""
-        current.refresh()
+        """What is to be done while batches are taken. It is called all the time: tables are looked at after a batch."""
+        assert self._batches is not None
+        ts = self._batches.taken.ts
+        if ts != self._looked_at:
+            current.refresh()
+            self._looked_at = ts
         if current.is_due:
             current.run_pass()
         elif current.has_begun and time.monotonic() - self._upkept >= limits.LAKE_UPKEEP_S:
             self._tidy(tables, current, hours_min=1)
+            self._looked_at = None
 
     def _tidy(self, tables: Mapping[str, LakeTable], current: Current, *, hours_min: int = 0) -> None:
         """`hours_min`: tasks may be at work, whose files no table has yet."""
