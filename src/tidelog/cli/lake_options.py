@@ -20,7 +20,8 @@ StorageOptions = Annotated[
     typer.Option(
         "--storage",
         metavar="NAME=VALUE",
-        help="For an object store: key, secret, endpoint_url, region ... as fsspec has them; may be given again.",
+        help="For an object store: key, secret, endpoint_url, region ... as fsspec has them; may be given again. "
+        "AWS_SECRET_ACCESS_KEY and others of the environment work, too, and no list of processes shows them.",
         show_default=False,
     ),
 ]

@@ -47,7 +47,7 @@ that was killed is just run again. One job at a time keeps a lake; HGETALL tidel
 
 Exit status: 0 if all went well, 2 if it cannot be done (no server, no Spark, a folder that is no lake, history that the
 server no longer has), 3 if another job keeps this lake, 130 for Ctrl-C and 143 for SIGTERM with --once; stopped so,
---continuous is fine. However it ends, it can be run again."""
+--continuous is fine, and so it is when nobody reads what it prints any more. However it ends, it can be run again."""
 
 
 class Start(StrEnum):
@@ -135,13 +135,13 @@ def lake(
     )
     output = Output(as_json=form is Form.JSON)
 
+    stop = Stop()
+
     def on_batch(_taken: Taken) -> None:
-        if output.as_json:
-            output.object("batch", dict(job.figures()))
-            sys.stdout.flush()
+        if output.as_json and not _is_heard(output, dict(job.figures())) and not once:  # which has an end of its own
+            stop.because(_UNHEARD)
 
     job = LakeJob(location, find_storage(to, storage or ()), options, on_batch)
-    stop = Stop()
     begun = time.monotonic()
     with (
         stopped_in_order(stop) as signals,
@@ -156,11 +156,24 @@ def lake(
             return BUSY
     with until_pipe_closes():  # the status is known, whoever listens
         _sum_up(job, output, time.monotonic() - begun, stop.reason)
-    if not stop.is_set() or (signals.number and not once):  # which has no other end
+    if not stop.is_set() or (not once and (signals.number or stop.reason == _UNHEARD)):  # which has no other end
         return FINE
     complain(f"lake was stopped: {stop.reason}")
     statuses: dict[int, int] = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
     return statuses.get(signals.number, CANNOT)
+
+
+_UNHEARD: Final = "nobody reads what it prints"
+
+
+def _is_heard(output: Output, figures: dict[str, object]) -> bool:
+    """Say how far it is. Nobody may listen any more: a batch must not fail because of that."""
+    is_closed = True
+    with until_pipe_closes():
+        output.object("batch", figures)
+        sys.stdout.flush()
+        is_closed = False
+    return not is_closed
 
 
 _SUMMARY: Final = ("batches", "changes", "entries", "bad", "passes", "files", "file_bytes", "files_compacted")
