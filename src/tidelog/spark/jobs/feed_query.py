@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.spark.jobs.holding import Stop
@@ -87,7 +88,8 @@ class FeedQuery:
         source: Any = spark.readStream.format("tidelog").options(**source_options(self._server))
         source = source.option("start", self._start).option("max_records_per_trigger", self._pulse.records)
         writer = source.load(f"feedparts:{self._target}").writeStream.foreachBatch(on_batch)
-        writer = writer.option("checkpointLocation", checkpoint)
+        # With its scheme: a path alone is one of the cluster's default file system.
+        writer = writer.option("checkpointLocation", Path(checkpoint).as_uri())
         often = f"{int(1000 * self._pulse.seconds)} milliseconds"
         writer = writer.trigger(availableNow=True) if self._pulse.is_once else writer.trigger(processingTime=often)
         query: StreamingQuery = writer.start()
