@@ -316,6 +316,8 @@ VIEW_TRIGGER_S = 0.2
 """How often views look for more (a default)."""
 VIEW_LOG_ROWS_MIN = 100_000
 """A log of rows that is shorter is never written anew."""
+VIEW_LOG_FILES_MAX = 300
+"""Commits after which a log of rows is written anew, however few rows they had."""
 VIEW_VACUUM_S = 600.0
 """How often what a view's table was is removed."""
 VIEW_SCAN_KEYS = 1000

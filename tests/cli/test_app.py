@@ -47,7 +47,7 @@ def test_the_tree_is_what_is_promised() -> None:
         ("pipeline",),
         *(("pipeline", name) for name in ("compress", "expire", "lake", "status", "verify", "view")),
         ("view",),
-        *(("view", name) for name in ("ls", "show", "check")),
+        *(("view", name) for name in ("ls", "show", "check", "drop")),
     }
 
 

@@ -40,3 +40,18 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_touched(
     assert reason in " ".join(outcome.stderr.split())
     assert not lake.exists()
     assert kept.client.execute_command("FEED", "POSITION") == before
+
+
+@pytest.mark.parametrize("place", ["file", "file/lake", "ftp://host/lake"])
+def test_a_lake_that_cannot_be_written_to_is_told_before_anything_is_touched(
+    kept: Kept, tmp_path: Path, place: str
+) -> None:
+    file = tmp_path / "views.toml"
+    file.write_text(VIEWS)
+    (tmp_path / "file").write_text("x")
+    to = place if "://" in place else str(tmp_path / place)
+    before = kept.client.execute_command("FEED", "POSITION")
+    outcome = invoke("pipeline", "view", "--file", str(file), "--to", to, "--url", kept.url, "--once")
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert to in "".join(outcome.stderr.split())
+    assert kept.client.execute_command("FEED", "POSITION") == before

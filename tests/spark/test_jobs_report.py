@@ -133,6 +133,28 @@ def test_a_second_job_is_told_who_runs(tide: Peer, make: str) -> None:
             other.state = "done"
 
 
+def test_a_job_may_hold_several_leases_and_has_all_or_none(tide: Peer) -> None:
+    def leases() -> set[bytes]:
+        return {key.rpartition(b":")[2] for key in tide.client.scan_iter(match="tidelog:pipeline:lease:*")}
+
+    parts = {"view:a": {}, "view:b": {}}
+    with spark_server(tide).connect() as client:
+        with Holding.take(client, "view", Stop(), dict, lease=["view:a", "view:b"], parts=lambda: parts, ttl_ms=300):
+            assert leases() == {b"a", b"b"}
+            with pytest.raises(JobRunning, match=r"another job has the lease 'view:b' \(view:b, begun"):
+                Holding.take(client, "view", Stop(), dict, lease=["view:c", "view:b"])
+            assert leases() == {b"a", b"b"}
+            time.sleep(0.5)  # more than a term
+            assert leases() == {b"a", b"b"}
+        assert leases() == set()
+        stop = Stop()
+        with Holding.take(client, "view", stop, dict, lease=["view:a", "view:b", "view:c"], ttl_ms=300):
+            tide.client.set("tidelog:pipeline:lease:view:b", "another's")
+            assert stop.wait(20)
+        assert "'view:b'" in stop.reason
+        assert leases() == {b"b"}, "that of another stays"
+
+
 def test_a_job_whose_lease_is_taken_away_stops_and_leaves_the_hash_alone(tide: Peer) -> None:
     stop = Stop()
     with spark_server(tide).connect() as client, Holding.take(client, "lake", stop, dict, lease="lake:abc", ttl_ms=300):

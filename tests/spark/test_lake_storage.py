@@ -47,6 +47,12 @@ def test_a_folder_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         find_storage("lake", KEYS)
 
 
+@pytest.mark.parametrize("target", ["s3://", "s3:///", "s3:///lake", "gs://", "file://", ""])
+def test_a_url_without_a_bucket_is_refused(target: str) -> None:
+    with pytest.raises(ClientError, match=r"--to .*(names no bucket|names no folder|is empty)"):
+        find_storage(target)
+
+
 @pytest.fixture
 def s3(tmp_path: Path) -> Iterator[str]:
     """Where an S3 is that has a bucket `bucket`."""

@@ -103,6 +103,7 @@ def test_the_digest_is_of_what_decides_the_result(tmp_path: Path) -> None:
         (declared(source='"stream:log-?"'), "patterns are not maintained: name one stream"),
         (declared(source="'stream:[ab]'"), "patterns are not maintained: name one stream"),
         (declared(source='"prefix:%s"' % ("a" * 1025)), "source has 1025 characters, more than 1024"),
+        (declared(source='"prefix:order:*"'), "a prefix has no *: write prefix:order:"),
         (declared(source='"prefix:"'), "has the view's own hashes view:a:* in it, so that it would feed itself"),
         (declared(source='"prefix:vi"'), "feed itself"),
         (declared(source='"prefix:view:a:"'), "feed itself"),

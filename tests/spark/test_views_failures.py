@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from tests.integration.server_process import ServerProcess
 from tests.spark.kept_views import KeptViews, compare, hashes_of
 from tests.spark.random_views import AGGREGATES, GROUPS, RandomView, Scalar
 from tests.spark.view_world import World
-from tidelog.errors import EnvironmentFault
+from tidelog import limits
+from tidelog.errors import ClientError, EnvironmentFault
 from tidelog.feeds.span import span_of_prefix
 from tidelog.spark.feed_places import ask_oldest, explored_feed_server
 from tidelog.spark.jobs.holding import JobRunning
-from tidelog.spark.lake.tables import Place
+from tidelog.spark.lake.storage import find_storage
+from tidelog.spark.lake.tables import LakeUnusable, Place
 from tidelog.spark.server import server_at
 from tidelog.spark.views.changes import clear, no_changes
 from tidelog.spark.views.definition import Source, View
@@ -169,7 +172,7 @@ def test_views_are_right_after_a_failure(
 
 
 @pytest.mark.timeout(300)
-def test_a_view_that_is_further_than_a_batch_is_left_alone(scene: Scene) -> None:
+def test_a_view_that_is_further_than_a_batch_is_left_alone(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch begins where the last of the views is."""
     made = by_city()
     scene.change()
@@ -186,13 +189,18 @@ def test_a_view_that_is_further_than_a_batch_is_left_alone(scene: Scene) -> None
     assert view.place == Place(place.ts + 1, place.epoch)
     again = MaintainedView(scene.kept.spark, scene.kept.storage, server, made.view)
     again.load()
-    assert again.place == place, "what did not change is not noted"
+    assert again.place == place, "what did not change is not noted at once"
+    monkeypatch.setattr(limits, "LAKE_IDLE_COMMIT_S", 0.0)
+    assert view.apply(none, Place(place.ts + 2, place.epoch)) == 0
+    again.load()
+    assert again.place == Place(place.ts + 2, place.epoch), "but now and then"
+    monkeypatch.undo()
     # A change of the lookup alone is noted where the source is, too.
     cities = view.wanted["cities"]
-    view.apply({**none, cities: clear(len(cities.columns))}, Place(place.ts + 2, place.epoch))
+    view.apply({**none, cities: clear(len(cities.columns))}, Place(place.ts + 3, place.epoch))
     again = MaintainedView(scene.kept.spark, scene.kept.storage, server, made.view)
     again.load()
-    assert again.place == Place(place.ts + 2, place.epoch)
+    assert again.place == Place(place.ts + 3, place.epoch)
 
 
 # --- definitions that change ------------------------------------------------------------------------------------------
@@ -274,6 +282,26 @@ def test_views_of_a_history_that_was_erased_are_built_anew(spark: SparkSession, 
         scene.compare(*views)
 
 
+@pytest.mark.timeout(300)
+def test_another_database_has_views_of_its_own(scene: Scene, tmp_path: Path) -> None:
+    view = of_all().view
+    scene.kept.once([view])
+    scene.kept.location = replace(scene.kept.location, database=1)
+    with pytest.raises(LakeUnusable, match="was made from database 0"):
+        scene.kept.once([view])
+    scene.kept.storage = find_storage(str(tmp_path / "other"))
+    scene.kept.once([view])
+    [state] = (tmp_path / "other" / "_state" / "of_all").iterdir()
+    assert state.name.startswith("1-")
+
+
+@pytest.mark.timeout(300)
+def test_a_view_of_another_definition_is_not_checked(scene: Scene) -> None:
+    scene.keep(by_state("v", "number", "total"))
+    with pytest.raises(ClientError, match="was built by another definition"):
+        scene.kept.check(by_city("v").view)
+
+
 # --- two at once ------------------------------------------------------------------------------------------------------
 
 
@@ -283,8 +311,8 @@ def test_a_second_job_is_turned_away_and_hashes_come_back_after_flushdb(scene: S
     with scene.kept.continuous([each.view for each in views]) as job:
         scene.change()
         scene.kept.catch_up(job, scene.client)
-        with pytest.raises(JobRunning, match="another job has the lease"):
-            scene.keep(*views)
+        with pytest.raises(JobRunning, match="another job has the lease 'view:of_all'"):
+            scene.keep(by_city(), *views)  # another file, with the same view in it
         scene.compare(*views)
     scene.client.flushdb()
     scene.keep(*views)

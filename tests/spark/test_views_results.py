@@ -14,8 +14,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.spark.conftest import Peer
 from tests.spark.kept_views import hashes_of
+from tidelog import limits
 from tidelog.spark.lake.storage import find_storage
-from tidelog.spark.lake.tables import LakeUnusable, Place
+from tidelog.spark.lake.tables import LakeTaken, LakeUnusable, Place
 from tidelog.spark.options import Options
 from tidelog.spark.server import take_server
 from tidelog.spark.views.definition import Source, View
@@ -191,6 +192,40 @@ def test_another_definition_takes_the_place_of_the_first(tmp_path: Path) -> None
     made.merge(Difference({"z": ("z", 2)}, {}), Place(3, 1))
     assert rows_in(tmp_path) == [("z", 2)]
     assert ResultTable(storage, VIEW, SCHEMA).version == 3
+
+
+def test_a_table_of_another_database_is_left_alone(tmp_path: Path) -> None:
+    storage = find_storage(str(tmp_path))
+    ResultTable(storage, VIEW, SCHEMA, 1).replace({"x:1": ("x", 1, 5, None)}, PLACE)
+    assert ResultTable(storage, VIEW, SCHEMA, 1).is_ours
+    with pytest.raises(LakeUnusable, match="was made from database 1, and now it is 0"):
+        ResultTable(storage, VIEW, SCHEMA)
+
+
+def test_small_files_are_put_together_and_the_place_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ResultTable(find_storage(str(tmp_path)), VIEW, SCHEMA)
+    made.replace({}, PLACE)
+    rows = {f"x:{number}": ("x", number, 1, None) for number in range(4)}
+    for number, (name, row) in enumerate(rows.items()):
+        if number == 3:
+            assert len(DeltaTable(str(tmp_path / "views" / "v")).file_uris()) == 3
+            monkeypatch.setattr(limits, "VIEW_VACUUM_S", -1.0)
+        made.merge(Difference({name: row}, {}), Place(2 + number, 1))
+    assert len(DeltaTable(str(tmp_path / "views" / "v")).file_uris()) == 1
+    assert rows_in(tmp_path) == sorted(rows.values(), key=repr)
+    assert made.place == ResultTable(find_storage(str(tmp_path)), VIEW, SCHEMA).place == Place(5, 1)
+    made.merge(Difference({}, rows), Place(6, 1))
+    assert rows_in(tmp_path) == []
+
+
+def test_who_comes_second_is_told(tmp_path: Path) -> None:
+    storage = find_storage(str(tmp_path))
+    ResultTable(storage, VIEW, SCHEMA).replace({}, PLACE)
+    one, other = ResultTable(storage, VIEW, SCHEMA), ResultTable(storage, VIEW, SCHEMA)
+    one.merge(Difference({"x:1": ("x", 1, 5, None)}, {}), Place(2, 1))
+    with pytest.raises(LakeTaken, match="another job wrote to it"):
+        other.merge(Difference({"x:1": ("x", 1, 6, None)}, {}), Place(2, 1))
+    assert rows_in(tmp_path) == [("x", 1, 5, None)]
 
 
 def test_a_table_that_is_somebody_elses_is_left_alone(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from tests.spark.changed_rows import COLUMNS, random_steps, table_of
 from tidelog import limits
 from tidelog.spark.lake.storage import find_storage
-from tidelog.spark.lake.tables import LakeFault, Place
+from tidelog.spark.lake.tables import LakeFault, LakeTaken, Place
 from tidelog.spark.views.changes import compose
 from tidelog.spark.views.row_log import RowLog
 from tidelog.spark.views.rows import Rows
@@ -62,6 +62,33 @@ def test_that_nothing_has_changed_is_noted(tmp_path: Path) -> None:
     place, found = loaded(tmp_path)
     assert place == Place(5, 1)
     assert sorted_rows(found) == sorted_rows(rows)
+
+
+def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "VIEW_LOG_FILES_MAX", 4)
+    chance, rows, log, most = random.Random(5), Rows(COLUMNS), log_in(tmp_path), 0
+    log.begin(rows, Place(1, 1))
+    for ts in range(2, 14):
+        log.add(rows.apply(compose(table_of(random_steps(chance)))), rows, Place(ts, 1))
+        most = max(most, len(list((tmp_path / "_state/v/source").glob("*.parquet"))))
+        place, found = loaded(tmp_path)
+        assert (place, sorted_rows(found)) == (Place(ts, 1), sorted_rows(rows))
+        if ts % 3 == 0:  # another process goes on
+            log = log_in(tmp_path)
+            log.load()
+    assert 2 <= most <= 4
+
+
+def test_who_comes_second_is_told(tmp_path: Path) -> None:
+    rows = Rows(COLUMNS)
+    log_in(tmp_path).begin(rows, Place(1, 1))
+    one, other = log_in(tmp_path), log_in(tmp_path)
+    for log in (one, other):
+        log.load()
+    one.add(None, rows, Place(2, 1))
+    with pytest.raises(LakeTaken, match="another job wrote to it"):
+        other.add(None, rows, Place(3, 1))
+    assert loaded(tmp_path)[0] == Place(2, 1)
 
 
 def test_a_log_that_begins_anew_forgets_the_former(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from tidelog.cli import (
     stream_ls,
     stream_tail,
     view_check,
+    view_drop,
     view_ls,
     view_show,
 )
@@ -105,10 +106,13 @@ view = typer.Typer(
     rich_markup_mode=None,
     epilog="Examples:\n\n  tidelog view ls\n\n  tidelog view show orders_by_state\n\n  tidelog view check --to lake",
 )
-app.add_typer(view, name="view", help="Look at the views that `tidelog pipeline view` keeps, and check them.")
+app.add_typer(
+    view, name="view", help="Look at the views that `tidelog pipeline view` keeps, check them, and remove them."
+)
 view.command("ls", epilog=view_ls.EPILOG)(view_ls.ls)
 view.command("show", epilog=view_show.EPILOG)(view_show.show)
 view.command("check", epilog=view_check.EPILOG)(view_check.check)
+view.command("drop", epilog=view_drop.EPILOG)(view_drop.drop)
 
 journal = typer.Typer(
     no_args_is_help=True,

@@ -4,7 +4,8 @@
         ...
         holding.state = "stopped" if stop.is_set() else "done"
 
-If the lease is lost the job is told to stop; the lease of a job that was killed ends by itself.
+If the lease is lost the job is told to stop; the lease of a job that was killed ends by itself. A job may hold several,
+one for each thing that it keeps: it has all of them or does not begin.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import redis
@@ -52,6 +54,19 @@ def take_lease(server: Server, job: str, ttl_ms: int, name: str, rivals: Sequenc
     return lease
 
 
+def take_leases(server: Server, job: str, ttl_ms: int, names: Sequence[str], rivals: Sequence[str]) -> list[Lease]:
+    """All of them, or none."""
+    taken: list[Lease] = []
+    try:
+        taken.extend(take_lease(server, job, ttl_ms, name, rivals or (name,)) for name in names)
+    except JobRunning:
+        for lease in taken:
+            with suppress(LeaseLost):
+                lease.release()
+        raise
+    return taken
+
+
 def _who_runs(server: Server, name: str, rivals: Sequence[str]) -> str:
     left_ms = max(0, int(server.pttl(f"tidelog:pipeline:lease:{name}")))
     text = f"another job has the lease {name!r}"
@@ -67,8 +82,10 @@ def _who_runs(server: Server, name: str, rivals: Sequence[str]) -> str:
 class Holding:
     """Keeps the lease while its block runs, and reports. If the lease is lost, the job is told to stop."""
 
-    def __init__(self, lease: Lease, report: Report, job: str, ttl_ms: int, stop: Stop, *, is_fenced: bool) -> None:
-        self._lease = lease
+    def __init__(
+        self, leases: Sequence[Lease], report: Report, job: str, ttl_ms: int, stop: Stop, *, is_fenced: bool
+    ) -> None:
+        self._leases = leases
         self._is_fenced = is_fenced
         self._report = report
         self._ttl_s = ttl_ms / 1000
@@ -86,25 +103,29 @@ class Holding:
         stop: Stop,
         figures: Callable[[], Figures],
         *,
-        lease: str,
+        lease: str | Sequence[str],
         rivals: Sequence[str] | None = None,
         parts: Callable[[], Parts] = no_parts,
         ttl_ms: int = limits.LEASE_MS_DEFAULT,
         is_fenced: bool = True,
     ) -> Holding:
-        """With the lease of that name; `JobRunning` if another job has it.
+        """With the lease of that name, or several; `JobRunning` if another job has one of them.
 
         `figures` and `parts` are called about once a second, on another thread than the job's. `rivals`: the jobs
-        that may have the lease, if it is not this one alone. Unless `is_fenced`, a lease that has ended (somebody
-        flushed the database, or the machine stood still) is taken again if nobody has it.
+        that may have the lease, if it is not this one alone; several leases are called like the parts that they are
+        for. Unless `is_fenced`, a lease that has ended (somebody flushed the database, or the machine stood still) is
+        taken again if nobody has it.
         """
-        taken = take_lease(server, job, ttl_ms, lease, rivals if rivals is not None else (job,))
-        report = Report(server, job, taken.token, figures, parts)
+        if isinstance(lease, str):
+            taken = [take_lease(server, job, ttl_ms, lease, rivals if rivals is not None else (job,))]
+        else:
+            taken = take_leases(server, job, ttl_ms, lease, rivals or ())
+        report = Report(server, job, taken[0].token, figures, parts)
         return cls(taken, report, job, ttl_ms, stop, is_fenced=is_fenced)
 
     @property
     def token(self) -> int:
-        return self._lease.token
+        return self._leases[0].token
 
     @property
     def told(self) -> dict[str, dict[str, Any]]:
@@ -122,16 +143,21 @@ class Holding:
         try:
             self._renew()
             self._report.write(self.state, None if error is None else str(error) or type(error).__name__)
-            self._lease.release()
         except LeaseLost as lost:
             self._stop.because(str(lost))  # and the hash may be another's by now
+        for lease in self._leases:
+            try:
+                lease.release()
+            except LeaseLost as lost:
+                self._stop.because(str(lost))
 
     def _renew(self) -> None:
-        try:
-            self._lease.renew()
-        except LeaseLost:
-            if self._is_fenced or not self._lease.regain():
-                raise
+        for lease in self._leases:
+            try:
+                lease.renew()
+            except LeaseLost:
+                if self._is_fenced or not lease.regain():
+                    raise
 
     def _keep(self) -> None:
         """Renew three times a term. A server that does not answer may come back before the term is over."""

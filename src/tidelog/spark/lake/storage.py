@@ -67,7 +67,11 @@ def find_storage(target: str, given: Sequence[str] = ()) -> Storage:
         raise ClientError("--to is empty: it is a folder, or a URL such as s3://bucket/lake")
     if target.startswith("file://"):
         target = target.removeprefix("file://")
-    if _URL.match(target):
+        if not target:
+            raise ClientError("--to file:// names no folder: write file:///PATH, or the path alone")
+    if scheme := _URL.match(target):
+        if target[scheme.end() :][:1] in ("", "/"):
+            raise ClientError(f"--to {target} names no bucket: write it as {scheme[0]}BUCKET/PATH")
         return Storage(target.rstrip("/"), options)
     if options:
         raise ClientError(f"--storage is for object stores, and --to {target} is a folder")

@@ -218,11 +218,16 @@ def _check_empty(storage: Storage, name: str) -> None:
         )
 
 
-class faults_of:
-    """What goes wrong in the block, in our words."""
+def faults_of(table: LakeTable) -> faults_at:
+    """What goes wrong with a table in the block, in our words."""
+    return faults_at(table.storage.uri(table.name))
 
-    def __init__(self, table: LakeTable) -> None:
-        self._uri = table.storage.uri(table.name)
+
+class faults_at:
+    """The same for what is at a URI."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
 
     def __enter__(self) -> None:
         return None

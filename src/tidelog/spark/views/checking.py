@@ -14,15 +14,18 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from tidelog import limits
 from tidelog.errors import ClientError
 from tidelog.spark.feed_places import ask_position
 from tidelog.spark.lake.storage import Storage
+from tidelog.spark.lake.tables import LakeUnusable
 from tidelog.spark.server import Server
 from tidelog.spark.views.definition import Source, View
+from tidelog.spark.views.folders import FOLDER, view_names
 from tidelog.spark.views.maintained import MaintainedView
-from tidelog.spark.views.result_table import FOLDER, description, open_result
+from tidelog.spark.views.result_table import description, open_result
 from tidelog.spark.views.results import Hashes, rows_by_group
 
 if TYPE_CHECKING:
@@ -67,18 +70,15 @@ def stored_views(storage: Storage, names: list[str]) -> list[View]:
         if table is None:
             raise ClientError(f"there is no view {name} in {storage.root}")
         about = description(table)
-        kind, _, target = about["source"].partition(":")
-        lookups = {alias: Source(*each.split(":", 1)) for alias, each in about["lookups"].items()}
-        found.append(View(name, Source(kind, target), about["sql"], tuple(about["key"]), lookups))
+        try:
+            kind, _, target = about["source"].partition(":")
+            lookups = {alias: Source(*each.split(":", 1)) for alias, each in about["lookups"].items()}
+            found.append(View(name, Source(kind, target), about["sql"], tuple(about["key"]), lookups))
+        except (KeyError, TypeError, AttributeError):
+            raise LakeUnusable(
+                f"{storage.uri(FOLDER)}/{name} does not say which view it is: give the definition with --file"
+            ) from None
     return found
-
-
-def view_names(storage: Storage) -> list[str]:
-    """The views that a lake has."""
-    import pyarrow.fs as pa_fs
-
-    found = storage.files(FOLDER).get_file_info(pa_fs.FileSelector("", allow_not_found=True))
-    return sorted(each.base_name for each in found if each.type == pa_fs.FileType.Directory)
 
 
 def check_view(
@@ -90,6 +90,7 @@ def check_view(
 ) -> Check:
     """Recompute a view, and compare."""
     kept = MaintainedView(spark, storage, server, view)
+    _table_of(storage, view)
     deadline = time.monotonic() + limits.VIEW_CHECK_S_MAX
     while True:
         place, changes = everything(spark, server, kept)
@@ -113,11 +114,21 @@ def _compared(storage: Storage, server: Server, kept: MaintainedView, expected: 
         there: dict[str, dict[bytes, bytes]] = {}
         for some in hashes.read(client):
             there |= some
-    delta = open_result(storage, name)
+    delta = _table_of(storage, kept.view)
     table = expected.schema.empty_table() if delta is None else delta.to_pyarrow_table().cast(expected.schema)
     in_lake = hashes.texts(rows_by_group(plan, table), expected.schema)
     in_lake = {group: fields for group, fields in in_lake.items() if fields}
     return Check(name, len(expected), _different(wanted, there, numbers), _different(wanted, in_lake, numbers), True)
+
+
+def _table_of(storage: Storage, view: View) -> DeltaTable | None:
+    """The view's table, if there is one; another definition's has other columns."""
+    table = open_result(storage, view.name)
+    if table is not None and description(table).get("digest") != view.digest:
+        raise ClientError(
+            f"view {view.name} in {storage.root} was built by another definition: run `tidelog pipeline view` first"
+        )
+    return table
 
 
 def _different(wanted: Mapping[str, Fields], there: Mapping[str, Fields], numbers: set[bytes]) -> Differences:

@@ -34,7 +34,7 @@ SourceKind = Literal["prefix", "stream", "days"]
 _KINDS: Final[tuple[SourceKind, ...]] = ("prefix", "stream", "days")
 _REQUIRED: Final = ("source", "sql", "key")
 _ENTRIES: Final = (*_REQUIRED, "lookups")
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LOOKUP_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _TAKEN: Final = ("source", "groups", "window")
 """Names that mean something else in the SQL of a view or of its plan."""
@@ -116,7 +116,7 @@ class _Reading:
         self._name = name
 
     def view(self, entries: Any) -> View:
-        if not _NAME.fullmatch(self._name):
+        if not NAME.fullmatch(self._name):
             raise self._refusal("a name is 1 to 64 of the characters A-Z a-z 0-9 _ and -")
         if not isinstance(entries, dict):
             raise self._refusal(f"is {_shown(entries)}, and has to be a table: write [views.{self._name}]")
@@ -151,6 +151,8 @@ class _Reading:
             raise self._refusal(f"{entry} is {given!r}: the key of the stream is missing")
         if kind != "prefix" and _PATTERN.search(target):
             raise self._refusal(f"{entry} is {given!r}: patterns are not maintained: name one {_ONE[kind]}")
+        if kind == "prefix" and target.endswith("*"):
+            raise self._refusal(f"{entry} is {given!r}: a prefix has no *: write prefix:{target.rstrip('*')}")
         if len(target) > limits.VIEW_TARGET_CHARS_MAX:
             raise self._refusal(f"{entry} has {len(target)} characters, more than {limits.VIEW_TARGET_CHARS_MAX}")
         source = Source(cast(SourceKind, kind), target)

@@ -6,7 +6,6 @@ that cannot go on, because the journal no longer has what it needs or the server
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +17,9 @@ import pyarrow as pa
 from tidelog import limits
 from tidelog.days.location import Location
 from tidelog.errors import FeedDiverged, TooOld
+from tidelog.feeds.span import span_of_prefix
 from tidelog.spark.feed_parts import PARTS
-from tidelog.spark.feed_places import ask_position, explored_feed_server
+from tidelog.spark.feed_places import ask_oldest, ask_position, explored_feed_server
 from tidelog.spark.jobs.feed_query import FeedQuery, Pulse
 from tidelog.spark.jobs.holding import Holding, Stop
 from tidelog.spark.jobs.report import Batches, Figures, Lag
@@ -27,7 +27,9 @@ from tidelog.spark.lake.storage import Storage
 from tidelog.spark.lake.tables import Place
 from tidelog.spark.server import Server, server_at
 from tidelog.spark.views.definition import View
+from tidelog.spark.views.folders import make_sure_of
 from tidelog.spark.views.maintained import MaintainedView
+from tidelog.spark.views.naming import lease_of
 from tidelog.spark.views.query import plan
 from tidelog.spark.views.reading import Reader
 
@@ -87,7 +89,7 @@ class ViewJob:
 
     def parts(self) -> dict[str, Figures]:
         """The figures of each view."""
-        return {f"{NAME}:{each.view.name}": self._figures_of(each) for each in self._kept}
+        return {lease_of(each.view.name): self._figures_of(each) for each in self._kept}
 
     def _figures_of(self, each: MaintainedView) -> Figures:
         place = each.place
@@ -106,10 +108,9 @@ class ViewJob:
     def run(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
         """Until there is nothing left, or it is stopped."""
         server = explored_feed_server(server_at(self._location))
+        make_sure_of(self._storage)
         spark = make_spark()
         self._kept = [MaintainedView(spark, self._storage, server, view) for view in self._views]
-        names = "\n".join(sorted(view.name for view in self._views))
-        lease = f"{NAME}:{hashlib.sha256(names.encode()).hexdigest()[:16]}"
         with self._location.connect() as client:
             self._lag = Lag(client)
             self._holding = Holding.take(
@@ -117,7 +118,7 @@ class ViewJob:
                 NAME,
                 stop,
                 self.figures,
-                lease=lease,
+                lease=[lease_of(view.name) for view in self._views],
                 parts=self.parts,
                 ttl_ms=self._options.lease_ms,
                 is_fenced=False,
@@ -137,12 +138,20 @@ class ViewJob:
             try:
                 self._follow(spark, server, reader, stop)
                 return
-            except (TooOld, FeedDiverged):
+            except (TooOld, FeedDiverged) as error:
                 self._rebuilt += 1
                 if self._rebuilt > limits.VIEW_REBUILDS_MAX:
                     raise
-                for view in self._kept:
-                    view.forget()
+                self._forget(error, server)
+
+    def _forget(self, error: TooOld | FeedDiverged, server: Server) -> None:
+        """The views that cannot go on; all of them if it is not known which."""
+        lapsed = []
+        if isinstance(error, TooOld):
+            oldest = error.oldest or ask_oldest(server, span_of_prefix(b""))
+            lapsed = [view for view in self._kept if view.place is not None and view.place.ts < oldest]
+        for view in lapsed or self._kept:
+            view.forget()
 
     def _begin(self, spark: SparkSession, server: Server, stop: Stop) -> None:
         """Build what is not there, and look over what is."""
@@ -163,6 +172,8 @@ class ViewJob:
         pulse = Pulse(self._options.is_once, self._options.batch_records, self._options.trigger_s)
         query = FeedQuery(server, reader.target, start, pulse)
         query.run(spark, lambda parts: self._take(reader, parts), stop)
+        for view in self._kept:
+            view.note()
 
     def _take(self, reader: Reader, parts: Any) -> None:
         begun = time.monotonic()

@@ -9,10 +9,14 @@ A batch of changes goes through it from top to bottom, and the log of the rows i
 that, the next run goes on from the rows as they were: changes are applied again, and come to the same. Because a batch
 may end elsewhere then, a run begins with a look at all hashes and the table (`reconcile`): what does not follow from
 the rows is made right.
+
+While nothing of its own changes, a view says now and then how far it is: what it goes on from has to stay in the
+journal.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -27,6 +31,7 @@ from tidelog.spark.lake.tables import Place
 from tidelog.spark.server import Server
 from tidelog.spark.views.definition import View
 from tidelog.spark.views.evaluation import Evaluation
+from tidelog.spark.views.folders import STATE
 from tidelog.spark.views.groups import Groups
 from tidelog.spark.views.query import plan as plan_of
 from tidelog.spark.views.reading import Wanted
@@ -35,7 +40,6 @@ from tidelog.spark.views.results import Difference, Hashes, Results
 from tidelog.spark.views.row_log import RowLog
 from tidelog.spark.views.rows import Applied
 
-STATE: Final = "_state"
 _SOURCE: Final = "source"
 
 
@@ -53,7 +57,7 @@ class MaintainedView:
         columns |= {name: (view.lookups[name], named) for name, named in self.plan.lookups.items()}
         self.wanted = {name: Wanted(source.kind, source.target, named) for name, (source, named) in columns.items()}
         self._storage = storage
-        self._folder = view.digest[:16]
+        self._folder = f"{server.database}-{view.digest[:16]}"
         folder = f"{STATE}/{view.name}/{self._folder}"
         self._logs = {
             name: RowLog(storage, f"{folder}/{name}", len(each.columns)) for name, each in self.wanted.items()
@@ -62,8 +66,12 @@ class MaintainedView:
         self._groups = Groups(self.plan, self._evaluation.contributed)
         self._results = Results(self.plan)
         self._hashes = Hashes(server, self.plan, view.name)
-        self._table = ResultTable(storage, view, self._evaluation.result)
+        self._table = ResultTable(storage, view, self._evaluation.result, server.database)
         self._committed: dict[str, Place] = {}
+        """Up to where the rows are, be it that a log says so or that nothing has changed since."""
+        self._logged: Place | None = None
+        """What the log of the source says."""
+        self._logged_at = time.monotonic()
 
     @property
     def place(self) -> Place | None:
@@ -96,6 +104,7 @@ class MaintainedView:
         else:
             # The log of the source is written whenever another one is, and last: what is older than it did not change.
             self._committed = {name: max(place, self._committed[_SOURCE]) for name, place in self._committed.items()}
+            self._logged = self._committed[_SOURCE]
 
     def build(self, changes: Mapping[Wanted, pa.Table], place: Place) -> None:
         """Make it from everything that there is."""
@@ -107,13 +116,14 @@ class MaintainedView:
         for name, log in self._logs_source_last():
             log.begin(self._rows[name], place)
             self._committed[name] = place
+        self._has_logged(place)
         self._remove_others()
 
     def _logs_source_last(self) -> list[tuple[str, RowLog]]:
         return sorted(self._logs.items(), key=lambda each: each[0] == _SOURCE)
 
     def _remove_others(self) -> None:
-        """The rows of earlier definitions: nobody goes on from them."""
+        """The rows of earlier definitions: nobody goes on from them. The table is of one database, so are these."""
         files = self._storage.files(f"{STATE}/{self.view.name}")
         for each in files.get_file_info(pa_fs.FileSelector("")):
             if each.base_name != self._folder:
@@ -150,7 +160,22 @@ class MaintainedView:
             if name in applied or (applied and name == _SOURCE):
                 log.add(applied.get(name), self._rows[name], place)
         self._committed |= dict.fromkeys(new, place)
+        if applied:
+            self._has_logged(place)
+        elif time.monotonic() - self._logged_at >= limits.LAKE_IDLE_COMMIT_S:
+            self.note()
         return len(difference.changed) + len(difference.gone)
+
+    def note(self) -> None:
+        """Have the log say how far it is, for a later run."""
+        place = self.place
+        if place is not None and place != self._logged:
+            self._logs[_SOURCE].add(None, self._rows[_SOURCE], place)
+            self._has_logged(place)
+
+    def _has_logged(self, place: Place) -> None:
+        self._logged = place
+        self._logged_at = time.monotonic()
 
     def _affected(self, applied: Mapping[str, Applied]) -> Any:
         """Exchange contributions; the groups that are concerned."""

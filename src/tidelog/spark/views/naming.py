@@ -23,6 +23,11 @@ def hash_prefix(view: str) -> str:
     return f"view:{view}:"
 
 
+def lease_of(view: str) -> str:
+    """The lease of whoever keeps a view, and what its part of a job's report is called."""
+    return f"view:{view}"
+
+
 def hash_name(view: str, parts: Sequence[str | None]) -> str:
     """The hash of the row with these values in its key columns."""
     return hash_prefix(view) + ":".join(_encoded(part, is_joined=len(parts) > 1) for part in parts)

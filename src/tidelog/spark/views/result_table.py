@@ -1,7 +1,7 @@
 """The rows of a view in the lake: a Delta table that gets what has changed, and knows how far it is.
 
-Its description says which definition it was made by. Another definition takes its place in one commit: whoever reads
-the table sees the one or the other.
+Its description says which definition it was made by, and from which database. Another definition takes its place in one
+commit: whoever reads the table sees the one or the other. Another database goes elsewhere: its view is another one.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidelog import limits
 from tidelog.spark.lake.storage import Storage
-from tidelog.spark.lake.tables import LakeFault, LakeUnusable, Place, at_place, first_line, place_of
+from tidelog.spark.lake.tables import LakeFault, LakeUnusable, Place, at_place, faults_at, first_line, place_of
 from tidelog.spark.views.definition import View
+from tidelog.spark.views.folders import FOLDER
 from tidelog.spark.views.results import Difference, Row
 
-FOLDER: Final = "views"
 _GONE: Final = "_gone"
 _PROPERTIES: Final = {
     "delta.logRetentionDuration": "interval 1 hours",
@@ -32,12 +32,15 @@ _PROPERTIES: Final = {
 class ResultTable:
     """The table of one view."""
 
-    def __init__(self, storage: Storage, view: View, schema: pa.Schema) -> None:
+    def __init__(self, storage: Storage, view: View, schema: pa.Schema, database: int = 0) -> None:
         self._uri = storage.uri(f"{FOLDER}/{view.name}")
         self._options = dict(storage.options)
         self._view = view
         self._schema = schema
+        self._database = database
         self._delta = open_result(storage, view.name)
+        if self._delta is not None:
+            refuse_other_database(self._delta, self._uri, database)
         self._tended = time.monotonic()
 
     @property
@@ -66,6 +69,7 @@ class ResultTable:
                 "view": self._view.name,
                 "version": self.version,
                 "digest": self._view.digest,
+                "database": self._database,
                 "source": str(self._view.source),
                 "sql": self._view.sql,
                 "key": list(self._view.key),
@@ -73,7 +77,7 @@ class ResultTable:
             }
         )
         table = self._table(rows)
-        try:
+        with faults_at(self._uri):
             write_deltalake(
                 self._uri if self._delta is None else self._delta,
                 table,
@@ -89,8 +93,6 @@ class ResultTable:
             if description(self._delta) != json.loads(about):
                 self._delta.alter.set_table_description(about)
                 self._delta.update_incremental()
-        except (DeltaError, OSError) as error:
-            raise LakeFault(f"{self._uri}: {first_line(error)}") from None
 
     def merge(self, difference: Difference, place: Place) -> None:
         """What has changed."""
@@ -100,14 +102,12 @@ class ResultTable:
         rows = rows.append_column(_GONE, pa.array(is_gone))
         same = " and ".join(f"(t.`{name}` is not distinct from s.`{name}`)" for name in self._view.key) or "true"
         columns = {f"`{name}`": f"s.`{name}`" for name in self._schema.names}
-        try:
+        with faults_at(self._uri):
             merge = self._delta.merge(rows, same, source_alias="s", target_alias="t", commit_properties=at_place(place))
             merge = merge.when_matched_delete(f"s.{_GONE}")
             merge = merge.when_matched_update(columns, f"not s.{_GONE}")
             merge.when_not_matched_insert(columns, f"not s.{_GONE}").execute()
             self._tend()
-        except (DeltaError, OSError) as error:
-            raise LakeFault(f"{self._uri}: {first_line(error)}") from None
 
     def _table(self, rows: Mapping[str, Row]) -> pa.Table:
         columns = [[row[at] for row in rows.values()] for at in range(len(self._schema))]
@@ -117,9 +117,13 @@ class ResultTable:
         )
 
     def _tend(self) -> None:
-        """Remove what was, now and then: every change leaves files behind."""
+        """Put small files together and remove what was, now and then: every change leaves files behind.
+
+        How far the table is stays what the last merge said.
+        """
         assert self._delta is not None
         if time.monotonic() - self._tended > limits.VIEW_VACUUM_S:
+            self._delta.optimize.compact(commit_properties=CommitProperties(max_commit_retries=0))
             self._delta.vacuum(dry_run=False, enforce_retention_duration=False)
             self._delta.cleanup_metadata()
             self._tended = time.monotonic()
@@ -146,3 +150,12 @@ def description(table: DeltaTable) -> dict[str, Any]:
     except ValueError:
         return {}
     return found
+
+
+def refuse_other_database(table: DeltaTable, uri: str, database: int) -> None:
+    """`LakeUnusable` if a table was made from another database."""
+    made_from = description(table).get("database", 0)
+    if made_from != database:
+        raise LakeUnusable(
+            f"{uri} was made from database {made_from}, and now it is {database}: give that one, or another folder"
+        )

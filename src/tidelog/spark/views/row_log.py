@@ -4,9 +4,9 @@
     is_gone boolean
     id, rest, c0 ... as `Rows` has them
 
-A row that changes is appended once more; what counts is the newest of an id. When more than half of it is history, the
-log is written anew. How far the rows are is in the commit that adds them (see `lake.tables`): this is what a view goes
-on from, so it is committed last, when all that follows from it is done.
+A row that changes is appended once more; what counts is the newest of an id. When more than half of it is history, or
+it is in many small files, the log is written anew. How far the rows are is in the commit that adds them (see
+`lake.tables`): this is what a view goes on from, so it is committed last, when all that follows from it is done.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidelog import limits
 from tidelog.spark.lake.storage import Storage
-from tidelog.spark.lake.tables import LakeFault, Place, at_place, first_line, place_of
+from tidelog.spark.lake.tables import LakeFault, Place, at_place, faults_at, first_line, place_of
 from tidelog.spark.views.rows import Applied, Rows, rows_schema
 
 _PROPERTIES: Final = {
@@ -39,6 +39,8 @@ class RowLog:
         self._schema = pa.schema([pa.field("at", pa.int64()), pa.field("is_gone", pa.bool_()), *rows_schema(columns)])
         self._table: DeltaTable | None = None
         self._logged = 0
+        self._commits = 0
+        """Since it was written anew, as far as that is known: each may have left a file."""
 
     def load(self) -> tuple[Place, pa.Table] | None:
         """How far it is, and the rows as `Rows` has them; None: there is nothing."""
@@ -53,27 +55,32 @@ class RowLog:
         except (DeltaError, OSError, pa.ArrowInvalid) as error:
             raise LakeFault(f"{self._uri}: {first_line(error)}") from None
         self._logged = len(logged)
+        self._commits = len(self._table.file_uris())
         return place, _newest(logged)
 
     def begin(self, rows: Rows, place: Place) -> None:
         """These rows, whatever was there."""
         self._write(self._logged_rows(rows.table, place), place, "overwrite")
         self._logged = len(rows)
+        self._commits = 1
         assert self._table is not None
-        self._table.vacuum(0, dry_run=False, enforce_retention_duration=False)
-        self._table.cleanup_metadata()
+        with faults_at(self._uri):
+            self._table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+            self._table.cleanup_metadata()
 
     def add(self, applied: Applied | None, rows: Rows, place: Place) -> None:
         """What changes have done to the rows; None: nothing, and so they are up to there."""
         applied = applied or Applied(rows.table["id"].slice(0, 0).combine_chunks(), rows.table.slice(0, 0))
         is_gone = pc.invert(pc.is_in(applied.ids, pc.unique(applied.rows["id"])))
         gone = applied.ids.filter(is_gone)
-        if self._logged + len(applied.ids) > max(2 * len(rows), limits.VIEW_LOG_ROWS_MIN):
+        is_long = self._logged + len(applied.ids) > max(2 * len(rows), limits.VIEW_LOG_ROWS_MIN)
+        if is_long or self._commits >= limits.VIEW_LOG_FILES_MAX:
             self.begin(rows, place)
             return
         table = pa.concat_tables([self._logged_rows(applied.rows, place), self._gone_rows(gone, place)])
         self._write(table, place, "append")
         self._logged += len(table)
+        self._commits += 1
 
     def _logged_rows(self, rows: pa.Table, place: Place) -> pa.Table:
         count = len(rows)
@@ -87,7 +94,7 @@ class RowLog:
         return pa.table([*fixed, *nulls], schema=self._schema)
 
     def _write(self, table: pa.Table, place: Place, mode: Any) -> None:
-        try:
+        with faults_at(self._uri):
             write_deltalake(
                 self._uri if self._table is None else self._table,
                 table,
@@ -98,8 +105,6 @@ class RowLog:
             )
             if self._table is None:
                 self._table = DeltaTable(self._uri, storage_options=self._options)
-        except (DeltaError, OSError) as error:
-            raise LakeFault(f"{self._uri}: {first_line(error)}") from None
 
 
 def _newest(logged: pa.Table) -> pa.Table:

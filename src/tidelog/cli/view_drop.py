@@ -1,0 +1,59 @@
+"""`tidelog view drop`: remove a view that is kept no more."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from tidelog.cli.events_options import connected, find_location
+from tidelog.cli.exits import BUSY, FINE, complain, guarded
+from tidelog.cli.journal_folder import AsJson
+from tidelog.cli.lake_options import StorageOptions, To
+from tidelog.cli.output import Output
+from tidelog.cli.pipeline_options import needs_spark
+from tidelog.cli.server_link import URL_DEFAULT
+from tidelog.cli.stream_options import Database, PasswordFile, Url
+
+EPILOG: Final = """\
+Examples:
+
+  tidelog view drop orders_by_state --to lake
+
+A view that is taken out of its file stays as it was, and is changed no more. This removes its hashes view:NAME:*, its
+table, and all that `tidelog pipeline view` has noted of it. One that is still in a file is built anew by the next run.
+
+JSON: kind "dropped" (view, hashes).
+
+Exit status: 0, 2 if it cannot be done (no server, no such view), 3 if a job keeps it."""
+
+
+@guarded
+def drop(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The view.", show_default=False)],
+    to: To,
+    url: Url = URL_DEFAULT,
+    password_file: PasswordFile = None,
+    database: Database = 0,
+    storage: StorageOptions = None,
+    as_json: AsJson = False,
+) -> int:
+    """Remove a view: its hashes, its table, and what is noted of it."""
+    location = find_location(url, password_file, database)
+    output = Output(as_json=as_json)
+    with needs_spark():
+        from tidelog.spark.jobs.holding import JobRunning
+        from tidelog.spark.lake.storage import find_storage
+        from tidelog.spark.views.dropping import drop_view
+    place = find_storage(to, storage or ())
+    try:
+        with connected(location) as client:
+            hashes = drop_view(client, place, name, location.database)
+    except JobRunning as error:
+        complain(str(error))
+        return BUSY
+    if as_json:
+        output.object("dropped", {"view": name, "hashes": hashes})
+    else:
+        output.line(f"view {name} is gone, with {hashes} hashes")
+    return FINE
