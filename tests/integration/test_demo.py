@@ -137,6 +137,7 @@ class ForgetfulWriter(Writer):
         return Written(1, 0, 0)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("signals")
 def test_views_and_a_lake_that_are_wrong_make_it_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,7 @@ def test_a_job_may_hold_several_leases_and_has_all_or_none(tide: Peer) -> None:
     def leases() -> set[bytes]:
         return {key.rpartition(b":")[2] for key in tide.client.scan_iter(match="tidelog:pipeline:lease:*")}
 
-    parts = {"view:a": {}, "view:b": {}}
+    parts: dict[str, Any] = {"view:a": {}, "view:b": {}}
     with spark_server(tide).connect() as client:
         with Holding.take(client, "view", Stop(), dict, lease=["view:a", "view:b"], parts=lambda: parts, ttl_ms=300):
             assert leases() == {b"a", b"b"}

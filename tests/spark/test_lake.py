@@ -276,7 +276,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, number: int) -> Callable[[], int]:
     return lambda: count
 
 
-@pytest.mark.parametrize("start", ["earliest", "initial"])
+@pytest.mark.parametrize("start", ["initial", pytest.param("earliest", marks=pytest.mark.long)])
 def test_killed_at_every_commit(
     server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
 ) -> None:

@@ -258,6 +258,7 @@ def test_views_of_a_history_that_was_lost_are_built_anew(spark: SparkSession, tm
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_views_of_a_history_that_was_erased_are_built_anew(spark: SparkSession, tmp_path: Path) -> None:
     command = [*limited_server.COMMAND, json.dumps(FORGETFUL), "serve"]
     views = [by_state("by_state", "number", "total"), by_city()]

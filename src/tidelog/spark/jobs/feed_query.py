@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog import limits
+from tidelog.client.link import ServerUnreachable
 from tidelog.spark.jobs.holding import Stop
 from tidelog.spark.jobs.query_error import explained
 from tidelog.spark.server import Server, source_options
@@ -37,6 +40,22 @@ class Pulse:
     """Of each shard, about."""
     seconds: float
     """How often to look for more, if it is not once."""
+
+
+def while_it_answers(run: Callable[[], None], stop: Stop, *, is_once: bool) -> None:
+    """Run a job that stays; if its server goes away it is run again when that is back, from what its tables have."""
+    lost_s = 0.0
+    while True:
+        begun = time.monotonic()
+        try:
+            run()
+            return
+        except ServerUnreachable:
+            now = time.monotonic()
+            lost_s = lost_s + now - begun if now - begun < limits.SPARK_FEED_LOST_S else 0.0
+            if is_once or lost_s > limits.SPARK_FEED_LOST_S or stop.wait(limits.PIPELINE_REPORT_S):
+                raise
+            lost_s += limits.PIPELINE_REPORT_S
 
 
 class FeedQuery:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from tidelog.client.link import ServerUnreachable
 from tidelog.errors import EnvironmentFault, FeedDiverged, TidelogError, TooOld
 
 _OURS: Final = re.compile(r"tidelog\.[\w.]+\.(\w+): (.+)")
 _ERASED: Final = ("TooOld", "HistoryErased")
 _LOST: Final = ("FeedDiverged", "HistoryLost")
+_UNREACHABLE: Final = "ServerUnreachable"
 
 
 def explained(problem: BaseException, ours: BaseException | None) -> TidelogError:
@@ -28,4 +30,4 @@ def explained(problem: BaseException, ours: BaseException | None) -> TidelogErro
         return TooOld(text, oldest=0)
     if name in _LOST:
         return FeedDiverged(text, since=0)
-    return EnvironmentFault(text)
+    return ServerUnreachable(text) if name == _UNREACHABLE else EnvironmentFault(text)

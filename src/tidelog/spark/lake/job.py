@@ -20,7 +20,7 @@ from tidelog.days.location import Location
 from tidelog.errors import ClientError, FeedDiverged, TooOld
 from tidelog.feeds.span import Span, span_of_prefix
 from tidelog.spark.feed_places import ask_oldest, ask_position, explored_feed_server
-from tidelog.spark.jobs.feed_query import FeedQuery, Pulse
+from tidelog.spark.jobs.feed_query import FeedQuery, Pulse, while_it_answers
 from tidelog.spark.jobs.holding import Holding, Stop
 from tidelog.spark.jobs.report import Figures, Lag
 from tidelog.spark.lake.batches import Batches, Taken
@@ -134,7 +134,7 @@ class LakeJob:
                 client, NAME, stop, self.figures, lease=lease, ttl_ms=self._options.lease_ms, is_fenced=False
             )
             with self._holding:
-                self._run(make_spark, stop)
+                while_it_answers(lambda: self._run(make_spark, stop), stop, is_once=self._options.is_once)
                 self._holding.state = "stopped" if stop.is_set() else "done"
 
     def _run(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:

@@ -20,7 +20,7 @@ from tidelog.errors import FeedDiverged, TooOld
 from tidelog.feeds.span import span_of_prefix
 from tidelog.spark.feed_parts import PARTS
 from tidelog.spark.feed_places import ask_oldest, ask_position, explored_feed_server
-from tidelog.spark.jobs.feed_query import FeedQuery, Pulse
+from tidelog.spark.jobs.feed_query import FeedQuery, Pulse, while_it_answers
 from tidelog.spark.jobs.holding import Holding, Stop
 from tidelog.spark.jobs.report import Batches, Figures, Lag
 from tidelog.spark.lake.storage import Storage
@@ -124,7 +124,7 @@ class ViewJob:
                 is_fenced=False,
             )
             with self._holding:
-                self._run(spark, server, stop)
+                while_it_answers(lambda: self._run(spark, server, stop), stop, is_once=self._options.is_once)
                 self._holding.state = "stopped" if stop.is_set() else "done"
 
     def _run(self, spark: SparkSession, server: Server, stop: Stop) -> None:

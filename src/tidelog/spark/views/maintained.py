@@ -94,6 +94,7 @@ class MaintainedView:
 
     def load(self) -> None:
         """Take up where an earlier run stopped, if there was one."""
+        self._committed = {}
         for name, log in self._logs.items():
             found = log.load()
             if found is not None:
