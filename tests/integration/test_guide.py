@@ -166,6 +166,7 @@ def follow(guide: str, folder: Path) -> None:
                     pytest.fail(f"line {block.line}: a block of {other or 'nothing'}")
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(1200)
 def test_the_guide_does_what_it_says(tmp_path: Path) -> None:

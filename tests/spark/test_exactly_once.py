@@ -126,6 +126,7 @@ def run_and_kill(url: str, folder: Path, rng: Random, numbers: Counter[str]) -> 
         numbers[f"inside a batch of {name}"] += newest(folder, name, "offsets") > newest(folder, name, "commits")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_each_row_is_there_once_however_often_the_driver_is_killed(
     spark: SparkSession, tmp_path: Path, pytestconfig: pytest.Config

@@ -134,6 +134,7 @@ class Writing:
         self._thread.join(30)
 
 
+@pytest.mark.long
 def test_a_lake_has_one_keeper(spark: SparkSession, server: ServerProcess, tmp_path: Path) -> None:
     options = LakeOptions()
     first = LakeJob(location(server.port), find_storage(str(tmp_path / "lake")), options)
@@ -147,6 +148,7 @@ def test_a_lake_has_one_keeper(spark: SparkSession, server: ServerProcess, tmp_p
     first.run(on_spark, Stop())
 
 
+@pytest.mark.long
 def test_history_that_is_lost_ends_it(spark: SparkSession, server: ServerProcess, tmp_path: Path) -> None:
     with server.client() as client:
         client.set("a", "1")
@@ -211,6 +213,7 @@ def test_entries_come_once_though_streams_grow_while_values_are_read(
         check(server.port, client, tmp_path / "lake", since=begun)
 
 
+@pytest.mark.long
 def test_a_lake_may_begin_now(spark: SparkSession, server: ServerProcess, tmp_path: Path) -> None:
     with server.client() as client:
         client.set("before", "1")

@@ -160,6 +160,7 @@ def lake(*more: str) -> tuple[int, str]:
     return outcome.status, outcome.stderr
 
 
+@pytest.mark.long
 def test_what_cannot_be_is_said_in_one_line(server: ServerProcess, tmp_path: Path) -> None:
     url = f"redis://127.0.0.1:{server.port}"
     (tmp_path / "file").write_text("")
@@ -190,6 +191,7 @@ def test_a_plain_redis_has_no_feed(redis_port: int, tmp_path: Path) -> None:
     assert (status, "is no Tidelog" in error) == (2, True), error
 
 
+@pytest.mark.long
 def test_a_password_is_passed_on(spark: Any, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s3 cr:t/@\n")
