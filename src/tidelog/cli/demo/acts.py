@@ -15,8 +15,6 @@ from tidelog.errors import EnvironmentFault
 _FIRST_PART: Final = 0.6
 """Of the week: it is there before consumers start; the rest comes while they work."""
 _CRASH_AFTER: Final = 0.2
-_CATCHES_MAX: Final = 200
-_IN_FLIGHT_S: Final = 0.05
 _AGAIN_S: Final = 0.01
 _PAGES_LEFT_MIN: Final = 3
 """For the next act: pages that come before, in and after the crash of the server."""
@@ -43,17 +41,19 @@ def crash_consumer(scene: Scene) -> None:
     stage.act("Move them into day streams by two consumers, and kill one with a page in its hands")
     stage.say(f"A page that is not acknowledged within {RETRY_MS / 1000:g} s is given to another consumer.")
     begun_s = time.monotonic()
-    one, two = scene.start_mover("consumer-1"), scene.start_mover("consumer-2")
+    one = scene.start_mover("consumer-1")
+    one.wait_until(lambda: bool(one.lines), "it took a page", WAIT_S_MAX)
+    two = scene.start_mover("consumer-2")
     scene.wait_until_moved(int(sum(scene.appended.values()) * _CRASH_AFTER))
     page = _kill_with_page(scene, one)
     if page is None:
         stage.claim("a consumer was killed between a delivery and its acknowledgement", False)
         return
-    what = f"{page['last'] - page['first'] + 1} entries of {page['took']}, from {page['first']}"
+    what = f"{page['last'] - page['first'] + 1} entries of {page['held']}, from {page['first']}"
     stage.figure(f"killed: process {one.pid}", f"with {what}")
 
     def redone() -> list[Line]:
-        places = (page["took"], page["first"], page["last"])
+        places = (page["held"], page["first"], page["last"])
         return [line for line in two.told if (line.get("done"), line["first"], line["last"]) == places]
 
     two.wait_until(lambda: bool(redone()), "the page was done again", WAIT_S_MAX)
@@ -70,21 +70,18 @@ def crash_consumer(scene: Scene) -> None:
 
 
 def _kill_with_page(scene: Scene, mover: DemoProcess) -> Line | None:
-    """Stop a consumer; if it holds a page that it has not acknowledged, kill it. The page, or None."""
-    for _ in range(_CATCHES_MAX):
-        mover.send(signal.SIGSTOP)
-        time.sleep(_IN_FLIGHT_S)  # what it has sent arrives, and what it has told is read
-        page = mover.last if mover.lines else {}
-        if "took" in page:
-            progress = scene.progress(page["took"])
-            if progress.pending and progress.oldest_pending == page["first"]:
-                mover.kill()
-                return page
-        mover.send(signal.SIGCONT)
+    """Kill a consumer that has written a page and not acknowledged it. The page, or None if it never got another."""
+    mover.say("hold")
+    deadline_s = time.monotonic() + WAIT_S_MAX
+    while "held" not in (page := mover.last):
+        if mover.has_ended or time.monotonic() > deadline_s:
+            return None
         if len(scene.coming) > _PAGES_LEFT_MIN and scene.moved == sum(scene.appended.values()):
             scene.bring_in(1)
         time.sleep(_AGAIN_S)
-    return None
+    progress = scene.progress(page["held"])
+    mover.kill()
+    return page if progress.pending and progress.oldest_pending == page["first"] else None
 
 
 def crash_server(scene: Scene) -> None:

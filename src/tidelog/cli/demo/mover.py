@@ -5,6 +5,9 @@ acknowledges them. Several of them share the work.
 
     {"took": STREAM, "first": offset, "last": offset}                                     a page was delivered
     {"done": STREAM, "first", "last", "written", "duplicate", "late"}                     and is acknowledged
+    {"held": STREAM, "first", "last", "written", "duplicate", "late"}                     or it is not
+
+A line on its stdin asks it to hold the next page: to write it, not acknowledge it, and do nothing more.
 
 Messages of a job set must be written in order. A group gives out no second page of a stream while one is
 unacknowledged (MAXPENDING is a page, and producers append whole pages), so whoever takes the next one is in order,
@@ -15,6 +18,7 @@ what of it was written before is known by its ids, and not written twice.
 from __future__ import annotations
 
 import json
+import select
 import sys
 import time
 from collections import defaultdict
@@ -71,6 +75,9 @@ class Mover:
         for jobset, messages in by_jobset.items():
             writer = self._writer(stream.removeprefix(PREFIX), jobset)
             total = total.plus(patiently(lambda w=writer, m=messages: w.write(m)))  # type: ignore[misc]
+        if _is_asked_to_hold():
+            _tell(held=stream, first=first, last=last, **total._asdict())
+            sys.stdin.read()
         patiently(lambda: self._server.execute_command("TACK", stream, GROUP, f"{first}-{last}"))
         _tell(done=stream, first=first, last=last, **total._asdict())
 
@@ -91,6 +98,10 @@ def patiently(action: Callable[[], Result]) -> Result:
             if time.monotonic() > deadline_s:
                 raise
             time.sleep(_AGAIN_S)
+
+
+def _is_asked_to_hold() -> bool:
+    return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
 def _tell(**members: Any) -> None:
