@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from tidelog import limits
-from tidelog.cli.events_options import connected, find_location
-from tidelog.cli.exits import BUSY, CANNOT, FINE, INTERRUPTED, TERMINATED, complain, guarded, until_pipe_closes
+from tidelog.cli.events_options import find_location
+from tidelog.cli.exits import guarded
 from tidelog.cli.lake_options import Once, ShowsProgress, StorageOptions, To
-from tidelog.cli.live_line import live_line
 from tidelog.cli.output import Cell, Column, Output
-from tidelog.cli.pipeline_options import LIGHT, Conf, LeaseSeconds, Master, needs_spark, spark_session, stopped_in_order
+from tidelog.cli.pipeline_follow import Following
+from tidelog.cli.pipeline_options import Conf, LeaseSeconds, Master, needs_spark
 from tidelog.cli.server_link import URL_DEFAULT
 from tidelog.cli.stream_options import Database, PasswordFile, Url
 
 if TYPE_CHECKING:
-    from tidelog.spark.lake.batches import Taken
     from tidelog.spark.lake.job import LakeJob
 
 EPILOG: Final = """\
@@ -118,9 +114,10 @@ def lake(
     Each change is there exactly once, however often the job is killed and run again.
     """
     location = find_location(url, password_file, database)
+    output = Output(as_json=form is Form.JSON)
+    following = Following("lake", output, is_once=once)
     with needs_spark():
-        from tidelog.spark.jobs.holding import JobRunning, Stop
-        from tidelog.spark.lake.job import NAME, LakeJob, LakeOptions
+        from tidelog.spark.lake.job import LakeJob, LakeOptions
         from tidelog.spark.lake.storage import find_storage
     options = LakeOptions(
         prefixes=tuple(prefix or ()),
@@ -133,57 +130,20 @@ def lake(
         vacuum_hours=vacuum_hours,
         lease_ms=int(1000 * lease_seconds),
     )
-    output = Output(as_json=form is Form.JSON)
-
-    stop = Stop()
-
-    def on_batch(_taken: Taken) -> None:
-        if output.as_json and not _is_heard(output, dict(job.figures())) and not once:  # which has an end of its own
-            stop.because(_UNHEARD)
-
-    job = LakeJob(location, find_storage(to, storage or ()), options, on_batch)
-    begun = time.monotonic()
-    with (
-        stopped_in_order(stop) as signals,
-        connected(location),
-        spark_session("tidelog lake", master, conf, signals.install, LIGHT) as spark,
-        live_line(NAME, job.told, is_wanted=progress),
-    ):
-        try:
-            job.run(spark, stop)
-        except JobRunning as error:
-            complain(str(error))
-            return BUSY
-    with until_pipe_closes():  # the status is known, whoever listens
-        _sum_up(job, output, time.monotonic() - begun, stop.reason)
-    if not stop.is_set() or (not once and (signals.number or stop.reason == _UNHEARD)):  # which has no other end
-        return FINE
-    complain(f"lake was stopped: {stop.reason}")
-    statuses: dict[int, int] = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
-    return statuses.get(signals.number, CANNOT)
-
-
-_UNHEARD: Final = "nobody reads what it prints"
-
-
-def _is_heard(output: Output, figures: dict[str, object]) -> bool:
-    """Say how far it is. Nobody may listen any more: a batch must not fail because of that."""
-    is_closed = True
-    with until_pipe_closes():
-        output.object("batch", figures)
-        sys.stdout.flush()
-        is_closed = False
-    return not is_closed
+    job = LakeJob(
+        location, find_storage(to, storage or ()), options, lambda _taken: following.tell_batch(job.figures())
+    )
+    return following.run(job, location, master, conf, lambda: _sum_up(job, output, following), shows_progress=progress)
 
 
 _SUMMARY: Final = ("batches", "changes", "entries", "bad", "passes", "files", "file_bytes", "files_compacted")
 
 
-def _sum_up(job: LakeJob, output: Output, seconds: float, reason: str) -> None:
+def _sum_up(job: LakeJob, output: Output, following: Following) -> None:
     figures = job.totals()
     if output.as_json:
-        output.object("summary", {**figures, "seconds": round(seconds, 1), "stopped": reason or None})
+        following.tell_summary(figures)
         return
     told: dict[str, Cell] = {name: int(figures[name] or 0) for name in _SUMMARY}
-    told["seconds"] = f"{seconds:.1f}"
+    told["seconds"] = f"{following.seconds:.1f}"
     output.table([Column(name.replace("_", " "), right=True) for name in told], [list(told.values())])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -131,6 +132,7 @@ class Signals:
 
     def _on_signal(self, number: int, _frame: object) -> None:
         if self.number:
+            logging.disable()  # py4j tells of every call that it was in
             raise KeyboardInterrupt
         self.number = number
         self._stop.because("interrupted" if number == signal.SIGINT else "terminated")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import signal
-import time
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from tidelog import limits
-from tidelog.cli.events_options import connected, find_location
-from tidelog.cli.exits import BUSY, CANNOT, FINE, INTERRUPTED, TERMINATED, complain, guarded, until_pipe_closes
+from tidelog.cli.events_options import find_location
+from tidelog.cli.exits import guarded
 from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.lake_options import Once, ShowsProgress, StorageOptions, To
-from tidelog.cli.live_line import live_line
 from tidelog.cli.output import Column, Output
-from tidelog.cli.pipeline_options import LIGHT, Conf, LeaseSeconds, Master, needs_spark, spark_session, stopped_in_order
+from tidelog.cli.pipeline_follow import Following
+from tidelog.cli.pipeline_options import Conf, LeaseSeconds, Master, needs_spark
 from tidelog.cli.server_link import URL_DEFAULT
 from tidelog.cli.stream_options import Database, PasswordFile, Url
 
@@ -85,48 +83,27 @@ def view(
     """Keep views that are declared in SQL: as hashes that applications read and watch, and as tables of the lake."""
     location = find_location(url, password_file, database)
     output = Output(as_json=as_json)
+    following = Following("view", output, is_once=once)
     with needs_spark():
-        from tidelog.spark.jobs.holding import JobRunning, Stop
         from tidelog.spark.lake.storage import find_storage
         from tidelog.spark.views.definition import read_views
-        from tidelog.spark.views.job import NAME, ViewJob, ViewOptions
+        from tidelog.spark.views.job import ViewJob, ViewOptions
     options = ViewOptions(once, batch_records, trigger_seconds, int(1000 * lease_seconds))
     job = ViewJob(location, find_storage(to, storage or ()), read_views(file), options)
-    stop = Stop()
-    begun = time.monotonic()
-    with (
-        stopped_in_order(stop) as signals,
-        connected(location),
-        spark_session("tidelog view", master, conf, signals.install, LIGHT) as spark,
-        live_line(NAME, job.told, is_wanted=progress),
-    ):
-        try:
-            job.run(spark, stop)
-        except JobRunning as error:
-            complain(str(error))
-            return BUSY
-    with until_pipe_closes():
-        _sum_up(job, output, time.monotonic() - begun, stop.reason)
-    if not stop.is_set():
-        return FINE
-    if signals.number and not once:
-        return FINE  # it has no other end
-    complain(f"views were stopped: {stop.reason}")
-    statuses: dict[int, int] = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
-    return statuses.get(signals.number, CANNOT)
+    return following.run(job, location, master, conf, lambda: _sum_up(job, output, following), shows_progress=progress)
 
 
-def _sum_up(job: ViewJob, output: Output, seconds: float, reason: str) -> None:
+def _sum_up(job: ViewJob, output: Output, following: Following) -> None:
     parts: dict[str, Any] = {name.partition(":")[2]: dict(figures) for name, figures in job.parts().items()}
     figures = job.totals()
     if output.as_json:
         for name, each in parts.items():
             output.object("view", {"view": name, **each})
-        output.object("summary", {**figures, "seconds": round(seconds, 1), "stopped": reason or None})
+        following.tell_summary(figures)
         return
     names = ("version", "view_rows", "source_rows", "source")
     output.table(_COLUMNS, [[name, *(each[figure] for figure in names)] for name, each in parts.items()])
     output.line(
         f"{figures['rows']} changed rows in {figures['batches']} batches, {figures['changed']} rows of views changed, "
-        f"{seconds:.1f} s"
+        f"{following.seconds:.1f} s"
     )
