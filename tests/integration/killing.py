@@ -30,6 +30,9 @@ WRITERS: Final = 3
 RUN_UNITS_MAX: Final = 30
 LOAD_S_MAX: Final = 0.25
 """How long a server is under load before it is killed: at most so long, and mostly much shorter."""
+LOAD_ANSWERS_MIN: Final = 11
+"""So much is answered first, however slow the machine is."""
+LOAD_S_LONGEST: Final = 30.0
 START_S_RANGE: Final = (0.3, 0.9)
 """When a start is cut off: mostly while it recovers, or has just become ready."""
 GONE_MS_MAX: Final = 30
@@ -198,6 +201,7 @@ class Killing:
         writers = [Writer(server, ledger, Random(rng.getrandbits(60)), self.numbers) for ledger in self._ledgers]
         for writer in writers:
             writer.start()
+        self._wait_for_answers()
         time.sleep(LOAD_S_MAX * rng.random() ** 2)
         server.kill()
         for writer in writers:
@@ -209,6 +213,12 @@ class Killing:
                 raise writer.problem
         # What was to expire soon has expired when the next server is asked for it.
         time.sleep(GONE_MS_MAX / 1000)
+
+    def _wait_for_answers(self) -> None:
+        enough = LOAD_ANSWERS_MIN + sum(ledger.answered_count for ledger in self._ledgers)
+        deadline_s = time.monotonic() + LOAD_S_LONGEST
+        while sum(ledger.answered_count for ledger in self._ledgers) < enough and time.monotonic() < deadline_s:
+            time.sleep(0.001)
 
     def _kill_a_start(self) -> None:
         places = ["--data", str(self._data), "--port", str(free_port()), "--http-port", "0"]
