@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -64,17 +65,36 @@ def run_on_terminal(*arguments: str | Path) -> Outcome:
         [*COMMAND, *map(str, arguments)], env=ENVIRONMENT, stdin=theirs, stdout=theirs, stderr=theirs
     ) as process:
         os.close(theirs)
-        parts = []
-        while True:
-            try:
-                data = os.read(ours, 65536)
-            except OSError:  # how Linux says that the other side is closed
-                break
-            if not data:
-                break
+        shown = _read_terminal(ours)
+        return Outcome(process.wait(SECONDS_MAX), shown, "")
+
+
+def run_program_on_terminal(program: str, *arguments: str) -> Outcome:
+    """A program of Python whose stderr is a terminal; its stdout is none."""
+    ours, theirs = pty.openpty()
+    with (
+        tempfile.TemporaryFile() as output,
+        subprocess.Popen(
+            [sys.executable, "-c", program, *arguments], env=ENVIRONMENT, stdout=output, stderr=theirs
+        ) as process,
+    ):
+        os.close(theirs)
+        shown = _read_terminal(ours)
+        status = process.wait(SECONDS_MAX)
+        output.seek(0)
+        return Outcome(status, output.read().decode(), shown)
+
+
+def _read_terminal(ours: int) -> str:
+    """All that comes, until the other side is closed."""
+    parts = []
+    try:
+        while data := os.read(ours, 65536):
             parts.append(data)
-        os.close(ours)
-        return Outcome(process.wait(SECONDS_MAX), b"".join(parts).decode(), "")
+    except OSError:  # how Linux says that it is
+        pass
+    os.close(ours)
+    return b"".join(parts).decode()
 
 
 def invoke(*arguments: str | Path) -> Outcome:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 
-from tests.cli.command_line import ENVIRONMENT
+from tests.cli.command_line import run_program_on_terminal
 from tidelog.cli.job_figures import JobFigures
 from tidelog.cli.live_line import line_parts, live_line
 
@@ -72,22 +67,8 @@ with live_line("lake", figures, is_wanted=sys.argv[1] == "yes"):
 
 
 @pytest.mark.parametrize("is_wanted", ["yes", "no"])
-def test_it_is_redrawn_on_a_terminal_and_leaves_stdout_alone(tmp_path: Path, is_wanted: str) -> None:
-    ours, theirs = pty.openpty()
-    output = tmp_path / "output"
-    with output.open("wb") as stdout:
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, is_wanted], env=ENVIRONMENT, stdout=stdout, stderr=theirs
-        )
-    os.close(theirs)
-    seen = b""
-    try:
-        while data := os.read(ours, 65536):
-            seen += data
-    except OSError:  # how Linux says that the other side is closed
-        pass
-    os.close(ours)
-    assert process.wait(20) == 0
-    assert output.read_text() == '{"kind": "summary"}\n'
-    assert (b"2 rows" in seen and b"3 rows" in seen) is (is_wanted == "yes")
+def test_it_is_redrawn_on_a_terminal_and_leaves_stdout_alone(is_wanted: str) -> None:
+    status, output, seen = run_program_on_terminal(PROGRAM, is_wanted)
+    assert (status, output) == (0, '{"kind": "summary"}\n')
+    assert ("2 rows" in seen and "3 rows" in seen) is (is_wanted == "yes")
     assert bool(seen) is (is_wanted == "yes")

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import subprocess
-import sys
-from pathlib import Path
-
-from tests.cli.command_line import ENVIRONMENT
+from tests.cli.command_line import run_program_on_terminal
 
 PROGRAM = """
 from tidelog.cli.progress_bar import progress_bar
@@ -19,19 +13,7 @@ with progress_bar(is_wanted=True) as moved:
 """
 
 
-def test_output_to_a_file_stays_there_while_stderr_is_a_terminal(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    output = tmp_path / "output"
-    with output.open("wb") as stdout:
-        process = subprocess.Popen([sys.executable, "-c", PROGRAM], env=ENVIRONMENT, stdout=stdout, stderr=theirs)
-    os.close(theirs)
-    seen = b""
-    try:
-        while data := os.read(ours, 65536):
-            seen += data
-    except OSError:  # how Linux says that the other side is closed
-        pass
-    os.close(ours)
-    assert process.wait(20) == 0
-    assert b"reading" in seen
-    assert output.read_text() == '{"kind": "stream"}\n'
+def test_output_to_a_file_stays_there_while_stderr_is_a_terminal() -> None:
+    status, output, seen = run_program_on_terminal(PROGRAM)
+    assert "reading" in seen
+    assert (status, output) == (0, '{"kind": "stream"}\n')

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +17,7 @@ from deltalake import DeltaTable
 
 from tests.integration.server_process import ServerProcess, environment
 from tests.spark.in_process import read
+from tests.spark.load import Load
 from tests.spark.standalone import command_of, descendants
 
 WAIT_S_MAX: Final = 180.0
@@ -44,23 +44,13 @@ lookups.customers = "prefix:customer:"
 """
 
 
-class Load(threading.Thread):
+class PipelineLoad(Load):
     """Changes keys of all types and a stream, in transactions over both shards, until it is told to stop."""
 
     def __init__(self, server: ServerProcess, seed: int) -> None:
-        super().__init__()
-        self._client: Any = server.client()
+        super().__init__(server)
         self._rng = Random(seed)
-        self._is_over = threading.Event()
         self.count = 0
-        self.problem: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            while not self._is_over.wait(0.02):
-                self._write()
-        except BaseException as problem:
-            self.problem = problem
 
     def _write(self) -> None:
         rng, pipeline = self._rng, self._client.pipeline(transaction=True)
@@ -88,12 +78,6 @@ class Load(threading.Thread):
                     pipeline.delete(key)
                     pipeline.hset(key, mapping={"state": state, "amount": amount, "note": "n"})
         pipeline.execute()
-
-    def finish(self) -> None:
-        self._is_over.set()
-        self.join(60)
-        assert self.problem is None, self.problem
-        self._client.close()
 
 
 class PipelineProcess:

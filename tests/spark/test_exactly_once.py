@@ -10,14 +10,13 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from pyspark.sql import SparkSession
@@ -26,6 +25,7 @@ from tests.integration.server_process import ServerProcess, environment
 from tests.spark import followed_query
 from tests.spark.followed_query import checkpoint
 from tests.spark.in_process import read
+from tests.spark.load import Load
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -41,23 +41,13 @@ KILL_S_MAX: Final = 2.0
 """It is killed at most so long after that."""
 
 
-class Load(threading.Thread):
+class EntriesLoad(Load):
     """Writes entries and keys, in transactions over both shards, until it is told to stop."""
 
     def __init__(self, server: ServerProcess) -> None:
-        super().__init__()
-        self._client: Any = server.client()
-        self._is_over = threading.Event()
+        super().__init__(server)
         self.values: list[str] = []
         self.entries = 0
-        self.problem: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            while not self._is_over.wait(0.02):
-                self._write()
-        except BaseException as problem:
-            self.problem = problem
 
     def _write(self) -> None:
         words = [word for n in range(10) for word in ("t", f"entry {self.entries + n}")]
@@ -67,12 +57,6 @@ class Load(threading.Thread):
         together = {f"k{(first + n) % 37}": f"value {first + n}" for n in range(6)}
         self._client.mset(together)
         self.values += together.values()
-
-    def finish(self) -> None:
-        self._is_over.set()
-        self.join(60)
-        assert self.problem is None
-        self._client.close()
 
 
 @contextmanager
@@ -135,13 +119,9 @@ def test_each_row_is_there_once_however_often_the_driver_is_killed(
     kills = KILLS_LONG if pytestconfig.getoption("--long") else KILLS
     with ServerProcess(tmp_path / "data", "--shards", "2", has_flight=True) as server:
         url = f"redis://127.0.0.1:{server.port}"
-        load = Load(server)
-        load.start()
-        try:
+        with EntriesLoad(server) as load:
             for _ in range(kills):
                 run_and_kill(url, tmp_path, rng, numbers)
-        finally:
-            load.finish()
         for query in followed_query.start(spark, url, tmp_path, availableNow=True):
             assert query.awaitTermination(300)
             assert query.exception() is None

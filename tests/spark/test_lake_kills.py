@@ -12,7 +12,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.cli.command_line import run
 from tests.integration.server_process import SOURCES, ServerProcess
 from tests.spark.days_ledger import JOB_S_MAX, wait_until
 from tests.spark.lake_check import Lake, check
+from tests.spark.load import Load
 from tests.spark.standalone import command_of, descendants
 from tests.spark.test_lake import write
 
@@ -70,26 +70,15 @@ class LakeProcess:
             self.kill()
 
 
-class Load:
-    """Writes all the time, until its block ends."""
+class LakeLoad(Load):
+    """Changes keys and appends entries."""
 
     def __init__(self, server: ServerProcess, draw: random.Random) -> None:
-        self._server = server
+        super().__init__(server)
         self._draw = draw
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._write, daemon=True)
 
     def _write(self) -> None:
-        with self._server.client() as client:
-            while not self._ends.wait(0.01):
-                write(client, self._draw, 50)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.set()
-        self._thread.join(30)
+        write(self._client, self._draw, 50)
 
 
 def commits(folder: Path) -> int:
@@ -110,7 +99,7 @@ def test_a_lake_is_killed_under_load(server: ServerProcess, tmp_path: Path, pyte
     draw = random.Random(11)
     kills = pytestconfig.getoption("--kills")
     with server.client() as client:
-        with Load(server, random.Random(12)):
+        with LakeLoad(server, random.Random(12)):
             for number in range(kills):
                 wait_until("the end of the lease", lambda: not list(client.scan_iter("tidelog:pipeline:lease:*")))
                 before = commits(tmp_path)
@@ -135,6 +124,7 @@ def kill_a_worker(job: LakeProcess, draw: random.Random) -> None:
         os.kill(draw.choice(workers), signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_a_signal_stops_it_in_order(server: ServerProcess, tmp_path: Path) -> None:
     with server.client() as client:
         write(client, random.Random(1), 100)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -20,7 +20,8 @@ from typing import Any, Final
 import pytest
 
 from tests.integration.server_process import ServerProcess, environment
-from tests.spark.pipeline_world import Load, PipelineProcess, check_all, wait_until
+from tests.spark.load import Load
+from tests.spark.pipeline_world import PipelineLoad, PipelineProcess, check_all, wait_until
 from tests.spark.standalone import Standalone
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(3600), pytest.mark.long]
@@ -121,23 +122,27 @@ def run_and_kill(pipeline: Pipeline, rng: Random, kills: int) -> Counter[str]:
     return numbers
 
 
+def settle(pipeline: Pipeline, load: Load) -> None:
+    """The load ends while the jobs run, and they take all of it."""
+    pipeline.begin()
+    pipeline.wait_for_batches()
+    load.finish()
+    pipeline.finish()
+
+
+def check_both(pipeline: Pipeline, server: ServerProcess, folder: Path) -> None:
+    with server.client() as client:
+        check_all(client, pipeline.url, folder)
+    check_views(pipeline.url, folder)
+
+
 def test_all_is_there_once_however_often_jobs_are_killed(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", "--shards", "2", has_flight=True) as server:
-        pipeline, load = Pipeline(server, tmp_path), Load(server, 1)
-        load.start()
-        try:
+        with closing(Pipeline(server, tmp_path)) as pipeline, PipelineLoad(server, 1) as load:
             numbers = run_and_kill(pipeline, Random(1), KILLS)
-            pipeline.begin()
-            pipeline.wait_for_batches()
-            load.finish()
-            pipeline.finish()
-        finally:
-            pipeline.close()
-            load.finish()
+            settle(pipeline, load)
         print(f"{dict(numbers)}, {load.count} writes")
-        with server.client() as client:
-            check_all(client, pipeline.url, tmp_path)
-        check_views(pipeline.url, tmp_path)
+        check_both(pipeline, server, tmp_path)
 
 
 def test_executors_of_a_cluster_are_killed(tmp_path: Path) -> None:
@@ -147,9 +152,8 @@ def test_executors_of_a_cluster_are_killed(tmp_path: Path) -> None:
         ServerProcess(tmp_path / "data", "--shards", "2", has_flight=True) as server,
     ):
         limits = ("--conf", "spark.cores.max=2", "--conf", "spark.executor.memory=512m")
-        pipeline, load = Pipeline(server, tmp_path, "--master", cluster.url, *limits), Load(server, 2)
-        load.start()
-        try:
+        jobs = Pipeline(server, tmp_path, "--master", cluster.url, *limits)
+        with closing(jobs) as pipeline, PipelineLoad(server, 2) as load:
             for number in range(KILLS):
                 pipeline.begin()
                 pipeline.wait_for_batches()
@@ -161,13 +165,6 @@ def test_executors_of_a_cluster_are_killed(tmp_path: Path) -> None:
                 assert executors
                 with suppress(ProcessLookupError):
                     os.kill(rng.choice(executors), signal.SIGKILL)
-            pipeline.begin()
-            pipeline.wait_for_batches()
-            load.finish()
-            pipeline.finish()
-        finally:
-            pipeline.close()
-            load.finish()
-        with server.client() as client:
-            check_all(client, pipeline.url, tmp_path)
-        check_views(pipeline.url, tmp_path)
+            settle(pipeline, load)
+        print(f"{load.count} writes")
+        check_both(pipeline, server, tmp_path)
