@@ -28,7 +28,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -334,14 +334,14 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tests", default="backlog,follow")
     parser.add_argument("--changes", type=int, default=1_000_000)
     parser.add_argument("--rates", default="20000")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    given = parser.parse_args(argv)
     tests = given.tests.split(",")
     if "backlog" in tests:
         write_rows(backlog(given.changes), given.json, BACKLOG_LINE)
