@@ -6,12 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
 PACKAGE = Path(__file__).parent.parent / "src" / "tidelog"
 SPARK = "tests/spark/"
+
+# How long something takes is for benchmarks: a machine may be busy with anything.
+settings.register_profile("tidelog", deadline=None)
+settings.load_profile("tidelog")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -14,6 +14,7 @@ import ast
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -133,6 +134,17 @@ LINK_TARGET: Final = re.compile(r"(?:\]\(|^\s*\[[^\]]+\]:)\s*<?([^)\s>]+)", re.M
 # --- reading a module -------------------------------------------------------------------------------------------
 
 
+@cache
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+@cache
+def nodes_of(text: str) -> list[ast.AST]:
+    """All of them: every rule looks at every module."""
+    return list(ast.walk(parsed(text)))
+
+
 def layer_of(module: str) -> str:
     """The package of Tidelog, or the file of its foundation, that a module belongs to."""
     parts = module.split(".")
@@ -150,7 +162,7 @@ class Import(NamedTuple):
 
 def imports(text: str, module: str) -> Iterator[Import]:
     """Everything that is imported anywhere in a module, be it inside a function or for the type checker only."""
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes_of(text):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 bound = alias.name if alias.asname else alias.name.partition(".")[0]
@@ -175,7 +187,7 @@ def uses(text: str, module: str) -> Iterator[tuple[str, ast.expr]]:
             return full_names.get(node.id, node.id)
         return f"{spelled_out(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else "?"
 
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes_of(text):
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             yield spelled_out(node), node
         elif isinstance(node, ast.Call):
@@ -245,7 +257,7 @@ def check_prints(text: str, module: str) -> Iterator[str]:
 
 
 def check_caught_errors(text: str, module: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes_of(text):
         if isinstance(node, ast.ExceptHandler):
             if node.type is None:
                 yield f"line {node.lineno}: a bare except catches everything: name what is expected"
@@ -277,7 +289,7 @@ def check_name(text: str, module: str) -> Iterator[str]:
 
 
 def check_docstring(text: str, module: str) -> Iterator[str]:
-    if not (ast.get_docstring(ast.parse(text)) or "").strip():
+    if not (ast.get_docstring(parsed(text)) or "").strip():
         yield "no docstring: say what it is for and what holds in it"
 
 

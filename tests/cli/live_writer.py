@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import random
 import sys
+import time
+from typing import Final
 
 from tidelog.ids import ShardId
 from tidelog.journal.durability import FsyncPolicy
@@ -18,6 +20,9 @@ from tidelog.journal.retention import RetentionLimits
 from tidelog.journal.writer import NewRecord
 from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
+
+_REST_S: Final = 0.001
+"""Between two writes: whoever reads it all, again and again, must be faster."""
 
 
 def main() -> None:
@@ -49,6 +54,7 @@ def main() -> None:
         if erases and rng.random() < 0.02 and (snapshot := journal.begin_snapshot()) is not None:
             journal.finish_snapshot(snapshot)
             journal.erase()
+        time.sleep(_REST_S)
         if number > 500:
             print("writing", flush=True)
             number = -(10**12)

@@ -15,7 +15,7 @@ PATTERN = st.lists(st.sampled_from([bytes([byte]) for byte in b"abc*?[]^-\\\xff"
 
 
 @given(st.lists(PATTERN, min_size=1, max_size=50))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_match(redis_peer: Socket, patterns: list[bytes]) -> None:
     pair = Pair(redis_peer, InProcess(), 2)
     for number, start in enumerate(range(0, len(STRINGS), 100)):  # each of them small enough to be scanned in one step

@@ -132,14 +132,14 @@ def check(redis_peer: Socket, steps: list[Step], protocol: int, shard_count: int
 @given(
     st.lists(st.one_of(*HASHES, *SETS, *ANY_KEY), min_size=1, max_size=60), st.sampled_from([2, 3]), st.integers(1, 3)
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_all_together(redis_peer: Socket, steps: list[Step], protocol: int, shard_count: int) -> None:
     check(redis_peer, steps, protocol, shard_count)
 
 
 @pytest.mark.parametrize("family", [HASHES, SETS], ids=["hashes", "sets"])
 @given(st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_one_family(redis_peer: Socket, family: list[st.SearchStrategy[Step]], data: st.DataObject) -> None:
     steps = data.draw(st.lists(st.one_of(*family), min_size=1, max_size=60))
     check(redis_peer, steps, data.draw(st.sampled_from([2, 3])), 1)

@@ -134,13 +134,13 @@ RESTART = st.just(Named("restart", lambda pair: pair.restart()))
     st.sampled_from([2, 3]),
     st.sampled_from([1, 3]),
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_all_together(redis_peer: Socket, steps: list[Step], protocol: int, shard_count: int) -> None:
     check(redis_peer, steps, protocol, shard_count)
 
 
 @given(st.lists(st.one_of(*STRINGS, *STRINGS, TIME, RESTART), min_size=1, max_size=60), st.sampled_from([1, 3]))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_strings(redis_peer: Socket, steps: list[Step], shard_count: int) -> None:
     check(redis_peer, steps, 2, shard_count)
 

@@ -121,7 +121,7 @@ def run(pair: Pair, commands: Sequence[Words]) -> None:
     pair.same_state()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(commands=st.lists(COMMANDS, min_size=5, max_size=40), protocol=st.sampled_from([2, 3]))
 def test_small_sets(commands: list[Words], protocol: int, redis_peer: Socket) -> None:
     run(Pair(redis_peer, InProcess(shard_count=2), protocol), commands)

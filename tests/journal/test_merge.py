@@ -27,7 +27,7 @@ PUTS = st.lists(
 
 
 @given(st.lists(PUTS, max_size=25), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_transactions_come_back_whole_and_in_order_from_any_place(
     transactions: list[list[tuple[int, bytes, bytes]]], data: st.DataObject
 ) -> None:

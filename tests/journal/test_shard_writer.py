@@ -153,7 +153,7 @@ ROWS = st.tuples(
 
 
 @given(st.lists(ROWS, max_size=60), st.integers(2, 4))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_what_is_added_lies_in_the_files(
     rows: list[tuple[int, int, int, int | None, str, bool]], frames_per_segment: int
 ) -> None:
@@ -182,7 +182,7 @@ def test_what_is_added_lies_in_the_files(
         max_size=40,
     )
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_the_hot_way_of_one_record_writes_the_same_bytes(rows: list[tuple[int, int, int, bool]]) -> None:
     hot, plain = Writing(), Writing()
     for size, database, step, ends in rows:

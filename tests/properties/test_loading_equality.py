@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.store.made import Machine
@@ -48,7 +48,6 @@ def contents(store: Store) -> list[Any]:
     ]
 
 
-@settings(deadline=None)
 @given(
     st.lists(TRANSACTIONS, max_size=40),
     st.booleans(),

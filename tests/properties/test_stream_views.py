@@ -102,7 +102,7 @@ class Views:
 
 
 @given(st.lists(STEP, min_size=5, max_size=60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_both_families_see_the_same(steps: list[tuple[Any, ...]]) -> None:
     views = Views()
     for step in steps:
@@ -113,7 +113,7 @@ def test_both_families_see_the_same(steps: list[tuple[Any, ...]]) -> None:
 
 
 @given(st.lists(STEP, min_size=5, max_size=60), st.integers(1, 5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_group_gives_every_entry_once(steps: list[tuple[Any, ...]], count: int) -> None:
     """Readers of both families share a group: together they get everything that is there, nothing twice."""
     views = Views()

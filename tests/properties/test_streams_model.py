@@ -294,7 +294,7 @@ class Check:
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32))
 def test_streams_are_plain_lists(shards: int, seed: int) -> None:
     rng = Random(seed)

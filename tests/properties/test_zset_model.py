@@ -113,7 +113,7 @@ class ZSetMachine(RuleBasedStateMachine):
 
 
 TestZSet = ZSetMachine.TestCase
-TestZSet.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestZSet.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 @given(entries=st.lists(st.tuples(SCORES, MEMBERS), max_size=200))

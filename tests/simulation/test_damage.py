@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -54,13 +54,18 @@ def test_the_specimens_have_what_is_to_be_damaged() -> None:
     assert with_snapshot().paths(part="/snapshots/")
 
 
-@pytest.mark.parametrize("part", range(PART_COUNT))
+def parts_of(count: int) -> list[Any]:
+    """One part always, all of them with `--long`."""
+    return [pytest.param(part, marks=() if part == 0 else pytest.mark.long) for part in range(count)]
+
+
+@pytest.mark.parametrize("part", parts_of(PART_COUNT))
 def test_every_bit_of_a_closed_journal(part: int) -> None:
     outcomes = flip_each(closed(), every_bit(closed())[part::PART_COUNT])
     assert outcomes["found"] > 20 * outcomes["recovered"], "only the closing mark is not vouched for"
 
 
-@pytest.mark.parametrize("part", range(PART_COUNT // 2))
+@pytest.mark.parametrize("part", parts_of(PART_COUNT // 2))
 def test_every_bit_of_a_journal_with_a_tail(part: int) -> None:
     outcomes = flip_each(torn(), every_bit(torn())[part :: PART_COUNT // 2])
     assert outcomes["found"]

@@ -9,11 +9,15 @@ import pytest
 from tests.simulation.feed_world import FeedWorld
 
 WORLDS = 12
+ALWAYS = 4
+"""So many chunks are played by every run."""
 PROMISES = ("compared", "quiet", "resumed", "until")
 """That every chunk puts to the test; the mutants show that lost and erased history comes up too."""
 
 
-@pytest.mark.parametrize("chunk", range(10))
+@pytest.mark.parametrize(
+    "chunk", [pytest.param(chunk, marks=() if chunk < ALWAYS else pytest.mark.long) for chunk in range(10)]
+)
 def test_what_a_feed_says_is_what_the_store_has(chunk: int, pytestconfig: pytest.Config) -> None:
     seed = pytestconfig.getoption("--seed")
     coverage: Counter[str] = Counter()

@@ -24,7 +24,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
     from tidelog.spark import session
 
-    made = session("tests", "local[2,3]", spark_sql_shuffle_partitions=2)
+    quick: Any = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    made = session("tests", "local[2,3]", spark_sql_shuffle_partitions=2, **quick)
     yield made
     made.stop()
 

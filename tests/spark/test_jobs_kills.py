@@ -1,6 +1,6 @@
 """Jobs that are stopped or killed at any moment: run again, and nothing is lost, doubled or out of order.
 
-Readers read everything throughout, and compare it with a ledger of what was written. By default each thing happens
+Readers read everything throughout, and compare it with a ledger of what was written. By default a cluster runs a job
 once; `--long` kills `--kills` times on each server.
 """
 
@@ -75,6 +75,7 @@ def kill_workers(ledger: Ledger, folder: Path, draw: random.Random) -> None:
     assert status == 0, (out, job.errors.read_text())
 
 
+@pytest.mark.long
 def test_a_killed_job_is_run_again(ledgers: dict[str, Ledger], tmp_path: Path) -> None:
     ledger = ledgers["tidelog"]
     ledger.fill("once", jobsets=2, days=3, events=300)

@@ -296,7 +296,6 @@ def views(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 @settings(
     max_examples=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     # A smaller example would take minutes to find.
     phases=[Phase.explicit, Phase.generate],

@@ -164,7 +164,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(STEPS)
 def test_it_is_a_list_of_entries(steps: list[Step]) -> None:
     """Against plain lists."""
