@@ -320,6 +320,8 @@ VIEW_LOG_FILES_MAX = 300
 """Commits after which a log of rows is written anew, however few rows they had."""
 VIEW_VACUUM_S = 600.0
 """How often what a view's table was is removed."""
+VIEW_THREADS = 4
+"""Views that take in a batch at the same time."""
 VIEW_SCAN_KEYS = 1000
 VIEW_CALLS = 1000
 """Commands that are sent together."""

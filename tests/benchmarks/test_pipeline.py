@@ -29,7 +29,7 @@ def test_a_backlog_is_taken_up_beside_a_copy_by_hand(capsys: pytest.CaptureFixtu
 
 
 def test_a_load_is_followed_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
-    row = run(capsys, "--tests", "follow", "--rates", "500", "--seconds", "3")
+    row = run(capsys, "--tests", "follow", "--rates", "500", "--seconds", "3", "--warm", "1")
     assert (row["benchmark"], row["rate"]) == ("follow", 500)
     assert row["lake_behind_s"] is not None
     assert row["view_behind_s"] is not None

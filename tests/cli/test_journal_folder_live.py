@@ -20,7 +20,7 @@ from tidelog.journal.record_inspection import Selection, select_records
 from tidelog.system.disk import SystemDisk
 
 ROUNDS = 3
-LOOKING_S = 4
+LOOKING_S = 2
 
 
 @contextmanager

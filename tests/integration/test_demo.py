@@ -47,6 +47,7 @@ def _processes_in(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_everything_it_shows_is_true(tmp_path: Path) -> None:
     environment = {**ENVIRONMENT, "TMPDIR": str(tmp_path)}

@@ -225,17 +225,18 @@ def test_status_and_metrics_show_a_running_job(tmp_path: Path) -> None:
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def test_lag(tide: Peer) -> None:
-    with spark_server(tide).connect() as client:
+def test_lag(tmp_path: Path) -> None:
+    """Of a small journal it is exact."""
+    with ServerProcess(tmp_path / "data") as process, process.client() as client:
         lag = Lag(client)
         assert lag.of(None) == {"ts": None, "lag_seconds": None, "lag_records": None}
-        tide.client.set("a", "1")
-        ts = tide.call("FEED", "POSITION")[0][1]
+        client.set("a", "1")
+        ts = client.execute_command("FEED", "POSITION")[0][1]
         assert lag.of(ts) == {"ts": ts, "lag_seconds": 0.0, "lag_records": 0}
         assert lag.of(ts + 5_000_000) == {"ts": ts + 5_000_000, "lag_seconds": 0.0, "lag_records": 0}
         for number in range(7):
-            tide.client.set("a", number)
-        later = tide.call("FEED", "POSITION")[0][1]
+            client.set("a", number)
+        later = client.execute_command("FEED", "POSITION")[0][1]
         assert lag.of(ts) == {"ts": ts, "lag_seconds": (later - ts) / 1e6, "lag_records": 7}
 
 

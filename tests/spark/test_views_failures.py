@@ -286,6 +286,7 @@ def test_views_of_a_history_that_was_erased_are_built_anew(spark: SparkSession, 
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_another_database_has_views_of_its_own(scene: Scene, tmp_path: Path) -> None:
     view = of_all().view
     scene.kept.once([view])
@@ -327,6 +328,7 @@ def test_a_second_job_is_turned_away_and_hashes_come_back_after_flushdb(scene: S
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_views_of_what_is_not_there_yet_are_empty(scene: Scene) -> None:
     sql = "select tag, count(*) as n from source group by tag"
     of_stream = View("of_stream", Source("stream", "ticks"), sql, ("tag",))

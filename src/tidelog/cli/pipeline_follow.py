@@ -13,7 +13,7 @@ from tidelog.cli.events_options import connected
 from tidelog.cli.exits import BUSY, CANNOT, FINE, INTERRUPTED, TERMINATED, complain, until_pipe_closes
 from tidelog.cli.live_line import live_line
 from tidelog.cli.output import Output
-from tidelog.cli.pipeline_options import LIGHT, needs_spark, spark_session, stopped_in_order
+from tidelog.cli.pipeline_options import LIGHT, STEADY, needs_spark, spark_session, stopped_in_order
 
 if TYPE_CHECKING:
     from tidelog.days.location import Location
@@ -58,10 +58,11 @@ class Following:
         """Returns the exit status; says why, if it is no good one."""
         from tidelog.spark.jobs.holding import JobRunning
 
+        settings = LIGHT if self._is_once else STEADY
         with (
             stopped_in_order(self.stop) as signals,
             connected(location),
-            spark_session(f"tidelog {self._name}", master, conf, signals.install, LIGHT) as spark,
+            spark_session(f"tidelog {self._name}", master, conf, signals.install, settings) as spark,
             live_line(self._name, job.told, is_wanted=shows_progress),
         ):
             try:

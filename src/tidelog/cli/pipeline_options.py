@@ -79,12 +79,11 @@ def needs_spark() -> Iterator[None]:
         raise EnvironmentFault(f"this needs {error.name}: pip install 'tidelog[spark]'") from None
 
 
-LIGHT: Final = {
-    # Many short queries on a small machine: what Java's second compiler and parallel collectors take pays off late.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.default.parallelism": "1",
-}
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+STEADY: Final = {_JAVA_OPTIONS: "-XX:+UseSerialGC", "spark.default.parallelism": "1"}
 """For jobs that hand Spark a little, again and again, and do the rest in Python; on this machine only."""
+LIGHT: Final = {**STEADY, _JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 {STEADY[_JAVA_OPTIONS]}"}
+"""The same for jobs that end soon: what Java's second compiler takes pays off after a minute."""
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -171,15 +172,18 @@ class ViewJob:
         start = json.dumps({"ts": place.ts, "epoch": place.epoch})
         pulse = Pulse(self._options.is_once, self._options.batch_records, self._options.trigger_s)
         query = FeedQuery(server, reader.target, start, pulse)
-        query.run(spark, lambda parts: self._take(reader, parts), stop)
+        # A view waits for Spark, for the server and for files in turn; others go on meanwhile.
+        with ThreadPoolExecutor(limits.VIEW_THREADS, "view") as threads:
+            query.run(spark, lambda parts: self._take(reader, parts, threads), stop)
         for view in self._kept:
             view.note()
 
-    def _take(self, reader: Reader, parts: Any) -> None:
+    def _take(self, reader: Reader, parts: Any, threads: ThreadPoolExecutor) -> None:
         begun = time.monotonic()
         place, changes = reader.changes(parts)
-        for view in self._kept:
-            self._changed += view.apply(changes, place)
+        applied = [threads.submit(view.apply, changes, place) for view in self._kept]
+        wait(applied)  # whatever becomes of one, no other is left in the middle
+        self._changed += sum(each.result() for each in applied)
         self._batches.add(sum(map(len, changes.values())), time.monotonic() - begun)
 
 
