@@ -93,7 +93,7 @@ class PipelineProcess:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "tidelog.cli", *words],
-                env=environment(),
+                env={**environment(), "PYSPARK_PYTHON": sys.executable},
                 cwd=folder,
                 stdout=log,
                 stderr=log,

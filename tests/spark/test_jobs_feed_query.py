@@ -58,3 +58,15 @@ def test_not_if_it_takes_what_there_is_or_is_stopped() -> None:
 def test_the_error_is_known_by_its_name_in_what_spark_says() -> None:
     found = explained(RuntimeError("...\ntidelog.client.link.ServerUnreachable: no server answers at x\n"), None)
     assert isinstance(found, ServerUnreachable)
+
+
+def test_other_errors_are_told_by_what_was_raised_last() -> None:
+    told = (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "task.py", line 22, in <module>\n    import pyarrow as pa\n'
+        "ModuleNotFoundError: No module named 'pyarrow'\n\n\tat py4j.Protocol.getReturnValue(Protocol.java:476)\n"
+    )
+    found = str(explained(RuntimeError("Job aborted"), RuntimeError(told)))
+    assert found.startswith("Spark ended the query: ModuleNotFoundError: No module named 'pyarrow'. Executors need")
+    assert "PYSPARK_PYTHON" in found
+    assert str(explained(RuntimeError("Job aborted\nbecause"), None)) == "Spark ended the query: Job aborted"

@@ -13,6 +13,9 @@ from tidelog.client.link import ServerUnreachable
 from tidelog.errors import EnvironmentFault, FeedDiverged, TidelogError, TooOld
 
 _OURS: Final = re.compile(r"tidelog\.[\w.]+\.(\w+): (.+)")
+_RAISED: Final = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)(?:: .+)?$", re.MULTILINE)
+"""The last line of a traceback."""
+_MISSING: Final = "ModuleNotFoundError"
 _ERASED: Final = ("TooOld", "HistoryErased")
 _LOST: Final = ("FeedDiverged", "HistoryLost")
 _UNREACHABLE: Final = "ServerUnreachable"
@@ -24,10 +27,21 @@ def explained(problem: BaseException, ours: BaseException | None) -> TidelogErro
         return ours
     found = list(_OURS.finditer(f"{problem}\n{ours}"))
     if not found:
-        return EnvironmentFault(f"Spark ended the query: {str(ours or problem).strip().partition(chr(10))[0]}")
+        return EnvironmentFault(f"Spark ended the query: {_reason(str(ours or problem).strip())}")
     name, text = found[-1][1], found[-1][2].strip()
     if name in _ERASED:
         return TooOld(text, oldest=0)
     if name in _LOST:
         return FeedDiverged(text, since=0)
     return ServerUnreachable(text) if name == _UNREACHABLE else EnvironmentFault(text)
+
+
+def _reason(text: str) -> str:
+    """What a task raised, if there is a traceback, otherwise the first line."""
+    raised = _RAISED.findall(text)
+    if not raised:
+        return text.partition("\n")[0]
+    reason: str = raised[-1]
+    if reason.startswith(_MISSING):
+        reason += ". Executors need the packages of tidelog[spark]: PYSPARK_PYTHON names the Python that has them"
+    return reason
