@@ -86,6 +86,22 @@ class Scene:
         for each in views:
             compare(self.kept, self.world, each, when)
 
+    def make_large(self) -> None:
+        """More than a segment has room for."""
+        for _ in range(60):
+            self.client.set("large", b"v" * 100_000)
+
+    def erase_up_to(self, ts: int) -> None:
+        """Of a server that keeps nothing that a snapshot has."""
+        deadline = time.monotonic() + 60
+        while self.oldest() <= ts:
+            assert time.monotonic() < deadline
+            self.client.save()
+            time.sleep(0.05)
+
+    def oldest(self) -> int:
+        return ask_oldest(explored_feed_server(server_at(self.kept.location)), span_of_prefix(b""))
+
     def states(self, name: str) -> list[str]:
         return [each.name for each in (self.folder / "_state" / name).iterdir()]
 
@@ -270,19 +286,48 @@ def test_views_of_a_history_that_was_erased_are_built_anew(spark: SparkSession, 
         scene.keep(*views)
         kept_ts = int(scene.client.hget("tidelog:pipeline:view:by_state", "ts"))
         scene.change()
-        for _ in range(60):
-            scene.client.set("large", b"v" * 100_000)
-        asked = explored_feed_server(server_at(scene.kept.location))
-        deadline = time.monotonic() + 60
-        while ask_oldest(asked, span_of_prefix(b"order:")) <= kept_ts:
-            assert time.monotonic() < deadline
-            scene.client.save()
-            time.sleep(0.05)
+        scene.make_large()
+        scene.erase_up_to(kept_ts)
         scene.keep(*views)
         scene.compare(*views)
         scene.change()
         scene.keep(*views)
         scene.compare(*views)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.long
+def test_only_a_view_that_is_too_old_is_built_anew(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A view of what never changes is as far as the others, unless nobody kept it for a while."""
+    command = [*limited_server.COMMAND, json.dumps(FORGETFUL), "serve"]
+    idle = View("idle", Source("prefix", "nothing:"), "select count(*) as n from source", ())
+    busy, left_out = of_all(), by_city()
+    built: list[str] = []
+
+    def noted(self: MaintainedView, *arguments: Any) -> None:
+        built.append(self.view.name)
+        build(self, *arguments)
+
+    build = MaintainedView.build
+    monkeypatch.setattr(MaintainedView, "build", noted)
+    with ServerProcess(tmp_path / "data", command=command) as server:
+        scene = Scene(spark, server, tmp_path / "lake")
+        scene.change()
+        scene.kept.once([busy.view, left_out.view, idle])
+        assert sorted(built) == ["by_city", "idle", "of_all"]
+        kept_ts = int(scene.client.hget("tidelog:pipeline:view:by_city", "ts"))
+        scene.make_large()
+        scene.change()
+        scene.kept.once([busy.view, idle])
+        scene.erase_up_to(kept_ts)
+        assert scene.oldest() <= int(scene.client.hget("tidelog:pipeline:view:idle", "ts"))
+        scene.change()
+        built.clear()
+        scene.kept.once([busy.view, left_out.view, idle])
+        assert built == ["by_city"]
+        scene.compare(busy, left_out)
 
 
 @pytest.mark.timeout(300)
