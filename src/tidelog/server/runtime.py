@@ -30,7 +30,6 @@ from tidelog.commands.all import command_table
 from tidelog.commands.dispatch import explain
 from tidelog.errors import ApplyFailed, DataDirectoryError, JournalFailed, JournalFull
 from tidelog.feeds.feeds import Feeds
-from tidelog.gateway.app import Gateway, make_app
 from tidelog.journal.journal import Settings
 from tidelog.server.calls import LoopCalls
 from tidelog.server.clients import Clients
@@ -53,6 +52,7 @@ from tidelog.system.disk import SystemDisk
 
 if TYPE_CHECKING:
     from tidelog.flight.server import FlightServer
+    from tidelog.gateway.app import Gateway
 
 __all__ = ["Runtime", "ServerConfig", "serve"]
 
@@ -174,13 +174,17 @@ class Runtime:
             self._unix = UnixSocket(config.unix_socket)
             self._servers.append(await loop.create_unix_server(self._session, sock=self._unix.socket))
         if config.http_port is not None:
-            app = make_app(self.engine, self._facts, self._memory, config.http_hosts)
-            sockets = bind_tcp(config.host, config.http_port)
-            self._gateway = Gateway(app, sockets, config.tls_cert, config.tls_key)
+            self._gateway = self._make_gateway(config.http_port)
             await self._gateway.start()
-
         if config.flight_port is not None:
             self._flight = self._open_flight(loop, config.host, config.flight_port)
+
+    def _make_gateway(self, port: int) -> Gateway:
+        from tidelog.gateway.app import Gateway, make_app  # heavy, and not everyone wants it
+
+        config = self._config
+        app = make_app(self.engine, self._facts, self._memory, config.http_hosts)
+        return Gateway(app, bind_tcp(config.host, port), config.tls_cert, config.tls_key)
 
     def _open_flight(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> FlightServer:
         from tidelog.flight.access import Access  # heavy, and not everyone wants it
