@@ -12,7 +12,8 @@ write takes to show up in a view.
                compiles what it runs), beside `tidelog pipeline lake` and `tidelog pipeline view` with two views, both
                --continuous, all on this machine: whether both keep up (have everything within five seconds after the
                last write), and how long it takes from a write to a hash of a view that has it, as a change feed on
-               these hashes tells it. No peer does this
+               these hashes tells it. The load is 200,000 SETs that were made before, over and over: only the moment
+               in them is new. No peer does this
 
 Goals: 150,000 changes/s of a backlog; 20,000 changes/s kept up with on two cores.
 """

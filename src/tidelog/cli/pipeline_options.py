@@ -83,7 +83,7 @@ _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 STEADY: Final = {_JAVA_OPTIONS: "-XX:+UseSerialGC", "spark.default.parallelism": "1"}
 """For jobs that hand Spark a little, again and again, and do the rest in Python; on this machine only."""
 LIGHT: Final = {**STEADY, _JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 {STEADY[_JAVA_OPTIONS]}"}
-"""The same for jobs that end soon: what Java's second compiler takes pays off after a minute."""
+"""The same for jobs that end soon: what Java's second compiler takes pays off later."""
 
 
 @contextmanager
