@@ -46,6 +46,7 @@ _HOT = [
     "store/slots.py",
     "store/store.py",
     "store/transaction.py",
+    "store/type_table.py",
     "store/watch.py",
     "streams/*.py",
     "types/*.py",

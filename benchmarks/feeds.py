@@ -193,7 +193,8 @@ def rare(history_bytes: int) -> Iterator[dict[str, Any]]:
     from tidelog.journal.durability import FsyncPolicy
     from tidelog.journal.journal import Settings
     from tidelog.server.hot import HotPath
-    from tidelog.store.store import Store, operation_table
+    from tidelog.store.store import Store
+    from tidelog.store.type_table import operation_table
     from tidelog.system.clock import SystemClock
     from tidelog.system.disk import SystemDisk
 

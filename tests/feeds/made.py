@@ -10,7 +10,6 @@ from tidelog.feeds.feed import Request
 from tidelog.feeds.feeds import Feeds, OpenFeed
 from tidelog.feeds.span import Span, span_of_prefix
 from tidelog.ids import Ts
-from tidelog.store.store import operation_table
 
 EVERYTHING = [span_of_prefix(b"")]
 
@@ -20,11 +19,11 @@ class Watched(Commands):
 
     def __init__(self, shard_count: int = 1) -> None:
         super().__init__(shard_count)
-        self.feeds = Feeds(self.store, operation_table(), self.clock)
+        self.feeds = Feeds(self.store, self.clock)
 
     def restart(self) -> None:
         super().restart()
-        self.feeds = Feeds(self.store, operation_table(), self.clock)
+        self.feeds = Feeds(self.store, self.clock)
 
     def watch(self, spans: list[Span] = EVERYTHING, protocol: int = 2, **wanted: Any) -> tuple[OpenFeed, Rebuilt]:
         known = Rebuilt(spans, wanted.get("since") or 0, has_commits=wanted.get("has_commits", False))

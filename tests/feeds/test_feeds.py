@@ -293,7 +293,7 @@ def test_what_a_client_has_seen_and_a_crash_has_taken_back(watched: Watched) -> 
     assert known.seen == watched.now > kept
     watched.disk.crash()
     watched.store = watched._open()
-    watched.feeds = type(watched.feeds)(watched.store, watched.feeds._table, watched.clock)
+    watched.feeds = type(watched.feeds)(watched.store, watched.clock)
     epochs = watched.store.journal.epochs
     watched.watch(since=Ts(0), epoch=known.epoch, seen=kept)
     if epochs[-1].last_ts < known.seen:
@@ -467,7 +467,7 @@ def test_a_name_notices_that_what_it_acknowledged_was_lost(watched: Watched) -> 
         watched.feeds.close(opened)
         watched.disk.crash()
         watched.store = watched._open()
-        watched.feeds = type(watched.feeds)(watched.store, watched.feeds._table, watched.clock)
+        watched.feeds = type(watched.feeds)(watched.store, watched.clock)
         last_ts = watched.store.journal.epochs[-1].last_ts
         if last_ts < acknowledged:
             losses += 1

@@ -12,7 +12,8 @@ from tidelog.ids import ShardId, Ts
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
 from tidelog.journal.operation import VAL, Val
-from tidelog.store.store import Store, operation_table
+from tidelog.store.store import Store
+from tidelog.store.type_table import operation_table
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
 

@@ -18,7 +18,7 @@ from tidelog.journal.operation import Del, FlushDb, Val
 from tidelog.store.keyspace import Buckets, Database
 from tidelog.store.store import Store
 from tidelog.types.hash import HSet, hset
-from tidelog.types.string import Expire
+from tidelog.types.key import Expire
 
 KEYS = st.sampled_from([b"a", b"b", b"{a}1", b"{a}2", b"{}x", b"a-key-of-16-bytes", b"k" * 200])
 VALUES = st.binary(max_size=8) | st.sampled_from([b"v" * 127, b"v" * 128, b"{", b"v" * 20_000])

@@ -16,7 +16,7 @@ from tidelog.commands.stream_ids import parse_id, plain_id
 from tidelog.journal.operation import OperationTable
 from tidelog.resp.encoder import encode
 from tidelog.server.hot import HotPath
-from tidelog.store.store import operation_table
+from tidelog.store.type_table import operation_table
 from tidelog.streams.group import Group
 from tidelog.streams.group_records import ACK, DELIVER, encode_ack, encode_delivery
 from tidelog.streams.operations import Ack, Deliver

@@ -36,7 +36,8 @@ from tidelog.journal.retention import RetentionLimits
 from tidelog.server.hot import HotPath
 from tidelog.store.expiry import remove_due
 from tidelog.store.slots import slot_of
-from tidelog.store.store import Store, operation_table
+from tidelog.store.store import Store
+from tidelog.store.type_table import operation_table
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
 
@@ -124,7 +125,7 @@ class FeedWorld:
             new_epoch_id=lambda: self._rng.getrandbits(63),
             random=random.Random(1),
         )
-        self._feeds = Feeds(self._store, operation_table(), self._clock)
+        self._feeds = Feeds(self._store, self._clock)
 
     def play(self, steps: int) -> None:
         choices: list[tuple[Callable[[], None], int]] = [

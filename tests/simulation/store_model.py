@@ -17,8 +17,8 @@ from tidelog.journal.operation import Del, FlushDb, Val
 from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
 from tidelog.types.hash import Hash, HDel, HSet, HSets
+from tidelog.types.key import Expire
 from tidelog.types.set import SAdd, Set, SRem
-from tidelog.types.string import Expire
 from tidelog.types.zset import ZAdd, ZRem, ZSet
 
 State = dict[tuple[int, bytes], tuple[Any, int | None]]

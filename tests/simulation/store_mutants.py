@@ -9,8 +9,8 @@ from tests.simulation.mutants import Mutant
 STORE_MUTANTS: Final = (
     Mutant(
         "snapshot-shares-collections",
-        "store/whole.py",
-        "    return kind(value)",
+        "types/hash.py",
+        "    return dict(value)",
         "    return value",
         "a collection that changes while a snapshot is taken is in it as it is later",
         "store",
@@ -33,7 +33,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         "snapshot-without-expiries",
-        "store/whole.py",
+        "store/type_table.py",
         "        operations.append(Expire(key, expire_ms))",
         "        pass",
         "a collection that comes back from a snapshot never expires",

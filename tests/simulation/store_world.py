@@ -35,7 +35,8 @@ from tidelog.resp.encoder import ErrorReply
 from tidelog.server.hot import HotPath
 from tidelog.store.capture import Capture
 from tidelog.store.expiry import remove_due
-from tidelog.store.store import Store, operation_table
+from tidelog.store.store import Store
+from tidelog.store.type_table import operation_table
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedCrash, SimulatedDisk
 from tidelog.types.effect import Effect

@@ -15,7 +15,7 @@ from tests.cli.command_line import invoke
 from tests.cli.directories import fill
 from tidelog.journal.verify import VerifyReport, verify
 from tidelog.spark.jobs.verify import FrameRun, Proof, Task, TimeRange, audit_side_by_side, prove
-from tidelog.store.store import operation_table
+from tidelog.store.type_table import operation_table
 from tidelog.system.disk import SystemDisk
 
 pytestmark = pytest.mark.xdist_group("spark")

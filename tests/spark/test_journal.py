@@ -22,7 +22,7 @@ from tidelog.errors import Corruption, DataDirectoryError
 from tidelog.journal.operation import DEL, VAL, decode_items
 from tidelog.spark.journal import SCHEMA, JournalReader, ReadCounts
 from tidelog.spark.remote_disk import RemoteDisk
-from tidelog.store.store import operation_table
+from tidelog.store.type_table import operation_table
 from tidelog.system.disk import SystemDisk
 
 TABLE = operation_table()

@@ -6,12 +6,16 @@ import random
 
 from tidelog.journal.journal import Settings
 from tidelog.store.store import Store
+from tidelog.store.type_table import TypeTable
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
 
 
 class Machine:
     """A disk, a clock, and the store that is open on them."""
+
+    types: TypeTable | None = None
+    """The types of its values; None: those that there are."""
 
     def __init__(self, shard_count: int = 1) -> None:
         self.disk = SimulatedDisk()
@@ -21,7 +25,13 @@ class Machine:
 
     def _open(self) -> Store:
         return Store.open(
-            self.disk, "/data", self.clock, self._settings, new_epoch_id=lambda: 1, random=random.Random(1)
+            self.disk,
+            "/data",
+            self.clock,
+            self._settings,
+            new_epoch_id=lambda: 1,
+            random=random.Random(1),
+            types=self.types,
         )
 
     @property

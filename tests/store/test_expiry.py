@@ -8,7 +8,7 @@ from tests.store.made import Machine
 from tidelog import limits
 from tidelog.journal.operation import Del, Val
 from tidelog.store.expiry import remove_due
-from tidelog.types.string import Expire
+from tidelog.types.key import Expire
 
 
 def put(machine: Machine, key: bytes, after_ms: int | None, database: int = 0) -> None:

@@ -9,7 +9,7 @@ from tidelog.errors import CommandError
 from tidelog.journal.operation import DEL, VAL, Del, Val
 from tidelog.store.transaction import InDatabase, Transaction
 from tidelog.types.hash import Hash, hset
-from tidelog.types.string import EXPIRE, Expire
+from tidelog.types.key import EXPIRE, Expire
 
 
 def opcodes(transaction: Transaction) -> list[tuple[int, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.store.made import Machine
 from tidelog.journal.operation import Del, FlushDb, Val
 from tidelog.store.watch import Watches
-from tidelog.types.string import Expire
+from tidelog.types.key import Expire
 
 
 class Client:

@@ -1,59 +1,28 @@
-"""Strings and what concerns any key: effects on a keyspace, and their way through the journal's bytes."""
+"""Strings: effects on a keyspace, and which of them spell an integer."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tidelog.errors import FormatError
-from tidelog.journal.operation import Del, FlushDb, Val, encode_items
+from tidelog.journal.operation import Val
 from tidelog.store.keyspace import Database
-from tidelog.types.string import EXPIRE, Expire, effects
-
-BY_OPERATION = {effect.operation: effect for effect in effects()}
-
-
-def apply(database: Database, *operations: object) -> None:
-    for operation in operations:
-        BY_OPERATION[type(operation)].apply(database, operation)
+from tidelog.types.string import effects, integer_of
 
 
 def test_values() -> None:
     database = Database(0)
-    apply(database, Val([(b"a", b"1"), (b"b", b"2")], 50), Val([(b"b", b"3"), (b"c", b"")]))
+    (effect,) = effects()
+    effect.apply(database, Val([(b"a", b"1"), (b"b", b"2")], 50))
+    effect.apply(database, Val([(b"b", b"3"), (b"c", b"")]))
     assert {key: database.find(key) for key in database.all_keys()} == {b"a": b"1", b"b": b"3", b"c": b""}
     assert database.expiries == {b"a": 50}
 
 
-def test_deleting() -> None:
-    database = Database(0)
-    apply(database, Val([(b"a", b"1"), (b"b", b"2")], 50), Del([b"a", b"none", b"a"]))
-    assert list(database.all_keys()) == [b"b"]
-    assert database.expiries == {b"b": 50}
-    apply(database, FlushDb())
-    assert len(database) == 0
-    assert database.expiries == {}
+@pytest.mark.parametrize("number", [0, 7, -7, 2**63 - 1, -(2**63)])
+def test_an_integer_has_one_spelling(number: int) -> None:
+    assert integer_of(b"%d" % number) == number
 
 
-def test_expiring() -> None:
-    database = Database(0)
-    apply(database, Val([(b"a", b"1")]), Expire(b"a", 50), Expire(b"none", 50))
-    assert database.expiries == {b"a": 50}
-    apply(database, Expire(b"a", None))
-    assert database.expiries == {}
-
-
-@given(st.binary(max_size=300), st.one_of(st.none(), st.integers(0, 2**63 - 1)))
-def test_expiry_comes_back_from_its_payload(key: bytes, expire_ms: int | None) -> None:
-    kind = BY_OPERATION[Expire].kind
-    operation = Expire(key, expire_ms)
-    payload = kind.encode(operation)
-    assert kind.decode(payload, expire_ms) == operation
-    assert kind.keys(payload) == [key]
-    assert kind.opcode == EXPIRE
-
-
-def test_a_payload_without_a_key() -> None:
-    with pytest.raises(FormatError):
-        BY_OPERATION[Expire].kind.decode(encode_items([]), None)
+@pytest.mark.parametrize("data", [b"", b"-", b"-0", b"+1", b"01", b" 1", b"1 ", b"1.0", b"%d" % 2**63, b"1" * 30])
+def test_what_is_no_integer(data: bytes) -> None:
+    assert integer_of(data) is None

@@ -12,7 +12,7 @@ from tidelog.errors import Corruption
 
 if TYPE_CHECKING:
     from tidelog.journal.inspection import Place, Tail
-    from tidelog.journal.operation import OperationKind, OperationTable
+    from tidelog.journal.operation import OperationTable
     from tidelog.ports import Disk
 
 Folder = Annotated[
@@ -46,20 +46,9 @@ def find_place(disk: Disk, folder: str) -> Place:
 
 def known_operations() -> OperationTable:
     """The operations of everything that writes to a journal."""
-    from tidelog.journal.operation import START, OperationTable, core_table
-    from tidelog.types import hash as hash_type
-    from tidelog.types import set as set_type
-    from tidelog.types import string, zset
+    from tidelog.store.type_table import operation_table
 
-    effects = [*string.effects(), *hash_type.effects(), *set_type.effects(), *zset.effects()]
-    kinds = [core_table().kind(START), *(effect.kind for effect in effects)]
-    return OperationTable(kinds, more=_of_streams, of_more=range(0x50, 0x70))
-
-
-def _of_streams() -> list[OperationKind]:
-    from tidelog.streams.effects import effects  # it needs pyarrow, which takes long to import
-
-    return [effect.kind for effect in effects()]
+    return operation_table()
 
 
 def opcode_name(table: OperationTable, opcode: int) -> str:

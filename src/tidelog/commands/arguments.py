@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from tidelog.commands.long_double import add_long_doubles, format_long_double, parse_long_double
 from tidelog.errors import CommandError
+from tidelog.types.string import integer_of
 
 I64_MIN: Final = -(2**63)
 I64_MAX: Final = 2**63 - 1
-
-_INTEGER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 
 NOT_AN_INTEGER: Final = "ERR value is not an integer or out of range"
 NOT_A_FLOAT: Final = "ERR value is not a valid float"
@@ -23,12 +21,11 @@ def syntax_error() -> CommandError:
 
 
 def integer(argument: bytes, error: str = NOT_AN_INTEGER) -> int:
-    """A signed 64-bit integer in its only spelling: no plus, no leading zeros, no spaces."""
-    if _INTEGER.fullmatch(argument):
-        number = int(argument)
-        if I64_MIN <= number <= I64_MAX:
-            return number
-    raise CommandError(error)
+    """A signed 64-bit integer, spelled as `integer_of` wants it."""
+    number = integer_of(argument)
+    if number is None:
+        raise CommandError(error)
+    return number
 
 
 def positive(argument: bytes, error: str) -> int:

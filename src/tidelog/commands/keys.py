@@ -8,7 +8,6 @@ from typing import Any
 
 from tidelog import limits
 from tidelog.commands.arguments import integer, syntax_error
-from tidelog.commands.encodings import encoding_of, refcount_of, type_name
 from tidelog.commands.expiry_options import add_time
 from tidelog.commands.glob import matcher
 from tidelog.commands.scanning import scan_options
@@ -18,13 +17,15 @@ from tidelog.journal.operation import Del
 from tidelog.resp.encoder import Reply
 from tidelog.store.keyspace import Database
 from tidelog.store.transaction import InDatabase, Transaction
-from tidelog.store.whole import whole_value
-from tidelog.types.string import Expire
+from tidelog.types.key import Expire
+from tidelog.types.string import integer_of
 
 Decision = tuple[Reply, Sequence[Any]]
 
 _TWO_KEYS = Keys(1, 2, 1)
 _NO_SUCH_KEY = "ERR no such key"
+_SHARED_REFCOUNT = 2**31 - 1
+"""What OBJECT REFCOUNT says of a small integer: Redis has one object for all uses of it."""
 _SAME_OBJECTS = "ERR source and destination objects are the same"
 
 
@@ -39,7 +40,8 @@ def exists(transaction: Transaction, arguments: Arguments) -> Reply:
 
 
 def type_(transaction: Transaction, arguments: Arguments) -> Reply:
-    return type_name(transaction.find(arguments[1]))
+    value = transaction.find(arguments[1])
+    return "none" if value is None else transaction.store.types.of(value).name.decode()
 
 
 def keys(transaction: Transaction, arguments: Arguments) -> Reply:
@@ -72,8 +74,9 @@ def scan(transaction: Transaction, arguments: Arguments) -> Reply:
     if options.pattern is not None:
         is_match = matcher(options.pattern)
         found = [key for key in found if is_match(key)]
+    types = transaction.store.types
     values = [(key, transaction.find(key)) for key in found]
-    kept = [key for key, value in values if value is not None and options.type in (None, type_name(value).encode())]
+    kept = [key for key, value in values if value is not None and options.type in (None, types.of(value).name)]
     return [b"%d" % cursor, kept]
 
 
@@ -202,7 +205,7 @@ def _rename(transaction: Transaction, arguments: Arguments, replaces: bool) -> t
     if target is not None and not replaces:
         return 0, []
     gone = [old] if target is None else [old, new]
-    return 1, [Del(gone), *whole_value(new, value, transaction.expiry(old))]
+    return 1, [Del(gone), *transaction.store.types.operations_of(new, value, transaction.expiry(old))]
 
 
 def rename(transaction: Transaction, arguments: Arguments) -> Decision:
@@ -235,7 +238,8 @@ def copy(transaction: Transaction, arguments: Arguments) -> Decision:
     is_there = transaction.find_in(transaction.store.database(number), target) is not None
     if is_there and not replaces:
         return 0, []
-    operations = [*([Del([target])] if is_there else []), *whole_value(target, value, expire_ms)]
+    made = transaction.store.types.operations_of(target, value, expire_ms)
+    operations = [*([Del([target])] if is_there else []), *made]
     return 1, [InDatabase(number, operation) for operation in operations]
 
 
@@ -246,7 +250,7 @@ def move(transaction: Transaction, arguments: Arguments) -> Decision:
     value = transaction.find(key)
     if value is None or transaction.find_in(transaction.store.database(number), key) is not None:
         return 0, []
-    made = whole_value(key, value, transaction.expiry(key))
+    made = transaction.store.types.operations_of(key, value, transaction.expiry(key))
     return 1, [Del([key]), *(InDatabase(number, operation) for operation in made)]
 
 
@@ -261,12 +265,15 @@ def _database_number(argument: bytes) -> int:
 
 def object_encoding(transaction: Transaction, arguments: Arguments) -> Reply:
     value = transaction.find(arguments[2])
-    return encoding_of(value) if value is not None else None
+    return transaction.store.types.of(value).encoding(value) if value is not None else None
 
 
 def object_refcount(transaction: Transaction, arguments: Arguments) -> Reply:
     value = transaction.find(arguments[2])
-    return refcount_of(value) if value is not None else None
+    if value is None:
+        return None
+    is_shared = type(value) is bytes and value.isdigit() and len(value) <= 4 and integer_of(value) is not None
+    return _SHARED_REFCOUNT if is_shared else 1
 
 
 def object_idletime(transaction: Transaction, arguments: Arguments) -> Reply:

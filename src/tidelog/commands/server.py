@@ -16,14 +16,11 @@ from tidelog.errors import CommandError
 from tidelog.journal.operation import FlushDb
 from tidelog.resp.encoder import Reply, Wire
 from tidelog.store.transaction import InDatabase, Transaction
-from tidelog.streams.stream import Stream
-from tidelog.types.effect import Value
+from tidelog.types.value_type import ELEMENT_OVERHEAD_BYTES
 
 Decision = tuple[Reply, Sequence[Any]]
 
 _SAMPLES_DEFAULT: Final = 5
-_KEY_OVERHEAD_BYTES: Final = 16 + 8
-"""What a dict keeps for a key, roughly: its place in the index and in the table, when two thirds of both are used."""
 _EXPIRY_BYTES: Final = 120
 """What an expiry takes in its dict and its heap, roughly."""
 
@@ -122,25 +119,9 @@ def memory_usage(transaction: Transaction, arguments: Arguments) -> Reply:
     value = transaction.find(key)
     if value is None:
         return None
-    size = sys.getsizeof(key) + _KEY_OVERHEAD_BYTES + size_of(value, samples)
+    value_bytes = transaction.store.types.of(value).size_bytes(value, samples)
+    size = sys.getsizeof(key) + ELEMENT_OVERHEAD_BYTES + value_bytes
     return size if transaction.expiry(key) is None else size + _EXPIRY_BYTES
-
-
-def size_of(value: Value, samples: int) -> int:
-    """Bytes that a value takes, from some of its members (0: all) if it has many."""
-    if type(value) is bytes:
-        return sys.getsizeof(value)
-    if type(value) is Stream:
-        return value.size_bytes
-    count = len(value)
-    looked_at = members_bytes = 0
-    for member in value.items() if isinstance(value, dict) else value:
-        if samples and looked_at == samples:
-            break
-        members_bytes += sum(map(sys.getsizeof, member)) if isinstance(member, tuple) else sys.getsizeof(member)
-        looked_at += 1
-    per_member = _KEY_OVERHEAD_BYTES + (members_bytes // looked_at if looked_at else 0)
-    return sys.getsizeof(value) + count * per_member
 
 
 def memory_purge(_client: Client, _arguments: Arguments) -> Reply:

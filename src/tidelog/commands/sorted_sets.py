@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 from tidelog import limits
 from tidelog.commands.arguments import integer, syntax_error
 from tidelog.commands.drawing import check_pairs_count, drawn_count
-from tidelog.commands.encodings import encoding_of
 from tidelog.commands.scanning import scan_cursor, scan_members, scan_options
 from tidelog.commands.sorted_set_bounds import score as read_score
 from tidelog.commands.table import ONE_KEY, Arguments, Command, Keys, read, write
@@ -20,7 +19,7 @@ from tidelog.errors import CommandError
 from tidelog.journal.operation import Del
 from tidelog.resp.encoder import NULL_ARRAY, Pairs, Reply, format_double
 from tidelog.store.transaction import Transaction
-from tidelog.types.zset import Entry, ZSet, zadd, zrem
+from tidelog.types.zset import ZSET_TYPE, Entry, ZSet, zadd, zrem
 
 Decision = tuple[Reply, Sequence[Any]]
 
@@ -259,7 +258,7 @@ def zscan(transaction: Transaction, arguments: Arguments) -> Reply:
     if zset is None:
         return [b"0", []]
     cursor, members = scan_members(transaction, key, zset.members(), scan_options(arguments, 2))
-    is_listpack = encoding_of(zset) == b"listpack"
+    is_listpack = ZSET_TYPE.encoding(zset) == b"listpack"
     reply: list[bytes] = []
     for member in members:
         score = zset.score(member)

@@ -11,12 +11,12 @@ from tidelog.commands.streams import Decision, find_stream, next_id
 from tidelog.commands.table import ONE_KEY, Arguments, Command, write
 from tidelog.errors import CommandError
 from tidelog.store.transaction import Transaction
+from tidelog.streams.dump import group_set
 from tidelog.streams.group import NO_CONSUMER, Group, Pending
 from tidelog.streams.node import Rows
 from tidelog.streams.operations import Deliver, Item, StreamAppend, acks, pends
 from tidelog.streams.progress import entries_read_after
 from tidelog.streams.stream import Stream
-from tidelog.streams.whole import group_set
 
 _RANGE: Final = re.compile(rb"([0-9]{1,19})-([0-9]{1,19})")
 

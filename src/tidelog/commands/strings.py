@@ -14,7 +14,7 @@ from tidelog.journal.operation import Del, Val
 from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import WRONG_TYPE, Transaction
 from tidelog.types.effect import split_long
-from tidelog.types.string import Expire
+from tidelog.types.key import Expire
 
 Decision = tuple[Reply, Sequence[Any]]
 

@@ -13,10 +13,10 @@ from tidelog.commands.x_reading import check_consumer, text
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import Transaction
+from tidelog.streams.dump import group_set
 from tidelog.streams.group import UNKNOWN, Group
 from tidelog.streams.operations import ConsumerDrop, ConsumerSet, GroupDrop, acks
 from tidelog.streams.stream import Stream
-from tidelog.streams.whole import group_set
 
 _SECOND: Final = Keys(2, 2, 1)
 

@@ -14,10 +14,10 @@ from tidelog.commands.x_reading import check_consumer, text
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import NULL_ARRAY, Reply, Wire
 from tidelog.store.transaction import Transaction
+from tidelog.streams.dump import group_set
 from tidelog.streams.group import NO_CONSUMER, Group
 from tidelog.streams.operations import ConsumerSet, GroupSet, Item, acks, pends
 from tidelog.streams.stream import Stream
-from tidelog.streams.whole import group_set
 
 _CLAIMED_COUNT: Final = 100
 """Entries that XAUTOCLAIM gives out unless it is told otherwise ..."""

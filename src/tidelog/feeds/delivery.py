@@ -7,21 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.feeds.changes import changes_of, is_flush
-from tidelog.feeds.event import Change, encode_change
+from tidelog.feeds.event import encode_change
 from tidelog.feeds.feed import Feed
 from tidelog.feeds.router import Moment
 from tidelog.feeds.span import Interests
 from tidelog.ids import ShardId, Ts
-from tidelog.journal.operation import START, VAL, OperationTable, decode_pairs, pair_keys
+from tidelog.journal.operation import FLUSHDB, START, VAL, decode_pairs, pair_keys
 from tidelog.journal.reader import Part, Record
+from tidelog.store.type_table import TypeTable
+from tidelog.types.change import Change
 
 
 class Delivery:
     """Hands out transactions to the feeds of an index, by database."""
 
-    def __init__(self, table: OperationTable, by_database: dict[int, Interests]) -> None:
-        self._table = table
+    def __init__(self, types: TypeTable, by_database: dict[int, Interests]) -> None:
+        self._types = types
         self._by_database = by_database
         self._touched: dict[Feed, None] = {}
         """Feeds that have got something of the transaction that is being handed out ..."""
@@ -37,7 +38,7 @@ class Delivery:
             return True
         if opcode == VAL:
             return interests.have_any(pair_keys(payload, interests.key_sizes))
-        keys = self._table.keys(opcode, payload)
+        keys = self._types.operations.keys(opcode, payload)
         return keys is None or interests.have_any(keys)
 
     def hand_out(self, moment: Moment, payload_of: Callable[[Part, Record], bytes]) -> None:
@@ -76,10 +77,10 @@ class Delivery:
                         if feed.is_due(ts, key) and (feed.shard is None or feed.shard == part.shard):
                             feed.add_string(ts, key, value)
                             self._touched[feed] = None
-            elif is_flush(opcode):
+            elif opcode == FLUSHDB:
                 self._flush(ts, part.shard, interests, counts_for_all=counts_for_all)
             else:
-                for change in changes_of(self._table, opcode, payload):
+                for change in self._types.changes_of(opcode, payload):
                     self._give(ts, part.shard, interests.of(change.key), change)
 
     def _give(self, ts: Ts, shard: ShardId, feeds: list[Feed], change: Change) -> None:
@@ -120,7 +121,7 @@ def _cut_at_flushes(records: list[Record]) -> list[list[Record]]:
     """What comes before the first flush, the flush, what comes before the next ..."""
     pieces: list[list[Record]] = [[]]
     for record in records:
-        if is_flush(record.opcode):
+        if record.opcode == FLUSHDB:
             pieces += [[record], []]
         else:
             pieces[-1].append(record)

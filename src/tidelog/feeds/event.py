@@ -6,26 +6,24 @@
     checkpoint   ts, start, end, epoch, seen                  nothing at or below ts will follow for the span
     commit       ts                                           the transaction is whole
 
-A change is what a record did to one key, with its value encoded already: only the head and nil differ between the two
-protocols, so a change is encoded once for all feeds of a protocol.
+The items of a value event, by type (each type's module makes its own):
+
+    string      nil, the value
+    hash        field, value
+    set         member, "1"
+    zset        member, score
+    stream      nil, [[offset, id, tag, entry] ...]; "evict", offset; "del", [offset ...]; "group", [name, what, ...]
+    none        nil, nil                                      deleted, whatever it was
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidelog.feeds.span import Span
 from tidelog.ids import Ts
 from tidelog.resp.encoder import NULL_3, NULL_BULK_2
-
-STRING = b"string"
-HASH = b"hash"
-SET = b"set"
-ZSET = b"zset"
-STREAM = b"stream"
-NONE = b"none"
-"""The type of a key that is deleted: the journal does not say what it was."""
-
+from tidelog.types.change import Change, bulk, number
 
 FIELDS: Final = {
     b"value": ("ts", "key", "type", "field", "value"),
@@ -39,31 +37,6 @@ FIELDS: Final = {
 
 _BULK_HEADS_MAX: Final = 1024
 _BULK_HEADS: Final = [b"$%d\r\n" % size for size in range(_BULK_HEADS_MAX)]
-
-
-class Change(NamedTuple):
-    """What happened to a key, or to a field of it."""
-
-    key: bytes
-    type: bytes
-    field: bytes | None
-    value: bytes | None
-    """Encoded; None: deleted."""
-    is_of_group: bool = False
-    """Only for feeds that want to know of groups."""
-
-
-def bulk(data: bytes) -> bytes:
-    return b"$%d\r\n%b\r\n" % (len(data), data)
-
-
-def number(value: int) -> bytes:
-    return b":%d\r\n" % value
-
-
-def array(items: list[bytes]) -> bytes:
-    """Of items that are encoded already."""
-    return b"*%d\r\n%b" % (len(items), b"".join(items))
 
 
 def encode_change(protocol: int, ts: Ts, change: Change) -> bytes:

@@ -14,7 +14,6 @@ from enum import Enum
 from typing import Final
 
 from tidelog.feeds.event import (
-    Change,
     bulk_head,
     encode_change,
     encode_checkpoint,
@@ -26,6 +25,7 @@ from tidelog.feeds.event import (
 from tidelog.feeds.span import Interests, Span
 from tidelog.ids import U64_MAX, ShardId, Ts
 from tidelog.store.slots import slot_of
+from tidelog.types.change import Change
 
 _NOT_SCANNED: Final = U64_MAX
 

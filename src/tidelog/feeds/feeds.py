@@ -24,7 +24,6 @@ from tidelog.feeds.live import Live
 from tidelog.feeds.router import Moment, Router
 from tidelog.feeds.scan import Scan
 from tidelog.ids import ShardId, Ts
-from tidelog.journal.operation import OperationTable
 from tidelog.ports import Clock
 from tidelog.store.store import Store
 
@@ -60,12 +59,11 @@ class OpenFeed:
 class Feeds:
     """The feeds of one store. One thread."""
 
-    def __init__(self, store: Store, table: OperationTable, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._journal = store.journal
-        self._table = table
         self._clock = clock
-        self._live = Live(self._journal, table)
+        self._live = Live(self._journal, store.types)
         self._open: dict[int, OpenFeed] = {}
         self._of: dict[Feed, OpenFeed] = {}
         self._behind: deque[OpenFeed] = deque()
@@ -293,7 +291,7 @@ class Feeds:
         request = opened.feed.request
         count = self._journal.meta.shard_count
         shards = [ShardId(shard) for shard in range(count)] if request.shard is None else [request.shard]
-        opened.delivery = delivery = Delivery(self._table, {request.database: opened.feed.interests})
+        opened.delivery = delivery = Delivery(self._store.types, {request.database: opened.feed.interests})
         return Router(self._journal, shards, opened.feed.position, request.spans, delivery.wants)
 
     # --- what becomes visible -----------------------------------------------------------------------------------

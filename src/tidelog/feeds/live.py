@@ -12,7 +12,7 @@ from tidelog.feeds.router import Router
 from tidelog.feeds.span import Interests, Span
 from tidelog.ids import ShardId, Ts
 from tidelog.journal.journal import Journal
-from tidelog.journal.operation import OperationTable
+from tidelog.store.type_table import TypeTable
 
 _EVERYTHING = [Span(b"", b"")]
 
@@ -20,10 +20,10 @@ _EVERYTHING = [Span(b"", b"")]
 class Live:
     """The feeds that have caught up."""
 
-    def __init__(self, journal: Journal, table: OperationTable) -> None:
+    def __init__(self, journal: Journal, types: TypeTable) -> None:
         self._journal = journal
         self._by_database: dict[int, Interests] = {}
-        self._delivery = Delivery(table, self._by_database)
+        self._delivery = Delivery(types, self._by_database)
         self._feeds: dict[Feed, None] = {}
         self._router: Router | None = None
         """None: nobody is here."""

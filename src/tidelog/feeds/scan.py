@@ -13,18 +13,12 @@ from collections.abc import Iterator
 from itertools import chain
 
 from tidelog import limits
-from tidelog.feeds.event import HASH, SET, STREAM, STRING, ZSET, Change, array, bulk, number
 from tidelog.feeds.feed import Feed
 from tidelog.ids import SLOT_COUNT, Ts
-from tidelog.resp.encoder import format_double
 from tidelog.store.keyspace import Database
 from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
-from tidelog.streams.stream import Stream
-from tidelog.types.effect import Value
-from tidelog.types.hash import Hash
-from tidelog.types.set import Set
-from tidelog.types.zset import ZSet
+from tidelog.types.change import Change
 
 
 class Scan:
@@ -32,6 +26,7 @@ class Scan:
 
     def __init__(self, store: Store, feed: Feed) -> None:
         self._writer = store.journal.writer
+        self._types = store.types
         self._database: Database = store.database(feed.request.database)
         self._cleared_count = self._database.cleared_count
         self._feed = feed
@@ -72,24 +67,10 @@ class Scan:
             for key in bucket if self._keys is None else self._keys:
                 value = bucket.get(key)
                 if value is not None and wanted.of(key):
-                    found.append(_changes_of_value(key, value))
+                    found.append(self._types.of(value).initial(key, value))
         self._feed.scanned(slot, self._ts)
         self._changes = chain.from_iterable(found)
 
 
 def _range(bounds: tuple[int, int]) -> range:
     return range(bounds[0], bounds[1] + 1)
-
-
-def _changes_of_value(key: bytes, value: Value) -> Iterator[Change]:
-    """A value as it is now: collections are copied before the first of it is asked for."""
-    if isinstance(value, bytes):
-        return (Change(key, STRING, None, bulk(each)) for each in (value,))
-    if isinstance(value, Stream):
-        return iter([Change(key, STREAM, None, array([number(value.first), number(value.next - 1)]))])
-    if isinstance(value, ZSet):
-        return (Change(key, ZSET, member, bulk(format_double(score))) for score, member in list(value))
-    if isinstance(value, Set):
-        return (Change(key, SET, member, bulk(b"1")) for member in list(value))
-    fields: Hash[bytes, bytes] = value
-    return (Change(key, HASH, field, bulk(data)) for field, data in list(fields.items()))

@@ -127,6 +127,8 @@ class OperationTable:
 
     def kind(self, opcode: int) -> OperationKind:
         """The row of an opcode that must be known."""
+        if opcode in self._of_more:
+            self._register_more()
         return self._by_opcode[opcode]
 
     def named(self, name: str) -> OperationKind | None:

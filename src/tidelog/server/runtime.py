@@ -46,7 +46,7 @@ from tidelog.server.session import Session
 from tidelog.server.snapshots import ServerSnapshots
 from tidelog.server.turn import Turns
 from tidelog.store.expiry import remove_due
-from tidelog.store.store import Store, operation_table
+from tidelog.store.store import Store
 from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
 
@@ -141,7 +141,7 @@ class Runtime:
         self.engine.snapshots = self._snapshots
         self.engine.blocking.call_later = loop.call_later
         self._cooling = Cooling(loop, self.store.databases, self._clock)
-        feeds = Feeds(self.store, operation_table(), self._clock)
+        feeds = Feeds(self.store, self._clock)
         self.engine.feeding = self._feeding = Feeding(loop, feeds, self._clock, lambda: self.turns.count)
         self.turns.on_visible = self._feeding.on_visible
         try:

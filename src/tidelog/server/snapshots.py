@@ -31,7 +31,7 @@ from tidelog.ports import Clock
 from tidelog.server.metrics import SnapshotFacts
 from tidelog.server.turn import Turns
 from tidelog.store.capture import Capture
-from tidelog.store.store import Store, operation_table
+from tidelog.store.store import Store
 
 _LOG: Final = logging.getLogger("tidelog")
 _Result = TypeVar("_Result")
@@ -63,7 +63,7 @@ class ServerSnapshots:
         self._erasing: asyncio.Task[None] | None = None
         self._capture: Capture | None = None
         self._began_s = 0.0
-        self._table: OperationTable = operation_table()
+        self._table: OperationTable = store.types.operations
         self._sidecar_rest_s = 0.0
         """No sidecar is made before (`perf_counter`)."""
         self._is_making_sidecar = False

@@ -62,7 +62,7 @@ from tidelog.ports import Disk
 from tidelog.spark.kind import Kind, check_columns
 from tidelog.spark.options import Options, moment_us
 from tidelog.spark.remote_disk import disk_of
-from tidelog.store.store import operation_table
+from tidelog.store.type_table import operation_table
 
 SCHEMA: Final = StructType(
     [

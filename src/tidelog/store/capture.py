@@ -29,7 +29,7 @@ from tidelog.journal.operation import VAL, encode_pairs
 from tidelog.journal.snapshot import SnapshotWriter
 from tidelog.store.keyspace import Buckets, Database
 from tidelog.store.slots import slot_of
-from tidelog.store.whole import copy_value, whole_value, whole_value_in_pieces
+from tidelog.store.type_table import TypeTable
 from tidelog.types.effect import Value
 
 _SLOTS_PASSED_AT_ONCE: Final = 256
@@ -55,12 +55,14 @@ class Capture:
         snapshot: SnapshotWriter,
         encode: Callable[[Any], list[tuple[Any, int, bytes]]],
         owners: list[ShardId],
+        types: TypeTable,
     ) -> None:
         self._databases = databases
         self.snapshot = snapshot
         self._encode = encode
         self._owners = owners
         """For every slot, its shard."""
+        self._types = types
         self._number = 0
         """The database that is being visited ..."""
         self._slot = 0
@@ -119,7 +121,7 @@ class Capture:
             bucket = database.slots[slot]
             value = None if bucket is None else bucket.get(key)
             if value is not None and type(value) is not bytes:
-                value = copy_value(value)
+                value = self._types.of(value).copy(value)
             kept[key] = value, database.expiries.get(key)
 
     # --- visiting -----------------------------------------------------------------------------------------------
@@ -222,11 +224,11 @@ class Capture:
         self.keys_written += 1
         if type(value) is not bytes:
             if len(value) > limits.RECORD_MEMBERS_MAX:
-                self._large.append(whole_value_in_pieces(key, value, expire_ms))
+                self._large.append(self._types.pieces_of(key, value, expire_ms))
             else:
-                self._add(whole_value(key, value, expire_ms))
+                self._add(self._types.operations_of(key, value, expire_ms))
         elif expire_ms is not None:
-            self._add(whole_value(key, value, expire_ms))
+            self._add(self._types.operations_of(key, value, expire_ms))
         else:
             size = self._pairs_bytes + len(key) + len(value)
             if size > limits.RECORD_SPLIT_BYTES or len(self._pairs) >= limits.RECORD_MEMBERS_MAX:

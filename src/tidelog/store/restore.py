@@ -308,7 +308,7 @@ def _fill(disk: Disk, store: Store, target: str, meta: Meta, ts: Ts, on_progress
 
 
 def _write_snapshot(store: Store, snapshot: SnapshotWriter, on_progress: Progress | None) -> int:
-    capture = Capture(store.databases, snapshot, store.encode_whole, store.owners)
+    capture = Capture(store.databases, snapshot, store.encode_whole, store.owners, store.types)
     while not capture.is_done:
         capture.visit(limits.RESTORE_KEYS_AT_ONCE)
         if on_progress is not None:

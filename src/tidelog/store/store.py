@@ -23,8 +23,6 @@ from tidelog.journal.operation import (
     FLUSHDB,
     START,
     VAL,
-    OperationTable,
-    core_table,
     decode_pairs,
     encode_items,
     encode_pairs,
@@ -37,11 +35,8 @@ from tidelog.store.scan_orders import ScanOrders
 from tidelog.store.slots import shards_by_slot, slot_of
 from tidelog.store.string_loader import StringLoader
 from tidelog.store.transaction import Transaction
+from tidelog.store.type_table import TypeTable, value_types
 from tidelog.store.watch import Watcher, Watches
-from tidelog.streams.effects import effects as stream_effects
-from tidelog.types import hash as hash_type
-from tidelog.types import set as set_type
-from tidelog.types import string, zset
 from tidelog.types.effect import Effect
 
 Encoded = tuple[ShardId, int, bytes]
@@ -51,30 +46,22 @@ Encoded = tuple[ShardId, int, bytes]
 _ONE_SHARD: Final = ShardId(0)
 
 
-def all_effects() -> list[Effect]:
-    """Every operation that changes the keyspace."""
-    return [*string.effects(), *hash_type.effects(), *set_type.effects(), *zset.effects(), *stream_effects()]
-
-
-def operation_table() -> OperationTable:
-    """The journal's table with every operation there is."""
-    return OperationTable([core_table().kind(START), *(effect.kind for effect in all_effects())])
-
-
 class Store:
     """All state of a server."""
 
-    def __init__(self, clock: Clock, random: Random) -> None:
+    def __init__(self, clock: Clock, random: Random, types: TypeTable | None = None) -> None:
         self._clock = clock
+        self.types = types if types is not None else TypeTable(value_types())
+        """What its values may be."""
         self.random = random
         """Draws what commands such as SPOP choose."""
         self.scan_orders = ScanOrders()
         self.signals: dict[tuple[int, bytes], None] = {}
         """Database and key of what has changed while somebody waited for it; the taker empties it."""
         self._databases = [Database(number, self.signals) for number in range(limits.DATABASES)]
-        self.effect_of = {effect.operation: effect for effect in all_effects()}
-        """Class of operations -> what they do."""
-        self._by_opcode = {effect.kind.opcode: effect for effect in all_effects()}
+        self.effect_of = self.types.effect_of
+        """Class of operations -> what they do. Hot: kept at hand."""
+        self._by_opcode = self.types.effect_by_opcode
         self._loader = StringLoader(self._databases)
         """Strings that recovery has read; empty once the store is open."""
         self._watches = Watches()
@@ -96,9 +83,10 @@ class Store:
         settings: Settings,
         new_epoch_id: Callable[[], int],
         random: Random,
+        types: TypeTable | None = None,
     ) -> Store:
-        """Open a data directory and load what it holds."""
-        store = cls(clock, random)
+        """Open a data directory and load what it holds; without `types`, values are of every type there is."""
+        store = cls(clock, random, types)
         store.slots = _slots_of(disk, folder, settings)
         store.owners = shards_by_slot(store.slots)
         store.journal = Journal.open(
@@ -159,7 +147,7 @@ class Store:
         if snapshot is None:
             return None
         snapshot.places = self.journal.writer.written_places
-        self._capture = Capture(self._databases, snapshot, self.encode_whole, self.owners)
+        self._capture = Capture(self._databases, snapshot, self.encode_whole, self.owners, self.types)
         self._set_observers()
         return self._capture
 

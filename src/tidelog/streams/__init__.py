@@ -10,7 +10,9 @@ progress     how far a group has come, as Redis counts
 producer     who writes again what may have arrived already
 operations   what changes a stream, as values
 effects      the record of every operation, and what it does
-whole        a whole stream as operations
+changes      what feeds tell about the operations
+dump         a stream as the operations that make it again
+stream_type  streams as a row of the table of types
 trimming     what goes when a stream is trimmed
 compaction   of all entries with one tag, the newest stays
 """

@@ -35,6 +35,18 @@ from typing import Any, Final
 from tidelog.errors import FormatError
 from tidelog.ids import U64_MAX
 from tidelog.journal.operation import OperationKind
+from tidelog.streams.changes import (
+    changes_of_ack,
+    changes_of_append,
+    changes_of_cut,
+    changes_of_deliver,
+    changes_of_evict,
+    changes_of_group,
+    changes_of_leave,
+    changes_of_node,
+    changes_of_pend,
+    changes_of_ungroup,
+)
 from tidelog.streams.group import Consumer, Group, Pending
 from tidelog.streams.node import FIELDS, TAGGED, SealedNode
 from tidelog.streams.operations import (
@@ -56,7 +68,8 @@ from tidelog.streams.operations import (
 from tidelog.streams.payload import Reader, numbers, packed_id, runs, text
 from tidelog.streams.rows import listed
 from tidelog.streams.stream import Stream
-from tidelog.types.effect import Effect, Keyspace
+from tidelog.types.change import Change
+from tidelog.types.effect import Effect, Keyspace, no_changes
 
 __all__ = [
     "APPEND",
@@ -254,8 +267,9 @@ def _effect(
     encode: Callable[[Any], bytes],
     decode: Callable[[bytes, int | None], Any],
     apply: Callable[[Keyspace, Any], None],
+    changes: Callable[[Any], list[Change]],
 ) -> Effect:
-    return Effect(operation, OperationKind(opcode, name, encode, decode, _keys), apply)
+    return Effect(operation, OperationKind(opcode, name, encode, decode, _keys), apply, changes)
 
 
 def _keys(payload: bytes) -> list[bytes]:
@@ -263,7 +277,12 @@ def _keys(payload: bytes) -> list[bytes]:
 
 
 def _plain(
-    opcode: int, name: str, operation: type[Any], fields: _Fields, apply: Callable[[Keyspace, Any], None]
+    opcode: int,
+    name: str,
+    operation: type[Any],
+    fields: _Fields,
+    apply: Callable[[Keyspace, Any], None],
+    changes: Callable[[Any], list[Change]],
 ) -> Effect:
     """An operation whose payload is its fields, one after the other."""
 
@@ -278,7 +297,7 @@ def _plain(
         reader.end()
         return operation(*values)
 
-    return _effect(opcode, name, operation, encode, decode, apply)
+    return _effect(opcode, name, operation, encode, decode, apply, changes)
 
 
 _ENCODE: Final[dict[str, Callable[[Any], bytes]]] = {
@@ -332,9 +351,9 @@ _GROUP: Final = (_KEY, ("group", "text"))
 def effects() -> list[Effect]:
     """Every operation on a stream."""
     return [
-        _effect(APPEND, "append", StreamAppend, _encode_append, _decode_append, _apply_append),
-        _plain(0x51, "evict", StreamEvict, (_KEY, ("first", "u64")), _apply_evict),
-        _plain(0x52, "cut", StreamCut, (_KEY, ("offsets", "runs")), _apply_cut),
+        _effect(APPEND, "append", StreamAppend, _encode_append, _decode_append, _apply_append, changes_of_append),
+        _plain(0x51, "evict", StreamEvict, (_KEY, ("first", "u64")), _apply_evict, changes_of_evict),
+        _plain(0x52, "cut", StreamCut, (_KEY, ("offsets", "runs")), _apply_cut, changes_of_cut),
         _plain(
             0x53,
             "place",
@@ -348,8 +367,9 @@ def effects() -> list[Effect]:
                 ("added_beside", "i64"),
             ),
             _apply_place,
+            no_changes,
         ),
-        _plain(0x54, "node", StreamNode, (_KEY, ("node", "node")), _apply_node),
+        _plain(0x54, "node", StreamNode, (_KEY, ("node", "node")), _apply_node, changes_of_node),
         _plain(
             0x55,
             "group",
@@ -364,16 +384,18 @@ def effects() -> list[Effect]:
                 ("deliveries_max", "u64"),
             ),
             _apply_group,
+            changes_of_group,
         ),
-        _plain(0x56, "ungroup", GroupDrop, _GROUP, _apply_ungroup),
+        _plain(0x56, "ungroup", GroupDrop, _GROUP, _apply_ungroup, changes_of_ungroup),
         _plain(
             0x57,
             "consumer",
             ConsumerSet,
             (*_GROUP, ("consumer", "text"), ("seen_ms", "i64"), ("active_ms", "i64")),
             _apply_consumer,
+            no_changes,
         ),
-        _plain(0x58, "leave", ConsumerDrop, (*_GROUP, ("consumer", "text")), _apply_leave),
+        _plain(0x58, "leave", ConsumerDrop, (*_GROUP, ("consumer", "text")), _apply_leave, changes_of_leave),
         _plain(
             0x59,
             "deliver",
@@ -391,8 +413,11 @@ def effects() -> list[Effect]:
                 ("offsets", "runs"),
             ),
             _apply_deliver,
+            changes_of_deliver,
         ),
-        _plain(0x5A, "pend", Pend, (*_GROUP, ("consumer", "text"), ("items", "items")), _apply_pend),
-        _plain(0x5B, "ack", Ack, (*_GROUP, ("offsets", "runs")), _apply_ack),
-        _plain(0x5C, "producer", ProducerSet, (_KEY, ("producer", "text"), ("calls", "calls")), _apply_producer),
+        _plain(0x5A, "pend", Pend, (*_GROUP, ("consumer", "text"), ("items", "items")), _apply_pend, changes_of_pend),
+        _plain(0x5B, "ack", Ack, (*_GROUP, ("offsets", "runs")), _apply_ack, changes_of_ack),
+        _plain(
+            0x5C, "producer", ProducerSet, (_KEY, ("producer", "text"), ("calls", "calls")), _apply_producer, no_changes
+        ),
     ]

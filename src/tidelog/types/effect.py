@@ -1,7 +1,7 @@
-"""An operation and its effect on a keyspace: what every type hands to the store.
+"""An operation and its effects: on a keyspace, in the journal, and on feeds.
 
-`apply` validates nothing and cannot fail: whatever could go wrong was decided before. It never reads a clock. If it
-does raise, state and journal differ, and the process stops.
+`apply` validates nothing and cannot fail: the command has decided everything before. It never reads a clock. If it
+raises nevertheless, state and journal differ, and the process stops.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any, Protocol
 from tidelog import limits
 from tidelog.errors import FormatError
 from tidelog.journal.operation import OperationKind, decode_items, encode_items
+from tidelog.types.change import Change
 
 Value = Any
-"""`bytes`, `Hash`, `Set`, `ZSet` or `Stream`; told apart by `type`."""
+"""A value of the keyspace. Its class tells its type: see `ValueType`."""
 
 
 class Keyspace(Protocol):
@@ -25,7 +26,7 @@ class Keyspace(Protocol):
         """The value, expired or not; not to be changed."""
 
     def change(self, key: bytes) -> Value | None:
-        """The value, for changing it in place: whoever watches the key, or still needs it as it was, is told."""
+        """The value, for changing it in place: those that watch the key or still need it as it was are told."""
 
     def put(self, key: bytes, value: Value, expire_ms: int | None = None) -> None:
         """A whole new value; the one before and its expiry are gone."""
@@ -42,14 +43,22 @@ class Keyspace(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One kind of operation: its row in the journal's table, and what it does."""
+    """One kind of operation: its row in the journal's table, what it does, and what feeds tell about it."""
 
     operation: type[Any]
     """The class of its operations."""
     kind: OperationKind
     apply: Callable[[Keyspace, Any], None]
+    changes: Callable[[Any], list[Change]]
+    """What feeds tell about an operation, in order. A collection that has lost its last member is gone: nothing more
+    is said about it."""
     carries_expiry: bool = False
     """Its operations have an `expire_ms`, which goes to the header of the record."""
+
+
+def no_changes(_op: Any) -> list[Change]:
+    """For operations that feeds do not tell about."""
+    return []
 
 
 def split_long(key: bytes, items: Sequence[bytes], step: int = 1) -> list[Sequence[bytes]]:

@@ -7,16 +7,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 from tidelog.errors import FormatError
 from tidelog.journal.operation import OperationKind, decode_items, encode_items
+from tidelog.types.change import Change, bulk
 from tidelog.types.effect import Effect, Keyspace, decode_keyed, encode_keyed, keyed_keys, split_long
+from tidelog.types.value_type import ValueType, fits_listpack, in_pieces, sampled_bytes
 
 HSET: Final = 0x10
 HDEL: Final = 0x11
 HSETS: Final = 0x12
+
+_NAME: Final = b"hash"
+_LISTPACK_FIELDS_MAX: Final = 512
 
 
 Hash = dict
@@ -92,6 +98,20 @@ def _apply_hdel(keyspace: Keyspace, op: HDel) -> None:
         keyspace.remove(op.key)
 
 
+def _changes_of_hset(op: HSet) -> list[Change]:
+    items = op.items
+    return [Change(op.key, _NAME, items[at], bulk(items[at + 1])) for at in range(0, len(items), 2)]
+
+
+def _changes_of_hsets(op: HSets) -> list[Change]:
+    items = op.items
+    return [Change(items[at], _NAME, items[at + 1], bulk(items[at + 2])) for at in range(0, len(items), 3)]
+
+
+def _changes_of_hdel(op: HDel) -> list[Change]:
+    return [Change(op.key, _NAME, field, None) for field in op.fields]
+
+
 def effects() -> list[Effect]:
     """Every operation of this module."""
     return [
@@ -105,6 +125,7 @@ def effects() -> list[Effect]:
                 keyed_keys,
             ),
             _apply_hset,
+            _changes_of_hset,
         ),
         Effect(
             HDel,
@@ -116,6 +137,7 @@ def effects() -> list[Effect]:
                 keyed_keys,
             ),
             _apply_hdel,
+            _changes_of_hdel,
         ),
         Effect(
             HSets,
@@ -127,5 +149,48 @@ def effects() -> list[Effect]:
                 lambda payload: _decode_hsets(payload, None).items[::3],
             ),
             _apply_hsets,
+            _changes_of_hsets,
         ),
     ]
+
+
+def _hset_pairs(key: bytes, pairs: Iterable[tuple[bytes, bytes]]) -> list[Any]:
+    return list(hset(key, [item for pair in pairs for item in pair]))
+
+
+def _operations(key: bytes, value: Hash[bytes, bytes]) -> list[Any]:
+    return _hset_pairs(key, value.items())
+
+
+def _pieces(key: bytes, value: Hash[bytes, bytes]) -> Iterator[Any]:
+    return in_pieces(key, _copy(value).items(), _hset_pairs)
+
+
+def _copy(value: Hash[bytes, bytes]) -> Hash[bytes, bytes]:
+    return dict(value)
+
+
+def _initial(key: bytes, value: Hash[bytes, bytes]) -> Iterator[Change]:
+    return (Change(key, _NAME, field, bulk(data)) for field, data in list(value.items()))
+
+
+def _encoding(value: Hash[bytes, bytes]) -> bytes:
+    is_small = len(value) <= _LISTPACK_FIELDS_MAX and fits_listpack(chain.from_iterable(value.items()))
+    return b"listpack" if is_small else b"hashtable"
+
+
+def _size_bytes(value: Hash[bytes, bytes], samples: int) -> int:
+    return sampled_bytes(value, value.items(), samples)
+
+
+HASH_TYPE: Final = ValueType(
+    name=_NAME,
+    value_class=Hash,
+    effects=effects(),
+    operations=_operations,
+    pieces=_pieces,
+    copy=_copy,
+    initial=_initial,
+    encoding=_encoding,
+    size_bytes=_size_bytes,
+)

@@ -1,25 +1,33 @@
-"""Strings, and what concerns keys of any type.
+"""Strings: `bytes`, set as a whole.
 
-    0x05 expire   | key |     the header's expire is the new expiry; without one the key never expires
-
-`val`, `del` and `flushdb` are the journal's own operations; their effects are here.
+`val` is an operation that the journal itself knows; its effect is here.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
 
-from tidelog.journal.operation import DEL, FLUSHDB, VAL, Del, FlushDb, OperationKind, Val, core_table
-from tidelog.types.effect import Effect, Keyspace, decode_keyed, encode_keyed, keyed_keys
+from tidelog.journal.operation import VAL, Val, core_table
+from tidelog.types.change import Change, bulk
+from tidelog.types.effect import Effect, Keyspace
+from tidelog.types.value_type import ValueType
 
-EXPIRE: Final = 0x05
+_NAME: Final = b"string"
+_INTEGER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
+_INTEGER_BYTES_MAX: Final = 20
+_EMBSTR_BYTES_MAX: Final = 44
 
 
-class Expire(NamedTuple):
-    """Set when a key expires (absolute ms); None: never."""
-
-    key: bytes
-    expire_ms: int | None
+def integer_of(data: bytes) -> int | None:
+    """A signed 64-bit integer in its only spelling: no plus, no leading zeros, no spaces. None: it is not one."""
+    if _INTEGER.fullmatch(data):
+        found = int(data)
+        if -(2**63) <= found < 2**63:
+            return found
+    return None
 
 
 def _apply_val(keyspace: Keyspace, op: Val) -> None:
@@ -27,32 +35,49 @@ def _apply_val(keyspace: Keyspace, op: Val) -> None:
         keyspace.put(key, value, op.expire_ms)
 
 
-def _apply_del(keyspace: Keyspace, op: Del) -> None:
-    for key in op.keys:
-        keyspace.remove(key)
-
-
-def _apply_flushdb(keyspace: Keyspace, _op: FlushDb) -> None:
-    keyspace.clear()
-
-
-def _apply_expire(keyspace: Keyspace, op: Expire) -> None:
-    keyspace.set_expiry(op.key, op.expire_ms)
+def _changes_of_val(op: Val) -> list[Change]:
+    return [Change(key, _NAME, None, bulk(value)) for key, value in op.pairs]
 
 
 def effects() -> list[Effect]:
     """Every operation of this module."""
-    known = core_table().kind
-    expire = OperationKind(
-        EXPIRE,
-        "expire",
-        lambda op: encode_keyed(op.key, ()),
-        lambda payload, expire_ms: Expire(decode_keyed(payload)[0], expire_ms),
-        keyed_keys,
-    )
-    return [
-        Effect(Val, known(VAL), _apply_val, carries_expiry=True),
-        Effect(Del, known(DEL), _apply_del),
-        Effect(FlushDb, known(FLUSHDB), _apply_flushdb),
-        Effect(Expire, expire, _apply_expire, carries_expiry=True),
-    ]
+    return [Effect(Val, core_table().kind(VAL), _apply_val, _changes_of_val, carries_expiry=True)]
+
+
+def _operations(key: bytes, value: bytes) -> list[Any]:
+    return [Val([(key, value)])]
+
+
+def _pieces(key: bytes, value: bytes) -> Iterator[Any]:
+    return iter(_operations(key, value))
+
+
+def _copy(value: bytes) -> bytes:
+    return value
+
+
+def _initial(key: bytes, value: bytes) -> Iterator[Change]:
+    return iter([Change(key, _NAME, None, bulk(value))])
+
+
+def _encoding(value: bytes) -> bytes:
+    if len(value) <= _INTEGER_BYTES_MAX and integer_of(value) is not None:
+        return b"int"
+    return b"embstr" if len(value) <= _EMBSTR_BYTES_MAX else b"raw"
+
+
+def _size_bytes(value: bytes, _samples: int) -> int:
+    return sys.getsizeof(value)
+
+
+STRING_TYPE: Final = ValueType(
+    name=_NAME,
+    value_class=bytes,
+    effects=effects(),
+    operations=_operations,
+    pieces=_pieces,
+    copy=_copy,
+    initial=_initial,
+    encoding=_encoding,
+    size_bytes=_size_bytes,
+)

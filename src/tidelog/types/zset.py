@@ -20,15 +20,21 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from math import inf, nextafter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sortedcontainers import SortedList
 
 from tidelog.journal.operation import OperationKind
+from tidelog.resp.encoder import format_double
+from tidelog.types.change import Change, bulk
 from tidelog.types.effect import Effect, Keyspace, decode_keyed, encode_keyed, keyed_keys, split_long
+from tidelog.types.value_type import ValueType, fits_listpack, in_pieces, sampled_bytes
 
 ZADD: Final = 0x30
 ZREM: Final = 0x31
+
+_NAME: Final = b"zset"
+_LISTPACK_MEMBERS_MAX: Final = 128
 
 PACKED_MEMBERS_MAX: Final = 128
 """A set that grows past this is indexed (Redis draws the line between listpack and skip list at the same place) ..."""
@@ -280,6 +286,18 @@ def _apply_zrem(keyspace: Keyspace, op: ZRem) -> None:
         keyspace.remove(op.key)
 
 
+def _changes_of_zadd(op: ZAdd) -> list[Change]:
+    items = op.items
+    return [
+        Change(op.key, _NAME, items[at + 1], bulk(format_double(_DOUBLE.unpack(items[at])[0])))
+        for at in range(0, len(items), 2)
+    ]
+
+
+def _changes_of_zrem(op: ZRem) -> list[Change]:
+    return [Change(op.key, _NAME, member, None) for member in op.members]
+
+
 def effects() -> list[Effect]:
     """Every operation of this module."""
     return [
@@ -293,6 +311,7 @@ def effects() -> list[Effect]:
                 keyed_keys,
             ),
             _apply_zadd,
+            _changes_of_zadd,
         ),
         Effect(
             ZRem,
@@ -304,5 +323,44 @@ def effects() -> list[Effect]:
                 keyed_keys,
             ),
             _apply_zrem,
+            _changes_of_zrem,
         ),
     ]
+
+
+def _operations(key: bytes, value: ZSet) -> list[Any]:
+    return list(zadd(key, value))
+
+
+def _pieces(key: bytes, value: ZSet) -> Iterator[Any]:
+    return in_pieces(key, list(value), zadd)
+
+
+def _copy(value: ZSet) -> ZSet:
+    return value.copy()
+
+
+def _initial(key: bytes, value: ZSet) -> Iterator[Change]:
+    return (Change(key, _NAME, member, bulk(format_double(score))) for score, member in list(value))
+
+
+def _encoding(value: ZSet) -> bytes:
+    is_small = len(value) <= _LISTPACK_MEMBERS_MAX and fits_listpack(value.members())
+    return b"listpack" if is_small else b"skiplist"
+
+
+def _size_bytes(value: ZSet, samples: int) -> int:
+    return sampled_bytes(value, value, samples)
+
+
+ZSET_TYPE: Final = ValueType(
+    name=_NAME,
+    value_class=ZSet,
+    effects=effects(),
+    operations=_operations,
+    pieces=_pieces,
+    copy=_copy,
+    initial=_initial,
+    encoding=_encoding,
+    size_bytes=_size_bytes,
+)

@@ -31,7 +31,7 @@ from tidelog.journal.snapshot import list_snapshot_paths, open_snapshot
 from tidelog.journal.source import ShardSource
 from tidelog.journal.verify import Audit, VerifyReport, verify
 from tidelog.spark.remote_disk import disk_of
-from tidelog.store.store import operation_table
+from tidelog.store.type_table import operation_table
 
 
 class FrameRun(NamedTuple):

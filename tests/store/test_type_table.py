@@ -10,19 +10,18 @@ from hypothesis import strategies as st
 
 from tidelog import limits
 from tidelog.store.keyspace import Database
-from tidelog.store.store import all_effects
-from tidelog.store.whole import copy_value, whole_value
+from tidelog.store.type_table import TypeTable, value_types
 from tidelog.types.set import Set
 from tidelog.types.zset import ZSet, zadd
 
-BY_OPERATION = {effect.operation: effect for effect in all_effects()}
+TYPES = TypeTable(value_types())
 MEMBERS = st.lists(st.binary(max_size=6), min_size=1, max_size=20, unique=True)
 
 
 def apply(database: Database, operations: list[Any]) -> None:
     """Apply operations as the journal would give them back."""
     for operation in operations:
-        effect = BY_OPERATION[type(operation)]
+        effect = TYPES.effect_of[type(operation)]
         expire_ms = getattr(operation, "expire_ms", None)
         effect.apply(database, effect.kind.decode(effect.kind.encode(operation), expire_ms))
 
@@ -47,7 +46,7 @@ def plain(value: Any) -> Any:
 def test_operations_make_the_value_again(members: list[bytes], expire_ms: int | None) -> None:
     for value in values(members):
         database = Database(0)
-        apply(database, whole_value(b"k", value, expire_ms))
+        apply(database, TYPES.operations_of(b"k", value, expire_ms))
         assert plain(database.find(b"k")) == plain(value)
         assert type(database.find(b"k")) is type(value)
         assert database.expiries == ({} if expire_ms is None else {b"k": expire_ms})
@@ -57,7 +56,7 @@ def test_operations_make_the_value_again(members: list[bytes], expire_ms: int | 
 def test_a_large_value_takes_several_operations(at: int) -> None:
     members = [b"%d" % number for number in range(3 * limits.RECORD_MEMBERS_MAX)]
     value = values(members)[at]
-    operations = whole_value(b"k", value, None)
+    operations = TYPES.operations_of(b"k", value, None)
     assert len(operations) == 3
     database = Database(0)
     apply(database, operations)
@@ -67,16 +66,16 @@ def test_a_large_value_takes_several_operations(at: int) -> None:
 @given(MEMBERS)
 def test_a_copy_is_independent(members: list[bytes]) -> None:
     for value in values(members):
-        copy = copy_value(value)
+        copy = TYPES.of(value).copy(value)
         assert type(copy) is type(value)
         assert plain(copy) == plain(value)
         if type(value) is not bytes:
             assert copy is not value
     table = {b"f": b"v"}
-    copy_value(table)[b"f"] = b"w"
+    TYPES.of(table).copy(table)[b"f"] = b"w"
     assert table == {b"f": b"v"}
 
 
 def test_what_is_no_value() -> None:
-    with pytest.raises(TypeError, match="a value cannot be a int"):
-        whole_value(b"k", 5, None)
+    with pytest.raises(TypeError, match="no type has values of class int"):
+        TYPES.operations_of(b"k", 5, None)

@@ -12,12 +12,14 @@ from tidelog import limits
 from tidelog.ids import ShardId
 from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
-from tidelog.store.whole import whole_value, whole_value_in_pieces
+from tidelog.store.type_table import TypeTable, value_types
+from tidelog.streams.dump import stream_operations
 from tidelog.streams.group import Consumer, Pending
 from tidelog.streams.operations import StreamEvict
 from tidelog.streams.stream import Stream
-from tidelog.streams.whole import whole_stream
 from tidelog.testing.disk import SimulatedDisk
+
+TYPES = TypeTable(value_types())
 
 
 def full(count: int = 2500) -> Stream:
@@ -51,7 +53,7 @@ def streams() -> dict[bytes, Stream]:
 @pytest.mark.parametrize("name", list(streams()))
 def test_the_operations_make_it_again(name: bytes) -> None:
     stream, database = streams()[name], Database(0)
-    apply(database, whole_stream(b"k", stream))
+    apply(database, stream_operations(b"k", stream))
     made = stream_in(database)
     assert plain(made) == plain(stream)
     assert [node.is_cold for node in made.sealed] == [node.is_cold for node in stream.sealed]
@@ -60,7 +62,7 @@ def test_the_operations_make_it_again(name: bytes) -> None:
 def test_in_pieces_it_is_as_it_was_when_asked() -> None:
     stream, database = full(), Database(0)
     before = plain(stream)
-    pieces = whole_value_in_pieces(b"k", stream, 77)
+    pieces = TYPES.pieces_of(b"k", stream, 77)
     filled(1000, stream=stream)
     stream.group(b"g").remove(60)
     stream.evict(900)
@@ -78,13 +80,13 @@ def test_many_pending_entries_are_many_records(monkeypatch: pytest.MonkeyPatch) 
     stream.group(b"g").consumers.update({b"a": Consumer(1), b"b": Consumer(1)})
     for offset, each in stream.group(b"g").pending.items():
         stream.group(b"g").consumers[each.consumer].pending_count += offset > 0
-    apply(database, whole_value(b"k", stream, None))
+    apply(database, TYPES.operations_of(b"k", stream, None))
     assert plain(stream_in(database)) == plain(stream)
 
 
 def put(store: Store, key: bytes, stream: Stream) -> None:
     transaction = store.begin()
-    transaction.run(whole_value(key, stream, None))
+    transaction.run(TYPES.operations_of(key, stream, None))
     store.commit(transaction)
 
 

@@ -1,4 +1,7 @@
-"""A whole stream as operations: for a copy, a new name, a snapshot. Sealed nodes go as they are."""
+"""A stream as the operations that make it again: for COPY, RENAME, MOVE and snapshots.
+
+Sealed nodes go as they are: they never change, so a copy of a stream shares them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from tidelog.streams.operations import (
 from tidelog.streams.stream import Stream
 
 
-def whole_stream(key: bytes, stream: Stream) -> list[Any]:
+def stream_operations(key: bytes, stream: Stream) -> list[Any]:
     """Operations that make this stream under a key that is not there."""
     operations: list[Any] = [StreamNode(key, node) for node in stream.sealed]
     operations += _appends(key, stream.active)

@@ -1,0 +1,100 @@
+"""The table of types: every type of value that a key may have, one row each.
+
+A new type is a module with its class, its operations and its row (`types/value_type.py` says what is in one), a line in
+`_TYPES`, and a file of commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from tidelog.errors import FormatError
+from tidelog.journal.operation import START, OperationKind, OperationTable, Val, core_table
+from tidelog.types import key as key_operations
+from tidelog.types.change import Change
+from tidelog.types.effect import Effect, Value
+from tidelog.types.hash import HASH_TYPE
+from tidelog.types.key import Expire
+from tidelog.types.set import SET_TYPE
+from tidelog.types.string import STRING_TYPE
+from tidelog.types.value_type import ValueType
+from tidelog.types.zset import ZSET_TYPE
+
+_TYPES: Final = (STRING_TYPE, HASH_TYPE, SET_TYPE, ZSET_TYPE)
+"""Every type but streams ..."""
+_STREAM_OPCODES: Final = range(0x50, 0x70)
+
+
+def _stream_type() -> ValueType:
+    """... which need pyarrow: it takes long to import, and most journals that are looked at have no stream."""
+    from tidelog.streams.stream_type import STREAM_TYPE
+
+    return STREAM_TYPE
+
+
+def value_types() -> list[ValueType]:
+    """Every type there is."""
+    return [*_TYPES, _stream_type()]
+
+
+def _kinds(types: Iterable[ValueType]) -> list[OperationKind]:
+    return [effect.kind for value_type in types for effect in value_type.effects]
+
+
+def _kinds_of_keys() -> list[OperationKind]:
+    """The operations that belong to no type."""
+    return [core_table().kind(START), *(effect.kind for effect in key_operations.effects())]
+
+
+def operation_table() -> OperationTable:
+    """The journal's table with every operation there is; those of streams are imported when one is asked for."""
+    kinds = [*_kinds_of_keys(), *_kinds(_TYPES)]
+    return OperationTable(kinds, more=lambda: _kinds([_stream_type()]), of_more=_STREAM_OPCODES)
+
+
+class TypeTable:
+    """The types that a store has: by the class of a value, and their operations by class and by opcode."""
+
+    def __init__(self, types: Iterable[ValueType]) -> None:
+        rows = list(types)
+        effects = [*key_operations.effects(), *(effect for row in rows for effect in row.effects)]
+        self._by_class: dict[type[Any], ValueType] = {row.value_class: row for row in rows}
+        self.effect_of: dict[type[Any], Effect] = {effect.operation: effect for effect in effects}
+        """Class of operations -> what they do."""
+        self.effect_by_opcode: dict[int, Effect] = {effect.kind.opcode: effect for effect in effects}
+        self.operations = OperationTable([*_kinds_of_keys(), *_kinds(rows)])
+        """The journal's table of the same operations. It refuses an opcode or a name that is taken."""
+
+    def of(self, value: Value) -> ValueType:
+        """The type of a value. Hot while a snapshot is made."""
+        found = self._by_class.get(type(value))
+        if found is None:
+            raise TypeError(f"no type has values of class {type(value).__name__}")
+        return found
+
+    def operations_of(self, key: bytes, value: Value, expire_ms: int | None) -> list[Any]:
+        """Operations that make a value, with its expiry, under a key that is not there."""
+        if type(value) is bytes:
+            return [Val([(key, value)], expire_ms)]  # the record of a string carries its expiry
+        operations = self.of(value).operations(key, value)
+        if expire_ms is not None:
+            operations.append(Expire(key, expire_ms))
+        return operations
+
+    def pieces_of(self, key: bytes, value: Value, expire_ms: int | None) -> Iterator[Any]:
+        """The same for a large collection, one by one; the collection may change meanwhile."""
+        pieces = self.of(value).pieces(key, value)  # here, not in the generator: it copies the value now
+        return pieces if expire_ms is None else _followed_by(pieces, Expire(key, expire_ms))
+
+    def changes_of(self, opcode: int, payload: bytes) -> list[Change]:
+        """What feeds tell about a record, in order. Hot."""
+        effect = self.effect_by_opcode.get(opcode)
+        if effect is None:
+            raise FormatError(f"opcode 0x{opcode:02x} is unknown: a newer version wrote it")
+        return effect.changes(effect.kind.decode(payload, None))
+
+
+def _followed_by(operations: Iterator[Any], last: Expire) -> Iterator[Any]:
+    yield from operations
+    yield last

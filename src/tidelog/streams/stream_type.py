@@ -1,0 +1,47 @@
+"""Streams as a row of the table of types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tidelog.streams.changes import STREAM
+from tidelog.streams.dump import stream_operations
+from tidelog.streams.effects import effects
+from tidelog.streams.stream import Stream
+from tidelog.types.change import Change, array, number
+from tidelog.types.value_type import ValueType
+
+
+def _pieces(key: bytes, stream: Stream) -> Iterator[Any]:
+    return iter(stream_operations(key, stream.copy()))
+
+
+def _copy(stream: Stream) -> Stream:
+    return stream.copy()
+
+
+def _initial(key: bytes, stream: Stream) -> Iterator[Change]:
+    """The offsets that the stream has, not its entries: a client that wants those reads the stream."""
+    return iter([Change(key, STREAM, None, array([number(stream.first), number(stream.next - 1)]))])
+
+
+def _encoding(_stream: Stream) -> bytes:
+    return b"stream"
+
+
+def _size_bytes(stream: Stream, _samples: int) -> int:
+    return stream.size_bytes
+
+
+STREAM_TYPE: Final = ValueType(
+    name=STREAM,
+    value_class=Stream,
+    effects=effects(),
+    operations=stream_operations,
+    pieces=_pieces,
+    copy=_copy,
+    initial=_initial,
+    encoding=_encoding,
+    size_bytes=_size_bytes,
+)

@@ -1,0 +1,59 @@
+"""Operations on keys of any type.
+
+    0x05 expire   | key |     the header's expire is the new expiry; without one the key never expires
+
+`del` and `flushdb` are operations that the journal itself knows; their effects are here.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tidelog.journal.operation import DEL, FLUSHDB, Del, FlushDb, OperationKind, core_table
+from tidelog.types.change import NONE, Change
+from tidelog.types.effect import Effect, Keyspace, decode_keyed, encode_keyed, keyed_keys, no_changes
+
+EXPIRE: Final = 0x05
+
+
+class Expire(NamedTuple):
+    """Set when a key expires (absolute ms); None: never."""
+
+    key: bytes
+    expire_ms: int | None
+
+
+def _apply_del(keyspace: Keyspace, op: Del) -> None:
+    for key in op.keys:
+        keyspace.remove(key)
+
+
+def _changes_of_del(op: Del) -> list[Change]:
+    return [Change(key, NONE, None, None) for key in op.keys]
+
+
+def _apply_flushdb(keyspace: Keyspace, _op: FlushDb) -> None:
+    keyspace.clear()
+
+
+def _apply_expire(keyspace: Keyspace, op: Expire) -> None:
+    keyspace.set_expiry(op.key, op.expire_ms)
+
+
+def effects() -> list[Effect]:
+    """Every operation of this module."""
+    known = core_table().kind
+    expire = OperationKind(
+        EXPIRE,
+        "expire",
+        lambda op: encode_keyed(op.key, ()),
+        lambda payload, expire_ms: Expire(decode_keyed(payload)[0], expire_ms),
+        keyed_keys,
+    )
+    return [
+        Effect(Del, known(DEL), _apply_del, _changes_of_del),
+        # It names no keys: a feed is told of the whole span instead.
+        Effect(FlushDb, known(FLUSHDB), _apply_flushdb, no_changes),
+        # That a key expires later is no event; when it does, it is deleted.
+        Effect(Expire, expire, _apply_expire, no_changes, carries_expiry=True),
+    ]
