@@ -28,6 +28,7 @@ _HOT = [
     "journal/durability.py",
     "journal/flit.py",
     "journal/frame.py",
+    "journal/merge.py",
     "journal/operation.py",
     "journal/reader.py",
     "journal/record.py",

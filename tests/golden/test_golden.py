@@ -29,7 +29,7 @@ from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import blob, control, frame, operation, record, sidecar
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Journal, Settings
-from tidelog.journal.merge import Transaction
+from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.operation import DEL, FLUSHDB, START, VAL, decode_pairs
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.record import BLOB, EXPIRE, FINISH, NEXT_CONT, PADDED, TS, Header
@@ -244,7 +244,7 @@ class Opened:
             disk, FOLDER, SimulatedClock(), Settings(), apply=self._apply, new_epoch_id=lambda: 1
         )
 
-    def _apply(self, transaction: Transaction, payload_of: Callable[[Part, Record], bytes]) -> None:
+    def _apply(self, transaction: JournalTransaction, payload_of: Callable[[Part, Record], bytes]) -> None:
         apply_to(self.state, transaction, payload_of)
         self.expiries += [each.expire_ms for part in transaction.parts for each in part.records if each.expire_ms >= 0]
 

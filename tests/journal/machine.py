@@ -14,7 +14,7 @@ from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Journal, Settings
-from tidelog.journal.merge import JournalReader, Transaction
+from tidelog.journal.merge import JournalReader, JournalTransaction
 from tidelog.journal.operation import DEL, FLUSHDB, START, VAL, core_table, decode_items, decode_pairs, encode_pairs
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.retention import RetentionLimits
@@ -39,7 +39,7 @@ class Seen(NamedTuple):
     puts: tuple[tuple[int, bytes, bytes, int], ...]
 
 
-def apply_to(state: State, transaction: Transaction, payload_of: Callable[[Part, Record], bytes]) -> None:
+def apply_to(state: State, transaction: JournalTransaction, payload_of: Callable[[Part, Record], bytes]) -> None:
     """The naive store: what the operations of the journal itself do to a state."""
     for part in transaction.parts:
         for record in part.records:
@@ -55,7 +55,7 @@ def apply_to(state: State, transaction: Transaction, payload_of: Callable[[Part,
                     del state[place]
 
 
-def seen(transaction: Transaction, payload_of: Callable[[Part, Record], bytes]) -> Seen:
+def seen(transaction: JournalTransaction, payload_of: Callable[[Part, Record], bytes]) -> Seen:
     puts: list[tuple[int, bytes, bytes, int]] = []
     for part in transaction.parts:
         for record in part.records:
@@ -102,7 +102,7 @@ class Machine:
         )
         return self.journal
 
-    def _apply(self, transaction: Transaction, payload_of: Callable[[Part, Record], bytes]) -> None:
+    def _apply(self, transaction: JournalTransaction, payload_of: Callable[[Part, Record], bytes]) -> None:
         self.replayed.append(transaction.ts)
         apply_to(self.state, transaction, payload_of)
 

@@ -14,7 +14,7 @@ from tidelog.ids import ShardId, Ts
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Journal, Settings
-from tidelog.journal.merge import Transaction
+from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.operation import VAL
 from tidelog.journal.reader import Part, Record
 from tidelog.system.clock import SystemClock
@@ -47,7 +47,7 @@ def peak_memory() -> Iterator[Peak]:
         tracemalloc.stop()
 
 
-def open_journal(folder: Path, apply: Callable[[Transaction, Callable[[Part, Record], bytes]], None]) -> Journal:
+def open_journal(folder: Path, apply: Callable[[JournalTransaction, Callable[[Part, Record], bytes]], None]) -> Journal:
     return Journal.open(SystemDisk(), str(folder), SystemClock(), SETTINGS, apply=apply, new_epoch_id=lambda: 1)
 
 
@@ -79,7 +79,7 @@ def test_neither_writing_nor_reading_nor_recovering_holds_more_than_a_few_frames
 
     replayed = 0
 
-    def apply(_: Transaction, __: object) -> None:
+    def apply(_: JournalTransaction, __: object) -> None:
         nonlocal replayed
         replayed += 1
 

@@ -70,8 +70,8 @@ FEED_MUTANTS: Final = (
     Mutant(
         "live-drops-the-rest-of-a-pass",
         "feeds/live.py",
-        "        while (moments := router.read()) is not None:\n",
-        "        while moments := router.read():\n",
+        "        while (transactions := router.read()) is not None:\n",
+        "        while transactions := router.read():\n",
         "what comes behind an empty stretch is never handed out",
         "feeds",
         seed=7_000_003,
@@ -132,10 +132,10 @@ FEED_MUTANTS: Final = (
     Mutant(
         "commit-for-each-part",
         "feeds/delivery.py",
-        "                self._hand_out_part(moment.ts, part, payload_of, counts_for_all=counts_for_all)\n",
-        "                self._hand_out_part(moment.ts, part, payload_of, counts_for_all=counts_for_all)\n"
+        "                self._hand_out_part(transaction.ts, part, payload_of, counts_for_all=counts_for_all)\n",
+        "                self._hand_out_part(transaction.ts, part, payload_of, counts_for_all=counts_for_all)\n"
         "                for feed in self._touched:\n"
-        "                    feed.end_transaction(moment.ts)\n",
+        "                    feed.end_transaction(transaction.ts)\n",
         "a commit comes before the last event of a transaction over several shards",
         "feeds",
         seed=7_000_005,
@@ -151,7 +151,7 @@ FEED_MUTANTS: Final = (
     ),
     Mutant(
         "does-not-wait-for-a-shard",
-        "feeds/router.py",
+        "journal/merge.py",
         "        while self._heads and not self._missing:\n",
         "        while self._heads:\n",
         "a shard whose next transaction is not read yet is overtaken by the others",
@@ -320,7 +320,7 @@ FEED_MUTANTS: Final = (
     ),
     Mutant(
         "shards-out-of-order",
-        "feeds/router.py",
+        "journal/merge.py",
         "            heappush(self._heads, (part.ts, shard, part))\n",
         "            self._heads.append((part.ts, shard, part))\n",
         "what comes next is not the minimum over the shards",

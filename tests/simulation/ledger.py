@@ -19,7 +19,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from tidelog.journal.merge import Transaction
+from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.operation import DEL, FLUSHDB, START, VAL, Del, FlushDb, Val, core_table
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.writer import NewRecord
@@ -34,7 +34,7 @@ State = dict[tuple[int, int, bytes], tuple[bytes, int | None]]
 _TABLE: Final = core_table()
 
 
-def plain(transaction: Transaction, payload_of: Callable[[Part, Record], bytes]) -> PlainTransaction:
+def plain(transaction: JournalTransaction, payload_of: Callable[[Part, Record], bytes]) -> PlainTransaction:
     """A transaction that a reader showed, with payloads from wherever they lie."""
     parts = []
     for part in transaction.parts:

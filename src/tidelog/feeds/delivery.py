@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from tidelog.feeds.event import encode_change
 from tidelog.feeds.feed import Feed
-from tidelog.feeds.router import Moment
 from tidelog.feeds.span import Interests
 from tidelog.ids import ShardId, Ts
+from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.operation import FLUSHDB, START, VAL, decode_pairs, pair_keys
 from tidelog.journal.reader import Part, Record
 from tidelog.store.type_table import TypeTable
@@ -41,17 +41,17 @@ class Delivery:
         keys = self._types.operations.keys(opcode, payload)
         return keys is None or interests.have_any(keys)
 
-    def hand_out(self, moment: Moment, payload_of: Callable[[Part, Record], bytes]) -> None:
+    def hand_out(self, transaction: JournalTransaction, payload_of: Callable[[Part, Record], bytes]) -> None:
         """Hot."""
-        parts = moment.parts
+        parts = transaction.parts
         if len(parts) == 1:
-            self._hand_out_part(moment.ts, parts[0], payload_of, counts_for_all=True)
+            self._hand_out_part(transaction.ts, parts[0], payload_of, counts_for_all=True)
         else:
             for part, counts_for_all in _in_order(parts):
-                self._hand_out_part(moment.ts, part, payload_of, counts_for_all=counts_for_all)
+                self._hand_out_part(transaction.ts, part, payload_of, counts_for_all=counts_for_all)
         if self._touched:
             for feed in self._touched:
-                feed.end_transaction(moment.ts)
+                feed.end_transaction(transaction.ts)
             self._given.update(self._touched)
             self._touched.clear()
 

@@ -21,9 +21,10 @@ from tidelog.errors import ClientError, Corruption, FeedDiverged, TooOld
 from tidelog.feeds.delivery import Delivery
 from tidelog.feeds.feed import Feed, Request, State
 from tidelog.feeds.live import Live
-from tidelog.feeds.router import Moment, Router
+from tidelog.feeds.router import Router
 from tidelog.feeds.scan import Scan
 from tidelog.ids import ShardId, Ts
+from tidelog.journal.merge import JournalTransaction
 from tidelog.ports import Clock
 from tidelog.store.store import Store
 
@@ -51,7 +52,7 @@ class OpenFeed:
         self.scan: Scan | None = None
         self.router: Router | None = None
         self.delivery: Delivery | None = None
-        self.moments: deque[Moment] = deque()
+        self.transactions: deque[JournalTransaction] = deque()
         """What was read and not yet handed out."""
         self.is_closed = False
 
@@ -250,9 +251,9 @@ class Feeds:
                 self._join_live(opened)  # it begins now: there is nothing to read
                 return False
             router = opened.router = self._begin_reading(opened)
-        moments = opened.moments or router.read()
-        if moments is not None:
-            opened.moments = deque(moments)
+        transactions = opened.transactions or router.read()
+        if transactions is not None:
+            opened.transactions = deque(transactions)
             self._hand_out(opened, router)
             self._send(opened)
             return not opened.is_closed
@@ -267,13 +268,13 @@ class Feeds:
 
     def _hand_out(self, opened: OpenFeed, router: Router) -> None:
         """What was read, as much as is sent at once: a transaction may lie in a few bytes and be large."""
-        feed, moments, delivery = opened.feed, opened.moments, opened.delivery
+        feed, transactions, delivery = opened.feed, opened.transactions, opened.delivery
         assert delivery is not None
-        while moments and feed.out_bytes < limits.FEED_SENT_BYTES:
-            moment = moments.popleft()
-            delivery.hand_out(moment, router.payload_of)
-            feed.move_to(moment.ts)
-        if not moments:
+        while transactions and feed.out_bytes < limits.FEED_SENT_BYTES:
+            transaction = transactions.popleft()
+            delivery.hand_out(transaction, router.payload_of)
+            feed.move_to(transaction.ts)
+        if not transactions:
             feed.move_to(router.reached_ts)
 
     def _join_live(self, opened: OpenFeed) -> None:

@@ -69,8 +69,8 @@ class Live:
         visible = router.begin_pass()
         if visible.ts <= self.position:
             return []
-        while (moments := router.read()) is not None:
-            for moment in moments:
-                self._delivery.hand_out(moment, router.payload_of)
+        while (transactions := router.read()) is not None:
+            for transaction in transactions:
+                self._delivery.hand_out(transaction, router.payload_of)
         self.position = visible.ts
         return self._delivery.take_given()

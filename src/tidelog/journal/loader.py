@@ -23,7 +23,7 @@ from tidelog.journal.blob import decode_reference
 from tidelog.journal.durability import Resume
 from tidelog.journal.frame import CRC_BYTES, Geometry, decode_header
 from tidelog.journal.layout import Meta, read_file, shard_folder, write_all
-from tidelog.journal.merge import JournalReader, Transaction
+from tidelog.journal.merge import JournalReader, JournalTransaction
 from tidelog.journal.reader import LoadStrings, Part, Record
 from tidelog.journal.record import BLOB, walk
 from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
@@ -43,7 +43,7 @@ from tidelog.journal.source import ShardSource
 from tidelog.ports import Disk
 
 PayloadOf = Callable[[Part, Record], bytes]
-Apply = Callable[[Transaction, PayloadOf], None]
+Apply = Callable[[JournalTransaction, PayloadOf], None]
 """Takes one transaction after the other; the second argument gives a record's payload, wherever it lies."""
 
 

@@ -1,16 +1,20 @@
 """Reading all shards as one history: whole transactions, in order of `ts`.
 
+    ShardMerge        merges the parts that shards read, for whoever reads shards: this module and feeds
+    JournalReader     a place in the history of all shards, for recovery, restoring and verifying
+
 A pass reads every shard up to one `visible`, which is the end of a cycle over all shards, so each transaction that has
-begun by then has also ended, on every shard. `start` names the shards of a transaction over several; that all of
-them, and no others, have a part is checked, and a transaction that is not whole is never handed out.
+begun by then has also ended, on every shard. `start` names the shards of a transaction over several; `JournalReader`
+checks that all of them, and no others, have a part, and never hands out a transaction that is not whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import heappop, heappush
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from tidelog.errors import TransactionTorn
 from tidelog.ids import Lsn, ShardId, Ts
@@ -27,15 +31,93 @@ from tidelog.ports import Disk
 Ends = Sequence[Position | None]
 
 
-class Transaction(NamedTuple):
-    """A whole transaction."""
+class JournalTransaction(NamedTuple):
+    """A transaction as the journal has it: whole, or as much of it as the reader asked for."""
 
     ts: Ts
     parts: list[Part]
     """One per shard that it changed."""
 
 
-_make_transaction: Final = partial(tuple.__new__, Transaction)  # hot: the call of the class itself is Python
+_make_transaction: Final = partial(tuple.__new__, JournalTransaction)  # hot: the call of the class itself is Python
+
+
+class PartReader(Protocol):
+    """Reads the parts of one shard, in order of `ts`."""
+
+    def read(self) -> list[Part] | None:
+        """Some more parts; None: the pass has ended. An empty list is no end."""
+
+
+class ShardMerge:
+    """The parts of some shards, put together into transactions.
+
+    It reads only where it has nothing left of a shard, and only then may reading fail: nothing is lost by that, and the
+    next call goes on.
+    """
+
+    def __init__(self, readers: Mapping[ShardId, PartReader]) -> None:
+        self._readers = readers
+        self._queues: dict[ShardId, deque[Part]] = {shard: deque() for shard in readers}
+        """Parts that were read and not yet handed out ..."""
+        self._heads: list[tuple[Ts, ShardId, Part]] = []
+        """... and, as a heap, the first of each shard."""
+        self._missing: set[ShardId] = set(readers)
+        """Shards without a head that may have more in this pass: their next part may be older than the heads."""
+
+    @property
+    def missing(self) -> set[ShardId]:
+        """Shards of which the next part is not known."""
+        return self._missing
+
+    @property
+    def next_ts(self) -> Ts | None:
+        """The oldest of the parts that were read and not yet handed out; None: there are none."""
+        return self._heads[0][0] if self._heads else None
+
+    def begin_pass(self) -> None:
+        """Every shard may have more."""
+        self._missing |= {shard for shard in self._readers if all(head[1] != shard for head in self._heads)}
+
+    def read(self) -> list[JournalTransaction] | None:
+        """Some more transactions; None: the pass has ended. An empty list is no end. Hot."""
+        if len(self._readers) == 1:  # as is usual: there is nothing to merge
+            (reader,) = self._readers.values()
+            found = reader.read()
+            return None if found is None else [_make_transaction((part.ts, [part])) for part in found]
+        for shard in list(self._missing):
+            if not self._fill(shard):
+                return []
+        transactions: list[JournalTransaction] = []
+        while self._heads and not self._missing:
+            ts = self._heads[0][0]
+            parts: list[Part] = []
+            while self._heads and self._heads[0][0] == ts:
+                _, shard, part = heappop(self._heads)
+                parts.append(part)
+                self._push(shard)
+            transactions.append(_make_transaction((ts, parts)))
+        return transactions if transactions or self._missing else None
+
+    def _fill(self, shard: ShardId) -> bool:
+        """Get a head of a shard that has none; false: it takes longer."""
+        found = self._readers[shard].read()
+        if found is None:
+            self._missing.discard(shard)  # until the next pass
+            return True
+        if found:
+            self._queues[shard].extend(found)
+            self._missing.discard(shard)
+            self._push(shard)
+        return bool(found)
+
+    def _push(self, shard: ShardId) -> None:
+        queue = self._queues[shard]
+        if queue:
+            part = queue.popleft()
+            heappush(self._heads, (part.ts, shard, part))
+        else:
+            self._missing.add(shard)
 
 
 class JournalReader:
@@ -59,79 +141,52 @@ class JournalReader:
         self._shards = [
             ShardReader(
                 ShardSource(disk, shard_folder(folder, shard), geometry, ShardId(shard), ring, on_read),
-                lambda shard=shard: self._pass_ends[shard],  # type: ignore[misc]
+                partial(self._pass_end, shard),
                 on_epoch if shard == 0 else None,  # every shard has every epoch
             )
             for shard in range(shard_count)
         ]
-        self._queues: list[Iterator[Part]] = [iter(()) for _ in range(shard_count)]
-        """Per shard, parts that were read and not yet handed out ..."""
-        self._heads: list[tuple[Ts, int, Part]] = []
-        """... and, as a heap, the first of each."""
+        self._restart()
+
+    def _pass_end(self, shard: int) -> Position | None:
+        return self._pass_ends[shard]
 
     def seek_lsns(self, lsns: Sequence[Lsn]) -> None:
         """Go to the transactions that begin at these lsns, one per shard."""
+        self._pass_ends = self._ends()
         self._restart()
         for reader, lsn in zip(self._shards, lsns, strict=True):
             reader.seek_lsn(lsn)
 
     def seek_ts(self, ts: Ts) -> None:
         """Go to the first transaction after `ts`."""
+        self._pass_ends = self._ends()
         self._restart()
         for reader in self._shards:
             reader.seek_ts(ts)
 
     def _restart(self) -> None:
-        self._pass_ends = self._ends()
-        self._queues = [iter(()) for _ in self._shards]
-        self._heads.clear()
+        self._merge = ShardMerge({ShardId(shard): reader for shard, reader in enumerate(self._shards)})
+        self._ready: deque[JournalTransaction] = deque()
+        """Transactions that were read and not yet handed out."""
 
-    def read(self) -> Iterator[Transaction]:
+    def read(self) -> Iterator[JournalTransaction]:
         """The transactions up to what is visible now. Call it again for those that have come since.
 
         It may be left in the middle: the next call goes on behind the last transaction that was handed out.
         """
         self._pass_ends = self._ends()
-        if len(self._shards) == 1:
-            yield from self._read_one_shard()
-            return
-        heads = self._heads
-        for shard in range(len(self._shards)):
-            if not any(head[1] == shard for head in heads):
-                self._push_next(shard)
-        while heads:
-            ts = heads[0][0]
-            parts = self._take_parts(ts)
-            if len(parts) > 1 or parts[0].records[0].opcode == START:
-                _check_whole(ts, parts)
-            yield _make_transaction((ts, parts))
+        self._merge.begin_pass()
+        found: list[JournalTransaction] | None = []
+        while found is not None:
+            while self._ready:
+                transaction = self._ready.popleft()
+                _check_whole(transaction)
+                yield transaction
+            found = self._merge.read()
+            self._ready.extend(found or ())
 
-    def _take_parts(self, ts: Ts) -> list[Part]:
-        """All parts of the next transaction. If reading on fails they are put back, and a later call finds them."""
-        heads = self._heads
-        taken = []
-        try:
-            while heads and heads[0][0] == ts:
-                taken.append(heappop(heads))
-                self._push_next(taken[-1][1])
-        except BaseException:
-            for head in taken:
-                heappush(heads, head)
-            raise
-        return [part for _, _, part in taken]
-
-    def _read_one_shard(self) -> Iterator[Transaction]:
-        """Hot: with one shard, as is usual, there is nothing to merge."""
-        parts: list[Part] | None = []
-        while parts is not None:
-            for part in self._queues[0]:
-                if part.records[0].opcode == START:
-                    _check_whole(part.ts, [part])
-                yield _make_transaction((part.ts, [part]))
-            parts = self._shards[0].read()
-            self._queues[0] = iter(parts or ())
-
-    def load(self, apply: Callable[[Transaction], None], load_strings: LoadStrings) -> None:
+    def load(self, apply: Callable[[JournalTransaction], None], load_strings: LoadStrings) -> None:
         """Hand out everything up to what is visible now; with one shard, runs that only set strings as a whole."""
         if len(self._shards) > 1:
             for transaction in self.read():
@@ -140,22 +195,11 @@ class JournalReader:
         self._pass_ends = self._ends()
 
         def apply_part(part: Part) -> None:
-            if part.records[0].opcode == START:
-                _check_whole(part.ts, [part])
-            apply(_make_transaction((part.ts, [part])))
+            transaction = _make_transaction((part.ts, [part]))
+            _check_whole(transaction)
+            apply(transaction)
 
         self._shards[0].load(apply_part, load_strings)
-
-    def _push_next(self, shard: int) -> None:
-        """Put the next part of a shard among the heads, if there is one."""
-        for part in self._queues[shard]:
-            heappush(self._heads, (part.ts, shard, part))
-            return
-        while (parts := self._shards[shard].read()) is not None:
-            if parts:
-                self._queues[shard] = iter(parts)
-                self._push_next(shard)
-                return
 
     def payload_of(self, part: Part, record: Record) -> bytes:
         return self._shards[part.shard].payload_of(record)
@@ -165,7 +209,11 @@ class JournalReader:
             reader.close()
 
 
-def _check_whole(ts: Ts, parts: list[Part]) -> None:
+def _check_whole(transaction: JournalTransaction) -> None:
+    """Hot."""
+    ts, parts = transaction
+    if len(parts) == 1 and parts[0].records[0].opcode != START:
+        return
     starts = [part.records[0] for part in parts if part.records[0].opcode == START]
     present = [part.shard for part in parts]
     if len(starts) == 1:

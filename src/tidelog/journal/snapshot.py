@@ -38,7 +38,7 @@ from tidelog.journal.layout import (
     write_all,
     write_meta,
 )
-from tidelog.journal.merge import Transaction
+from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.reader import LoadStrings, Part, Record, ShardReader
 from tidelog.journal.record import FINISH, TS
 from tidelog.journal.scan import ShardScan, find_complete_cycle
@@ -62,7 +62,7 @@ class Snapshot:
     def read(
         self,
         disk: Disk,
-        apply: Callable[[Transaction, Callable[[Part, Record], bytes]], None],
+        apply: Callable[[JournalTransaction, Callable[[Part, Record], bytes]], None],
         on_epoch: Callable[[control.Epoch], None],
         on_read: Callable[[int], None] | None = None,
         load_strings: LoadStrings | None = None,
@@ -76,14 +76,14 @@ class Snapshot:
         self,
         source: ShardSource,
         end: Position | None,
-        apply: Callable[[Transaction, Callable[[Part, Record], bytes]], None],
+        apply: Callable[[JournalTransaction, Callable[[Part, Record], bytes]], None],
         on_epoch: Callable[[control.Epoch], None] | None,
         load_strings: LoadStrings | None,
     ) -> None:
         reader = ShardReader(source, lambda: end, on_epoch)
 
         def apply_part(part: Part) -> None:
-            apply(Transaction(part.ts, [part]), lambda _, record: reader.payload_of(record))
+            apply(JournalTransaction(part.ts, [part]), lambda _, record: reader.payload_of(record))
 
         try:
             reader.seek_start()

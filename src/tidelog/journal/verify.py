@@ -19,7 +19,7 @@ from tidelog.hlc import read_stored_ts
 from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import layout
 from tidelog.journal.loader import refuse_rot
-from tidelog.journal.merge import JournalReader, Transaction
+from tidelog.journal.merge import JournalReader, JournalTransaction
 from tidelog.journal.operation import OperationTable
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.record import BLOB
@@ -283,7 +283,7 @@ class Audit:
         firsts = [source.frame_header(start, 0).ts for source, start in zip(self.sources, starts, strict=True) if start]
         return max(firsts, default=Ts(0))
 
-    def count(self, transaction: Transaction, payload_of: Callable[[Part, Record], bytes]) -> None:
+    def count(self, transaction: JournalTransaction, payload_of: Callable[[Part, Record], bytes]) -> None:
         for part in transaction.parts:
             figures = self.report.shards[part.shard]
             figures.transactions += 1

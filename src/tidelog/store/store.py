@@ -17,7 +17,7 @@ from tidelog import limits
 from tidelog.ids import ShardId, Ts, slot_ranges
 from tidelog.journal.journal import Journal, Settings
 from tidelog.journal.layout import META, read_meta
-from tidelog.journal.merge import Transaction as JournalTransaction
+from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.operation import (
     DEL,
     FLUSHDB,
