@@ -7,7 +7,7 @@ several are set together or not at all: every value is read first, which may ref
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,12 +68,6 @@ def read_memory(text: str) -> int:
     if found is None or found[2] not in _UNITS:
         raise BadValue("argument must be a memory value")
     return int(found[1]) * _UNITS[found[2]]
-
-
-def read_choice(text: str, choices: Sequence[str]) -> str:
-    if text.lower() not in choices:
-        raise BadValue(f"argument(s) must be one of the following: {', '.join(choices)}")
-    return text.lower()
 
 
 # --- kinds of parameters ----------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ The writer belongs to one thread; only `SyncJob.run` is for another.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from tidelog import limits
@@ -88,8 +88,6 @@ class JournalWriter:
         """Since it was opened, blobs among them."""
         self._sync_in_flight = False
         self._last_sync_us = 0
-        self.on_append: Callable[[Ts, Sequence[NewRecord]], None] | None = None
-        """Told of every transaction once it is appended."""
         self.sealed: list[tuple[ShardId, Position]] = []
         """Frames that were filled, for whoever makes sidecars; the taker empties it."""
         self._written = Visible(
@@ -170,8 +168,6 @@ class JournalWriter:
         self._shards[shard].add_one(ts, opcode, payload, database)
         self._last_ts = ts
         self.batch_bytes = size
-        if self.on_append is not None:
-            self.on_append(ts, [NewRecord(shard, opcode, payload, None, database)])
 
     def append_next(self, shard: ShardId, opcode: int, payload: bytes, database: int) -> None:
         """The same with the ts that follows the last one (`HybridClock.following`). Hot."""
@@ -184,8 +180,6 @@ class JournalWriter:
         hlc.last = self._last_ts = ts  # type: ignore[assignment]  # a call of `Ts` is measurable here
         self.batch_bytes = size
         self._shards[shard].add_one(ts, opcode, payload, database)  # type: ignore[arg-type]
-        if self.on_append is not None:
-            self.on_append(self._last_ts, [NewRecord(shard, opcode, payload, None, database)])
 
     def append(self, ts: Ts, records: Sequence[NewRecord]) -> None:
         """A whole transaction: all of it or, with an error, nothing."""
@@ -200,7 +194,7 @@ class JournalWriter:
             self._check(ts, len(payload))
             self._shards[shard].add(ts, opcode, TS | FINISH, payload, expire_ms, database)
             self.batch_bytes += len(payload) + _RECORD_BYTES
-            self._appended(ts, records)
+            self._last_ts = ts
             return
         self._check(ts, sum(len(new.payload) for new in records))
         for new in records:
@@ -219,12 +213,7 @@ class JournalWriter:
                 begun.add(new.shard)
             self._shards[new.shard].add(ts, new.opcode, flags, new.payload, new.expire_ms, new.database)
             self.batch_bytes += len(new.payload) + _RECORD_BYTES
-        self._appended(ts, records)
-
-    def _appended(self, ts: Ts, records: Sequence[NewRecord]) -> None:
         self._last_ts = ts
-        if self.on_append is not None:
-            self.on_append(ts, records)
 
     def _check(self, ts: Ts, size: int) -> None:
         """Refuse a transaction before any of it is taken."""
