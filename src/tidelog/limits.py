@@ -185,7 +185,7 @@ TOMBSTONE_KEPT_MS = 24 * 3600 * 1000
 # --- Flight -----------------------------------------------------------------------------------------------------
 
 FLIGHT_REQUEST_BYTES_MAX = 64 * KIB
-FLIGHT_VIEW_BYTES_MAX = 32 * MIB
+FLIGHT_SLICE_BYTES_MAX = 32 * MIB
 """Of a stream that a reader holds at a time."""
 FLIGHT_BATCH_ROWS = 16_000
 FLIGHT_BATCH_BYTES = 768 * KIB

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.commands.running import Commands
 from tests.feeds.rebuilt import Rebuilt
-from tidelog.feeds.feed import Request
+from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.feeds import Feeds, OpenFeed
 from tidelog.feeds.span import Span, span_of_prefix
 from tidelog.ids import Ts
@@ -27,7 +27,7 @@ class Watched(Commands):
 
     def watch(self, spans: list[Span] = EVERYTHING, protocol: int = 2, **wanted: Any) -> tuple[OpenFeed, Rebuilt]:
         known = Rebuilt(spans, wanted.get("since") or 0, has_commits=wanted.get("has_commits", False))
-        return self.feeds.open(Request(spans, **wanted), protocol, known), known
+        return self.feeds.open(ChangeFeedRequest(spans, **wanted), protocol, known), known
 
     def settle(self) -> None:
         """Everything becomes visible, and everyone gets it."""

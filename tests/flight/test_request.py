@@ -9,7 +9,7 @@ import pytest
 
 from tidelog import limits
 from tidelog.errors import ClientError
-from tidelog.flight.request import Place, ReadRequest, parse_criteria, parse_read
+from tidelog.flight.request import RangeEnd, ReadRequest, parse_criteria, parse_read
 from tidelog.streams.node import SEQ_MAX, pack_id
 
 
@@ -21,22 +21,22 @@ def test_ranges() -> None:
     assert parse(stream="a") == ReadRequest(b"a")
     assert parse(stream_base64="AP8=", database=3) == ReadRequest(b"\0\xff", 3)
     found = parse(stream="a", **{"from": {"offset": 5}, "to": {"id": "7-8"}}, count=9)
-    assert found == ReadRequest(b"a", 0, Place(offset=5), Place(number=pack_id(7, 8)), 9)
+    assert found == ReadRequest(b"a", 0, RangeEnd(offset=5), RangeEnd(number=pack_id(7, 8)), 9)
 
 
 def test_a_time_and_a_short_id_include_their_whole_millisecond() -> None:
     for place in ({"time": 7}, {"id": "7"}):
         found = parse(stream="a", **{"from": place, "to": place})
-        assert found.first == Place(number=pack_id(7, 0))
-        assert found.last == Place(number=pack_id(7, SEQ_MAX))
+        assert found.first == RangeEnd(number=pack_id(7, 0))
+        assert found.last == RangeEnd(number=pack_id(7, SEQ_MAX))
 
 
 @pytest.mark.parametrize(
     "request_",
     [
         ReadRequest(b"a"),
-        ReadRequest(b"\xff\0", 15, Place(offset=3), Place(number=pack_id(5, 6)), 0),
-        ReadRequest(b"", 1, Place(number=pack_id(SEQ_MAX, SEQ_MAX)), Place(offset=2**62)),
+        ReadRequest(b"\xff\0", 15, RangeEnd(offset=3), RangeEnd(number=pack_id(5, 6)), 0),
+        ReadRequest(b"", 1, RangeEnd(number=pack_id(SEQ_MAX, SEQ_MAX)), RangeEnd(offset=2**62)),
         ReadRequest(b"a", is_packed=True),
     ],
 )

@@ -8,20 +8,20 @@ from typing import Any
 
 from tidelog.flight.request import ReadRequest
 from tidelog.flight.server import FlightServer
-from tidelog.flight.view import View
+from tidelog.flight.stream_slice import StreamSlice
 
 
 def test_what_is_read_is_settled_before_it_is_handed_out() -> None:
     done: list[str] = []
 
-    def view(*_: Any) -> View:
-        done.append("view")
-        return View([], None, None)
+    def read_slice(*_: Any) -> StreamSlice:
+        done.append("read")
+        return StreamSlice([], None, None)
 
     def call(work: Callable[[], Any]) -> Any:
         return work()
 
-    service = SimpleNamespace(view=view, settle=lambda: done.append("settle"))
+    service = SimpleNamespace(read_slice=read_slice, settle=lambda: done.append("settle"))
     server: Any = SimpleNamespace(_is_stopping=False, _calls=SimpleNamespace(ask=call, wait=call), _service=service)
-    assert FlightServer._view(server, ReadRequest(b"s"), None, None) == View([], None, None)
-    assert done == ["view", "settle"]
+    assert FlightServer._read_slice(server, ReadRequest(b"s"), None, None) == StreamSlice([], None, None)
+    assert done == ["read", "settle"]

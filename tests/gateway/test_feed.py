@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.feeds.feed import Request
+from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.span import Span
 from tidelog.gateway.feed import BadQuery, read_query
 from tidelog.ids import Ts
 
 
 def test_nothing_said_is_everything_from_now_on() -> None:
-    assert read_query(b"", None) == Request(spans=[Span(b"", b"")])
+    assert read_query(b"", None) == ChangeFeedRequest(spans=[Span(b"", b"")])
 
 
 def test_everything_said() -> None:
     query = b"key=a%00%ff&key=b&prefix=user:&span=x,y&span=z,&since=7&db=3&checkpoint=50"
-    assert read_query(query, None) == Request(
+    assert read_query(query, None) == ChangeFeedRequest(
         spans=[Span(b"a\0\xff", b"a\0\xff\0"), Span(b"b", b"b\0"), Span(b"user:", b"user;"), *_SPANS],
         since=Ts(7),
         database=3,
@@ -28,7 +28,7 @@ _SPANS = [Span(b"x", b"y"), Span(b"z", b"")]
 
 
 def test_a_place_that_was_sent_before() -> None:
-    there = Request(spans=[Span(b"", b"")], since=Ts(7), epoch=8, seen=Ts(6))
+    there = ChangeFeedRequest(spans=[Span(b"", b"")], since=Ts(7), epoch=8, seen=Ts(6))
     assert read_query(b"since=7-8-6", None) == there
     assert read_query(b"", "7-8-6") == there
     assert read_query(b"initial=1", "7-8-6") == there

@@ -12,14 +12,14 @@ from tidelog.errors import Corruption
 from tidelog.ids import Lsn, Ts
 from tidelog.journal import loader
 from tidelog.journal.durability import FsyncPolicy
-from tidelog.journal.loader import Plan, plan_recovery
+from tidelog.journal.loader import RecoveryPlan, plan_recovery
 from tidelog.journal.segment import blob_name, journal_name, sidecar_name
 from tidelog.journal.sidecar import Sidecars
 from tidelog.journal.snapshot import list_snapshots
 from tidelog.testing.disk import SimulatedCrash
 
 
-def plan(machine: Machine) -> Plan:
+def plan(machine: Machine) -> RecoveryPlan:
     return plan_recovery(machine.disk, FOLDER, machine.journal.meta)
 
 

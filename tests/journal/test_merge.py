@@ -17,7 +17,7 @@ from tidelog.journal.frame import Geometry
 from tidelog.journal.merge import JournalReader
 from tidelog.journal.operation import START, VAL, Start, encode_pairs, encode_start
 from tidelog.journal.record import FINISH, TS
-from tidelog.journal.segment import Position, journal_name
+from tidelog.journal.segment import FilePosition, journal_name
 from tidelog.journal.shard_writer import ShardState, ShardWriter
 from tidelog.testing.disk import SimulatedDisk
 
@@ -169,7 +169,7 @@ class Shards:
     def __init__(self) -> None:
         self.disk = SimulatedDisk()
         self.disk.make_folder(FOLDER)
-        self.ends: list[Position | None] = []
+        self.ends: list[FilePosition | None] = []
         for shard in (0, 1):
             self.disk.make_folder(f"{FOLDER}/shard-{shard}")
         self.writers = [ShardWriter(GEOMETRY, 2, ShardState(None, Lsn(0), Ts(0), 0, 0, 0)) for _ in (0, 1)]
@@ -184,7 +184,7 @@ class Shards:
     def read(self) -> list[Ts]:
         for shard, writer in enumerate(self.writers):
             batch = writer.end_batch(Cycle(1), Ts(100), Cycle(0), [each.next_lsn for each in self.writers])
-            data = b"".join(chunk for piece in batch.pieces for chunk in piece.chunks)
+            data = b"".join(chunk for write in batch.writes for chunk in write.chunks)
             self.disk.write_file(f"{FOLDER}/shard-{shard}/{journal_name(Lsn(0))}", data)
             self.ends.append(batch.end)
         reader = JournalReader(self.disk, FOLDER, GEOMETRY, 2, lambda: self.ends)

@@ -16,7 +16,7 @@ from tidelog.journal.reader import Part, ShardReader
 from tidelog.journal.record import FINISH, NEXT_CONT
 from tidelog.journal.retention import RetentionLimits
 from tidelog.journal.ring import Ring
-from tidelog.journal.segment import Position
+from tidelog.journal.segment import FilePosition
 from tidelog.journal.source import ShardSource
 
 NO_RING = 0
@@ -104,7 +104,7 @@ def test_a_ts_before_everything_begins_at_the_first_transaction(long_journal: Ma
 @pytest.mark.parametrize("place", ["start", "lsn", "ts"])
 def test_a_reader_of_an_empty_shard_sees_what_comes_later(place: str) -> None:
     machine = Machine(shards=1)
-    ends: list[Position | None] = [None]
+    ends: list[FilePosition | None] = [None]
     folder = f"{FOLDER}/elsewhere"
     machine.disk.make_folder(folder)
     reader = ShardReader(ShardSource(machine.disk, folder, Geometry(1024, 4), ShardId(0)), lambda: ends[0])
@@ -494,7 +494,7 @@ def in_memory_so_far(machine: Machine) -> ShardReader:
     ring = Ring(1)
     end = machine.journal.writer.visible.ends[0]
     assert end is not None
-    ring.add(ShardId(0), Position(end.segment, 0), [machine.disk.read_file(machine.path())[: end.at]])
+    ring.add(ShardId(0), FilePosition(end.segment, 0), [machine.disk.read_file(machine.path())[: end.at]])
     reader = on_disk(machine, ring=ring)
     reader.seek_start()
     read_all(reader)

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from tidelog.ids import Lsn, ShardId
 from tidelog.journal.ring import Ring
-from tidelog.journal.segment import Position
+from tidelog.journal.segment import FilePosition
 
 SHARDS = 2
 FIRST = ShardId(0)
 
 
 def add(ring: Ring, at: int, *chunks: bytes, segment: int = 0, shard: int = 0) -> None:
-    ring.add(ShardId(shard), Position(Lsn(segment), at), list(chunks))
+    ring.add(ShardId(shard), FilePosition(Lsn(segment), at), list(chunks))
 
 
 @st.composite

@@ -18,15 +18,15 @@ from tidelog.journal.frame import Geometry
 from tidelog.journal.operation import VAL
 from tidelog.journal.record import FINISH, TS
 from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle, find_marks
-from tidelog.journal.segment import Position, journal_name
+from tidelog.journal.segment import FilePosition, journal_name
 from tidelog.journal.shard_writer import ShardState, ShardWriter
 from tidelog.journal.source import ShardSource
 from tidelog.testing.disk import SimulatedDisk
 
-START = Position(Lsn(0), 0)
+START = FilePosition(Lsn(0), 0)
 
 
-def scan_of(machine: Machine, shard: int = 0, start: Position | None = START) -> ShardScan:
+def scan_of(machine: Machine, shard: int = 0, start: FilePosition | None = START) -> ShardScan:
     return ShardScan(machine.source(shard), machine.settings.shard_count, start, Lsn(0))
 
 
@@ -67,7 +67,7 @@ def test_a_walk_may_begin_at_any_frame() -> None:
     everything = [each.mark.cycle for each in scan_of(machine).marks()]
     segment = machine.segments()[2]
     for frame in range(4):
-        scan = scan_of(machine, start=Position(segment, frame * FRAME_BYTES))
+        scan = scan_of(machine, start=FilePosition(segment, frame * FRAME_BYTES))
         found = [each.mark.cycle for each in scan.marks()]
         assert found == everything[-len(found) :]
         assert scan.damage is None
@@ -223,7 +223,7 @@ def scans_of(*shards: list[tuple[int, list[int]]]) -> list[ShardScan]:
         for number, (cycle, ends) in enumerate(batches):
             writer.add(Ts(number + 1), VAL, TS | FINISH, b"payload", None, 0)
             batch = writer.end_batch(Cycle(cycle), Ts(number + 1), Cycle(0), [Lsn(end) for end in ends])
-            data += b"".join(chunk for piece in batch.pieces for chunk in piece.chunks)
+            data += b"".join(chunk for write in batch.writes for chunk in write.chunks)
         disk.write_file(f"{folder}/{journal_name(Lsn(0))}", data)
         source = ShardSource(disk, folder, geometry, ShardId(shard))
         found.append(ShardScan(source, len(shards), START, Lsn(0)))

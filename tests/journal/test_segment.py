@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.ids import U64_MAX, Lsn
 from tidelog.journal import segment
-from tidelog.journal.segment import Position
+from tidelog.journal.segment import FilePosition
 from tidelog.testing.disk import SimulatedCrash, SimulatedDisk
 
 
@@ -48,7 +48,7 @@ def test_no_segment_holds_anything_when_there_is_none() -> None:
 
 
 def test_positions_compare_in_the_order_of_the_journal() -> None:
-    places = [Position(Lsn(2), 0), Position(Lsn(0), 500), Position(Lsn(0), 20), Position(Lsn(10), 1)]
+    places = [FilePosition(Lsn(2), 0), FilePosition(Lsn(0), 500), FilePosition(Lsn(0), 20), FilePosition(Lsn(10), 1)]
     assert sorted(places) == [places[2], places[1], places[0], places[3]]
 
 

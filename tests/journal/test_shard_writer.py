@@ -17,7 +17,7 @@ from tidelog.journal import blob, control, record
 from tidelog.journal.frame import CHECKSUM, Geometry, decode_header
 from tidelog.journal.operation import VAL
 from tidelog.journal.record import BLOB, CONTROL, FINISH, NEXT_CONT, TS
-from tidelog.journal.segment import Position
+from tidelog.journal.segment import FilePosition
 from tidelog.journal.shard_writer import Batch, ShardState, ShardWriter
 
 FRAME = 1024
@@ -50,10 +50,10 @@ class Files:
             file = self.blobs.setdefault(whale.position.segment, bytearray())
             assert whale.position.at == len(file)
             file += whale.payload
-        for piece in batch.pieces:
-            file = self.journal.setdefault(piece.position.segment, bytearray())
-            assert piece.position.at == len(file), "no gaps, and nothing is written twice"
-            for chunk in piece.chunks:
+        for write in batch.writes:
+            file = self.journal.setdefault(write.position.segment, bytearray())
+            assert write.position.at == len(file), "no gaps, and nothing is written twice"
+            for chunk in write.chunks:
                 file += chunk
         assert batch.end == (max(self.journal), len(self.journal[max(self.journal)]))
 
@@ -289,7 +289,7 @@ def test_a_mark_covers_what_came_since_the_one_before_or_the_frame_began() -> No
     writing.end()
     writing.add(b"b")
     batch = writing.end()
-    data = b"".join(batch.pieces[0].chunks)
+    data = b"".join(batch.writes[0].chunks)
     assert crc32c(data[:-4]) == int.from_bytes(data[-4:], "little")
 
 
@@ -299,8 +299,8 @@ def test_what_a_batch_sealed_is_said() -> None:
         writing.add(b"x" * 200)
     batch = writing.end()
     second = sorted(writing.files.journal)[1]
-    assert batch.sealed == [Position(Lsn(0), 0), Position(Lsn(0), FRAME), Position(Lsn(second), 0)]
-    assert [piece.position for piece in batch.pieces] == [Position(Lsn(0), 0), Position(Lsn(second), 0)]
+    assert batch.sealed == [FilePosition(Lsn(0), 0), FilePosition(Lsn(0), FRAME), FilePosition(Lsn(second), 0)]
+    assert [write.position for write in batch.writes] == [FilePosition(Lsn(0), 0), FilePosition(Lsn(second), 0)]
 
 
 def test_a_writer_goes_on_where_another_ended() -> None:
@@ -311,7 +311,7 @@ def test_a_writer_goes_on_where_another_ended() -> None:
         whole.end()
         first.end()
     file = bytes(first.files.journal[0])
-    state = ShardState(Position(Lsn(0), len(file)), Lsn(3), decode_header(file).ts, crc32c(file), 2, 0)
+    state = ShardState(FilePosition(Lsn(0), len(file)), Lsn(3), decode_header(file).ts, crc32c(file), 2, 0)
     second = Writing()
     second.files, second.ts, second.cycle = first.files, first.ts, first.cycle
     second.writer = ShardWriter(first.files.geometry, 1, state)

@@ -16,7 +16,7 @@ from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.operation import VAL, encode_pairs
 from tidelog.journal.retention import RetentionLimits
 from tidelog.journal.scan import ShardScan
-from tidelog.journal.segment import Position
+from tidelog.journal.segment import FilePosition
 from tidelog.journal.snapshot import (
     Snapshot,
     list_snapshots,
@@ -236,7 +236,7 @@ def test_a_snapshot_that_ends_with_an_earlier_batch_on_every_shard_is_refused(mo
     snapshot = machine.snapshot({(0, 0, b"k%d" % number): bytes(50) for number in range(30)})
     path = f"{snapshot.path}/shard-0/journal-{0:016x}.dj0"
     source = ShardSource(machine.disk, f"{snapshot.path}/shard-0", machine.settings.geometry, ShardId(0))
-    marks = list(ShardScan(source, 1, Position(Lsn(0), 0), Lsn(0)).marks())
+    marks = list(ShardScan(source, 1, FilePosition(Lsn(0), 0), Lsn(0)).marks())
     assert len(marks) > 3
     data = machine.disk.read_file(path)
     for mark in marks[:-1]:

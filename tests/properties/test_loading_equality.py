@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.store.made import Machine
 from tidelog import limits
-from tidelog.journal import ordinary
+from tidelog.journal import record_runs
 from tidelog.journal.operation import Del, FlushDb, Val
 from tidelog.store.keyspace import Buckets, Database
 from tidelog.store.store import Store
@@ -74,11 +74,11 @@ def test_runs_load_what_their_records_say(
             machine.store.journal.writer.write()
         if has_snapshot and index == len(transactions) // 2:
             machine.store.save()
-    with mock.patch.object(ordinary, "RUN_RECORDS_MIN", least[0]):
+    with mock.patch.object(record_runs, "RUN_RECORDS_MIN", least[0]):
         with mock.patch.multiple(limits, LOADED_AT_ONCE_MIN=least[1], LOADED_AT_ONCE_BYTES=gathered_bytes):
             machine.restart()
         by_runs = contents(machine.store)
-    with mock.patch.object(ordinary, "RUN_RECORDS_MIN", 10**9):
+    with mock.patch.object(record_runs, "RUN_RECORDS_MIN", 10**9):
         machine.restart()
     assert by_runs == contents(machine.store)
 

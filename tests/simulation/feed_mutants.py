@@ -122,7 +122,7 @@ FEED_MUTANTS: Final = (
     ),
     Mutant(
         "flush-out-of-order",
-        "feeds/delivery.py",
+        "feeds/fanout.py",
         "            for part, counts_for_all in _in_order(parts):\n",
         "            for part, counts_for_all in [(part, part is parts[0]) for part in parts]:\n",
         "what a shard wrote before a flush comes after it",
@@ -131,7 +131,7 @@ FEED_MUTANTS: Final = (
     ),
     Mutant(
         "commit-for-each-part",
-        "feeds/delivery.py",
+        "feeds/fanout.py",
         "                self._hand_out_part(transaction.ts, part, payload_of, counts_for_all=counts_for_all)\n",
         "                self._hand_out_part(transaction.ts, part, payload_of, counts_for_all=counts_for_all)\n"
         "                for feed in self._touched:\n"
@@ -142,7 +142,7 @@ FEED_MUTANTS: Final = (
     ),
     Mutant(
         "any-shard-may-have-the-feed",
-        "feeds/delivery.py",
+        "feeds/fanout.py",
         "is_due(ts, key) and (feed.shard is None or feed.shard == part.shard):",
         "is_due(ts, key):",
         "a feed of one shard gets what the others have",

@@ -25,7 +25,7 @@ from tidelog.commands.all import command_table
 from tidelog.commands.blocking import WouldBlock
 from tidelog.commands.dispatch import find_command, run_command
 from tidelog.errors import CommandError, FeedDiverged, TooOld
-from tidelog.feeds.feed import Request
+from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.feeds import Feeds, OpenFeed
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
 from tidelog.ids import ShardId, Ts
@@ -276,7 +276,7 @@ class FeedWorld:
             look=partial(self._compare, client),
             visible_ts=lambda: self._store.journal.writer.visible.ts,
         )
-        request = Request(
+        request = ChangeFeedRequest(
             client.spans,
             client.database,
             name=client.name,

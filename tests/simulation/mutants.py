@@ -241,8 +241,8 @@ MUTANTS: Final = (
     Mutant(
         "ring-confuses-segments",
         "journal/ring.py",
-        "ring.push(Position(segment, at), chunk)",
-        "ring.push(Position(segment, at), (ring._chunks[ring._head :] or [chunk])[-1])",
+        "ring.push(FilePosition(segment, at), chunk)",
+        "ring.push(FilePosition(segment, at), (ring._chunks[ring._head :] or [chunk])[-1])",
         "the ring serves bytes of another place",
     ),
     Mutant(

@@ -12,18 +12,18 @@ from tidelog import limits
 from tidelog.errors import FormatError
 from tidelog.ids import U64_MAX
 from tidelog.journal import flit
-from tidelog.streams.payload import Reader, numbers, packed_id, runs, text
+from tidelog.streams.payload import PayloadReader, numbers, packed_id, runs, text
 
 
 @given(st.lists(st.integers(1, 60)))
 def test_runs_keep_their_order(offsets: list[int]) -> None:
-    reader = Reader(runs(offsets))
+    reader = PayloadReader(runs(offsets))
     assert list(reader.runs()) == offsets
     reader.end()
 
 
 def test_parts() -> None:
-    reader = Reader(text(b"key") + numbers(1, U64_MAX) + packed_id(5 << 64 | 6) + b"\1" + b"rest")
+    reader = PayloadReader(text(b"key") + numbers(1, U64_MAX) + packed_id(5 << 64 | 6) + b"\1" + b"rest")
     assert (reader.text(), reader.numbers(2), reader.id(), reader.flag(), reader.rest()) == (
         b"key",
         (1, U64_MAX),
@@ -48,27 +48,33 @@ def test_parts() -> None:
 def test_runs_that_claim_too_much(payload: bytes) -> None:
     tracemalloc.start()
     with pytest.raises(FormatError):
-        Reader(payload).runs()
+        PayloadReader(payload).runs()
     assert tracemalloc.get_traced_memory()[1] < 100 * limits.RECORD_OFFSETS_MAX
     tracemalloc.stop()
 
 
 def test_nothing_is_read_beyond_the_end() -> None:
-    for read in (Reader.text, Reader.flit, Reader.id, Reader.flag, lambda each: each.numbers(1)):
+    for read in (
+        PayloadReader.text,
+        PayloadReader.flit,
+        PayloadReader.id,
+        PayloadReader.flag,
+        lambda each: each.numbers(1),
+    ):
         with pytest.raises(FormatError):
-            read(Reader(b""))
+            read(PayloadReader(b""))
     for payload in (numbers(U64_MAX), b"\0" + numbers(U64_MAX)):
         with pytest.raises(FormatError):
-            Reader(payload).count(1)
+            PayloadReader(payload).count(1)
     with pytest.raises(FormatError):
-        Reader(b"\0" + numbers(U64_MAX)).text()
+        PayloadReader(b"\0" + numbers(U64_MAX)).text()
 
 
 def test_items_and_ends() -> None:
     with pytest.raises(FormatError):
-        Reader(b"abc").items([2, 2])
+        PayloadReader(b"abc").items([2, 2])
     with pytest.raises(FormatError):
-        Reader(b"abc").end()
+        PayloadReader(b"abc").end()
     with pytest.raises(FormatError):
-        Reader(b"\2").flag()
-    assert Reader(b"abc").items([2, 1]) == [b"ab", b"c"]
+        PayloadReader(b"\2").flag()
+    assert PayloadReader(b"abc").items([2, 1]) == [b"ab", b"c"]

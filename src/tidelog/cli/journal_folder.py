@@ -11,7 +11,7 @@ from tidelog.cli.output import Output
 from tidelog.errors import Corruption
 
 if TYPE_CHECKING:
-    from tidelog.journal.inspection import Place, Tail
+    from tidelog.journal.inspection import JournalFolder, Tail
     from tidelog.journal.operation import OperationTable
     from tidelog.ports import Disk
 
@@ -36,7 +36,7 @@ def real_disk() -> Disk:
     return SystemDisk()
 
 
-def find_place(disk: Disk, folder: str) -> Place:
+def find_place(disk: Disk, folder: str) -> JournalFolder:
     """What DIR is. Also from inside of it: `.` is looked at by its real name."""
     from tidelog.journal.inspection import locate
 

@@ -13,7 +13,7 @@ from tidelog.cli.values import time_of, time_or_number
 
 if TYPE_CHECKING:
     from tidelog.errors import Corruption
-    from tidelog.journal.inspection import FrameInfo, Place, SegmentInfo, ShardInspection
+    from tidelog.journal.inspection import FrameInfo, JournalFolder, SegmentInfo, ShardInspection
     from tidelog.ports import Disk
 
 EPILOG: Final = """\
@@ -108,7 +108,7 @@ def ls(
     return DAMAGED if damage else FINE
 
 
-def _print_place(output: Output, place: Place) -> None:
+def _print_place(output: Output, place: JournalFolder) -> None:
     if output.as_json:
         return
     geometry, point = place.meta.geometry, place.meta.point
@@ -236,7 +236,7 @@ def _frame_flags(frame: FrameInfo) -> list[str]:
     return [name for bit, name in names.items() if frame.flags & bit]
 
 
-def _print_snapshots(output: Output, disk: Disk, place: Place) -> list[Corruption]:
+def _print_snapshots(output: Output, disk: Disk, place: JournalFolder) -> list[Corruption]:
     from tidelog.journal.inspection import list_snapshots
 
     snapshots = list(list_snapshots(disk, place.folder))
@@ -268,7 +268,7 @@ def _print_snapshots(output: Output, disk: Disk, place: Place) -> list[Corruptio
     return [snapshot.damage for snapshot in snapshots if snapshot.damage is not None]
 
 
-def _print_set_aside(output: Output, disk: Disk, place: Place) -> None:
+def _print_set_aside(output: Output, disk: Disk, place: JournalFolder) -> None:
     for name in disk.list(place.folder):
         if name.startswith("set-aside-"):
             if output.as_json:

@@ -15,7 +15,7 @@ from tidelog.cli.output import Column, Output
 from tidelog.cli.values import time_of, time_or_number
 
 if TYPE_CHECKING:
-    from tidelog.journal.inspection import Place
+    from tidelog.journal.inspection import JournalFolder
     from tidelog.journal.verify import VerifyReport
     from tidelog.ports import Disk
 
@@ -66,7 +66,7 @@ def verify(
     return tell(output, report, place)
 
 
-def tell(output: Output, report: VerifyReport, place: Place) -> int:
+def tell(output: Output, report: VerifyReport, place: JournalFolder) -> int:
     """Print a report, and return the exit status."""
     if place.is_shard:
         report.notes.append(f"the shards vouch for each other: all of {place.folder} was checked")

@@ -14,7 +14,7 @@ from tidelog.commands.parameters import Parameters
 from tidelog.commands.slow_log import SlowLog
 from tidelog.commands.subscriptions import Subscriptions
 from tidelog.commands.table import Command, CommandTable
-from tidelog.feeds.feed import Request
+from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.ids import Ts
 from tidelog.ports import Clock
 from tidelog.resp.encoder import Reply
@@ -93,7 +93,7 @@ class Server(Protocol):
     def last_snapshot_s(self) -> int:
         """When the last snapshot was made, or the server started (seconds since 1970)."""
 
-    def open_feed(self, client: Client, request: Request) -> None:
+    def open_feed(self, client: Client, request: ChangeFeedRequest) -> None:
         """Let a connection have what changes; `ClientError` if it cannot."""
 
     def close_feed(self, client: Client) -> None:

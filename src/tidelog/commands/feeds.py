@@ -16,7 +16,7 @@ from tidelog.commands.client import Client
 from tidelog.commands.help import help_reply
 from tidelog.commands.table import Arguments, Command, connection
 from tidelog.errors import ClientError, CommandError, FeedDiverged, HolderLapsed, TooOld
-from tidelog.feeds.feed import Request
+from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
 from tidelog.ids import ShardId, Ts
 from tidelog.resp.encoder import Reply, Wire
@@ -52,7 +52,7 @@ def changefeed(client: Client, arguments: Arguments) -> Reply:
     return Wire()
 
 
-def _request(arguments: Arguments, database: int, shard_count: int) -> Request:
+def _request(arguments: Arguments, database: int, shard_count: int) -> ChangeFeedRequest:
     spans: list[Span] = []
     given: dict[bytes, bytes] = {}
     at = 1
@@ -81,7 +81,7 @@ def _request(arguments: Arguments, database: int, shard_count: int) -> Request:
     if shard is not None and shard >= shard_count:
         raise CommandError(f"ERR there is no shard {shard}: they are 0 to {shard_count - 1}")
     since, seen, until = (_number(given, word) for word in (b"SINCE", b"SEEN", b"UNTIL"))
-    return Request(
+    return ChangeFeedRequest(
         spans=list(dict.fromkeys(spans)),
         database=database,
         name=_name(given.get(b"NAME")),

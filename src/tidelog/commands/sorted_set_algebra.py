@@ -57,7 +57,7 @@ class Input(NamedTuple):
         return 0.0 if isnan(weighted) else weighted
 
 
-class Request(NamedTuple):
+class AlgebraRequest(NamedTuple):
     """What such a command was asked for."""
 
     inputs: list[Input]
@@ -71,7 +71,7 @@ class Request(NamedTuple):
         return sorted(self.inputs, key=lambda each: len(each.value))
 
 
-def _request(transaction: Transaction, arguments: Arguments, count_at: int, options: Sequence[bytes]) -> Request:
+def _request(transaction: Transaction, arguments: Arguments, count_at: int, options: Sequence[bytes]) -> AlgebraRequest:
     count = integer(arguments[count_at])
     if count < 1:
         name = arguments[0].decode("utf-8", "surrogateescape").lower()
@@ -103,7 +103,7 @@ def _request(transaction: Transaction, arguments: Arguments, count_at: int, opti
             raise syntax_error()
         at += 1
     inputs = [Input(value, weight) for value, weight in zip(values, weights, strict=True)]
-    return Request(inputs, aggregate, wants_scores, limit)
+    return AlgebraRequest(inputs, aggregate, wants_scores, limit)
 
 
 def _input(transaction: Transaction, key: bytes) -> ZSet | Set:
@@ -118,7 +118,7 @@ def _input(transaction: Transaction, key: bytes) -> ZSet | Set:
 # --- the algebra ------------------------------------------------------------------------------------------------
 
 
-def _union(request: Request) -> list[Entry]:
+def _union(request: AlgebraRequest) -> list[Entry]:
     scores: dict[bytes, float] = {}
     for each in request.smallest_first():
         for score, member in each.entries():
@@ -127,7 +127,7 @@ def _union(request: Request) -> list[Entry]:
     return sorted((score, member) for member, score in scores.items())
 
 
-def _intersection(request: Request) -> list[Entry]:
+def _intersection(request: AlgebraRequest) -> list[Entry]:
     smallest, *others = request.smallest_first()
     found: list[Entry] = []
     for score, member in smallest.entries():
@@ -142,7 +142,7 @@ def _intersection(request: Request) -> list[Entry]:
     return sorted(found)
 
 
-def _difference(request: Request) -> list[Entry]:
+def _difference(request: AlgebraRequest) -> list[Entry]:
     first, *others = request.inputs
     return [entry for entry in _sorted(first) if not any(entry[1] in other.value for other in others)]
 
@@ -156,7 +156,7 @@ def _sorted(each: Input) -> Iterable[Entry]:
 _COMBINING: Final = (b"WEIGHTS", b"AGGREGATE")
 
 
-def _reply(request: Request, entries: list[Entry]) -> Reply:
+def _reply(request: AlgebraRequest, entries: list[Entry]) -> Reply:
     return with_scores(entries) if request.wants_scores else [member for _, member in entries]
 
 

@@ -39,7 +39,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ChangeFeedRequest:
     """What CHANGEFEED asked for."""
 
     spans: Sequence[Span]
@@ -56,10 +56,10 @@ class Request:
     has_groups: bool = False
 
 
-class Feed:
+class ChangeFeed:
     """One feed. Events gather in `out` until somebody takes them."""
 
-    def __init__(self, request: Request, protocol: int, position: Ts) -> None:
+    def __init__(self, request: ChangeFeedRequest, protocol: int, position: Ts) -> None:
         self.request = request
         self.shard = request.shard
         """The only one it watches; None: all."""

@@ -18,8 +18,8 @@ from typing import Protocol
 
 from tidelog import limits
 from tidelog.errors import ClientError, Corruption, FeedDiverged, TooOld
-from tidelog.feeds.delivery import Delivery
-from tidelog.feeds.feed import Feed, Request, State
+from tidelog.feeds.fanout import Fanout
+from tidelog.feeds.feed import ChangeFeed, ChangeFeedRequest, State
 from tidelog.feeds.live import Live
 from tidelog.feeds.router import Router
 from tidelog.feeds.scan import Scan
@@ -45,13 +45,13 @@ class Sink(Protocol):
 class OpenFeed:
     """A feed that is open, and what moves it on."""
 
-    def __init__(self, number: int, feed: Feed, sink: Sink) -> None:
+    def __init__(self, number: int, feed: ChangeFeed, sink: Sink) -> None:
         self.number = number
         self.feed = feed
         self.sink = sink
         self.scan: Scan | None = None
         self.router: Router | None = None
-        self.delivery: Delivery | None = None
+        self.fanout: Fanout | None = None
         self.transactions: deque[JournalTransaction] = deque()
         """What was read and not yet handed out."""
         self.is_closed = False
@@ -66,10 +66,10 @@ class Feeds:
         self._clock = clock
         self._live = Live(self._journal, store.types)
         self._open: dict[int, OpenFeed] = {}
-        self._of: dict[Feed, OpenFeed] = {}
+        self._of: dict[ChangeFeed, OpenFeed] = {}
         self._behind: deque[OpenFeed] = deque()
         """Those that have something to read, in turn."""
-        self._ending: dict[Feed, None] = {}
+        self._ending: dict[ChangeFeed, None] = {}
         """Those among the steady that have an UNTIL."""
         self._due: list[tuple[int, int]] = []
         """When the next checkpoint of each feed is due, and its number: a heap."""
@@ -97,14 +97,14 @@ class Feeds:
 
     # --- opening and closing ------------------------------------------------------------------------------------
 
-    def open(self, request: Request, protocol: int, sink: Sink) -> OpenFeed:
+    def open(self, request: ChangeFeedRequest, protocol: int, sink: Sink) -> OpenFeed:
         """`TooOld`, `FeedDiverged` or `ClientError` if it cannot begin where it wants to."""
         if len(self._open) >= limits.FEEDS_MAX:
             raise ClientError(f"there are {limits.FEEDS_MAX} feeds already")
         position = self._beginning(request)
         if request.name is not None:
             self._hold(request.name, position)
-        feed = Feed(request, protocol, position)
+        feed = ChangeFeed(request, protocol, position)
         self._last_number += 1
         opened = OpenFeed(self._last_number, feed, sink)
         if request.is_initial:
@@ -114,7 +114,7 @@ class Feeds:
         self._plan_checkpoint(opened)
         return opened
 
-    def _beginning(self, request: Request) -> Ts:
+    def _beginning(self, request: ChangeFeedRequest) -> Ts:
         """The ts after which a feed begins."""
         writer = self._journal.writer
         if request.is_initial:
@@ -262,17 +262,17 @@ class Feeds:
             router.begin_pass()
             return True
         router.close()
-        opened.router = opened.delivery = None
+        opened.router = opened.fanout = None
         self._join_live(opened)
         return False
 
     def _hand_out(self, opened: OpenFeed, router: Router) -> None:
         """What was read, as much as is sent at once: a transaction may lie in a few bytes and be large."""
-        feed, transactions, delivery = opened.feed, opened.transactions, opened.delivery
-        assert delivery is not None
+        feed, transactions, fanout = opened.feed, opened.transactions, opened.fanout
+        assert fanout is not None
         while transactions and feed.out_bytes < limits.FEED_SENT_BYTES:
             transaction = transactions.popleft()
-            delivery.hand_out(transaction, router.payload_of)
+            fanout.hand_out(transaction, router.payload_of)
             feed.move_to(transaction.ts)
         if not transactions:
             feed.move_to(router.reached_ts)
@@ -292,8 +292,8 @@ class Feeds:
         request = opened.feed.request
         count = self._journal.meta.shard_count
         shards = [ShardId(shard) for shard in range(count)] if request.shard is None else [request.shard]
-        opened.delivery = delivery = Delivery(self._store.types, {request.database: opened.feed.interests})
-        return Router(self._journal, shards, opened.feed.position, request.spans, delivery.wants)
+        opened.fanout = fanout = Fanout(self._store.types, {request.database: opened.feed.interests})
+        return Router(self._journal, shards, opened.feed.position, request.spans, fanout.wants)
 
     # --- what becomes visible -----------------------------------------------------------------------------------
 
@@ -317,7 +317,7 @@ class Feeds:
             if feed.is_at_end:
                 self._checkpoint(self._of[feed])
 
-    def _is_visible(self, feed: Feed) -> bool:
+    def _is_visible(self, feed: ChangeFeed) -> bool:
         """Whether what a feed has read of the store may be seen."""
         return feed.scanned_ts <= self._journal.writer.visible.ts
 
@@ -335,7 +335,7 @@ class Feeds:
             feed.state = State.BEHIND
             self._parked[opened] = None
 
-    def _leave_live(self, feed: Feed) -> None:
+    def _leave_live(self, feed: ChangeFeed) -> None:
         self._live.remove(feed)
         self._ending.pop(feed, None)
 

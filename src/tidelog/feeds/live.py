@@ -6,8 +6,8 @@ feed there is nothing to do, and nothing is read.
 
 from __future__ import annotations
 
-from tidelog.feeds.delivery import Delivery
-from tidelog.feeds.feed import Feed
+from tidelog.feeds.fanout import Fanout
+from tidelog.feeds.feed import ChangeFeed
 from tidelog.feeds.router import Router
 from tidelog.feeds.span import Interests, Span
 from tidelog.ids import ShardId, Ts
@@ -23,8 +23,8 @@ class Live:
     def __init__(self, journal: Journal, types: TypeTable) -> None:
         self._journal = journal
         self._by_database: dict[int, Interests] = {}
-        self._delivery = Delivery(types, self._by_database)
-        self._feeds: dict[Feed, None] = {}
+        self._fanout = Fanout(types, self._by_database)
+        self._feeds: dict[ChangeFeed, None] = {}
         self._router: Router | None = None
         """None: nobody is here."""
         self.position = Ts(0)
@@ -34,19 +34,19 @@ class Live:
         return len(self._feeds)
 
     @property
-    def feeds(self) -> list[Feed]:
+    def feeds(self) -> list[ChangeFeed]:
         return list(self._feeds)
 
-    def add(self, feed: Feed) -> None:
+    def add(self, feed: ChangeFeed) -> None:
         """A feed that has everything up to `position`, which it finds by calling `advance` first."""
         if self._router is None:
             shards = [ShardId(shard) for shard in range(self._journal.meta.shard_count)]
             self.position = self._journal.writer.visible.ts
-            self._router = Router(self._journal, shards, self.position, _EVERYTHING, self._delivery.wants)
+            self._router = Router(self._journal, shards, self.position, _EVERYTHING, self._fanout.wants)
         self._feeds[feed] = None
         self._by_database.setdefault(feed.request.database, Interests()).add(feed, feed.request.spans)
 
-    def remove(self, feed: Feed) -> None:
+    def remove(self, feed: ChangeFeed) -> None:
         """Fine if it is not here."""
         if feed not in self._feeds:
             return
@@ -60,7 +60,7 @@ class Live:
             self._router.close()
             self._router = None
 
-    def advance(self) -> list[Feed]:
+    def advance(self) -> list[ChangeFeed]:
         """Hand out what has become visible since; returns who has got something, whatever the number of the others."""
         router = self._router
         if router is None:
@@ -71,6 +71,6 @@ class Live:
             return []
         while (transactions := router.read()) is not None:
             for transaction in transactions:
-                self._delivery.hand_out(transaction, router.payload_of)
+                self._fanout.hand_out(transaction, router.payload_of)
         self.position = visible.ts
-        return self._delivery.take_given()
+        return self._fanout.take_given()

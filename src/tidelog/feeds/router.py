@@ -17,7 +17,7 @@ from tidelog.journal.durability import Visible
 from tidelog.journal.journal import Journal
 from tidelog.journal.merge import JournalTransaction, ShardMerge
 from tidelog.journal.reader import Part, Record, Wants
-from tidelog.journal.segment import Position
+from tidelog.journal.segment import FilePosition
 
 
 class Router:
@@ -36,7 +36,7 @@ class Router:
         self._journal = journal
         self._visible = journal.writer.visible
         """How far the pass that is under way goes."""
-        self._ends: list[Position | None] = list(self._visible.ends)
+        self._ends: list[FilePosition | None] = list(self._visible.ends)
         self._feeds: dict[ShardId, ShardFeed] = {}
         try:
             for shard in shards:

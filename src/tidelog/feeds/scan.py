@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from tidelog import limits
-from tidelog.feeds.feed import Feed
+from tidelog.feeds.feed import ChangeFeed
 from tidelog.ids import SLOT_COUNT, Ts
 from tidelog.store.keyspace import Database
 from tidelog.store.slots import slot_of
@@ -24,7 +24,7 @@ from tidelog.types.change import Change
 class Scan:
     """The values of one feed's spans."""
 
-    def __init__(self, store: Store, feed: Feed) -> None:
+    def __init__(self, store: Store, feed: ChangeFeed) -> None:
         self._writer = store.journal.writer
         self._types = store.types
         self._database: Database = store.database(feed.request.database)

@@ -12,7 +12,7 @@ from tidelog.feeds.span import Span
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal.journal import Journal
 from tidelog.journal.reader import Part, Record, ShardReader, Wants
-from tidelog.journal.segment import Position
+from tidelog.journal.segment import FilePosition
 from tidelog.journal.sidecar import FrameSummary
 
 
@@ -24,7 +24,7 @@ class ShardFeed:
         journal: Journal,
         shard: ShardId,
         since: Ts,
-        end: Callable[[], Position | None],
+        end: Callable[[], FilePosition | None],
         spans: Sequence[Span],
         wants: Wants | None = None,
     ) -> None:

@@ -22,7 +22,7 @@ _KNOWN: Final = frozenset(["stream", "stream_base64", "database", "from", "to", 
 _ID: Final = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
 
 
-class Place(NamedTuple):
+class RangeEnd(NamedTuple):
     """One end of a range: an offset, or an id as one number."""
 
     offset: int | None = None
@@ -34,8 +34,8 @@ class ReadRequest(NamedTuple):
 
     key: bytes
     database: int = 0
-    first: Place = Place()
-    last: Place = Place()
+    first: RangeEnd = RangeEnd()
+    last: RangeEnd = RangeEnd()
     most: int | None = None
     """How many entries; None: any number."""
     is_packed: bool = False
@@ -44,11 +44,11 @@ class ReadRequest(NamedTuple):
     def ticket(self) -> bytes:
         """The same as bytes that `parse_read` takes."""
         found: dict[str, Any] = {"stream_base64": base64.b64encode(self.key).decode(), "database": self.database}
-        for name, place in (("from", self.first), ("to", self.last)):
-            if place.offset is not None:
-                found[name] = {"offset": place.offset}
-            elif place.number is not None:
-                found[name] = {"id": f"{place.number >> 64}-{place.number & SEQ_MAX}"}
+        for name, end in (("from", self.first), ("to", self.last)):
+            if end.offset is not None:
+                found[name] = {"offset": end.offset}
+            elif end.number is not None:
+                found[name] = {"id": f"{end.number >> 64}-{end.number & SEQ_MAX}"}
         if self.most is not None:
             found["count"] = self.most
         if self.is_packed:
@@ -71,8 +71,8 @@ def parse_read(data: bytes) -> ReadRequest:
     return ReadRequest(
         parse_key(fields),
         parse_database(fields),
-        _place(fields.get("from"), "from", 0),
-        _place(fields.get("to"), "to", SEQ_MAX),
+        _range_end(fields.get("from"), "from", 0),
+        _range_end(fields.get("to"), "to", SEQ_MAX),
         count,
         is_packed,
     )
@@ -120,22 +120,22 @@ def _number(value: Any, name: str, low: int, high: int) -> int:
     return value
 
 
-def _place(value: Any, name: str, seq: int) -> Place:
+def _range_end(value: Any, name: str, seq: int) -> RangeEnd:
     """`seq`: what an id has that is given by its time alone."""
     if value is None:
-        return Place()
+        return RangeEnd()
     if not isinstance(value, dict) or len(value) != 1:
         raise ClientError(f"{name} has one of offset, id and time")
     ((kind, what),) = value.items()
     if kind == "offset":
-        return Place(offset=_number(what, f"{name}.offset", 0, 2**63 - 1))
+        return RangeEnd(offset=_number(what, f"{name}.offset", 0, 2**63 - 1))
     if kind == "time":
-        return Place(number=pack_id(_number(what, f"{name}.time", 0, SEQ_MAX), seq))
+        return RangeEnd(number=pack_id(_number(what, f"{name}.time", 0, SEQ_MAX), seq))
     if kind == "id" and isinstance(what, str):
         found = _ID.fullmatch(what)
         if found is not None:
             ms, rest = int(found[1]), seq if found[2] is None else int(found[2])
             if max(ms, rest) <= SEQ_MAX:
-                return Place(number=pack_id(ms, rest))
+                return RangeEnd(number=pack_id(ms, rest))
         raise ClientError(f"{name}.id is an id such as 1700000000000-0")
     raise ClientError(f"{name} has one of offset, id and time")

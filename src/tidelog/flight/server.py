@@ -28,7 +28,7 @@ from tidelog.flight.access import Access, Handshake, is_local
 from tidelog.flight.nodes import PACKED, SCHEMA
 from tidelog.flight.request import ReadRequest, parse_criteria, parse_key, parse_read
 from tidelog.flight.service import Service, StreamFacts
-from tidelog.flight.view import View, batches, packed_batches
+from tidelog.flight.stream_slice import StreamSlice, batches, packed_batches
 from tidelog.server.calls import LoopCalls
 from tidelog.server.listener import CannotListen, bind_tcp
 
@@ -86,26 +86,26 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
         with _Errors(self, context):
             request = parse_read(ticket.ticket)
-            view = self._view(request, None, None)
+            part = self._read_slice(request, None, None)
         schema, made = (PACKED, packed_batches) if request.is_packed else (SCHEMA, batches)
 
         def generate() -> Iterator[pa.RecordBatch]:
-            nonlocal view
+            nonlocal part
             with _Errors(self):
-                yield from made(view)
-                while view.next_offset is not None:
-                    view = self._view(request, view.next_offset, view.left)
-                    yield from made(view)
+                yield from made(part)
+                while part.next_offset is not None:
+                    part = self._read_slice(request, part.next_offset, part.left)
+                    yield from made(part)
 
         return flight.GeneratorStream(schema, generate())
 
-    def _view(self, request: ReadRequest, first: int | None, left: int | None) -> View:
+    def _read_slice(self, request: ReadRequest, first: int | None, left: int | None) -> StreamSlice:
         """A piece of a stream, once what is in it is as durable as what Redis clients are told."""
         if self._is_stopping:
             raise flight.FlightUnavailableError("the server stops")
-        view = self._calls.ask(partial(self._service.view, request, first, left))
+        part = self._calls.ask(partial(self._service.read_slice, request, first, left))
         self._calls.wait(self._service.settle)
-        return view
+        return part
 
     def do_put(self, context: Any, descriptor: flight.FlightDescriptor, reader: Any, writer: Any) -> None:
         with _Errors(self, context):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from tidelog import limits
 from tidelog.commands.streams import find_stream, next_id
 from tidelog.errors import ClientError, CommandError
-from tidelog.flight.request import Place, ReadRequest
-from tidelog.flight.view import View, first_offset, last_offset, make_view
+from tidelog.flight.request import RangeEnd, ReadRequest
+from tidelog.flight.stream_slice import StreamSlice, first_offset, last_offset, make_slice
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.server.engine import Engine
 from tidelog.server.turn import Turns
@@ -37,15 +37,15 @@ class Service:
         self._engine = engine
         self._turns = turns
 
-    def view(self, request: ReadRequest, first: int | None, left: int | None) -> View:
+    def read_slice(self, request: ReadRequest, first: int | None, left: int | None) -> StreamSlice:
         """The next piece of a range; `first` None: from its beginning."""
         transaction, stream = self._find(request.key, request.database)
         self._engine.commit(transaction)
         if stream is None:
-            return View([], None, left)
+            return StreamSlice([], None, left)
         if first is None:
             first, left = first_offset(stream, request.first), request.most
-        return make_view(stream, request, first, left)
+        return make_slice(stream, request, first, left)
 
     def facts(self, request: ReadRequest) -> StreamFacts:
         """A range and how to divide it."""
@@ -116,6 +116,6 @@ def _divide(stream: Stream, request: ReadRequest) -> list[ReadRequest]:
         size += node.size_bytes
     ends = [*(start - 1 for start in starts[1:]), last]
     return [
-        request._replace(first=Place(offset=start), last=Place(offset=end))
+        request._replace(first=RangeEnd(offset=start), last=RangeEnd(offset=end))
         for start, end in zip(starts, ends, strict=True)
     ]

@@ -23,8 +23,8 @@ from starlette.responses import JSONResponse, Response
 
 from tidelog import limits
 from tidelog.errors import ClientError, FeedDiverged, TooOld
-from tidelog.feeds import feed
 from tidelog.feeds.event import encode_delete_range
+from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
 from tidelog.gateway.access import refusal
 from tidelog.gateway.event_stream import EventStream, StreamSink, error_members, event_id
@@ -41,7 +41,7 @@ class BadQuery(ClientError):
     """A request that makes no sense."""
 
 
-class Place(NamedTuple):
+class FeedStart(NamedTuple):
     """Where a feed begins: a ts, and what is needed to tell whether it is still history."""
 
     ts: Ts
@@ -79,7 +79,7 @@ def feed_page(engine: Engine) -> Callable[[Request], Awaitable[Response]]:
     return page
 
 
-def _beginning(engine: Engine, position: Ts, wanted: feed.Request, sink: StreamSink) -> bytes:
+def _beginning(engine: Engine, position: Ts, wanted: ChangeFeedRequest, sink: StreamSink) -> bytes:
     """What tells a browser where it is before the first checkpoint."""
     if wanted.is_initial:
         # It may have been here before, and lost the connection in the middle: keys that were deleted meanwhile are
@@ -92,7 +92,7 @@ def _beginning(engine: Engine, position: Ts, wanted: feed.Request, sink: StreamS
     return b"id: %b\n\n" % event_id(position, journal.epochs[-1].id, seen)
 
 
-def read_query(query: bytes, last_event_id: str | None) -> feed.Request:
+def read_query(query: bytes, last_event_id: str | None) -> ChangeFeedRequest:
     """What a request wants; `BadQuery` if that cannot be said."""
     spans: list[Span] = []
     given: dict[str, str] = {}
@@ -118,17 +118,17 @@ def read_query(query: bytes, last_event_id: str | None) -> feed.Request:
         else:
             raise BadQuery(f"{name!r} is no parameter of a feed, or is there twice")
     is_initial = _number(given, "initial", 0, 1) == 1
-    place = None if "since" not in given else _place("since", given["since"])
+    start = None if "since" not in given else _start("since", given["since"])
     if last_event_id:
-        place, is_initial = _place("Last-Event-ID", last_event_id), False
-    elif place is not None and is_initial:
+        start, is_initial = _start("Last-Event-ID", last_event_id), False
+    elif start is not None and is_initial:
         raise BadQuery("since and initial exclude each other")
-    return feed.Request(
+    return ChangeFeedRequest(
         spans=list(dict.fromkeys(spans)) or [Span(b"", b"")],
         database=_number(given, "db", 0, limits.DATABASES - 1) or 0,
-        since=None if place is None else place.ts,
-        epoch=None if place is None else place.epoch,
-        seen=None if place is None else place.seen,
+        since=None if start is None else start.ts,
+        epoch=None if start is None else start.epoch,
+        seen=None if start is None else start.seen,
         is_initial=is_initial,
         checkpoint_ms=_number(given, "checkpoint", limits.FEED_CHECKPOINT_MS_MIN, limits.FEED_CHECKPOINT_MS_MAX)
         or limits.FEED_CHECKPOINT_MS_DEFAULT,
@@ -143,13 +143,13 @@ def _span(data: bytes) -> Span:
     return span
 
 
-def _place(name: str, text: str) -> Place:
+def _start(name: str, text: str) -> FeedStart:
     found = _ID.fullmatch(text)
     if found is None or any(int(number) > U64_MAX for number in found.groups() if number is not None):
         raise BadQuery(f"{name} is a ts, or an id of this stream (it is {text!r})")
     ts, epoch, seen = (None if number is None else int(number) for number in found.groups())
     assert ts is not None
-    return Place(Ts(ts), epoch, None if seen is None else Ts(seen))
+    return FeedStart(Ts(ts), epoch, None if seen is None else Ts(seen))
 
 
 def _number(given: dict[str, str], name: str, least: int, most: int) -> int | None:

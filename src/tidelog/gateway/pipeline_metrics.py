@@ -40,7 +40,7 @@ _DIGITS_MAX: Final = 32
 _NAME_BYTES_MAX: Final = 200
 
 
-class _Job(NamedTuple):
+class _PipelineJob(NamedTuple):
     label: str
     fields: dict[bytes, bytes]
 
@@ -67,7 +67,7 @@ def pipeline_samples(
         yield from _others(job)
 
 
-def _jobs(database: Database) -> Iterator[_Job]:
+def _jobs(database: Database) -> Iterator[_PipelineJob]:
     """Each once: names that are no UTF-8 must not become the same label."""
     index = database.find(INDEX)
     seen = set()
@@ -76,30 +76,30 @@ def _jobs(database: Database) -> Iterator[_Job]:
         text = label(name.decode(errors="backslashreplace"))
         if type(fields) is dict and len(name) <= _NAME_BYTES_MAX and text not in seen:
             seen.add(text)
-            yield _Job(text, fields)
+            yield _PipelineJob(text, fields)
 
 
-def _is_up(job: _Job, now_ms: int) -> bool:
+def _is_up(job: _PipelineJob, now_ms: int) -> bool:
     updated_ms = job.number(b"updated_ms")
     is_running = job.fields.get(b"state") == b"running"
     return is_running and updated_ms is not None and now_ms - updated_ms <= limits.PIPELINE_SILENT_S * 1000
 
 
-def _lag_us(job: _Job, visible_ts: int, begin_of: Callable[[Ts], Ts]) -> float | None:
+def _lag_us(job: _PipelineJob, visible_ts: int, begin_of: Callable[[Ts], Ts]) -> float | None:
     """Of now; a job that does not say how far it is has none."""
     ts = job.number(b"ts")
     return None if ts is None else max(0.0, visible_ts - begin_of(Ts(int(ts))))
 
 
 def _samples(
-    about: tuple[str, str, str], numbers: Iterable[tuple[_Job, float | None]], unit: float = 1
+    about: tuple[str, str, str], numbers: Iterable[tuple[_PipelineJob, float | None]], unit: float = 1
 ) -> Iterator[Sample]:
     for job, number in numbers:
         if number is not None:
             yield Sample(*about, number / unit, f'{{job="{job.label}"}}')
 
 
-def _others(job: _Job) -> Iterator[Sample]:
+def _others(job: _PipelineJob) -> Iterator[Sample]:
     about = "tidelog_pipeline_figure", "gauge", "What else a job says of itself."
     seen = set()
     for field, value in islice(job.fields.items(), limits.PIPELINE_FIELDS_SHOWN_MAX):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tidelog.hlc import HybridClock
 from tidelog.ids import Cycle, Lsn, Ts
-from tidelog.journal.segment import Position
+from tidelog.journal.segment import FilePosition
 from tidelog.journal.shard_writer import ShardState
 from tidelog.ports import Disk, File
 
@@ -33,7 +33,7 @@ class Visible(NamedTuple):
     """Of the last transaction."""
     lsns: tuple[Lsn, ...]
     """Per shard, the first lsn that is not there yet."""
-    ends: tuple[Position | None, ...]
+    ends: tuple[FilePosition | None, ...]
     """Per shard, where its files end; None: it has none."""
 
 

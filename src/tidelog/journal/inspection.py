@@ -43,8 +43,8 @@ _SNAPSHOT: Final = re.compile(r"snapshot-[0-9a-f]{16}(\.partial)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What a path turned out to be."""
+class JournalFolder:
+    """A folder with a journal: a data directory, a snapshot, or one shard of either."""
 
     kind: Literal["data", "snapshot"]
     folder: str
@@ -119,7 +119,7 @@ class Tail(NamedTuple):
 # --- what a path is ---------------------------------------------------------------------------------------------------
 
 
-def locate(disk: Disk, path: str) -> Place:
+def locate(disk: Disk, path: str) -> JournalFolder:
     """Find out what a path is; `DataDirectoryError` if it is nothing of ours."""
     folder = posixpath.normpath(path)
     if not disk.exists(folder):
@@ -127,13 +127,13 @@ def locate(disk: Disk, path: str) -> Place:
     if not disk.exists(f"{folder}/{META}"):
         holder, match = posixpath.dirname(folder) or ".", _SHARD.fullmatch(posixpath.basename(folder))
         if match is not None and disk.exists(f"{holder}/{META}"):
-            place = locate(disk, holder)
-            if int(match[1]) not in place.shards:
-                raise DataDirectoryError(f"{path} is none of the {len(place.shards)} shards of {holder}")
-            return Place(place.kind, holder, place.meta, (ShardId(int(match[1])),), True)
+            found = locate(disk, holder)
+            if int(match[1]) not in found.shards:
+                raise DataDirectoryError(f"{path} is none of the {len(found.shards)} shards of {holder}")
+            return JournalFolder(found.kind, holder, found.meta, (ShardId(int(match[1])),), True)
     meta = read_meta(disk, folder)
     shards = tuple(ShardId(shard) for shard in range(meta.shard_count))
-    return Place("data" if meta.point is None else "snapshot", folder, meta, shards, False)
+    return JournalFolder("data" if meta.point is None else "snapshot", folder, meta, shards, False)
 
 
 def list_snapshots(disk: Disk, folder: str) -> Iterator[SnapshotInfo]:
@@ -207,11 +207,15 @@ class Examined(NamedTuple):
 class ShardInspection:
     """Describes what one shard holds. `damage` and `tail` speak of what has been looked at so far."""
 
-    def __init__(self, disk: Disk, place: Place, shard: ShardId, on_read: Callable[[int], None] | None = None) -> None:
-        self._place = place
-        self._frame_bytes = place.meta.geometry.frame_bytes
+    def __init__(
+        self, disk: Disk, folder: JournalFolder, shard: ShardId, on_read: Callable[[int], None] | None = None
+    ) -> None:
+        self._folder = folder
+        self._frame_bytes = folder.meta.geometry.frame_bytes
         self.disk = disk
-        self.source = ShardSource(disk, shard_folder(place.folder, shard), place.meta.geometry, shard, on_read=on_read)
+        self.source = ShardSource(
+            disk, shard_folder(folder.folder, shard), folder.meta.geometry, shard, on_read=on_read
+        )
         self.shard = shard
         self._damage: list[Corruption] = []
         self.tail: Tail | None = None
@@ -235,7 +239,7 @@ class ShardInspection:
         """
         segments = self.list_segments()
         try:
-            erased = read_stored_ts(self.disk, self._place.folder, ERASED)
+            erased = read_stored_ts(self.disk, self._folder.folder, ERASED)
         except (Corruption, FileNotFoundError):
             erased = None  # then only what is gone counts as erased
         kept = 0
@@ -296,7 +300,7 @@ class ShardInspection:
             _size_of(self.disk, blob) if self.disk.exists(blob) else 0,
             heads[0].ts if heads and heads[0] else None,
             heads[-1].ts if heads and heads[-1] else None,
-            is_sealed or self._place.kind == "snapshot",
+            is_sealed or self._folder.kind == "snapshot",
         )
 
     def _head(self, segment: Lsn, index: int, *, is_last: bool) -> FrameHeader | None:
@@ -399,8 +403,8 @@ class ShardInspection:
         if not frame.is_followed:
             if not data[proved:].strip(b"\0"):
                 return Examined(header, proved, False)
-            shard_count = self._place.meta.shard_count
-            if self._place.kind == "data" and all(mark.cycle <= cycle for mark in find_marks(data, shard_count)):
+            shard_count = self._folder.meta.shard_count
+            if self._folder.kind == "data" and all(mark.cycle <= cycle for mark in find_marks(data, shard_count)):
                 path = self.source.path(frame.segment)
                 self.tail = Tail(path, frame.at + proved, len(data) - proved)
                 return Examined(header, proved, False)

@@ -25,14 +25,14 @@ from tidelog.journal.control import Epoch
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.layout import Meta, SnapshotPoint
-from tidelog.journal.loader import Apply, Plan, cut_tails, plan_recovery, replay
+from tidelog.journal.loader import Apply, RecoveryPlan, cut_tails, plan_recovery, replay
 from tidelog.journal.merge import JournalReader
 from tidelog.journal.operation import OperationTable
 from tidelog.journal.places import Places
 from tidelog.journal.reader import LoadStrings, ShardReader, Wants
 from tidelog.journal.retention import Holders, RetentionLimits, Segment, list_erasable, plan_erasure
 from tidelog.journal.ring import Ring
-from tidelog.journal.segment import Position, list_segments, remove_segment, segment_bytes, sidecar_name
+from tidelog.journal.segment import FilePosition, list_segments, remove_segment, segment_bytes, sidecar_name
 from tidelog.journal.sidecar import FrameSummary, Sidecars, decode_summaries
 from tidelog.journal.snapshot import (
     Snapshot,
@@ -74,7 +74,7 @@ class Journal:
         hlc: HybridClock,
         writer: JournalWriter,
         ring: Ring,
-        plan: Plan,
+        plan: RecoveryPlan,
         epochs: list[Epoch],
     ) -> None:
         self._disk = disk
@@ -195,7 +195,7 @@ class Journal:
     def shard_reader(
         self,
         shard: ShardId,
-        end: Callable[[], Position | None],
+        end: Callable[[], FilePosition | None],
         on_read: Callable[[int], None] | None = None,
         wants: Wants | None = None,
     ) -> ShardReader:

@@ -28,7 +28,7 @@ from tidelog.journal.reader import LoadStrings, Part, Record
 from tidelog.journal.record import BLOB, walk
 from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
 from tidelog.journal.segment import (
-    Position,
+    FilePosition,
     blob_name,
     journal_name,
     list_segments,
@@ -48,12 +48,12 @@ Apply = Callable[[JournalTransaction, PayloadOf], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RecoveryPlan:
     """What a recovery will do."""
 
     snapshot: Snapshot | None
     complete: CompleteCycle
-    cuts: tuple[Position | None, ...]
+    cuts: tuple[FilePosition | None, ...]
     """Per shard, where its journal ends; None: it has none."""
     lsns: tuple[Lsn, ...]
     """Per shard, the next lsn."""
@@ -65,12 +65,12 @@ class Plan:
         return max(self.complete.last_ts, self.snapshot.point.ts if self.snapshot else Ts(0))
 
 
-def plan_recovery(disk: Disk, folder: str, meta: Meta) -> Plan:
+def plan_recovery(disk: Disk, folder: str, meta: Meta) -> RecoveryPlan:
     """Decide what counts. Raises `Corruption` for rot: damage at or below what was known to be synced."""
     return plan_recovery_from(disk, folder, meta, newest_snapshot(disk, folder))
 
 
-def plan_recovery_from(disk: Disk, folder: str, meta: Meta, snapshot: Snapshot | None) -> Plan:
+def plan_recovery_from(disk: Disk, folder: str, meta: Meta, snapshot: Snapshot | None) -> RecoveryPlan:
     """The same from a given snapshot, or from the beginning of the journal."""
     if snapshot is not None and snapshot.meta.shard_count != meta.shard_count:
         raise Corruption(
@@ -98,7 +98,7 @@ def start_scans(disk: Disk, folder: str, meta: Meta, needed: tuple[Lsn, ...]) ->
     return scans
 
 
-def _start_position(source: ShardSource, lsn: Lsn) -> Position | None:
+def _start_position(source: ShardSource, lsn: Lsn) -> FilePosition | None:
     """The newest frame that begins before `lsn`, so that the mark under which `lsn` ends lies in or after it."""
     segments = source.segments()
     if not segments:
@@ -117,7 +117,7 @@ def _start_position(source: ShardSource, lsn: Lsn) -> Position | None:
         except Corruption:
             break
         at = after
-    return Position(segment, at)
+    return FilePosition(segment, at)
 
 
 def refuse_rot(scans: list[ShardScan], complete: CompleteCycle) -> None:
@@ -157,9 +157,9 @@ def refuse_gap(snapshot: Snapshot, scans: list[ShardScan], complete: CompleteCyc
 
 def plan_cuts(
     disk: Disk, folder: str, snapshot: Snapshot | None, scans: list[ShardScan], complete: CompleteCycle
-) -> Plan:
+) -> RecoveryPlan:
     """Where each shard ends if the complete cycle is the last."""
-    cuts: list[Position | None] = []
+    cuts: list[FilePosition | None] = []
     lsns: list[Lsn] = []
     tail_bytes = 0
     for scan, mark, end in zip(scans, complete.marks, complete.ends, strict=True):
@@ -173,10 +173,10 @@ def plan_cuts(
         cuts.append(cut)
         lsns.append(max(end, snapshot.point.lsns[scan.shard]) if snapshot else end)
         tail_bytes += _bytes_after(disk, shard_folder(folder, scan.shard), scan.start, cut)
-    return Plan(snapshot, complete, tuple(cuts), tuple(lsns), tail_bytes)
+    return RecoveryPlan(snapshot, complete, tuple(cuts), tuple(lsns), tail_bytes)
 
 
-def _bytes_after(disk: Disk, folder: str, start: Position | None, cut: Position | None) -> int:
+def _bytes_after(disk: Disk, folder: str, start: FilePosition | None, cut: FilePosition | None) -> int:
     if start is None:
         return 0
     total = 0
@@ -190,7 +190,7 @@ def _bytes_after(disk: Disk, folder: str, start: Position | None, cut: Position 
     return total
 
 
-def cut_tails(disk: Disk, folder: str, meta: Meta, plan: Plan) -> Resume:
+def cut_tails(disk: Disk, folder: str, meta: Meta, plan: RecoveryPlan) -> Resume:
     """Cut what does not count and make the rest durable; afterwards a writer may go on."""
     states = []
     for shard in range(meta.shard_count):
@@ -207,7 +207,7 @@ def cut_tails(disk: Disk, folder: str, meta: Meta, plan: Plan) -> Resume:
     return Resume(tuple(states), plan.complete.cycle, plan.complete.cycle, plan.last_ts)
 
 
-def _remove_after(disk: Disk, folder: str, cut: Position | None) -> None:
+def _remove_after(disk: Disk, folder: str, cut: FilePosition | None) -> None:
     """Remove the segments behind the cut, newest first, and files that no segment owns."""
     segments = list_segments(disk, folder)
     for segment in reversed(segments):
@@ -221,7 +221,7 @@ def _remove_after(disk: Disk, folder: str, cut: Position | None) -> None:
     disk.sync_folder(folder)
 
 
-def _truncate(disk: Disk, folder: str, cut: Position, frame_bytes: int) -> None:
+def _truncate(disk: Disk, folder: str, cut: FilePosition, frame_bytes: int) -> None:
     file = disk.open(f"{folder}/{journal_name(cut.segment)}", "write")
     try:
         if file.size() > cut.at:
@@ -231,7 +231,7 @@ def _truncate(disk: Disk, folder: str, cut: Position, frame_bytes: int) -> None:
     _remove_stale_sidecar(disk, folder, cut, frame_bytes)
 
 
-def _write_again(disk: Disk, folder: str, geometry: Geometry, start: Position | None, cut: Position) -> None:
+def _write_again(disk: Disk, folder: str, geometry: Geometry, start: FilePosition | None, cut: FilePosition) -> None:
     """Write what is kept and not known to be fsynced in its own place again, with its blobs.
 
     If an fsync failed and only the process was restarted, the kernel may hold pages that never reached the disk and
@@ -268,14 +268,14 @@ def _sync_all(disk: Disk, folder: str) -> None:
     disk.sync_folder(folder)
 
 
-def _remove_stale_sidecar(disk: Disk, folder: str, cut: Position, frame_bytes: int) -> None:
+def _remove_stale_sidecar(disk: Disk, folder: str, cut: FilePosition, frame_bytes: int) -> None:
     """Remove one that speaks of frames which are open again, be it that we cut them or that the power cut took them."""
     path = f"{folder}/{sidecar_name(cut.segment)}"
     if disk.exists(path) and len(decode_summaries(read_file(disk, path))) > cut.at // frame_bytes:
         disk.remove(path)
 
 
-def _state_at(disk: Disk, folder: str, meta: Meta, end: Position, next_lsn: Lsn) -> ShardState:
+def _state_at(disk: Disk, folder: str, meta: Meta, end: FilePosition, next_lsn: Lsn) -> ShardState:
     """What a writer must know of the frame that is open at `end`."""
     frame_start = end.at - end.at % meta.geometry.frame_bytes
     file = disk.open(f"{folder}/{journal_name(end.segment)}", "read")
@@ -298,7 +298,7 @@ def _state_at(disk: Disk, folder: str, meta: Meta, end: Position, next_lsn: Lsn)
 
 
 def replay(
-    disk: Disk, folder: str, meta: Meta, plan: Plan, apply: Apply, load_strings: LoadStrings | None = None
+    disk: Disk, folder: str, meta: Meta, plan: RecoveryPlan, apply: Apply, load_strings: LoadStrings | None = None
 ) -> list[control.Epoch]:
     """Hand out everything that counts, in order; returns the epochs, oldest first."""
     epochs: list[control.Epoch] = []

@@ -24,11 +24,11 @@ from tidelog.journal.layout import shard_folder
 from tidelog.journal.operation import START, decode_start
 from tidelog.journal.reader import LoadStrings, Part, Record, ShardReader
 from tidelog.journal.ring import Ring
-from tidelog.journal.segment import Position
+from tidelog.journal.segment import FilePosition
 from tidelog.journal.source import ShardSource
 from tidelog.ports import Disk
 
-Ends = Sequence[Position | None]
+Ends = Sequence[FilePosition | None]
 
 
 class JournalTransaction(NamedTuple):
@@ -148,7 +148,7 @@ class JournalReader:
         ]
         self._restart()
 
-    def _pass_end(self, shard: int) -> Position | None:
+    def _pass_end(self, shard: int) -> FilePosition | None:
         return self._pass_ends[shard]
 
     def seek_lsns(self, lsns: Sequence[Lsn]) -> None:

@@ -11,19 +11,19 @@ from tidelog.errors import Corruption, TooOld
 from tidelog.ids import Lsn, Ts
 from tidelog.journal.frame import CONTINUES, FrameHeader, records_end
 from tidelog.journal.record import CONTROL, skim
-from tidelog.journal.segment import Position
+from tidelog.journal.segment import FilePosition
 from tidelog.journal.source import ShardSource
 
 
 class Places:
     """The frames of a shard that may be read."""
 
-    def __init__(self, source: ShardSource, end: Callable[[], Position | None]) -> None:
+    def __init__(self, source: ShardSource, end: Callable[[], FilePosition | None]) -> None:
         self._source = source
         self._end = end
         self._frame_bytes = source.geometry.frame_bytes
 
-    def of_lsn(self, lsn: Lsn) -> Position | None:
+    def of_lsn(self, lsn: Lsn) -> FilePosition | None:
         """The newest frame that begins before a record; None: there are no frames.
 
         Epochs have no lsn, and those that follow the record before it may lie there.
@@ -35,9 +35,9 @@ class Places:
             raise TooOld(f"lsn {lsn} of shard {self._source.shard} is no longer in the journal", oldest=segments[0])
         segment = segments[max(bisect_left(segments, lsn) - 1, 0)]
         found = bisect_left(range(self._frame_count(segment)), lsn, key=partial(self._lsn, segment)) - 1
-        return Position(segment, max(found, 0) * self._frame_bytes)
+        return FilePosition(segment, max(found, 0) * self._frame_bytes)
 
-    def of_ts(self, ts: Ts) -> Position | None:
+    def of_ts(self, ts: Ts) -> FilePosition | None:
         """The newest frame that begins at or before `ts`, or the first; None: there are no frames."""
         segments = [segment for segment in self._source.segments() if self._frame_count(segment)]
         if not segments:
@@ -46,7 +46,7 @@ class Places:
         segment = segments[index]
         frames = range(self._frame_count(segment))
         found = bisect_right(frames, ts, key=lambda frame: self._header(segment, frame).ts) - 1
-        return Position(segment, max(found, 0) * self._frame_bytes)
+        return FilePosition(segment, max(found, 0) * self._frame_bytes)
 
     def ts_after(self, ts: Ts, records: int) -> Ts | None:
         """A ts with about so many records between `ts` and it, a frame's more or less; None: there are not as many.
@@ -96,7 +96,7 @@ class Places:
             return next_lsn
         return Lsn(head.lsn + (next_lsn - head.lsn) * (ts - head.ts) // (next_ts - head.ts))
 
-    def _head_after(self, place: Position) -> tuple[Lsn, Ts] | None:
+    def _head_after(self, place: FilePosition) -> tuple[Lsn, Ts] | None:
         """Of the frame after this one, if it has begun."""
         frame = place.at // self._frame_bytes + 1
         if frame < self._frame_count(place.segment):
@@ -109,7 +109,7 @@ class Places:
                 return head.lsn, head.ts
         return None
 
-    def _first_after(self, ts: Ts, place: Position, head: FrameHeader, next_lsn: Lsn) -> Lsn:
+    def _first_after(self, ts: Ts, place: FilePosition, head: FrameHeader, next_lsn: Lsn) -> Lsn:
         """The same by looking at the records of a frame; `next_lsn` if none of them is."""
         end, stop = self._end(), records_end(head.flags, self._frame_bytes)
         if end is not None and end.segment == place.segment:

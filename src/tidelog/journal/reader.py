@@ -26,11 +26,11 @@ from tidelog.journal.blob import decode_reference
 from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, decode_header
 from tidelog.journal.places import Places
 from tidelog.journal.record import BLOB, CONTROL, END, FINISH, NEXT_CONT, header_at, skim, walk
-from tidelog.journal.segment import Position
+from tidelog.journal.segment import FilePosition
 from tidelog.journal.source import ShardSource
 
 if TYPE_CHECKING:
-    from tidelog.journal.ordinary import StringRun
+    from tidelog.journal.record_runs import StringRun
 
 
 class Record(NamedTuple):
@@ -77,7 +77,7 @@ class ShardReader:
     def __init__(
         self,
         source: ShardSource,
-        end: Callable[[], Position | None],
+        end: Callable[[], FilePosition | None],
         on_epoch: Callable[[control.Epoch], None] | None = None,
         wants: Wants | None = None,
     ) -> None:
@@ -116,7 +116,7 @@ class ShardReader:
         self._cursor = -1
         """Where in it the next record begins; -1: it is used up."""
         self._records_end = 0
-        self._stretch = Position(Lsn(0), 0)
+        self._stretch = FilePosition(Lsn(0), 0)
         """Where it begins."""
 
     @property
@@ -138,7 +138,7 @@ class ShardReader:
     def seek_start(self) -> None:
         """Go to the first record that the journal still has."""
         segments = self._source.segments()
-        self._go_to(Position(segments[0], 0) if segments else None)
+        self._go_to(FilePosition(segments[0], 0) if segments else None)
 
     def seek_lsn(self, lsn: Lsn) -> None:
         """Go to the record with this lsn, the first of a transaction (or the next one to come)."""
@@ -150,7 +150,7 @@ class ShardReader:
         self._go_to(self._places.of_ts(ts))
         self._after_ts = ts
 
-    def _go_to(self, place: Position | None) -> None:
+    def _go_to(self, place: FilePosition | None) -> None:
         self._segment, self._at = (None, 0) if place is None else place
         self._frame_crc, self._lsn, self._head, self._open = 0, None, None, None
         self._after_ts, self._from_lsn = -1, 0
@@ -172,13 +172,13 @@ class ShardReader:
             self._end_stretch()
         return ended + parts if ended else parts
 
-    def next_sealed(self) -> Position | None:
+    def next_sealed(self) -> FilePosition | None:
         """The frame that comes next, if it is full and nothing of it was read yet."""
         end, segment, at = self._end(), self._segment, self._at
         if end is None or segment is None or self._cursor >= 0 or at % self._frame_bytes:
             return None
         is_sealed = end.segment > segment or end.at >= at + self._frame_bytes
-        return Position(segment, at) if is_sealed else None
+        return FilePosition(segment, at) if is_sealed else None
 
     def skip_sealed(self, end_lsn: Lsn) -> None:
         """Pass over that frame without reading it; `end_lsn` is of the first record after it.
@@ -212,7 +212,7 @@ class ShardReader:
         frame_end = start - start % self._frame_bytes + self._frame_bytes
         is_sealed = end.segment > segment or end.at >= frame_end
         stop = frame_end if is_sealed else end.at
-        self._stretch = Position(segment, start)
+        self._stretch = FilePosition(segment, start)
         try:
             data = self._source.held(segment, start, stop)
             is_proved = data is not None
@@ -282,10 +282,10 @@ class ShardReader:
                 raise self._located(error) from None
 
     def _load_stretch(self, apply: Callable[[Part], None], load_strings: LoadStrings) -> None:
-        from tidelog.journal.ordinary import cut_pieces  # it needs numpy, which takes long to import
+        from tidelog.journal.record_runs import cut_sections  # it needs numpy, which takes long to import
 
         data = self._data
-        for start, end, run in cut_pieces(data, self._cursor, self._records_end):
+        for start, end, run in cut_sections(data, self._cursor, self._records_end):
             assert self._lsn is not None
             if run is not None and not self._open and self._head is None and self._lsn >= self._from_lsn:
                 load_strings(self._database, data, run)

@@ -25,11 +25,19 @@ from tidelog.journal import layout
 from tidelog.journal.blob import decode_reference
 from tidelog.journal.frame import CRC_BYTES, decode_header
 from tidelog.journal.layout import Meta, shard_folder
-from tidelog.journal.loader import Plan, cut_tails, plan_cuts, plan_recovery, refuse_gap, refuse_rot, start_scans
+from tidelog.journal.loader import (
+    RecoveryPlan,
+    cut_tails,
+    plan_cuts,
+    plan_recovery,
+    refuse_gap,
+    refuse_rot,
+    start_scans,
+)
 from tidelog.journal.record import BLOB, walk
 from tidelog.journal.retention import Holders
 from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
-from tidelog.journal.segment import Position, journal_name, list_segments, segment_file_names
+from tidelog.journal.segment import FilePosition, journal_name, list_segments, segment_file_names
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot
 from tidelog.journal.source import ShardSource
 from tidelog.ports import Disk
@@ -137,7 +145,7 @@ class _Repair:
             path, error = damaged[0]
             raise Corruption(f"{error}; nothing takes its place ({gap}): restore a backup", path=path) from None
 
-    def _plan(self, snapshot: Snapshot | None, scans: list[ShardScan], complete: CompleteCycle) -> Plan | None:
+    def _plan(self, snapshot: Snapshot | None, scans: list[ShardScan], complete: CompleteCycle) -> RecoveryPlan | None:
         """Cut what is not whole; None if the journal has to begin anew behind the snapshot."""
         try:
             refuse_rot(scans, complete)
@@ -225,7 +233,7 @@ class _Repair:
         self._disk.sync_folder(target.rpartition("/")[0])
         self._disk.sync_folder(path.rpartition("/")[0])
 
-    def _copy_tail(self, shard: ShardId, cut: Position | None, why: str) -> None:
+    def _copy_tail(self, shard: ShardId, cut: FilePosition | None, why: str) -> None:
         """Copy what is about to be cut: the rest of one segment, and the segments behind it."""
         folder = shard_folder(self._folder, shard)
         for segment in list_segments(self._disk, folder):

@@ -16,7 +16,7 @@ from typing import Final
 
 from tidelog import limits
 from tidelog.ids import Lsn, ShardId
-from tidelog.journal.segment import Position
+from tidelog.journal.segment import FilePosition
 
 _OVERHEAD_BYTES: Final = 200
 """What a small chunk costs beside its bytes."""
@@ -37,7 +37,7 @@ class Ring:
     def bytes_held(self) -> int:
         return self._bytes
 
-    def add(self, shard: ShardId, position: Position, chunks: list[bytes]) -> None:
+    def add(self, shard: ShardId, position: FilePosition, chunks: list[bytes]) -> None:
         """Chunks that were written one after the other from `position` on."""
         ring = self._shards[shard]
         segment, at = position
@@ -45,7 +45,7 @@ class Ring:
             if not chunk:
                 continue
             cost = len(chunk) + _OVERHEAD_BYTES
-            ring.push(Position(segment, at), chunk)
+            ring.push(FilePosition(segment, at), chunk)
             self._order.append((shard, cost))
             self._bytes += cost
             at += len(chunk)
@@ -63,11 +63,11 @@ class _ShardRing:
     """Positions and chunks in two lists side by side, from `_head` on."""
 
     def __init__(self) -> None:
-        self._positions: list[Position] = []
+        self._positions: list[FilePosition] = []
         self._chunks: list[bytes | None] = []
         self._head = 0
 
-    def push(self, position: Position, chunk: bytes) -> None:
+    def push(self, position: FilePosition, chunk: bytes) -> None:
         self._positions.append(position)
         self._chunks.append(chunk)
 
@@ -79,7 +79,7 @@ class _ShardRing:
             self._head = 0
 
     def read(self, segment: Lsn, start: int, end: int) -> bytes | None:
-        index = bisect_right(self._positions, Position(segment, start), lo=self._head) - 1
+        index = bisect_right(self._positions, FilePosition(segment, start), lo=self._head) - 1
         if index < self._head:
             return None
         found: list[bytes] = []

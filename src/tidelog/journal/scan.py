@@ -28,7 +28,7 @@ from tidelog.journal import control
 from tidelog.journal.blob import decode_reference
 from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, HEADER_BYTES, decode_header
 from tidelog.journal.record import BLOB, CONTROL, NEXT_CONT
-from tidelog.journal.segment import Position
+from tidelog.journal.segment import FilePosition
 from tidelog.journal.source import ShardSource
 
 _BASES_TRIED: Final = 16
@@ -39,14 +39,14 @@ class ValidMark(NamedTuple):
     """A mark whose whole batch is proved."""
 
     mark: control.Mark
-    end: Position
+    end: FilePosition
     """Right after it."""
 
 
 class ShardScan:
     """The walk over one shard's files, from a frame on."""
 
-    def __init__(self, source: ShardSource, shard_count: int, start: Position | None, needed: Lsn) -> None:
+    def __init__(self, source: ShardSource, shard_count: int, start: FilePosition | None, needed: Lsn) -> None:
         self._source = source
         self._shard_count = shard_count
         self.frame_bytes = source.geometry.frame_bytes
@@ -58,7 +58,7 @@ class ShardScan:
             self.start_lsn = self._first_lsn(start)
         self.damage: Corruption | None = None
         """Why the walk ended, if not where the files do."""
-        self._stopped: Position | None = None
+        self._stopped: FilePosition | None = None
         self._unproved = 0
         """In the frame walked last, where the bytes begin that no mark in it covers."""
         self._last_mark: control.Mark | None = None
@@ -75,7 +75,7 @@ class ShardScan:
     def close(self) -> None:
         self._source.close()
 
-    def _first_lsn(self, start: Position) -> Lsn:
+    def _first_lsn(self, start: FilePosition) -> Lsn:
         # It is believed before any mark proves it, so the name of a segment comes before what a head says.
         if not start.at:
             return start.segment
@@ -104,7 +104,7 @@ class ShardScan:
                     return
                 try:
                     lsn, last_cycle, continues = yield from self._walk_frame(
-                        data, Position(segment, at), lsn, last_cycle, continues
+                        data, FilePosition(segment, at), lsn, last_cycle, continues
                     )
                 except Corruption as error:
                     self._stop(error, segment, at)
@@ -120,7 +120,7 @@ class ShardScan:
             at = 0
 
     def _walk_frame(
-        self, data: bytes, position: Position, lsn: int, last_cycle: int, continues: bool
+        self, data: bytes, position: FilePosition, lsn: int, last_cycle: int, continues: bool
     ) -> Generator[ValidMark, None, tuple[int, int, bool]]:
         """The valid marks of one frame; returns lsn, last cycle and whether a record goes on, for the next."""
         self._unproved = 0
@@ -133,7 +133,7 @@ class ShardScan:
             raise FormatError("the frame and the one before disagree about a continued record")
         is_continuation = bool(header.flags & CONTINUES)
         base = 0
-        from tidelog.journal.ordinary import skim_notable  # it needs numpy, which takes long to import
+        from tidelog.journal.record_runs import skim_notable  # it needs numpy, which takes long to import
 
         for passed, record in skim_notable(data, header.size, min(len(data), self.frame_bytes - CRC_BYTES)):
             if passed:
@@ -146,7 +146,7 @@ class ShardScan:
                 mark = self._check_mark(data, base, payload_at, payload_end, lsn, last_cycle)
                 last_cycle, base = mark.cycle, end
                 self._unproved, self._last_mark = end, mark
-                yield ValidMark(mark, Position(position.segment, position.at + end))
+                yield ValidMark(mark, FilePosition(position.segment, position.at + end))
             elif opcode < CONTROL:
                 if is_continuation:
                     is_continuation = False
@@ -188,7 +188,7 @@ class ShardScan:
 
     def _stop(self, error: Corruption, segment: Lsn, at: int) -> None:
         self.damage = error if error.path else self._source.located(error, segment, at)
-        self._stopped = Position(segment, at)
+        self._stopped = FilePosition(segment, at)
 
     def highest_synced_beyond(self) -> Cycle:
         """The highest synced cycle that a mark beyond the damage names; 0 if there is none."""
@@ -260,16 +260,16 @@ class CompleteCycle:
     """Per shard, its newest mark at or below the cycle: the shard is cut after it."""
     synced_cycle: Cycle
     """The highest that is named anywhere: a complete cycle below it means rot."""
-    synced_places: tuple[Position | None, ...]
+    synced_places: tuple[FilePosition | None, ...]
     """Per shard, a place up to which everything is known to be fsynced; None: the shard has no files."""
 
 
 class _SyncedPlace:
     """How far one shard is known to be fsynced, to within a frame: marks are many, frames are few."""
 
-    def __init__(self, start: Position | None, frame_bytes: int) -> None:
+    def __init__(self, start: FilePosition | None, frame_bytes: int) -> None:
         self._frame_bytes = frame_bytes
-        self._places: list[tuple[int, Position | None]] = [(0, start)]
+        self._places: list[tuple[int, FilePosition | None]] = [(0, start)]
         """Cycle and end of the first mark of each frame; the first place is the newest that is known to be synced."""
 
     def add(self, found: ValidMark) -> None:
@@ -278,7 +278,7 @@ class _SyncedPlace:
         if last is None or (last.segment, last.at // self._frame_bytes) != (found.end.segment, frame):
             self._places.append((found.mark.cycle, found.end))
 
-    def newest(self, synced_cycle: int) -> Position | None:
+    def newest(self, synced_cycle: int) -> FilePosition | None:
         """The newest place at or below a cycle; those before it are forgotten."""
         while len(self._places) > 1 and self._places[1][0] <= synced_cycle:
             del self._places[0]

@@ -21,7 +21,7 @@ _JOURNAL: Final = re.compile(r"journal-([0-9a-f]{16})\.dj0")
 _OWNED: Final = re.compile(r"(?:journal-([0-9a-f]{16})\.dj0|blob-([0-9a-f]{16})\.bin|sidecar-([0-9a-f]{16})\.idx)")
 
 
-class Position(NamedTuple):
+class FilePosition(NamedTuple):
     """A place in a shard's files. Positions of one shard compare in the order of the journal."""
 
     segment: Lsn

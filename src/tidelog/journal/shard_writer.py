@@ -24,7 +24,7 @@ from tidelog.ids import Cycle, Lsn, Ts
 from tidelog.journal import blob, control, flit, record
 from tidelog.journal.frame import CRC_BYTES, Geometry, encode_header
 from tidelog.journal.record import BLOB, CONTROL, FINISH, NEXT_CONT, TS
-from tidelog.journal.segment import Position
+from tidelog.journal.segment import FilePosition
 
 # The heads of nearly all records: | opcode | flags | payload_len flit of 1 or 2 bytes | ts |
 _pack_short = struct.Struct("<BBBI").pack
@@ -36,36 +36,36 @@ _TS_SPAN_MAX: Final = limits.FRAME_TS_SPAN_US_MAX
 _U32: Final = struct.Struct("<I")
 
 
-class Piece(NamedTuple):
-    """Bytes for one file, in order and without gaps."""
+class FileWrite(NamedTuple):
+    """Bytes to be written to a segment's file, in order and without gaps."""
 
-    position: Position
+    position: FilePosition
     chunks: list[bytes]
 
 
-class BlobPiece(NamedTuple):
-    """A whale for a blob file."""
+class BlobWrite(NamedTuple):
+    """A payload to be written to a blob file."""
 
-    position: Position
+    position: FilePosition
     payload: bytes
 
 
 class Batch(NamedTuple):
     """What one shard has to write in one cycle."""
 
-    blobs: list[BlobPiece]
-    """To be written before the pieces."""
-    pieces: list[Piece]
-    end: Position
+    blobs: list[BlobWrite]
+    """To be written before the others."""
+    writes: list[FileWrite]
+    end: FilePosition
     """Where the journal of this shard ends after it."""
-    sealed: list[Position]
+    sealed: list[FilePosition]
     """The starts of the frames that were filled."""
 
 
 class ShardState(NamedTuple):
     """Where a shard's journal ends: what a writer needs to go on."""
 
-    end: Position | None
+    end: FilePosition | None
     """After a mark. None: there is no segment yet, the first begins at `next_lsn`."""
     next_lsn: Lsn
     frame_ts: Ts
@@ -103,9 +103,9 @@ class ShardWriter:
         self._parts: list[bytes] = []
         """Of the open frame, from `_chunk_start` on."""
         self._blob_end = 0
-        self._blobs: list[BlobPiece] = []
-        self._pieces: list[Piece] = []
-        self._sealed: list[Position] = []
+        self._blobs: list[BlobWrite] = []
+        self._writes: list[FileWrite] = []
+        self._sealed: list[FilePosition] = []
         if state.end is not None:
             self._segment, self._chunk_start = state.end
             self._frame_start = self._chunk_start - self._chunk_start % geometry.frame_bytes
@@ -115,7 +115,7 @@ class ShardWriter:
 
     @property
     def is_dirty(self) -> bool:
-        return bool(self._parts or self._pieces)
+        return bool(self._parts or self._writes)
 
     @property
     def place(self) -> tuple[int, int, int]:
@@ -193,7 +193,7 @@ class ShardWriter:
 
     def _put_blob(self, payload: bytes) -> bytes:
         reference = blob.BlobReference(self._segment, self._blob_end, len(payload), crc32c(payload))
-        self._blobs.append(BlobPiece(Position(self._segment, self._blob_end), payload))
+        self._blobs.append(BlobWrite(FilePosition(self._segment, self._blob_end), payload))
         self._blob_end += len(payload)
         return blob.encode_reference(reference)
 
@@ -244,14 +244,14 @@ class ShardWriter:
         self._parts.clear()
         self._emit([data, _U32.pack(crc32c(data, self._frame_crc))])
         self._chunk_start = self._frame_start + self._geometry.frame_bytes
-        self._sealed.append(Position(self._segment, self._frame_start))
+        self._sealed.append(FilePosition(self._segment, self._frame_start))
         self._room = -1
 
     def _emit(self, chunks: list[bytes]) -> None:
-        if self._pieces and self._pieces[-1].position.segment == self._segment:
-            self._pieces[-1].chunks.extend(chunks)
+        if self._writes and self._writes[-1].position.segment == self._segment:
+            self._writes[-1].chunks.extend(chunks)
         else:
-            self._pieces.append(Piece(Position(self._segment, self._chunk_start), chunks))
+            self._writes.append(FileWrite(FilePosition(self._segment, self._chunk_start), chunks))
 
     def end_batch(self, cycle: Cycle, last_ts: Ts, synced_cycle: Cycle, ends: list[Lsn]) -> Batch:
         """End the batch with a mark and hand over what is to be written."""
@@ -265,6 +265,6 @@ class ShardWriter:
         self._emit([data, crc])
         self._frame_crc = crc32c(crc, crc32c(data, self._frame_crc))
         self._chunk_start += len(data) + len(crc)
-        batch = Batch(self._blobs, self._pieces, Position(self._segment, self._chunk_start), self._sealed)
-        self._blobs, self._pieces, self._sealed = [], [], []
+        batch = Batch(self._blobs, self._writes, FilePosition(self._segment, self._chunk_start), self._sealed)
+        self._blobs, self._writes, self._sealed = [], [], []
         return batch

@@ -42,7 +42,7 @@ from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.reader import LoadStrings, Part, Record, ShardReader
 from tidelog.journal.record import FINISH, TS
 from tidelog.journal.scan import ShardScan, find_complete_cycle
-from tidelog.journal.segment import Position, blob_name, journal_name
+from tidelog.journal.segment import FilePosition, blob_name, journal_name
 from tidelog.journal.shard_writer import Batch, ShardState, ShardWriter
 from tidelog.journal.source import ShardSource
 from tidelog.ports import Disk, File
@@ -75,7 +75,7 @@ class Snapshot:
     def _read_shard(
         self,
         source: ShardSource,
-        end: Position | None,
+        end: FilePosition | None,
         apply: Callable[[JournalTransaction, Callable[[Part, Record], bytes]], None],
         on_epoch: Callable[[control.Epoch], None] | None,
         load_strings: LoadStrings | None,
@@ -95,10 +95,10 @@ class Snapshot:
         finally:
             reader.close()
 
-    def check(self, disk: Disk, on_read: Callable[[int], None] | None = None) -> tuple[Position | None, ...]:
+    def check(self, disk: Disk, on_read: Callable[[int], None] | None = None) -> tuple[FilePosition | None, ...]:
         """Prove that it is whole; returns where each shard's files end."""
         scans = [
-            ShardScan(source, self.meta.shard_count, Position(Lsn(0), 0) if source.segments() else None, Lsn(0))
+            ShardScan(source, self.meta.shard_count, FilePosition(Lsn(0), 0) if source.segments() else None, Lsn(0))
             for source in (self._source(disk, shard, on_read) for shard in range(self.meta.shard_count))
         ]
         try:
@@ -230,8 +230,8 @@ class SnapshotWriter:
     def _write_batch(self, folder: str, batch: Batch) -> None:
         for whale in batch.blobs:
             self._put(f"{folder}/{blob_name(whale.position.segment)}", whale.position.at, [whale.payload])
-        for piece in batch.pieces:
-            self._put(f"{folder}/{journal_name(piece.position.segment)}", piece.position.at, piece.chunks)
+        for write in batch.writes:
+            self._put(f"{folder}/{journal_name(write.position.segment)}", write.position.at, write.chunks)
 
     def _put(self, path: str, at: int, chunks: list[bytes]) -> None:
         try:

@@ -25,7 +25,7 @@ from tidelog.journal.reader import Part, Record
 from tidelog.journal.record import BLOB
 from tidelog.journal.retention import Holders
 from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
-from tidelog.journal.segment import Position, blob_name, list_segments
+from tidelog.journal.segment import FilePosition, blob_name, list_segments
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot
 from tidelog.journal.source import ShardSource
 from tidelog.ports import Disk
@@ -228,11 +228,11 @@ class Audit:
 
     def _start_scans(self, starts: tuple[Lsn, ...]) -> list[ShardScan]:
         return [
-            ShardScan(source, self._meta.shard_count, Position(start, 0) if source.segments() else None, start)
+            ShardScan(source, self._meta.shard_count, FilePosition(start, 0) if source.segments() else None, start)
             for source, start in zip(self.sources, starts, strict=True)
         ]
 
-    def _check_rest(self, scan: ShardScan, end: Position | None, complete: CompleteCycle) -> None:
+    def _check_rest(self, scan: ShardScan, end: FilePosition | None, complete: CompleteCycle) -> None:
         """What lies behind the end of the proved part: a tail, or damage, of which there may be more further on."""
         damage = scan.damage
         self.report.tail_bytes += self.bytes_after(self.sources[scan.shard], end)
@@ -249,7 +249,7 @@ class Audit:
                     continue
                 self._attempt(lambda segment=segment, at=at: source.sealed_frame(segment, at))  # type: ignore[misc]
 
-    def bytes_after(self, source: ShardSource, end: Position | None) -> int:
+    def bytes_after(self, source: ShardSource, end: FilePosition | None) -> int:
         total = 0
         for segment in source.segments():
             if end is None or segment >= end.segment:

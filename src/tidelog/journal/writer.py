@@ -34,7 +34,7 @@ from tidelog.journal.layout import Meta, shard_folder, write_all
 from tidelog.journal.operation import START, Start, encode_start
 from tidelog.journal.record import CONTROL, FINISH, TS
 from tidelog.journal.ring import Ring
-from tidelog.journal.segment import Position, blob_name, journal_name
+from tidelog.journal.segment import FilePosition, blob_name, journal_name
 from tidelog.journal.shard_writer import Batch, ShardWriter
 from tidelog.ports import Disk, File
 
@@ -88,7 +88,7 @@ class JournalWriter:
         """Since it was opened, blobs among them."""
         self._sync_in_flight = False
         self._last_sync_us = 0
-        self.sealed: list[tuple[ShardId, Position]] = []
+        self.sealed: list[tuple[ShardId, FilePosition]] = []
         """Frames that were filled, for whoever makes sidecars; the taker empties it."""
         self._written = Visible(
             resume.cycle,
@@ -279,9 +279,9 @@ class JournalWriter:
                 for whale in batch.blobs:
                     path = f"{folder}/{blob_name(whale.position.segment)}"
                     write_all(self._file(folder, path), whale.position.at, [whale.payload])
-                for piece in batch.pieces:
-                    path = f"{folder}/{journal_name(piece.position.segment)}"
-                    write_all(self._file(folder, path), piece.position.at, piece.chunks)
+                for write in batch.writes:
+                    path = f"{folder}/{journal_name(write.position.segment)}"
+                    write_all(self._file(folder, path), write.position.at, write.chunks)
         except OSError as error:
             if error.errno not in _FOR_NOW:
                 self._fail(f"writing {path}", error)
@@ -296,9 +296,9 @@ class JournalWriter:
         ends = list(self._written.ends)
         size = 0
         for shard, batch in batches:
-            for piece in batch.pieces:
-                self._ring.add(shard, piece.position, piece.chunks)
-                size += sum(map(len, piece.chunks))
+            for write in batch.writes:
+                self._ring.add(shard, write.position, write.chunks)
+                size += sum(map(len, write.chunks))
             size += sum(len(whale.payload) for whale in batch.blobs)
             ends[shard] = batch.end
             if batch.sealed:
@@ -327,7 +327,7 @@ class JournalWriter:
         self._dirty_files[path] = None  # last: a file that there was no space for is not there to be synced
         return file
 
-    def _close_rolled_over(self, folder: str, end: Position) -> None:
+    def _close_rolled_over(self, folder: str, end: FilePosition) -> None:
         current = (f"{folder}/{journal_name(end.segment)}", f"{folder}/{blob_name(end.segment)}")
         for path in [path for path in self._open_files if path.startswith(f"{folder}/") and path not in current]:
             file = self._open_files.pop(path)

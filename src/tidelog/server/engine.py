@@ -39,7 +39,7 @@ from tidelog.store.store import Store
 from tidelog.store.transaction import Transaction
 
 if TYPE_CHECKING:
-    from tidelog.feeds.feed import Request
+    from tidelog.feeds.feed import ChangeFeedRequest
     from tidelog.ids import Ts
     from tidelog.server.feeding import Feeding
     from tidelog.server.session import Session
@@ -345,7 +345,7 @@ class Engine:
         self.store.expired_count = 0
         self.subscriptions.message_count = self.subscriptions.delivery_count = 0
 
-    def open_feed(self, client: Client, request: Request) -> None:
+    def open_feed(self, client: Client, request: ChangeFeedRequest) -> None:
         self._feeding().open(cast("Session", client), request)
 
     def list_feeds(self) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog import limits
 from tidelog.errors import ClientError
-from tidelog.feeds.feed import Request, State
+from tidelog.feeds.feed import ChangeFeedRequest, State
 from tidelog.feeds.feeds import Feeds, OpenFeed, Sink
 from tidelog.ids import Ts
 from tidelog.ports import Clock
@@ -80,12 +80,12 @@ class Feeding:
         self.is_closed = False
         """The server stops: there are no new ones."""
 
-    def open(self, session: Session, request: Request) -> None:
+    def open(self, session: Session, request: ChangeFeedRequest) -> None:
         sink = SessionSink(session)
         sink.opened = self.open_sink(request, session.protocol, sink)
         session.feed = sink
 
-    def open_sink(self, request: Request, protocol: int, sink: Sink) -> OpenFeed:
+    def open_sink(self, request: ChangeFeedRequest, protocol: int, sink: Sink) -> OpenFeed:
         """A feed to any sink; `leave` when nobody wants it any more."""
         if self.is_closed:
             raise ClientError("the server is stopping")

@@ -55,7 +55,7 @@ from pyspark.sql.types import (
 from tidelog import limits
 from tidelog.errors import Corruption, TooOld
 from tidelog.ids import U64_MAX, ShardId
-from tidelog.journal.inspection import Place, ShardInspection, locate
+from tidelog.journal.inspection import JournalFolder, ShardInspection, locate
 from tidelog.journal.operation import VAL, OperationTable
 from tidelog.journal.record_inspection import RecordInfo, Selection, select_records
 from tidelog.ports import Disk
@@ -183,7 +183,7 @@ class JournalReader(DataSourceReader):
         finally:
             shard.close()
 
-    def _locate(self) -> tuple[Disk, Place]:
+    def _locate(self) -> tuple[Disk, JournalFolder]:
         disk, path = disk_of(self._target, self._storage)
         return disk, locate(disk, path)
 
@@ -223,7 +223,7 @@ def narrowed(selection: Selection, condition: Filter) -> Selection:
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def plan_shard(disk: Disk, place: Place, shard: ShardId, wanted: Selection, frames: int) -> list[JournalPart]:
+def plan_shard(disk: Disk, place: JournalFolder, shard: ShardId, wanted: Selection, frames: int) -> list[JournalPart]:
     """The tasks of a shard, from the heads of some of its frames; those that lie outside of the time are left out."""
     inspection = ShardInspection(disk, place, shard)
     source, frame_bytes = inspection.source, place.meta.geometry.frame_bytes

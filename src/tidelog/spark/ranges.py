@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 
 from tidelog import limits
 from tidelog.errors import ClientError
-from tidelog.flight.request import Place, ReadRequest
+from tidelog.flight.request import RangeEnd, ReadRequest
 from tidelog.spark.options import BadOption, Options, moment_us
 from tidelog.spark.server import Server, call, call_all
 from tidelog.streams.rows import SEQ_MAX, pack_id
@@ -247,8 +247,8 @@ def _bounds(client: Any, options: Any, server: Server, stream: str, wanted: Rang
     request = ReadRequest(
         stream.encode(),
         server.database,
-        Place(number=wanted.first_number) if wanted.first_number else Place(),
-        Place(number=wanted.last_number) if wanted.last_number < NUMBER_MAX else Place(),
+        RangeEnd(number=wanted.first_number) if wanted.first_number else RangeEnd(),
+        RangeEnd(number=wanted.last_number) if wanted.last_number < NUMBER_MAX else RangeEnd(),
     )
     try:
         info = client.get_flight_info(flight.FlightDescriptor.for_command(request.ticket()), options)

@@ -16,7 +16,7 @@ import pyarrow.flight as flight
 from tidelog import limits
 from tidelog.errors import ClientError, TooOld
 from tidelog.flight.nodes import unpacked
-from tidelog.flight.request import Place, ReadRequest
+from tidelog.flight.request import RangeEnd, ReadRequest
 from tidelog.spark.entries import Entries, EntryColumns, from_flight, from_xrange
 from tidelog.spark.ranges import StreamPart
 from tidelog.spark.server import Server, call
@@ -42,7 +42,7 @@ def read_part(server: Server, part: StreamPart, columns: EntryColumns, *, fail_o
 
 
 def _read_offsets(server: Server, part: StreamPart, columns: EntryColumns) -> Iterator[pa.RecordBatch]:
-    places = Place(offset=part.first), Place(offset=part.last)
+    places = RangeEnd(offset=part.first), RangeEnd(offset=part.last)
     request = ReadRequest(part.stream.encode(), server.database, *places, is_packed=True)
     with server.open_flight() as (client, options):
         reader = client.do_get(flight.Ticket(request.ticket()), options)

@@ -21,7 +21,7 @@ from tidelog.hlc import TsFile
 from tidelog.ids import Lsn, Ts, slot_ranges
 from tidelog.journal import layout
 from tidelog.journal.layout import Meta, SnapshotPoint
-from tidelog.journal.loader import Plan, plan_recovery_from
+from tidelog.journal.loader import RecoveryPlan, plan_recovery_from
 from tidelog.journal.merge import JournalReader
 from tidelog.journal.segment import list_segments, segment_bytes
 from tidelog.journal.snapshot import Snapshot, SnapshotWriter, list_snapshot_paths, open_snapshot, remove_tree
@@ -70,7 +70,7 @@ def restore(
     if disk.exists(f"{source}/{layout.RESTORING}"):
         raise DataDirectoryError(f"{source} was being filled by a restore that did not finish: it is no backup")
     _check_target(disk, target)
-    reading = _Reading(disk, store, source, meta, until, on_progress)
+    reading = _BackupReading(disk, store, source, meta, until, on_progress)
     reading.read()
     slots = tuple(slot_ranges(shard_count or meta.shard_count))
     lock = _take_target(disk, target)
@@ -86,7 +86,7 @@ def restore(
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-class _Reading:
+class _BackupReading:
     """Reads a backup into a store."""
 
     def __init__(
@@ -176,7 +176,7 @@ class _Reading:
                 return False
         return True
 
-    def _read_journal(self, plan: Plan, snapshot: Snapshot | None) -> None:
+    def _read_journal(self, plan: RecoveryPlan, snapshot: Snapshot | None) -> None:
         start = snapshot.point.lsns if snapshot is not None else (Lsn(0),) * self._meta.shard_count
         reader = JournalReader(
             self._disk,
@@ -198,7 +198,7 @@ class _Reading:
             reader.close()
 
 
-def _journal_bytes(disk: Disk, folder: str, meta: Meta, plan: Plan) -> int:
+def _journal_bytes(disk: Disk, folder: str, meta: Meta, plan: RecoveryPlan) -> int:
     """How much of the journal will be read, roughly: whole segments."""
     total = 0
     for shard in range(meta.shard_count):

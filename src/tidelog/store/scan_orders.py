@@ -21,7 +21,7 @@ import numpy as np
 
 from tidelog import limits
 
-Place = tuple[int, bytes]
+DatabaseKey = tuple[int, bytes]
 """Database and key."""
 
 _HASH_MAX = 2**32 - 1
@@ -64,14 +64,14 @@ class ScanOrders:
     """The orders of the scans that are under way. They are no state: all may be dropped at any time."""
 
     def __init__(self) -> None:
-        self._by_place: dict[Place, ScanOrder] = {}
+        self._by_place: dict[DatabaseKey, ScanOrder] = {}
         """The one that was made first comes first."""
 
     def __len__(self) -> int:
         return len(self._by_place)
 
     def take(
-        self, place: Place, members: Collection[bytes], cursor: int, count: int, now_ms: int
+        self, place: DatabaseKey, members: Collection[bytes], cursor: int, count: int, now_ms: int
     ) -> tuple[int, list[bytes]]:
         """The next members, of which some may be gone by now, and the cursor after them; 0: there are no more."""
         order = self._by_place.get(place) if cursor else None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tidelog import limits
-from tidelog.journal.ordinary import StringRun
+from tidelog.journal.record_runs import StringRun
 from tidelog.store.keyspace import Database
 
 

@@ -65,7 +65,7 @@ from tidelog.streams.operations import (
     StreamNode,
     StreamPlace,
 )
-from tidelog.streams.payload import Reader, numbers, packed_id, runs, text
+from tidelog.streams.payload import PayloadReader, numbers, packed_id, runs, text
 from tidelog.streams.rows import listed
 from tidelog.streams.stream import Stream
 from tidelog.types.change import Change
@@ -141,7 +141,7 @@ def _encode_append(op: StreamAppend) -> bytes:
 
 
 def _decode_append(payload: bytes, _expire_ms: int | None) -> StreamAppend:
-    reader = Reader(payload)
+    reader = PayloadReader(payload)
     key = reader.text()
     offset, ms, seq = reader.numbers(3)
     kind, width = reader.take(2)
@@ -273,7 +273,7 @@ def _effect(
 
 
 def _keys(payload: bytes) -> list[bytes]:
-    return [Reader(payload).text()]
+    return [PayloadReader(payload).text()]
 
 
 def _plain(
@@ -292,7 +292,7 @@ def _plain(
         return b"".join([encode_field(value) for encode_field, value in zip(encoders, op, strict=True)])
 
     def decode(payload: bytes, _expire_ms: int | None) -> Any:
-        reader = Reader(payload)
+        reader = PayloadReader(payload)
         values = [_DECODE[kind](reader) for _, kind in fields]
         reader.end()
         return operation(*values)
@@ -317,7 +317,7 @@ def _encode_item(item: Item) -> bytes:
     return numbers(item[0]) + packed_id(item[1]) + numbers(*item[2:])
 
 
-def _decode_items(reader: Reader) -> list[Item]:
+def _decode_items(reader: PayloadReader) -> list[Item]:
     found = []
     for _ in range(reader.count(56)):
         (offset,) = reader.numbers(1)
@@ -327,18 +327,18 @@ def _decode_items(reader: Reader) -> list[Item]:
     return found
 
 
-def _decode_calls(reader: Reader) -> list[tuple[int, int]]:
+def _decode_calls(reader: PayloadReader) -> list[tuple[int, int]]:
     flat = reader.numbers(2 * reader.count(16))
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
-_DECODE: Final[dict[str, Callable[[Reader], Any]]] = {
-    "text": Reader.text,
+_DECODE: Final[dict[str, Callable[[PayloadReader], Any]]] = {
+    "text": PayloadReader.text,
     "u64": lambda reader: reader.numbers(1)[0],
     "i64": lambda reader: int.from_bytes(reader.take(8), "little", signed=True),
-    "id": Reader.id,
-    "flag": Reader.flag,
-    "runs": Reader.runs,
+    "id": PayloadReader.id,
+    "flag": PayloadReader.flag,
+    "runs": PayloadReader.runs,
     "items": _decode_items,
     "calls": _decode_calls,
     "node": lambda reader: SealedNode.of_ipc(reader.rest()),

@@ -39,7 +39,7 @@ def runs(offsets: Sequence[int]) -> bytes:
     return b"".join([flit.encode(number) for number in (len(found), *(each for run in found for each in run))])
 
 
-class Reader:
+class PayloadReader:
     """Takes a payload apart; `FormatError` if it ends too early."""
 
     def __init__(self, payload: bytes) -> None:

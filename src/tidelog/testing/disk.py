@@ -22,7 +22,7 @@ from typing import Final, Literal, get_args
 
 from tidelog.ports import OpenMode
 from tidelog.testing.faults import DeadHandle, Fault, FaultPlan, Operation, SimulatedCrash, os_error
-from tidelog.testing.file import Process, SimulatedFile, SimulatedLock
+from tidelog.testing.file import SimulatedFile, SimulatedLock, SimulatedProcess
 from tidelog.testing.inode import Inode
 from tidelog.testing.namespace import Folder, Namespace, Node
 
@@ -59,7 +59,7 @@ class SimulatedDisk:
         """Bytes that `File.read` gave out, by the path that the file was opened with."""
         self._names = Namespace()
         self._plan = FaultPlan(self.rng, lambda: self.used_bytes)
-        self._process = Process(1)
+        self._process = SimulatedProcess(1)
 
     # --- ports.Disk ---------------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class SimulatedDisk:
     def kill(self) -> None:
         """The process dies and the machine lives on: nothing is lost, nothing becomes durable."""
         self._process.die()
-        self._process = Process(self._process.number + 1)
+        self._process = SimulatedProcess(self._process.number + 1)
         self._plan.resume()
 
     def crash(self, style: CrashStyle | None = None) -> CrashStyle:
@@ -276,7 +276,7 @@ class SimulatedDisk:
         twin.bytes_read_by_path.update(self.bytes_read_by_path)
         twin._names = self._names.clone()
         twin._plan = self._plan.copy(twin.rng, lambda: twin.used_bytes)
-        twin._process = Process(self._process.number + 1)
+        twin._process = SimulatedProcess(self._process.number + 1)
         return twin
 
     def _create(self, operation: Operation, path: str, node: Node) -> None:

@@ -11,7 +11,7 @@ from tidelog.testing.faults import DeadHandle, FaultPlan, os_error
 from tidelog.testing.inode import Inode
 
 
-class Process:
+class SimulatedProcess:
     """Everything that dies with the process that uses a disk."""
 
     __slots__ = ("files", "locks", "number")
@@ -39,7 +39,7 @@ class SimulatedFile:
         self,
         path: str,
         inode: Inode,
-        process: Process,
+        process: SimulatedProcess,
         plan: FaultPlan,
         bytes_read_by_path: dict[str, int],
         *,
@@ -131,7 +131,7 @@ class SimulatedLock:
 
     __slots__ = ("_inode", "_process", "path")
 
-    def __init__(self, path: str, inode: Inode, process: Process) -> None:
+    def __init__(self, path: str, inode: Inode, process: SimulatedProcess) -> None:
         self.path: Final = path
         self._inode = inode
         self._process = process

@@ -26,7 +26,7 @@ from tidelog.journal import layout
 from tidelog.journal.loader import start_scans
 from tidelog.journal.merge import JournalReader
 from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
-from tidelog.journal.segment import Position
+from tidelog.journal.segment import FilePosition
 from tidelog.journal.snapshot import list_snapshot_paths, open_snapshot
 from tidelog.journal.source import ShardSource
 from tidelog.journal.verify import Audit, VerifyReport, verify
@@ -38,8 +38,8 @@ class FrameRun(NamedTuple):
     """Frames of one shard, from a position to the next run's; None: it is the shard's last."""
 
     shard: int
-    start: Position
-    end: Position | None
+    start: FilePosition
+    end: FilePosition | None
 
 
 class KeptSnapshot(NamedTuple):
@@ -53,7 +53,7 @@ class TimeRange(NamedTuple):
 
     after: int
     last: int
-    ends: tuple[Position | None, ...]
+    ends: tuple[FilePosition | None, ...]
 
 
 Task = FrameRun | KeptSnapshot | TimeRange
@@ -135,7 +135,7 @@ class _Plan:
     def _runs(self, shard: int, start: Lsn) -> list[FrameRun]:
         source = self._audit.sources[shard]
         places = [
-            Position(segment, at)
+            FilePosition(segment, at)
             for segment in source.segments()
             if segment >= start
             for at in range(0, max(1, source.size(segment)), self._run_bytes)
@@ -159,7 +159,7 @@ class _Plan:
             for scan in scans:
                 scan.close()
 
-    def _ranges(self, first: int, cuts: list[int], ends: tuple[Position | None, ...]) -> list[TimeRange]:
+    def _ranges(self, first: int, cuts: list[int], ends: tuple[FilePosition | None, ...]) -> list[TimeRange]:
         """As many as a shard has runs: each task reads all shards, which were written side by side."""
         chosen = sorted({cut for cut in cuts if cut > first})[:: self._meta.shard_count]
         bounds = [first, *chosen, U64_MAX]

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from tidelog import limits
 from tidelog.errors import ClientError
 from tidelog.flight.nodes import unpacked
-from tidelog.flight.request import Place, ReadRequest
+from tidelog.flight.request import RangeEnd, ReadRequest
 from tidelog.spark.entries import SCHEMA, EntryColumns, from_flight
 from tidelog.spark.server import Server
 
@@ -33,7 +33,7 @@ def read_standing(server: Server, stream: bytes, first: int, last: int) -> Itera
             "--flight-port, or the lake with --start latest or earliest"
         )
     columns = EntryColumns(StructType([SCHEMA[name] for name in _COLUMNS]))
-    places = Place(offset=max(first, 1)), Place(offset=last)
+    places = RangeEnd(offset=max(first, 1)), RangeEnd(offset=last)
     request = ReadRequest(stream, server.database, *places, is_packed=True)
     with server.open_flight() as (client, options):
         reader = client.do_get(flight.Ticket(request.ticket()), options)

@@ -1,15 +1,15 @@
-"""Ordinary records, many at a time: what nearly all of a journal consists of, for those who read all of it.
+"""Runs of ordinary records, read many at a time: for recovery, which reads all of a journal.
 
-`record.skim` takes any record there is, one after the other, and is what a record means. Recovery reads every record
-twice (is it proved? what does it set?), so what is done for each of them is what a restart waits for. Here a plain loop
-finds only where records start, and everything else about them is asked of all at once, by numpy:
+`record.skim` reads records of any kind, one after the other, and defines what a record means. Recovery reads every
+record twice (is it proved? what does it set?), so a restart takes as long as the work done for each record. Here a
+plain loop finds only where records start, and numpy does everything else for all of them at once:
 
     ordinary     a record that is neither padded, split nor a reference to a blob, with a length of one or two bytes
     string run   ordinary records that each are a whole transaction setting strings without an expiry (`val`), with
                  marks between them; where their keys and values lie, as three arrays of positions
 
-Nothing here judges: where a record is not ordinary, or does not fit, the walk ends before it, and the caller lets
-`skim` have it, with the errors that `skim` has for it.
+Nothing here raises an error about a record: where one is not ordinary, or does not fit, the walk ends before it, and
+the caller gives it to `skim`, which says what is wrong with it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _HEADS: Final = [4 + _field_bytes(flags) if not flags & ~_ORDINARY else 0 for fl
 """By flags, how many bytes stand before the payload, if its length has two; 0: it is not ordinary."""
 
 
-class Ordinary(NamedTuple):
+class OrdinaryRecords(NamedTuple):
     """Ordinary records that follow each other."""
 
     starts: Positions
@@ -60,7 +60,7 @@ class Ordinary(NamedTuple):
     """Where the next record begins that is not one of them, if there is one."""
 
 
-def find_ordinary(data: bytes, at: int, end: int) -> Ordinary:
+def find_ordinary(data: bytes, at: int, end: int) -> OrdinaryRecords:
     """The ordinary records in `data[at:end]`, up to the first that is not."""
     bytes_ = np.frombuffer(data, np.uint8)
     edges = np.array(list(_walk(data, at, end)), np.int64)
@@ -71,7 +71,7 @@ def find_ordinary(data: bytes, at: int, end: int) -> Ordinary:
     count = len(starts)
     if not opcodes.all():  # opcode 0 ends the records, whatever follows it
         count = int(opcodes.argmin())
-    return Ordinary(starts[:count], opcodes[:count], bytes_[starts[:count] + 1], int(edges[count]))
+    return OrdinaryRecords(starts[:count], opcodes[:count], bytes_[starts[:count] + 1], int(edges[count]))
 
 
 def _walk(data: bytes, at: int, end: int) -> Iterator[int]:
@@ -129,8 +129,8 @@ class StringRun(NamedTuple):
     ends: Positions
 
 
-class Piece(NamedTuple):
-    """Some of the records of a stretch."""
+class Section(NamedTuple):
+    """Some of the records of a stretch: a run, or what lies between two."""
 
     start: int
     end: int
@@ -138,15 +138,15 @@ class Piece(NamedTuple):
     """None: records of any kind."""
 
 
-def cut_pieces(data: bytes, at: int, end: int) -> Iterator[Piece]:
+def cut_sections(data: bytes, at: int, end: int) -> Iterator[Section]:
     """All of `data[at:end]`, as long string runs and what lies between them."""
     other = at  # where those that are in no run begin
     while at < end and data[at]:
         found = find_ordinary(data, at, end)
         for first, last, run in _find_runs(data, found):
             if first > other:
-                yield Piece(other, first, None)
-            yield Piece(first, last, run)
+                yield Section(other, first, None)
+            yield Section(first, last, run)
             other = last
         at = found.end
         if at < end and data[at]:
@@ -155,10 +155,10 @@ def cut_pieces(data: bytes, at: int, end: int) -> Iterator[Piece]:
             except FormatError:
                 break  # whoever takes the rest as it is comes across it in its place
     if other < end:
-        yield Piece(other, end, None)
+        yield Section(other, end, None)
 
 
-def _find_runs(data: bytes, found: Ordinary) -> Iterator[tuple[int, int, StringRun]]:
+def _find_runs(data: bytes, found: OrdinaryRecords) -> Iterator[tuple[int, int, StringRun]]:
     starts, opcodes, flags, end = found
     if not len(starts):
         return

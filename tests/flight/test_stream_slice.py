@@ -1,4 +1,4 @@
-"""Views: the entries of any range, in pieces that are bounded, whatever the nodes look like."""
+"""Slices: the entries of any range, in pieces that are bounded, whatever the nodes look like."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from tidelog import limits
 from tidelog.flight.nodes import PACKED, SCHEMA, unpacked
-from tidelog.flight.request import Place, ReadRequest
-from tidelog.flight.view import batches, first_offset, make_view, packed_batches
+from tidelog.flight.request import RangeEnd, ReadRequest
+from tidelog.flight.stream_slice import batches, first_offset, make_slice, packed_batches
 from tidelog.streams.node import FIELDS, TAGGED, pack_id
 from tidelog.streams.stream import Stream
 
@@ -40,20 +40,20 @@ def rows_of(found: Iterable[pa.RecordBatch]) -> list[tuple[object, ...]]:
 
 
 def read(stream: Stream, request: ReadRequest) -> tuple[list[tuple[object, ...]], int]:
-    """The rows of a range, and how many views it took. Packed nodes have the same rows."""
+    """The rows of a range, and how many slices it took. Packed nodes have the same rows."""
     rows: list[tuple[object, ...]] = []
     packed: list[pa.RecordBatch] = []
-    view = make_view(stream, request, first_offset(stream, request.first), request.most)
-    views = 1
+    part = make_slice(stream, request, first_offset(stream, request.first), request.most)
+    slices = 1
     while True:
-        rows += rows_of(batches(view))
-        packed += packed_batches(view)
-        if view.next_offset is None:
+        rows += rows_of(batches(part))
+        packed += packed_batches(part)
+        if part.next_offset is None:
             assert all(batch.schema == PACKED for batch in packed)
             assert rows_of(unpacked(packed, limits.FLIGHT_BATCH_ROWS, 10**6)) == rows
-            return rows, views
-        view = make_view(stream, request, view.next_offset, view.left)
-        views += 1
+            return rows, slices
+        part = make_slice(stream, request, part.next_offset, part.left)
+        slices += 1
 
 
 def cold_stream(nodes: int) -> Stream:
@@ -72,27 +72,27 @@ def test_any_range(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = made(rng, monkeypatch)
     rows = stream.read(1, 10_000)
     expected = list(zip(*rows, strict=True))
-    monkeypatch.setattr(limits, "FLIGHT_VIEW_BYTES_MAX", rng.choice([1, 500, 10**6]))
+    monkeypatch.setattr(limits, "FLIGHT_SLICE_BYTES_MAX", rng.choice([1, 500, 10**6]))
     monkeypatch.setattr(limits, "FLIGHT_BATCH_ROWS", rng.choice([1, 10, 10**6]))
     assert read(stream, ReadRequest(b"k"))[0] == expected
     for _ in range(20):
         low, high = sorted(rng.randrange(stream.next + 5) for _ in range(2))
-        by_offset = ReadRequest(b"k", 0, Place(offset=low), Place(offset=high))
+        by_offset = ReadRequest(b"k", 0, RangeEnd(offset=low), RangeEnd(offset=high))
         assert read(stream, by_offset)[0] == [row for row in expected if low <= row[0] <= high]
         first, last = sorted(pack_id(rng.randrange(42), rng.randrange(6)) for _ in range(2))
-        by_id = ReadRequest(b"k", 0, Place(number=first), Place(number=last))
+        by_id = ReadRequest(b"k", 0, RangeEnd(number=first), RangeEnd(number=last))
         inside = [row for row in expected if first <= pack_id(row[1], row[2]) <= last]
         assert read(stream, by_id)[0] == inside
         count = rng.randrange(30)
         assert read(stream, by_id._replace(most=count))[0] == inside[:count]
 
 
-def test_views_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = made(random.Random(1), monkeypatch)
-    monkeypatch.setattr(limits, "FLIGHT_VIEW_BYTES_MAX", 1)
-    rows, views = read(stream, ReadRequest(b"k"))
+    monkeypatch.setattr(limits, "FLIGHT_SLICE_BYTES_MAX", 1)
+    rows, slices = read(stream, ReadRequest(b"k"))
     assert len(rows) == len(stream)
-    assert views >= len(stream.sealed)
+    assert slices >= len(stream.sealed)
 
 
 def test_no_entries() -> None:
@@ -101,14 +101,14 @@ def test_no_entries() -> None:
 
 def test_compressed_nodes_that_are_large_when_opened_are_not_joined_without_bound() -> None:
     stream = cold_stream(20)
-    view = make_view(stream, ReadRequest(b"s"), 1, None)
-    assert len(view.pieces) == 20
-    assert max(batch.nbytes for batch in batches(view)) < limits.FLIGHT_VIEW_BYTES_MAX + 2 * limits.NODE_BYTES_MAX
+    part = make_slice(stream, ReadRequest(b"s"), 1, None)
+    assert len(part.pieces) == 20
+    assert max(batch.nbytes for batch in batches(part)) < limits.FLIGHT_SLICE_BYTES_MAX + 2 * limits.NODE_BYTES_MAX
 
 
 def test_packed_nodes_leave_as_they_lie_and_are_opened_within_a_bound() -> None:
     stream = cold_stream(20)
-    packed = list(packed_batches(make_view(stream, ReadRequest(b"s"), 1, None)))
+    packed = list(packed_batches(make_slice(stream, ReadRequest(b"s"), 1, None)))
     assert sum(batch.nbytes for batch in packed) < limits.NODE_BYTES_MAX
     cold = {node.cold_bytes for node in stream.sealed}
     assert cold <= {node for batch in packed for node in batch.column("node").to_pylist()}

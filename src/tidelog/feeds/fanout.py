@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog.feeds.event import encode_change
-from tidelog.feeds.feed import Feed
+from tidelog.feeds.feed import ChangeFeed
 from tidelog.feeds.span import Interests
 from tidelog.ids import ShardId, Ts
 from tidelog.journal.merge import JournalTransaction
@@ -18,15 +18,15 @@ from tidelog.store.type_table import TypeTable
 from tidelog.types.change import Change
 
 
-class Delivery:
+class Fanout:
     """Hands out transactions to the feeds of an index, by database."""
 
     def __init__(self, types: TypeTable, by_database: dict[int, Interests]) -> None:
         self._types = types
         self._by_database = by_database
-        self._touched: dict[Feed, None] = {}
+        self._touched: dict[ChangeFeed, None] = {}
         """Feeds that have got something of the transaction that is being handed out ..."""
-        self._given: dict[Feed, None] = {}
+        self._given: dict[ChangeFeed, None] = {}
         """... and those that have since somebody asked."""
 
     def wants(self, database: int, opcode: int, payload: bytes) -> bool:
@@ -55,7 +55,7 @@ class Delivery:
             self._given.update(self._touched)
             self._touched.clear()
 
-    def take_given(self) -> list[Feed]:
+    def take_given(self) -> list[ChangeFeed]:
         """Who has got something since the last call."""
         given = list(self._given)
         self._given.clear()
@@ -72,7 +72,7 @@ class Delivery:
             payload = payload_of(part, record)
             if opcode == VAL:
                 for key, value in decode_pairs(payload):
-                    watching: list[Feed] = interests.of(key)
+                    watching: list[ChangeFeed] = interests.of(key)
                     for feed in watching:
                         if feed.is_due(ts, key) and (feed.shard is None or feed.shard == part.shard):
                             feed.add_string(ts, key, value)
@@ -83,7 +83,7 @@ class Delivery:
                 for change in self._types.changes_of(opcode, payload):
                     self._give(ts, part.shard, interests.of(change.key), change)
 
-    def _give(self, ts: Ts, shard: ShardId, feeds: list[Feed], change: Change) -> None:
+    def _give(self, ts: Ts, shard: ShardId, feeds: list[ChangeFeed], change: Change) -> None:
         encoded: dict[int, bytes] = {}
         for feed in feeds:
             if change.is_of_group and not feed.request.has_groups:

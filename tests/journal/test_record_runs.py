@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import FormatError
-from tidelog.journal import control, ordinary, record
+from tidelog.journal import control, record, record_runs
 from tidelog.journal.operation import DEL, VAL, decode_pairs, encode_pairs
-from tidelog.journal.ordinary import RecordHeader, cut_pieces, find_ordinary, skim_notable
 from tidelog.journal.record import BLOB, CONTROL, FINISH, NEXT_CONT, TS
+from tidelog.journal.record_runs import RecordHeader, cut_sections, find_ordinary, skim_notable
 
 SHORT = st.binary(max_size=20)
 LONG = st.integers(100, 20_000).map(lambda size: b"v" * size)
@@ -82,8 +82,8 @@ def test_notable_records_are_those_of_skim_that_are_no_ordinary_operations(data:
 @given(FRAMES)
 def test_pieces_are_all_of_the_records_and_runs_what_they_set(data: bytes) -> None:
     expected, error = skim_all(data)
-    with mock.patch.object(ordinary, "RUN_RECORDS_MIN", 1):
-        pieces = list(cut_pieces(data, 0, len(data)))
+    with mock.patch.object(record_runs, "RUN_RECORDS_MIN", 1):
+        pieces = list(cut_sections(data, 0, len(data)))
     assert [piece.start for piece in pieces] == [0, *(piece.end for piece in pieces)][: len(pieces)]
     taken: list[RecordHeader] = []
     problem = None
