@@ -1,4 +1,14 @@
-"""Change feeds: the history of the journal as events, from any point in it that is still there.
+"""Change feeds: the history of the journal as events, from any point that the journal still has.
 
-Nothing here waits or listens: `server` moves feeds on when something has become visible, and sends what they make.
+Nothing here waits or listens: `server` moves feeds on when something has become visible, and sends their events.
+
+feeds       all feeds of a store: opens them, lets them catch up, gives them checkpoints
+feed        one feed: what it asked for, how far it is, and its events that are not sent yet
+live        hands what becomes visible to the feeds that have caught up
+fanout      hands a transaction to the feeds that watch its keys
+scan        INITIAL: sends the values of now
+router      the history of several shards as one
+shard_feed  the history of one shard after a ts, for some spans of keys
+span        spans of keys, and an index of the feeds that watch them
+event       how events are encoded
 """

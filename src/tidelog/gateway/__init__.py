@@ -1,1 +1,11 @@
-"""The HTTP edge. `app` puts it together, `hosts` says who may ask, `metrics` and `health` are what there is so far."""
+"""The HTTP edge: /metrics, /health and /feed.
+
+app               puts the pages together and runs them
+hosts             refuses requests from other sites' pages
+access            authentication: the same password as for Redis clients
+feed              /feed: reads the query and opens a change feed
+event_stream      a change feed as server-sent events
+metrics           /metrics: the numbers of a server
+pipeline_metrics  the numbers that jobs of the pipeline publish, for /metrics
+sample            the text format of Prometheus
+"""

@@ -1,6 +1,50 @@
-"""The one history: everything in Tidelog is a reader or a writer of this journal.
+"""The journal: the one history of a server. Every write goes into it, and everything else reads it.
 
-In reading order: `flit`, `record`, `frame`, `operation`, `control`, `blob` are the bytes; `layout` and `segment` the
-files; `shard_writer`, `writer` and `ring` write; `reader` and `merge` read; `scan` and `loader` recover; `snapshot`,
-`retention` and `sidecar` keep it small and quick to search; `verify` and `repair` are for the operator.
+The bytes:
+
+flit               unsigned integers in 1 to 9 bytes
+record             one record: its header, its flags, its payload
+frame              frames, the units in which a segment is read and proved
+operation          the table of operations: what records mean
+control            records about the journal itself: marks, epochs, the selected database
+blob               payloads that are too large for a frame, in a file of their own
+
+The files:
+
+layout             the data directory: its folders, its meta file, its lock
+segment            the files of a shard, and positions in them
+source             where a reader's bytes come from: the ring, or the files
+
+Writing:
+
+writer             takes transactions, writes them in cycles, and has them fsynced
+shard_writer       makes the frames of one shard: bytes only, no disk
+durability         the values between the writer and the thread that fsyncs: what is visible, what is durable
+ring               the newest bytes of the journal, in memory
+
+Reading:
+
+reader             reads one shard, while it is being written
+places             finds where an lsn or a ts lies in the files of a shard
+merge              puts the shards together: whole transactions in order of ts
+
+Opening and recovering:
+
+journal            an open data directory: puts all of this together
+scan               recovery, first half: what of the files is proved
+loader             recovery, second half: decides what counts, cuts the rest, replays it
+record_runs        reads ordinary records many at a time, for a quick start
+
+Keeping it small and quick to search:
+
+snapshot           the state at one moment, as a journal of its own
+retention          which segments may be erased, and who still needs them
+sidecar            an index of each sealed frame: which keys it may hold
+
+For operators:
+
+inspection         describes segments and frames: `tidelog journal ls`
+record_inspection  describes and selects records: `tidelog journal show`
+verify             checks every byte of a data directory
+repair             goes back to the newest sound point of a damaged journal
 """

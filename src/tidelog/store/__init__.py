@@ -1,5 +1,16 @@
-"""State and change: the keyspace, transactions over it, and their way into the journal and back.
+"""The state of a server: the keyspace, transactions over it, and how both get into the journal and back.
 
-`slots` and `keyspace` hold the values, `transaction` is what a command reads and writes through, `store` puts them
-together with the journal, `expiry` finds what is due, `capture` keeps a moment still for a snapshot.
+store          all state, together with the journal
+type_table     the types that values may have, one row each
+keyspace       one database: its values by slot, and when they expire
+slots          which of the 16384 slots a key belongs to
+transaction    what a command reads and writes through
+expiry         removes keys that have expired
+watch          WATCH: tells clients that a key changed
+scan_orders    the order in which HSCAN, SSCAN and ZSCAN walk a large collection
+
+capture        writes a snapshot of one moment while the store goes on
+string_loader  puts strings into the keyspace many at once, for a quick start
+backup         copies a snapshot out of a data directory
+restore        makes a new data directory from a backup
 """

@@ -1,18 +1,33 @@
-"""The stream type: runs of entries with dense offsets and time-based ids, read by groups.
+"""The stream type: entries with dense offsets and time-based ids, read by groups.
 
-rows         entries as columns, ids as numbers
-node         a run of entries: plain lists while it grows, an Arrow record batch once it is sealed
-cold         compressed nodes, and the bounded cache of those that were opened again
-stream       the value of a key: nodes, where they begin, groups, producers
-group        who has been given what, and what is not acknowledged yet
-pending_ids  what is not acknowledged, in order of ids
-progress     how far a group has come, as Redis counts
-producer     who writes again what may have arrived already
-operations   what changes a stream, as values
-effects      the record of every operation, and what it does
-changes      what feeds tell about the operations
-dump         a stream as the operations that make it again
-stream_type  streams as a row of the table of types
-trimming     what goes when a stream is trimmed
-compaction   of all entries with one tag, the newest stays
+The value:
+
+stream         a stream: its nodes, where it begins, its groups and producers
+node           a run of entries: lists while it grows, an Arrow record batch once it is sealed
+rows           entries as columns, and ids as numbers
+columns        quick access to the columns of a sealed node
+cold           compressed nodes, and a bounded cache of those that were opened again
+read_ahead     takes entries out of a sealed node many at once, for reads of a few
+
+Groups and producers:
+
+group          the readers of a group, and the entries that they have not acknowledged
+pending_ids    the pending entries of a group in order of their ids
+progress       how many entries a group has read, as Redis counts
+producer       recognizes an append that a producer repeats
+
+Operations:
+
+operations     the operations on streams, as values
+effects        the record of every operation, and what it does
+payload        the parts that records are made of, and a reader for them
+group_records  the two most frequent records of groups, encoded in one go
+changes        what feeds tell about the operations
+dump           a stream as the operations that make it again
+stream_type    streams as a row of the table of types
+
+Retention:
+
+trimming       which entries go when a stream is trimmed
+compaction     which entries go when only the newest of each tag stays
 """

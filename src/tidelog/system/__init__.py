@@ -1,5 +1,9 @@
-"""The real machine: clock and disk as `ports.py` asks for them.
+"""The real machine: a clock and a disk as `ports.py` asks for them.
 
-This is the only package that reads the time or touches a file by itself. It decides nothing: it does what the port
-says and lets the operating system's errors through, so that there is little here which a simulation could miss.
+The engine reads the time and touches files only through these; the edges (server, cli, Spark and the like) have the
+machine for themselves. This package decides nothing: it does what the port says and lets the errors of the operating
+system through, so that a simulation can miss little of it.
+
+clock  the clock of this machine
+disk   the disk of this machine, on POSIX calls
 """

@@ -1,9 +1,16 @@
-"""The values of the keyspace: what they are, and the operations that change them.
+"""The types of values, and the operations that change them.
 
-A value is the plainest Python object that does the work: `bytes` for a string, `Hash` (a dict), `Set` (a dict without
-values), `ZSet` (packed in order while it is small, a dict and a sorted list beyond). Streams are a package of their
-own; lists will stand beside these.
+A value is the plainest Python object that does the work: `bytes` for a string, a dict for a hash. Each type is one
+module with its class, its operations and its row of the table of types; an operation is a deterministic effect with
+results and no conditions. Commands, recovery and followers apply the same operations. Streams have a package of their
+own.
 
-Each module has its operations: a deterministic effect with results and no conditions, how it is encoded, which keys it
-names, and how it is applied to a `Keyspace`. The live path, recovery and a follower apply the same ones.
+value_type  what a row of the table of types says; `store/type_table.py` lists the rows
+effect      what an operation is: its record, its effect on a keyspace, what feeds tell about it
+change      a change of a key, as feeds tell it
+key         operations on keys of any type: delete, flush, expire
+string      strings: `bytes`
+hash        hashes: a dict
+set         sets: a dict without values
+zset        sorted sets: packed in order while they are small, a dict and a sorted list beyond
 """
