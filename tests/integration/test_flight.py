@@ -95,11 +95,11 @@ def test_append_wakes_a_blocked_reader(server: ServerProcess, client: flight.Fli
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
-        ({"tag": pa.array([b"t"], pa.binary())}, "the columns `tag`"),
+        ({"tag": pa.array([b"t"], pa.binary())}, "a column `entry`"),
         ({"entry": pa.array([1])}, "column entry is int64"),
         ({"entry": pa.array([b"e", None], pa.binary())}, "has nulls"),
-        ({"entry": pa.array([b"e"], pa.binary()), "more": pa.array([1])}, "the columns `tag`"),
-        ([("entry", pa.array([b"e"], pa.binary()))] * 2, "the columns `tag`"),
+        ({"entry": pa.array([b"e"], pa.binary()), "more": pa.array([1])}, "a column `entry`"),
+        ([("entry", pa.array([b"e"], pa.binary()))] * 2, "a column `entry`"),
     ],
 )
 def test_entries_that_are_none(server: ServerProcess, client: flight.FlightClient, columns: Any, says: str) -> None:

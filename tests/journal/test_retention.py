@@ -304,7 +304,7 @@ def test_who_asks_for_what_is_gone_is_told_the_oldest_place_that_is_left() -> No
     everything = machine.read()
     machine.journal.erase()
     oldest = machine.journal.erased_ts
-    with pytest.raises(TooOld, match="no longer has what followed ts 0") as caught:
+    with pytest.raises(TooOld, match="no longer has the transactions after ts 0") as caught:
         machine.journal.reader_since(Ts(0))
     assert caught.value.oldest == oldest
     with pytest.raises(TooOld):

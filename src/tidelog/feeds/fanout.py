@@ -1,6 +1,6 @@
-"""A transaction, handed to whoever is interested in its keys.
+"""Hands a transaction to the feeds that watch its keys.
 
-Only what somebody is interested in is made into a change, and a change is encoded once for all feeds of a protocol.
+Only records whose keys some feed watches are decoded, and a change is encoded once for all feeds of a protocol.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Fanout:
         """... and those that have since somebody asked."""
 
     def wants(self, database: int, opcode: int, payload: bytes) -> bool:
-        """Whether a record may concern somebody: asked for each that is read, before anything is made of it. Hot."""
+        """Whether a record may concern a feed: asked for each record before it is decoded. Hot."""
         interests = self._by_database.get(database)
         if interests is None or opcode == START:
             return False
@@ -56,7 +56,7 @@ class Fanout:
             self._touched.clear()
 
     def take_given(self) -> list[ChangeFeed]:
-        """Who has got something since the last call."""
+        """The feeds that have got events since the last call."""
         given = list(self._given)
         self._given.clear()
         return given

@@ -1,4 +1,4 @@
-"""One feed: what it wants, where it is, and what it has to send.
+"""One feed: what it asked for, how far it is, and its events that are not sent yet.
 
     scanning --all slots read--> behind --nothing more is visible--> steady --its reader is slow--> behind
     (INITIAL)                    reads the journal                   gets what becomes visible
@@ -57,7 +57,7 @@ class ChangeFeedRequest:
 
 
 class ChangeFeed:
-    """One feed. Events gather in `out` until somebody takes them."""
+    """One feed. Events gather in `out` until `take` is called."""
 
     def __init__(self, request: ChangeFeedRequest, protocol: int, position: Ts) -> None:
         self.request = request

@@ -1,13 +1,13 @@
-"""All feeds of a store: opened, caught up, handed what becomes visible, given checkpoints.
+"""All feeds of a store: opens them, lets them catch up, hands them what becomes visible, gives them checkpoints.
 
     open       registers a feed where it is to begin
     work       a slice of reading for feeds that are scanning or behind; some at a time, in turn
     advance    what has become visible, for those that are steady
     tick       checkpoints that are due
 
-A feed that is behind and one that is steady see the same history: it joins the others between two transactions, when
-it has everything that was handed to them. One whose reader does not take its events leaves them again, and goes on from
-the journal when it does: what waits for a slow reader is on disk, not in memory.
+Feeds that are behind and those that are steady see the same history: a feed joins the steady ones between two
+transactions, when it has everything that was handed to them. A feed whose reader is slow leaves them again, and goes on
+from the journal once the reader takes events: what waits for a slow reader is on disk, not in memory.
 """
 
 from __future__ import annotations
@@ -131,8 +131,7 @@ class Feeds:
             raise ClientError(f"SINCE {since} lies ahead of the clock here")
         if epoch is not None and seen is not None:
             self._check_epoch(epoch, seen)
-        if since < self._journal.erased_ts:
-            raise TooOld(f"the journal no longer has what followed ts {since}", oldest=self._journal.erased_ts)
+        self._journal.refuse_erased(since)
         return since
 
     def _check_epoch(self, epoch: int, seen: Ts) -> None:

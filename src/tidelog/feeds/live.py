@@ -1,7 +1,7 @@
-"""What becomes visible, handed to the feeds that are steady.
+"""Hands what becomes visible to the feeds that are steady.
 
-It reads each transaction once, however many feeds there are, and asks an index who is interested in its keys. With no
-feed there is nothing to do, and nothing is read.
+It reads each transaction once, however many feeds there are, and finds those that watch its keys in an index. Without
+feeds it reads nothing.
 """
 
 from __future__ import annotations

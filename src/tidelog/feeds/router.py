@@ -31,8 +31,7 @@ class Router:
         spans: Sequence[Span],
         wants: Wants | None = None,
     ) -> None:
-        if since < journal.erased_ts:
-            raise TooOld(f"the journal no longer has what followed ts {since}", oldest=journal.erased_ts)
+        journal.refuse_erased(since)
         self._journal = journal
         self._visible = journal.writer.visible
         """How far the pass that is under way goes."""

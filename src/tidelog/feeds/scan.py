@@ -1,10 +1,10 @@
-"""INITIAL: the values of now, slot by slot, each as it is when it is read.
+"""INITIAL: sends the values of now, slot by slot, each slot as it is when it is read.
 
-The ts of a slot is that of the newest transaction when it was read. Changes of its keys up to then are in what was
-read, so a feed drops them when it comes to them in the journal, which it reads from where the scan began. A slot is
+The ts of a slot is that of the newest transaction when it was read. Afterwards the feed reads the journal from where
+the scan began, and drops changes of a key up to the ts of its slot: the value that was read has them already. A slot is
 read in one go, and its events are made in pieces.
 
-FLUSHDB ends the scan: the journal has it, and from there on every change is sent.
+FLUSHDB ends the scan: the feed finds it in the journal, and sends every change from there on.
 """
 
 from __future__ import annotations

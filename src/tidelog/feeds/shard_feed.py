@@ -1,4 +1,4 @@
-"""The primitive: the history of one shard after a ts, for some spans of keys.
+"""The history of one shard after a ts, for some spans of keys: what every other feed is made of.
 
 It reads frames from the ring if they are still there, from disk otherwise, and never past what is visible. A sealed
 frame whose summary says that it holds no key of the spans is not read; of the others, `wants` says what is handed out.

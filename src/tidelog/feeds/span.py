@@ -1,4 +1,4 @@
-"""Spans of keys, and who is interested in a key.
+"""Spans of keys, and an index of the feeds that watch a key.
 
 A span is `[start, end)`; an empty end is unbounded. A single key and a prefix are spans too, and by far the most, so
 each has an index of its own: a key is found among thousands of feeds without looking at any of them.

@@ -1,4 +1,4 @@
-"""Who may use Flight: the same password as for Redis clients, and without one only this machine.
+"""Authentication for Flight: the same password as for Redis clients; without a password, only this machine may connect.
 
 A client sends `authorization: Basic …` (any name, the password), as `FlightClient.authenticate_basic_token` does, and
 gets a token that it sends from then on. A token is for one process of the server.

@@ -8,8 +8,8 @@ A reader that asks for `packed` nodes gets them as they lie in the server, and o
 
     start u32 | stop u32 | node binary      the entries between two places of a node, which is an Arrow IPC stream
 
-History is compressed, and opening it takes more than all else that the server does to hand it out. Packed, that is done
-by as many readers as there are, and what travels is as small as what is kept.
+Old nodes are compressed, and opening them costs the server more than everything else it does to send them. Packed, the
+readers open them, and the network carries the compressed bytes.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def parse_read(data: bytes) -> ReadRequest:
         count = _number(count, "count", 0, 2**63 - 1)
     is_packed = fields.get("packed", False)
     if not isinstance(is_packed, bool):
-        raise ClientError("packed is true or false")
+        raise ClientError("packed must be true or false")
     return ReadRequest(
         parse_key(fields),
         parse_database(fields),
@@ -89,9 +89,9 @@ def _object(data: bytes) -> dict[str, Any]:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
-        raise ClientError('a request is a JSON object, such as {"stream": "orders"}') from None
+        raise ClientError('a request must be a JSON object such as {"stream": "orders"}') from None
     if not isinstance(found, dict):
-        raise ClientError('a request is a JSON object, such as {"stream": "orders"}')
+        raise ClientError('a request must be a JSON object such as {"stream": "orders"}')
     return found
 
 
@@ -101,13 +101,13 @@ def parse_key(fields: dict[str, Any]) -> bytes:
         try:
             return name.encode()
         except UnicodeEncodeError:  # half of a surrogate pair
-            raise ClientError("a name that is no UTF-8 comes as `stream_base64`") from None
+            raise ClientError("a name that is not UTF-8 must be sent as `stream_base64`") from None
     if isinstance(encoded, str) and name is None:
         try:
             return base64.b64decode(encoded, validate=True)
         except ValueError:  # of `binascii`, or because there is a letter that is no ASCII
             raise ClientError("stream_base64 is not base64") from None
-    raise ClientError("a request names one stream: as `stream`, or as `stream_base64`")
+    raise ClientError("a request must name one stream, as `stream` or as `stream_base64`")
 
 
 def parse_database(fields: dict[str, Any]) -> int:
@@ -116,7 +116,7 @@ def parse_database(fields: dict[str, Any]) -> int:
 
 def _number(value: Any, name: str, low: int, high: int) -> int:
     if type(value) is not int or not low <= value <= high:
-        raise ClientError(f"{name} is a number from {low} to {high}")
+        raise ClientError(f"{name} must be a number from {low} to {high}")
     return value
 
 
@@ -125,7 +125,7 @@ def _range_end(value: Any, name: str, seq: int) -> RangeEnd:
     if value is None:
         return RangeEnd()
     if not isinstance(value, dict) or len(value) != 1:
-        raise ClientError(f"{name} has one of offset, id and time")
+        raise ClientError(f"{name} must have one of offset, id and time")
     ((kind, what),) = value.items()
     if kind == "offset":
         return RangeEnd(offset=_number(what, f"{name}.offset", 0, 2**63 - 1))
@@ -137,5 +137,5 @@ def _range_end(value: Any, name: str, seq: int) -> RangeEnd:
             ms, rest = int(found[1]), seq if found[2] is None else int(found[2])
             if max(ms, rest) <= SEQ_MAX:
                 return RangeEnd(number=pack_id(ms, rest))
-        raise ClientError(f"{name}.id is an id such as 1700000000000-0")
-    raise ClientError(f"{name} has one of offset, id and time")
+        raise ClientError(f"{name}.id must be an id such as 1700000000000-0")
+    raise ClientError(f"{name} must have one of offset, id and time")

@@ -128,11 +128,11 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_action(self, context: Any, _action: flight.Action) -> None:
         with _Errors(self, context):
-            raise ClientError("there are no actions")
+            raise ClientError("this server has no actions")
 
     def do_exchange(self, context: Any, _descriptor: flight.FlightDescriptor, _reader: Any, _writer: Any) -> None:
         with _Errors(self, context):
-            raise ClientError("there is nothing to exchange: read with DoGet, append with DoPut")
+            raise ClientError("this server has no DoExchange: read with DoGet, append with DoPut")
 
     def check(self, context: Any) -> None:
         if self._is_protected and not is_local(context.peer()):
@@ -192,7 +192,7 @@ def _request(descriptor: flight.FlightDescriptor) -> ReadRequest:
     """A stream's name as a path, or a request as a command."""
     if descriptor.descriptor_type == flight.DescriptorType.PATH:
         if len(descriptor.path) != 1:
-            raise ClientError("a path has one part: the name of a stream")
+            raise ClientError("a path must have one part, the name of a stream")
         return ReadRequest(parse_key({"stream": descriptor.path[0].decode("utf-8", "surrogateescape")}))
     return parse_read(descriptor.command)
 
@@ -212,7 +212,7 @@ def _columns(batch: pa.RecordBatch) -> tuple[list[bytes], list[bytes]]:
             f"{limits.FLIGHT_APPENDED_BYTES_MAX} bytes: it is one transaction"
         )
     if sorted(batch.schema.names) not in (["entry"], ["entry", "tag"]):
-        raise ClientError("entries have the columns `tag` (it may be missing) and `entry`")
+        raise ClientError("entries must have a column `entry`, may have a column `tag`, and no others")
     entries = _bytes(batch, "entry")
     return (_bytes(batch, "tag") if "tag" in batch.schema.names else [b""] * len(entries)), entries
 

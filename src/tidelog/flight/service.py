@@ -1,4 +1,4 @@
-"""What Flight asks of the store. Every method runs on the loop, between its turns; threads get its results."""
+"""The side of the store: every method runs on the loop, between its turns, and threads get the results."""
 
 from __future__ import annotations
 

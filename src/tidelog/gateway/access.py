@@ -1,4 +1,4 @@
-"""Who may read data over HTTP: whoever knows the password that Redis clients need.
+"""Authentication for HTTP: the same password as for Redis clients.
 
 `Authorization: Bearer <password>`, or Basic with any name, which browsers and `curl -u` can do. Without a password the
 guard in front of every page (`hosts.py`) lets in this machine only.

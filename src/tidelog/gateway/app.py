@@ -1,4 +1,4 @@
-"""The HTTP side of a server: /metrics for Prometheus, /health for whoever balances load, /feed for what changes.
+"""The HTTP side of a server: /metrics for Prometheus, /health for load balancers, /feed for change feeds.
 
 It only reads. Everything runs on the server's own loop, between its turns, so what a page says is of one moment.
 """

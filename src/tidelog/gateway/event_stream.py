@@ -2,9 +2,9 @@
 
     feed --RESP--> sink: bounded, waits for the reader --> response: JSON, some events at a time --> socket
 
-A reader that is slow stops the response, then the sink is full, and the feed goes back to the journal. What is made
-into JSON waits in one piece at most. Checkpoints carry `id: <ts>-<epoch>-<seen>`, which a browser sends back when it
-connects again. So that it can do so before the first of them, the stream begins with one.
+A slow reader stops the response, then the sink is full, and the feed goes back to the journal. At most one piece of
+JSON waits for the socket. Checkpoints carry `id: <ts>-<epoch>-<seen>`, which a browser sends back when it connects
+again; the stream begins with an id, so that a browser has one before the first checkpoint.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GET /feed: what changes, as server-sent events.
+"""GET /feed: a change feed as server-sent events.
 
     prefix=, key=       which keys; repeatable. Neither of them and no span: all keys
     span=a,b            keys from a to before b, which is unbounded if it is empty; repeatable
@@ -7,8 +7,9 @@
     db=, checkpoint=    the database; a checkpoint every so many ms
     Last-Event-ID       a browser that connects again goes on where it was: wins over since and initial
 
-Keys are percent-encoded bytes. What cannot begin is answered by a status, which a browser does not try again: 400 for
-what was asked wrongly, 410 when the journal does not have it any more, 401, and 503 for too many.
+Keys are percent-encoded bytes. A feed that cannot begin is answered with a status, after which a browser does not try
+again: 400 for a bad request, 401 without the password, 410 when the journal no longer has that history, 503 when there
+are too many feeds.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def read_query(query: bytes, last_event_id: str | None) -> ChangeFeedRequest:
             max_num_fields=limits.FEED_SPANS_MAX,
         )
     except ValueError:
-        raise BadQuery("the query cannot be read") from None
+        raise BadQuery("the query cannot be parsed") from None
     for name, value in pairs:
         data = value.encode("utf-8", "surrogateescape")
         if name == "key":
@@ -116,7 +117,7 @@ def read_query(query: bytes, last_event_id: str | None) -> ChangeFeedRequest:
         elif name in _ONCE and name not in given:
             given[name] = value
         else:
-            raise BadQuery(f"{name!r} is no parameter of a feed, or is there twice")
+            raise BadQuery(f"{name!r} is not a parameter of a feed, or was given twice")
     is_initial = _number(given, "initial", 0, 1) == 1
     start = None if "since" not in given else _start("since", given["since"])
     if last_event_id:
@@ -139,14 +140,14 @@ def _span(data: bytes) -> Span:
     start, comma, end = data.partition(b",")
     span = Span(start, end)
     if not comma or span.is_empty:
-        raise BadQuery("a span is two keys with a comma between them, the first before the second")
+        raise BadQuery("a span must be two keys with a comma between them, the first below the second")
     return span
 
 
 def _start(name: str, text: str) -> FeedStart:
     found = _ID.fullmatch(text)
     if found is None or any(int(number) > U64_MAX for number in found.groups() if number is not None):
-        raise BadQuery(f"{name} is a ts, or an id of this stream (it is {text!r})")
+        raise BadQuery(f"{name} must be a ts or an id that this server sent, not {text!r}")
     ts, epoch, seen = (None if number is None else int(number) for number in found.groups())
     assert ts is not None
     return FeedStart(Ts(ts), epoch, None if seen is None else Ts(seen))
@@ -157,5 +158,5 @@ def _number(given: dict[str, str], name: str, least: int, most: int) -> int | No
         return None
     text = given[name]
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
-        raise BadQuery(f"{name} is a number from {least} to {most} (it is {text!r})")
+        raise BadQuery(f"{name} must be a number from {least} to {most}, not {text!r}")
     return int(text)

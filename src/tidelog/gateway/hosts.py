@@ -1,4 +1,4 @@
-"""Who may ask over HTTP: a guard in front of every page.
+"""The guard in front of every page: it refuses requests that another site's page makes a browser send.
 
 A browser that visits a hostile page can be made to send requests here, under a name that the page's owner has pointed
 at this machine. So the name in `Host` must be one of the loopback interface or one that was configured, and a request

@@ -1,4 +1,4 @@
-"""What jobs say of themselves, for /metrics: the hashes `tidelog:pipeline:<job>` of database 0.
+"""The numbers that jobs of the pipeline publish, for /metrics: the hashes `tidelog:pipeline:<job>` of database 0.
 
     tidelog_pipeline_up{job="lake"} 1                          it says that it runs, and was heard of just now
     tidelog_pipeline_lag_seconds{job="lake"} 0.4               of this moment: a job that was killed falls behind
@@ -7,8 +7,8 @@
     ...
     tidelog_pipeline_figure{job="compress",name="streams"} 6   all other numbers, whatever they are
 
-Which jobs there are stands in a set, `tidelog:pipeline:jobs`: looking through all keys for them would take long. Anyone
-who may write can put anything there, so what is no number is left out, and how much is shown is bounded.
+The set `tidelog:pipeline:jobs` lists the jobs: looking for them among all keys would take long. Any client that may
+write can put anything there, so fields that are not numbers are left out, and the number of jobs shown is bounded.
 """
 
 from __future__ import annotations

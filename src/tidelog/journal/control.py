@@ -11,8 +11,8 @@ the previous mark's end and the frame's start up to the crc itself.
 A **select** names the database when it changes, and comes first in a frame when it is not 0 (second, after a
 continuation).
 
-An **epoch** begins with every start that was not clean and with every promotion: whoever saw more than `last_ts` of the
-epoch before it has seen something that is no longer history.
+An **epoch** begins with every start that was not clean and with every promotion: a reader that saw more than `last_ts`
+of the epoch before it has seen something that is no longer history.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is durable, what is visible, and what an fsync has to do: the values between the writer and its shell.
+"""What is durable, what is visible, and what an fsync has to do: the values that the writer exchanges with the server.
 
-The writer says *what* is to be fsynced (`SyncJob`); whoever runs the loop says on which thread. One job is under way
-at a time, and many transactions share it.
+The writer says *what* is to be fsynced (`SyncJob`); the server's loop chooses the thread. One job is under way at a
+time, and many transactions share it.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@
     ShardInspection    the segments and frames of one shard; its records are for `record_inspection`
 
 It reads only and takes no lock, so it may look at a directory that a server is writing, and at a damaged one. Damage
-never ends it: what can be described is described, a frame that cannot is passed over (the next one is parseable by
-itself), and `ShardInspection.damage` says afterwards what was wrong and where. What lies behind the last mark is a
-`tail`, not damage: it is being written right now, or the next start cuts it. Which of both a broken end is, is told
-by the marks of its own frame; `verify` looks at all shards and is the authority.
+never ends it: a frame that cannot be described is passed over (the next one can be parsed by itself), and
+`ShardInspection.damage` says afterwards what was wrong and where. The bytes behind the last mark are a `tail`, not
+damage: the server is writing them right now, or the next start cuts them. The marks of the last frame tell a tail from
+damage; `verify` looks at all shards and is the authority.
 
 Memory: one frame.
 """

@@ -1,10 +1,10 @@
-"""A data directory that is open: the one place where the parts of the journal are put together.
+"""An open data directory: puts the parts of the journal together.
 
 Journal.open      lock, recover, replay, begin an epoch unless the last stop was clean
 writer            transactions in
 reader            transactions out, from a ts or from lsns
-begin_snapshot    the state of now, to be filled in by whoever keeps it
-erase             what retention no longer wants
+begin_snapshot    a snapshot of now, which the store fills in
+erase             removes the segments that retention no longer needs
 close             a clean stop
 """
 
@@ -161,15 +161,19 @@ class Journal:
         for source in self._sources():
             segments = source.segments()
             if segments and segments[0] > 0:
-                with contextlib.suppress(Corruption):  # whoever reads it will be told
+                with contextlib.suppress(Corruption):  # a reader of the segment will be told
                     begin_ts = max(begin_ts, source.proved_header(segments[0]).ts)
             source.close()
         return begin_ts
 
+    def refuse_erased(self, ts: Ts) -> None:
+        """`TooOld` if transactions after `ts` may be gone."""
+        if ts < self.erased_ts:
+            raise TooOld(f"the journal no longer has the transactions after ts {ts}", oldest=self.erased_ts)
+
     def reader_since(self, ts: Ts) -> JournalReader:
         """Reads every transaction after `ts`, up to what is visible; `TooOld` if some of them are gone."""
-        if ts < self.erased_ts:
-            raise TooOld(f"the journal no longer has what followed ts {ts}", oldest=self.erased_ts)
+        self.refuse_erased(ts)
         return self._placed(lambda reader: reader.seek_ts(ts))
 
     def reader_from(self, lsns: Sequence[Lsn]) -> JournalReader:
@@ -262,7 +266,7 @@ class Journal:
     def take_sidecar_job(self, table: OperationTable) -> Callable[[], None] | None:
         """What is to be done to summarise the next sealed frame, on any thread; None: nothing is left.
 
-        Not beside `remove_erased`: whoever runs both runs them one after the other.
+        Not beside `remove_erased`: the caller runs them one after the other.
         """
         if not self.writer.sealed:
             return None

@@ -2,11 +2,11 @@
 
     plan     read only: the newest complete snapshot, the newest complete cycle after it, or a refusal
     cut      truncate each shard after its newest mark at or below that cycle, remove what follows, fsync it all
-    replay   the snapshot's records, then the journal's transactions, to whoever keeps the state
+    replay   hand the snapshot's records, then the journal's transactions, to the store
 
 A crash at any moment leads back to the same plan: nothing that is cut could have counted, and nothing new is written
-before the cut is durable. What is kept is fsynced too: it may have survived in the page cache alone, and from now on it
-is history that readers see.
+before the cut is durable. The part that stays is fsynced too: it may have survived in the page cache alone, and from
+now on readers see it as history.
 """
 
 from __future__ import annotations

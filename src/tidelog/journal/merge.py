@@ -1,6 +1,6 @@
 """Reading all shards as one history: whole transactions, in order of `ts`.
 
-    ShardMerge        merges the parts that shards read, for whoever reads shards: this module and feeds
+    ShardMerge        merges the parts that the readers of shards read: for JournalReader, and for feeds
     JournalReader     a place in the history of all shards, for recovery, restoring and verifying
 
 A pass reads every shard up to one `visible`, which is the end of a cycle over all shards, so each transaction that has

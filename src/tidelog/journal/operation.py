@@ -1,8 +1,8 @@
 """What records mean: the table of operations, and the four that the journal itself knows.
 
-An operation is a deterministic effect: it carries results, never conditions. Packages further down register theirs
-in an `OperationTable`: how it is encoded and decoded, and which keys a payload names, so that feeds and sidecars can
-match records without knowing the type. The table is passed to whoever decodes; there is no global one.
+An operation is a deterministic effect: it carries results, never conditions. The types register theirs in an
+`OperationTable`: how it is encoded and decoded, and which keys a payload names, so that feeds and sidecars can
+match records without knowing the type. Code that decodes is given a table; there is no global one.
 
 Opcodes by family (a number is never given a second meaning):
 

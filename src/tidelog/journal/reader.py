@@ -3,7 +3,7 @@
 Bytes are taken in stretches, up to the end of the frame or of what is visible, whichever comes first. Nothing that was
 read from a file is handed out before all of it is proved: a full frame by its checksum, the visible part of the open
 frame by its marks (what is visible ends with one). The checksum runs on over the stretches of a frame, so no byte is
-read twice, except by who began a frame in memory, where there is nothing to prove, and ends it on disk.
+read twice, except by a reader that began a frame in memory, where there is nothing to prove, and ends it on disk.
 
     seek_lsn, seek_ts   bisect over segments and frames (`places`); only heads are read
     read                the next parts of transactions, or None at the end of what is visible
@@ -183,7 +183,7 @@ class ShardReader:
     def skip_sealed(self, end_lsn: Lsn) -> None:
         """Pass over that frame without reading it; `end_lsn` is of the first record after it.
 
-        Records in it are missing from what is handed out: whoever skips knows that they do not concern it. A
+        Records in it are missing from what is handed out: the caller knows that they do not concern it. A
         transaction that reaches over it is still one part, and one that began in it begins behind it.
         """
         self._has_skipped = True

@@ -1,11 +1,11 @@
-"""The records of one shard as they lie in its frames: what `tidelog journal show` is made of.
+"""The records of one shard as they lie in its frames, for `tidelog journal show`.
 
-`select_records` goes to the frame where what is asked for may begin (bisection over heads of frames), walks from there
-and ends where nothing more can follow. Payloads are looked at only if they or keys are asked for; with keys, frames
-whose sidecar says that they hold none of them are not read at all.
+`select_records` bisects over the heads of frames to the first frame that may hold a wanted record, walks from there and
+ends where no further record can be wanted. It looks at payloads only if the caller asks for them or for keys; with
+keys, it does not read frames whose sidecar says that they hold none of them.
 
-What holds of damage and tails in `inspection` holds here: what can be described is, and `ShardInspection.damage` says
-afterwards what was wrong.
+Damage and tails are treated as in `inspection`: they end nothing, and `ShardInspection.damage` says afterwards what was
+wrong.
 
 Memory: one frame, and the payload that is being looked at.
 """
@@ -160,7 +160,7 @@ class _RecordWalk:
             try:
                 self._is_over = self._is_behind(self._source.frame_header(segment, index * self._frame_bytes))
             except Corruption:
-                return False  # whoever reads it says what is wrong
+                return False  # reading the frame says what is wrong
             return self._is_over or (by_keys is not None and by_keys(segment, index))
 
         return skip if is_bounded else by_keys

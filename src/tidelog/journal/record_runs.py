@@ -153,7 +153,7 @@ def cut_sections(data: bytes, at: int, end: int) -> Iterator[Section]:
             try:
                 at = next(skim(data, at, end))[-1]
             except FormatError:
-                break  # whoever takes the rest as it is comes across it in its place
+                break  # the reader of the rest meets the same error in its place
     if other < end:
         yield Section(other, end, None)
 

@@ -1,14 +1,15 @@
-"""The only way past rot: go back to the newest point that is whole, and set aside what is given up.
+"""Repair, the only way past rot: go back to the newest sound point, and set aside the rest.
 
-Nothing is deleted. Whatever is cut is copied or moved to `set-aside-<n>/` in the data directory and fsynced there
-before it is cut, under the path it had (`shard-0/journal-....dj0`; a tail gets `.from-<position>` behind its name).
+Nothing is deleted. All bytes that are cut are copied or moved to `set-aside-<n>/` in the data directory and fsynced
+there before it is cut, under the path it had (`shard-0/journal-....dj0`; a tail gets `.from-<position>` behind its
+name).
 
     damaged snapshot          set aside, if an older one or the beginning of the journal can take its place
     damage below a snapshot   the segments up to it are set aside: they are history that a start does not need
     rot behind a snapshot     every shard is cut after the newest complete cycle
     journal ends too early    the whole journal is set aside; it begins again behind the snapshot
 
-Afterwards the next start is not a clean one, so it begins a new epoch, and whoever had seen more is told.
+The next start is then not a clean one, so it begins a new epoch, and clients that had seen more are told.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The ring: the newest bytes of the journal in memory, so that whoever keeps up never reads the disk.
+"""The ring: the newest bytes of the journal in memory, so that a reader that keeps up never reads the disk.
 
 It holds the chunks that the writer wrote, by reference, under the place they have in the files; a reader asks for the
 bytes at a place and gets them from here or, if they have left, from the file. So there is one way to decode, and
 falling behind costs a reader its speed but never its place.
 
-Bounded in bytes over all shards; the oldest batch goes first. Nothing is said here about who may see what: readers
-stop at `visible`.
+It is bounded in bytes over all shards; the oldest batch goes first. It may hold more than readers may see: they stop at
+`visible`.
 """
 
 from __future__ import annotations

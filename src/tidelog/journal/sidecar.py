@@ -1,4 +1,4 @@
-"""Sidecars: what each sealed frame holds, so that who looks for a few keys need not read it.
+"""Sidecars: an index of each sealed frame, so that a reader that looks for a few keys need not read the frame.
 
     sidecar-<first lsn>.idx:  | "TLSC" 4 | entry | entry | ...         one entry a sealed frame, in order
 

@@ -164,7 +164,7 @@ def open_snapshot(disk: Disk, path: str) -> Snapshot:
 
 
 class SnapshotWriter:
-    """Writes one snapshot. Whoever keeps the state adds its values in any order; `finish` makes it count.
+    """Writes one snapshot. The store adds its values in any order; `finish` makes it count.
 
     `add` writes to disk now and then; nothing is fsynced before `finish`. `abandon` leaves a half-written one.
     """
@@ -190,7 +190,7 @@ class SnapshotWriter:
         self.keys: int | None = None
         """How many keys it has, and ..."""
         self.places: tuple[tuple[int, int, int], ...] | None = None
-        """... where the journal ended (`SnapshotPoint`), if whoever fills it says so."""
+        """... where the journal ended (`SnapshotPoint`), if the store says so."""
         self.is_open = True
         """Values may be added; false once it is finished, has failed or was abandoned."""
         self._is_given_up = False

@@ -1,7 +1,7 @@
 """Where a reader's bytes come from: the ring if it still has them, otherwise the files.
 
-A file stays open while its segment is being read, so a segment that is erased under a reader can still be read to its
-end; the next one is then missing, and that is said.
+A file stays open while its segment is being read, so a reader can read a segment that is erased meanwhile to its end.
+The next segment is then missing, and the reader gets an error that says so.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ShardSource:
         self.shard = shard
         self._ring = ring
         self._on_read = on_read
-        """Told how many bytes were read from the files: progress of whoever reads much."""
+        """Called with how many bytes were read from the files, to show progress."""
         self._files: dict[str, File] = {}
         """The segment and the blob file read last."""
 

@@ -112,7 +112,7 @@ def _audit(
 
 
 class Audit:
-    """One run of `verify`, in parts: whoever checks a journal side by side uses some of them (`spark.jobs.verify`)."""
+    """One run of `verify`, in parts, so that `spark.jobs.verify` can check a journal side by side."""
 
     def __init__(
         self, disk: Disk, folder: str, meta: layout.Meta, table: OperationTable, on_progress: Progress | None

@@ -89,7 +89,7 @@ class JournalWriter:
         self._sync_in_flight = False
         self._last_sync_us = 0
         self.sealed: list[tuple[ShardId, FilePosition]] = []
-        """Frames that were filled, for whoever makes sidecars; the taker empties it."""
+        """Frames that were filled and have no sidecar yet; the journal takes them out."""
         self._written = Visible(
             resume.cycle,
             resume.last_ts,

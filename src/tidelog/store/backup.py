@@ -35,7 +35,7 @@ class Backup(NamedTuple):
     shard_count: int
     size_bytes: int
     keys: int | None
-    """None: whoever made the snapshot did not count."""
+    """None: the snapshot was made without counting its keys."""
 
 
 def check_free(disk: Disk, target: str) -> None:

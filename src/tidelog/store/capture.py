@@ -1,9 +1,9 @@
-"""A snapshot of a moment while the store goes on: no fork, no stop.
+"""A snapshot of one moment, written while the store goes on: no fork, no stop.
 
 The slots of all databases are visited in short steps. Before a transaction first changes a key that was not visited
 yet, the key is kept as it was: strings by reference, collections as a copy one level deep, a key that was not there as
-absent. Who is visited gives what was kept of it and otherwise what is there; afterwards it may change freely. FLUSH
-leaves the old dicts to the capture and goes on with new ones.
+absent. A visit writes the kept value of a key, or the current one if none was kept; afterwards the key may change
+freely. FLUSH leaves the old dicts to the capture and goes on with new ones.
 
     a step    a slot; of a slot with many keys one part: those whose hash has the same low bits; of a large collection
               one record
@@ -11,8 +11,8 @@ leaves the old dicts to the capture and goes on with new ones.
 A slot is divided by the number of buckets that it has when its turn comes. It may be split further, emptied or filled
 again meanwhile: which part a key belongs to depends on the key alone, so that it is known whether it was visited.
 
-Plain strings share records: what most keyspaces consist of is written and loaded many keys at a time. The cost for
-others is one look a change, and a copy for the first change of a collection.
+Plain strings, which most keyspaces consist of, share records: they are written and loaded many at a time. Commands that
+run meanwhile pay one lookup for each change, and a copy for the first change of a collection.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Active expiry: removing what has expired although nobody asks for it.
+"""Active expiry: removes keys that have expired although no command asks for them.
 
 Each pass takes keys from the heap of expiries that are due, bounded in number, and removes them in one transaction, as
 operations like any other: followers and feeds see a deletion.

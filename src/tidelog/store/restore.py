@@ -6,8 +6,8 @@
     done     the new snapshot is read back and proved; only then the directory counts
 
 While it is filled the directory has a file `restore-unfinished`, which comes first and goes last: a server refuses such
-a directory, and the next restore into it begins anew. The history begins with the restored moment: who wants to resume
-from an earlier one is told that it is gone, and the first start begins an epoch of its own.
+a directory, and the next restore into it begins anew. The history begins with the restored moment: a reader that wants
+to resume from an earlier one is told that it is gone, and the first start begins an epoch of its own.
 """
 
 from __future__ import annotations

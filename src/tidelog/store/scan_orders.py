@@ -6,8 +6,8 @@ follower. A member that is there from the first call to the last has one hash, w
 missed. Members of the same hash are never parted.
 
 Sorting a collection anew for every slice would make a scan quadratic, so the order made by the first call is kept for
-those that follow, which then cost what they return. It may be out of date: whoever takes a slice leaves out what is
-gone since, and what came since is missing, as it may be. The first call of a scan always makes a new one, so an order
+those that follow, which then cost what they return. It may be out of date: the caller leaves out members that are gone
+since, and newer members are missing, which SCAN permits. The first call of a scan always makes a new one, so an order
 is never older than the scans that use it, whatever became of the key. It can be dropped at any time: with the last
 slice, after `SCAN_ORDER_MS_MAX`, and when there are too many; if it is asked for again, a new one is made.
 """

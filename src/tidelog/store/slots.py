@@ -2,7 +2,7 @@
 
 A key with a non-empty `{tag}` belongs where the tag does, so that keys with one tag stay together.
 
-`slots_of` has the slots of many keys at once, two bytes of each at a time: keys of one length are taken together.
+`slots_of` computes the slots of many keys at once: it takes keys of one length together, two bytes of each at a time.
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ class Store:
         return [(self.owners[slot_of(operation.key)], opcode, payload)]
 
     def encode_whole(self, operation: Any) -> list[Encoded]:
-        """The same, for whom its effect is not at hand."""
+        """The same, for a caller that has no effect at hand."""
         return self.encode(self.effect_of[type(operation)], operation)
 
     def _by_shard(self, items: Any, key_of: Callable[[Any], bytes]) -> list[tuple[ShardId, list[Any]]]:

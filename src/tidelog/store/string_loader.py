@@ -1,8 +1,8 @@
-"""Strings on their way from the journal into the keyspace: gathered, so that each slot is visited seldom.
+"""Puts strings from the journal into the keyspace many at once, so that a start visits each slot seldom.
 
-What a load costs is mostly waiting for memory: every key lies somewhere else. Runs of the journal are gathered up to
-`LOADED_AT_ONCE_BYTES`, and `Database.load` then takes them slot by slot. Whoever looks at the keyspace, or changes it
-otherwise, calls `flush` before.
+A load mostly waits for memory, because every key lies elsewhere. So runs of the journal are gathered up to
+`LOADED_AT_ONCE_BYTES`, and `Database.load` then takes them slot by slot. Call `flush` before reading the keyspace or
+changing it in another way.
 """
 
 from __future__ import annotations

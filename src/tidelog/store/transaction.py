@@ -2,11 +2,11 @@
 
 A handler reads with `find` and its relatives and returns operations; it changes nothing itself. `run` applies them, so
 that later commands of the same transaction see them, and gathers their records, which are journaled together. There is
-no roll-back: a command that failed contributes nothing, and what came before it stays. What would be more than the
-journal takes in one transaction is refused before any of it is applied.
+no roll-back: a command that failed contributes nothing, and the effects of those before it stay. A command that would
+make the transaction larger than the journal takes is refused before any of it is applied.
 
-Wall time is sampled once. Only here is a key treated as expired: it is removed by an operation of its own, before those
-of the command that came across it. While the journal takes no writes it is left where it is, and counts as gone.
+Wall time is sampled once. Keys expire only here: a key that a command finds expired is removed by an operation of its
+own, before those of the command. While the journal takes no writes the key stays where it is, and counts as gone.
 """
 
 from __future__ import annotations

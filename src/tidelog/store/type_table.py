@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from tidelog.errors import FormatError
 from tidelog.journal.operation import START, OperationKind, OperationTable, Val, core_table
 from tidelog.types import key as key_operations
 from tidelog.types.change import Change
@@ -89,10 +88,8 @@ class TypeTable:
 
     def changes_of(self, opcode: int, payload: bytes) -> list[Change]:
         """What feeds tell about a record, in order. Hot."""
-        effect = self.effect_by_opcode.get(opcode)
-        if effect is None:
-            raise FormatError(f"opcode 0x{opcode:02x} is unknown: a newer version wrote it")
-        return effect.changes(effect.kind.decode(payload, None))
+        operation = self.operations.decode(opcode, payload, None)
+        return self.effect_of[type(operation)].changes(operation)
 
 
 def _followed_by(operations: Iterator[Any], last: Expire) -> Iterator[Any]:

@@ -1,7 +1,7 @@
-"""WATCH: who wants to know whether a key changed before their EXEC.
+"""WATCH: tells clients that a key they watch has changed before their EXEC.
 
-Watchers are told before a key changes, through the database's observer, which is set only while there is someone to
-tell: a change of a key that nobody watches costs nothing more.
+Watchers are told before a key changes, through the database's observer. It is set only while some key is watched, so
+otherwise a change costs nothing more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Log compaction: of all entries with one tag, the newest stays.
 
 An empty entry is a tombstone: it says that the tag is gone. It hides what came before it like any other, and goes
-itself once everybody has had the time to see it. Entries without a tag are left alone: they were not meant to replace
-each other.
+itself after a day, in which readers can see it. Entries without a tag are left alone: they do not replace each other.
 """
 
 from __future__ import annotations

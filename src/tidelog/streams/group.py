@@ -1,11 +1,11 @@
-"""Groups: readers who share a stream, each entry going to one of them, and what they have not acknowledged yet.
+"""Groups: readers that share a stream. Each entry goes to one of them, and is pending until it is acknowledged.
 
 One group serves both families of commands. Its cursor is kept in both coordinates: the next entry is the first whose
-offset lies after `last_offset` *and* whose id lies after `last_id`. Who sets one of them leaves the other where it
-cannot be in the way; a delivery moves both.
+offset lies after `last_offset` *and* whose id lies after `last_id`. A command that sets one of them leaves the other
+where it excludes nothing; a delivery moves both.
 
-Pending entries are kept in order of delivery (a redelivered one goes to the end), so that the head of those that are
-due by themselves some time is due first, as long as all readers ask for the same time.
+Pending entries are kept in order of delivery (a redelivered one goes to the end). So of those that fall due again by
+themselves the first in line is due first, as long as all readers ask for the same retry time.
 
     delivered --ack--> gone
         |  ^

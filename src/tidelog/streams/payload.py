@@ -1,4 +1,4 @@
-"""The parts that payloads of operations on streams are made of, and a reader that takes them apart again."""
+"""Payloads of operations on streams: functions that encode their parts, and a reader that decodes them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Pending entries of a group by their ids, in order: what X commands ask for.
+"""The pending entries of a group in order of their ids, for X commands.
 
-Kept beside the entries themselves, and only once somebody asked. New deliveries have larger ids than those before, so
-they go to the end; one that is acknowledged stays in the list until half of the list is gone, so that neither moves all
-the others.
+The list is kept beside the entries themselves, from the first time that a command needs it. New deliveries have larger
+ids than those before, so they go to the end. An acknowledged id stays in the list until half of the list is gone, so
+neither a delivery nor an acknowledgement moves all the others.
 """
 
 from __future__ import annotations

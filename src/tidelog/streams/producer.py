@@ -1,7 +1,7 @@
-"""Producers: who writes again what may have arrived already, and must not write it twice.
+"""Producers: clients that repeat a call which may have arrived already, without its entries being written twice.
 
-A producer counts its calls up, with gaps if it likes. The newest of them are remembered with the offset that they got,
-so that one that comes again is answered the same; for one that is older than all of those there is no answer.
+A producer numbers its calls upwards, with gaps if it likes. A stream remembers the newest calls of each producer with
+the offsets that they got, and answers a repeated call with the same offset. A call older than those is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How far a group has come, as Redis counts: entries read, and the lag behind what was ever added.
 
-Both are exact as long as nothing was deleted from the middle of what lies ahead. Deleted ids are not remembered one by
-one, only the largest: where it lies ahead, there is no answer (`UNKNOWN`), except at the two ends of the stream.
+Both are exact as long as no entry ahead of the group was deleted from the middle. A stream remembers only the largest
+deleted id: where that lies ahead of the group, the answer is `UNKNOWN`, except at the two ends of the stream.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reading a few entries at a time: those of a sealed node are taken out of Arrow many at once, for the next reads too.
+"""Reads of a few entries: entries of a sealed node are taken out of Arrow many at once, for the next reads too.
 
-What a read of ten costs is mostly what any read of a sealed node costs. A sealed node never changes, so what was taken
-out of it stays true; only the newest pieces are kept, each of few entries.
+Reading ten entries of a sealed node costs almost as much as reading a thousand. A sealed node never changes, so entries
+that were taken out stay valid; only the newest pieces are kept, each of few entries.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ An entry keeps its offset for ever. Entries go from the front (*evicted*: `first
 (*deleted*). Finding one is a bisection over nodes and a place in the node: with a hundred million entries, over a
 hundred thousand numbers.
 
-Where nodes begin and end is nobody's business but the stream's: two streams with the same entries are the same. What is
-decided by it, such as how far to evict, is said in offsets.
+Where nodes begin and end is internal to the stream: two streams with the same entries are equal. Operations that depend
+on it, such as evicting by whole nodes, carry the resulting offsets.
 """
 
 from __future__ import annotations

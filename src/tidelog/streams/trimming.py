@@ -1,7 +1,7 @@
-"""What goes when a stream is trimmed: to a number of entries, or to ids from one on.
+"""Trimming: which entries of a stream go, so that a number of entries or the ids from one on remain.
 
-Exactly, or by whole nodes only: that is cheaper, and takes less than was asked for. An entry that is appended by the
-same command is counted although it is not there yet.
+A trim is exact or goes by whole nodes, which is cheaper and removes fewer entries than asked for. An entry that the
+same command appends is counted although it is not there yet.
 """
 
 from __future__ import annotations
