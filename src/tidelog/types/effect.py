@@ -94,3 +94,22 @@ def decode_keyed(payload: bytes, step: int = 1) -> tuple[bytes, list[bytes]]:
 def keyed_keys(payload: bytes) -> list[bytes]:
     """The one key that such a payload names."""
     return [decode_keyed(payload)[0]]
+
+
+def keyed_effect(
+    opcode: int,
+    name: str,
+    operation: type[Any],
+    apply: Callable[[Keyspace, Any], None],
+    changes: Callable[[Any], list[Change]],
+    step: int = 1,
+) -> Effect:
+    """An operation that is a key and items, nothing else; `step` items belong together."""
+    kind = OperationKind(
+        opcode,
+        name,
+        lambda op: encode_keyed(op[0], op[1]),
+        lambda payload, _: operation(*decode_keyed(payload, step)),
+        keyed_keys,
+    )
+    return Effect(operation, kind, apply, changes)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from tidelog.errors import FormatError
 from tidelog.journal.operation import OperationKind, decode_items, encode_items
 from tidelog.types.change import Change, bulk
-from tidelog.types.effect import Effect, Keyspace, decode_keyed, encode_keyed, keyed_keys, split_long
+from tidelog.types.effect import Effect, Keyspace, encode_keyed, keyed_effect, split_long
 from tidelog.types.value_type import ValueType, fits_listpack, in_pieces, sampled_bytes
 
 HSET: Final = 0x10
@@ -115,30 +115,8 @@ def _changes_of_hdel(op: HDel) -> list[Change]:
 def effects() -> list[Effect]:
     """Every operation of this module."""
     return [
-        Effect(
-            HSet,
-            OperationKind(
-                HSET,
-                "hset",
-                lambda op: encode_keyed(op.key, op.items),
-                lambda payload, _: HSet(*decode_keyed(payload, 2)),
-                keyed_keys,
-            ),
-            _apply_hset,
-            _changes_of_hset,
-        ),
-        Effect(
-            HDel,
-            OperationKind(
-                HDEL,
-                "hdel",
-                lambda op: encode_keyed(op.key, op.fields),
-                lambda payload, _: HDel(*decode_keyed(payload)),
-                keyed_keys,
-            ),
-            _apply_hdel,
-            _changes_of_hdel,
-        ),
+        keyed_effect(HSET, "hset", HSet, _apply_hset, _changes_of_hset, step=2),
+        keyed_effect(HDEL, "hdel", HDel, _apply_hdel, _changes_of_hdel),
         Effect(
             HSets,
             OperationKind(

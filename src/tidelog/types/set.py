@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from tidelog.journal.operation import OperationKind
 from tidelog.types.change import Change, bulk
-from tidelog.types.effect import Effect, Keyspace, decode_keyed, encode_keyed, keyed_keys, split_long
+from tidelog.types.effect import Effect, Keyspace, keyed_effect, split_long
 from tidelog.types.string import integer_of
 from tidelog.types.value_type import ValueType, in_pieces, sampled_bytes
 
@@ -88,30 +87,8 @@ def _changes_of_srem(op: SRem) -> list[Change]:
 def effects() -> list[Effect]:
     """Every operation of this module."""
     return [
-        Effect(
-            SAdd,
-            OperationKind(
-                SADD,
-                "sadd",
-                lambda op: encode_keyed(op.key, op.members),
-                lambda payload, _: SAdd(*decode_keyed(payload)),
-                keyed_keys,
-            ),
-            _apply_sadd,
-            _changes_of_sadd,
-        ),
-        Effect(
-            SRem,
-            OperationKind(
-                SREM,
-                "srem",
-                lambda op: encode_keyed(op.key, op.members),
-                lambda payload, _: SRem(*decode_keyed(payload)),
-                keyed_keys,
-            ),
-            _apply_srem,
-            _changes_of_srem,
-        ),
+        keyed_effect(SADD, "sadd", SAdd, _apply_sadd, _changes_of_sadd),
+        keyed_effect(SREM, "srem", SRem, _apply_srem, _changes_of_srem),
     ]
 
 

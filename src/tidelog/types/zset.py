@@ -24,10 +24,9 @@ from typing import Any, Final, NamedTuple
 
 from sortedcontainers import SortedList
 
-from tidelog.journal.operation import OperationKind
 from tidelog.resp.encoder import format_double
 from tidelog.types.change import Change, bulk
-from tidelog.types.effect import Effect, Keyspace, decode_keyed, encode_keyed, keyed_keys, split_long
+from tidelog.types.effect import Effect, Keyspace, keyed_effect, split_long
 from tidelog.types.value_type import ValueType, fits_listpack, in_pieces, sampled_bytes
 
 ZADD: Final = 0x30
@@ -301,30 +300,8 @@ def _changes_of_zrem(op: ZRem) -> list[Change]:
 def effects() -> list[Effect]:
     """Every operation of this module."""
     return [
-        Effect(
-            ZAdd,
-            OperationKind(
-                ZADD,
-                "zadd",
-                lambda op: encode_keyed(op.key, op.items),
-                lambda payload, _: ZAdd(*decode_keyed(payload, 2)),
-                keyed_keys,
-            ),
-            _apply_zadd,
-            _changes_of_zadd,
-        ),
-        Effect(
-            ZRem,
-            OperationKind(
-                ZREM,
-                "zrem",
-                lambda op: encode_keyed(op.key, op.members),
-                lambda payload, _: ZRem(*decode_keyed(payload)),
-                keyed_keys,
-            ),
-            _apply_zrem,
-            _changes_of_zrem,
-        ),
+        keyed_effect(ZADD, "zadd", ZAdd, _apply_zadd, _changes_of_zadd, step=2),
+        keyed_effect(ZREM, "zrem", ZRem, _apply_zrem, _changes_of_zrem),
     ]
 
 
