@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.servers import write_rows
-from tidelog.commands.all import command_table
-from tidelog.commands.dispatch import find_command, run_command
+from tidelog.commands.families import command_table
+from tidelog.engine.dispatch import find_command, run_command
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.journal import Settings
 from tidelog.resp.encoder import ErrorReply, encode

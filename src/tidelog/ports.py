@@ -1,4 +1,4 @@
-"""The edges of the machine, as protocols: clock, randomness and disk.
+"""The edges of the machine, as protocols: clock, timers, randomness and disk.
 
 Everything above `system/` receives these through its constructor, so that the whole of it runs on real files or
 inside a simulation that can crash at any write. `system/` has the real ones, `testing/` the simulated ones, and
@@ -10,7 +10,7 @@ caller to say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeVar
 
 Chunk = bytes | bytearray | memoryview
@@ -27,6 +27,21 @@ class Clock(Protocol):
 
     def monotonic_us(self) -> int:
         """Microseconds since some moment; never steps backwards."""
+
+
+class Timer(Protocol):
+    """A call that was asked for and has not happened yet."""
+
+    def cancel(self) -> None: ...
+
+
+class Loop(Protocol):
+    """Where calls are put off to; asyncio's and uvloop's loops are one."""
+
+    def call_soon(self, call: Callable[[], None], /) -> Timer:
+        """As soon as the loop comes round to it."""
+
+    def call_later(self, seconds: float, call: Callable[[], None], /) -> Timer: ...
 
 
 _Drawn = TypeVar("_Drawn")

@@ -7,9 +7,9 @@ from typing import Any, Final
 import hiredis
 
 from tests.store.made import Machine
-from tidelog.commands.all import command_table
-from tidelog.commands.blocking import WouldBlock
-from tidelog.commands.dispatch import find_command, run_command
+from tidelog.commands.families import command_table
+from tidelog.engine.dispatch import find_command, run_command
+from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import ErrorReply, encode
 from tidelog.streams.stream import Stream

@@ -30,9 +30,9 @@ import hiredis
 import pytest
 
 import tidelog.commands
-from tidelog.commands.blocking import WouldBlock
-from tidelog.commands.dispatch import find_command, run_command
-from tidelog.commands.table import Command, CommandTable, Kind
+from tidelog.engine.dispatch import find_command, run_command
+from tidelog.engine.table import Command, CommandTable, HandlerKind
+from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import CommandError
 from tidelog.journal.journal import Settings
 from tidelog.resp.encoder import encode, encode_error
@@ -222,7 +222,7 @@ class InProcess:
             row = find_command(self._table, arguments)
         except CommandError as error:
             return encode_error(str(error))
-        assert row.kind is not Kind.CONNECTION, f"{row.name} needs a server"
+        assert row.kind is not HandlerKind.CONNECTION, f"{row.name} needs a server"
         transaction = self.store.begin()
         try:
             answer = run_command(row, transaction, arguments)

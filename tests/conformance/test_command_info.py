@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from tests.conformance.redis_oracle import Socket, command_rows, decode
-from tidelog.commands.table import Command
+from tidelog.engine.table import Command
 
 OURS: Final = ("T", "CHANGEFEED", "FEED")
 """How the names of commands begin that Redis has not."""

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance.redis_oracle import SHAPE, UNORDERED, Item
 from tests.conformance.socket_pair import Both, Connection
-from tidelog.commands.all import command_table
+from tidelog.commands.families import command_table
 
 REFUSED: Final = """
 CLIENT KILL 1.2.3.4:5

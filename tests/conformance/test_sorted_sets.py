@@ -18,7 +18,7 @@ from tests.conformance.redis_oracle import (
     pack,
 )
 from tidelog import limits
-from tidelog.commands.table import Command
+from tidelog.engine.table import Command
 from tidelog.types.zset import PACKED_MEMBERS_MAX
 
 FAMILY = [row for row in command_rows() if row.handler.__module__.startswith("tidelog.commands.sorted_set")]

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from starlette.datastructures import Headers
 
+from tidelog.engine.password import Password
 from tidelog.gateway.access import refusal
-from tidelog.server.engine import Engine
-
-
-class Guarded:
-    """As much of an engine as is asked."""
-
-    def __init__(self, password: bytes | None) -> None:
-        self._password = password
-
-    @property
-    def needs_password(self) -> bool:
-        return self._password is not None
-
-    def is_password(self, password: bytes) -> bool:
-        return password == self._password
 
 
 def answer(password: bytes | None, *authorization: bytes) -> Any:
     headers = Headers(raw=[(b"authorization", value) for value in authorization])
-    return refusal(cast("Engine", Guarded(password)), headers)
+    return refusal(Password(password), headers)
 
 
 def basic(name: bytes, password: bytes) -> bytes:

@@ -11,38 +11,29 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tidelog.commands.all import command_table
-from tidelog.errors import ApplyFailed, JournalFull
+from tests.engine.made import NoLoop, make_connections, make_engine
+from tidelog.errors import JournalFull
 from tidelog.gateway.app import make_app
 from tidelog.journal.journal import Settings
-from tidelog.server.clients import Clients
 from tidelog.server.configuration import ServerConfig
-from tidelog.server.engine import Engine
 from tidelog.server.facts import Facts
 from tidelog.server.memory import Memory
-from tidelog.server.metrics import Metrics
 from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
-
-
-class NoProcess:
-    def shut_down(self) -> None: ...
-
-    def fail(self, error: ApplyFailed) -> NoReturn:
-        raise error
 
 
 class Served:
     """The pages of an engine without sockets."""
 
     def __init__(self, folder: str) -> None:
-        clock, metrics = SimulatedClock(), Metrics()
+        clock = SimulatedClock()
         store = Store.open(SimulatedDisk(1), "/data", clock, Settings(), lambda: 1, Random(1))
-        clients = Clients(clock, metrics, is_protected=True)
-        self.engine = Engine(store, command_table(), clock, clients, metrics, NoProcess())
+        self.engine = make_engine(store, clock, NoLoop())
         memory = Memory(0)
-        facts = Facts(ServerConfig(data=folder), self.engine, memory, "0" * 40, lambda: 0)
+        facts = Facts(
+            ServerConfig(data=folder), self.engine, make_connections(self.engine), memory, "0" * 40, lambda: 0
+        )
         self._app = make_app(self.engine, facts, memory, [])
 
     def get(self, path: str) -> tuple[int, str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tidelog.engine.metrics import Durations
 from tidelog.gateway.metrics import _histogram
 from tidelog.gateway.sample import render
-from tidelog.server.metrics import Durations
 
 
 def test_histograms_are_cumulative() -> None:

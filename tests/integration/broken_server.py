@@ -20,7 +20,7 @@ if __name__ == "__main__":  # before the others: what is compiled cannot be patc
 
 from tidelog.cli import main
 from tidelog.commands import connection, keys, strings
-from tidelog.commands.table import Command
+from tidelog.engine.table import Command
 from tidelog.server import hot
 from tidelog.store.keyspace import Database
 

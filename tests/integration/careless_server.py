@@ -18,7 +18,7 @@ if __name__ == "__main__":  # before the others: what is compiled cannot be patc
     runpy.run_path(str(Path(__file__).with_name("uncompiled.py")))
 
 from tidelog.cli import main
-from tidelog.server.turn import Turns
+from tidelog.server.turns import Turns
 from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
 

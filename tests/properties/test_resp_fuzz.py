@@ -22,9 +22,9 @@ from tests.conformance.redis_oracle import parse
 from tests.resp.wire import cut, decode_exactly, encode_command
 from tests.streams.plain import plain as plain_stream
 from tidelog import limits
-from tidelog.commands.all import command_table
-from tidelog.commands.dispatch import find_command, run_command
-from tidelog.commands.table import Command, Kind
+from tidelog.commands.families import command_table
+from tidelog.engine.dispatch import find_command, run_command
+from tidelog.engine.table import Command, HandlerKind
 from tidelog.errors import CommandError
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
@@ -43,7 +43,7 @@ BULK_BYTES_MAX: Final = 100_000
 """Small, so that a mutated length or offset costs no time."""
 
 TABLE: Final = command_table()
-ROWS: Final = [row for row in TABLE.rows() if row.kind is not Kind.CONNECTION]
+ROWS: Final = [row for row in TABLE.rows() if row.kind is not HandlerKind.CONNECTION]
 SLOW: Final = frozenset(["KEYS", "SCAN", "RANDOMKEY", "FLUSHALL", "FLUSHDB"])
 """They look at every slot, or leave nothing to look at."""
 WORDS: Final = [b"k1", b"k2", b"{k1}x", b"h", b"s", b"z", b"", b"0", b"1", b"-1", b"2", b"10", b"1.5", b"-inf",
@@ -189,7 +189,7 @@ class Machine:
             row = find_command(TABLE, command)
         except CommandError as error:
             return encode_error(str(error))
-        if row.kind is Kind.CONNECTION:
+        if row.kind is HandlerKind.CONNECTION:
             return b"+OK\r\n"
         return self._run(row, command, protocol)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.resp.wire import COMMANDS, PLACES, cut, decode_exactly, decode_requests, encode_command
 from tidelog.resp.decoder import RequestDecoder
-from tidelog.resp.exact import Command, RequestLimits
+from tidelog.resp.exact import RequestLimits, Words
 from tidelog.resp.plain import take_plain
 
 PING = b"*1\r\n$4\r\nPING\r\n"
@@ -36,7 +36,7 @@ GARBAGE = st.one_of(
 @given(commands=COMMANDS, places=PLACES)
 @example(commands=[[b"*1\r\n$4\r\nPING\r\n"], [b"a"]], places=[30])
 @example(commands=[[b"GET", b"a"], [b"GET", b"b"]], places=[13, 20, 33])
-def test_commands_come_out_wherever_they_are_cut(commands: list[Command], places: list[int]) -> None:
+def test_commands_come_out_wherever_they_are_cut(commands: list[Words], places: list[int]) -> None:
     data = b"".join(map(encode_command, commands))
     assert decode_requests(cut(data, places)) == (commands, None)
 
@@ -54,7 +54,7 @@ def test_lines_and_empty_arrays_among_them(parts: list[bytes], places: list[int]
 
 @given(commands=COMMANDS, garbage=st.lists(GARBAGE, min_size=1, max_size=3).map(b"".join), places=PLACES)
 def test_what_comes_before_garbage_comes_out_and_then_the_error(
-    commands: list[Command], garbage: bytes, places: list[int]
+    commands: list[Words], garbage: bytes, places: list[int]
 ) -> None:
     data = b"".join(map(encode_command, commands))
     before, error = decode_exactly([data + garbage])
@@ -102,9 +102,9 @@ def test_what_is_no_array_is_a_line(item: bytes) -> None:
 
 
 @given(commands=COMMANDS, rest=st.one_of(st.just(b""), GARBAGE, LINES, EMPTY, st.just(PING[:-1])))
-def test_plain_takes_what_is_plain_and_whole(commands: list[Command], rest: bytes) -> None:
+def test_plain_takes_what_is_plain_and_whole(commands: list[Words], rest: bytes) -> None:
     data = b"".join(map(encode_command, commands))
-    taken: list[Command] = []
+    taken: list[Words] = []
     if rest == PING:
         rest = b""
     assert take_plain(data + rest, taken) == len(data)
@@ -127,7 +127,7 @@ def test_a_long_stream_that_is_cut(size: int) -> None:
     ids=lambda odd: repr(odd[:30]),
 )  # fmt: skip
 def test_plain_leaves_the_rest_to_exact(odd: bytes) -> None:
-    taken: list[Command] = []
+    taken: list[Words] = []
     assert take_plain(PING + odd + PING, taken) == len(PING)
     assert taken == [[b"PING"]]
     assert decode_requests([PING + odd + PING]) == decode_exactly([PING + odd + PING])
@@ -176,7 +176,7 @@ def test_a_whale_is_kept_in_one_piece() -> None:
     whale = bytes(8_000_000)
     data = encode_command([b"SET", b"k", whale]) + PING
     decoder = RequestDecoder(RequestLimits())
-    commands: list[Command] = []
+    commands: list[Words] = []
     pieces = cut(data, range(0, len(data), 65_536))
     tracemalloc.start()
     try:

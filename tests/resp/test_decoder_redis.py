@@ -12,7 +12,7 @@ from tests.conformance.redis_oracle import Socket
 from tests.resp.wire import cut, encode_command
 from tidelog.resp.decoder import RequestDecoder
 from tidelog.resp.encoder import encode_error
-from tidelog.resp.exact import Command, RequestLimits
+from tidelog.resp.exact import RequestLimits, Words
 
 PING = b"*1\r\n$4\r\nPING\r\n"
 NO_AUTH = b"-NOAUTH Authentication required.\r\n"
@@ -50,7 +50,7 @@ def answer(pieces: list[bytes], bounds: RequestLimits, *, fallback: bytes = b"")
     return b"".join(replies)
 
 
-def reply_to(command: Command) -> bytes:
+def reply_to(command: Words) -> bytes:
     if command[0].upper() == b"PING" and len(command) == 1:
         return b"+PONG\r\n"
     if command[0].upper() == b"PING" and len(command) == 2:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from tests.resp.wire import COMMANDS, PLACES, cut, decode_exactly, encode_command
 from tidelog import limits
-from tidelog.resp.exact import Command, ExactDecoder, RequestLimits
+from tidelog.resp.exact import ExactDecoder, RequestLimits, Words
 
 PING = b"*1\r\n$4\r\nPING\r\n"
 UNAUTHENTICATED = RequestLimits(is_authenticated=False)
 
 
 @given(COMMANDS, PLACES)
-def test_commands_come_out_wherever_they_are_cut(commands: list[Command], places: list[int]) -> None:
+def test_commands_come_out_wherever_they_are_cut(commands: list[Words], places: list[int]) -> None:
     data = b"".join(map(encode_command, commands))
     assert decode_exactly(cut(data, places)) == (commands, None)
 
@@ -155,7 +155,7 @@ def test_a_large_argument_is_copied_once() -> None:
 
 
 @given(COMMANDS, st.integers(0, 300))
-def test_one_command_after_the_other(commands: list[Command], size: int) -> None:
+def test_one_command_after_the_other(commands: list[Words], size: int) -> None:
     data = b"".join(map(encode_command, commands))
     decoder = ExactDecoder(RequestLimits())
     decoder.feed(data[:size])

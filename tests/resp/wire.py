@@ -8,9 +8,9 @@ from itertools import pairwise
 from hypothesis import strategies as st
 
 from tidelog.resp.decoder import RequestDecoder
-from tidelog.resp.exact import Command, ExactDecoder, ProtocolError, RequestLimits
+from tidelog.resp.exact import ExactDecoder, ProtocolError, RequestLimits, Words
 
-Outcome = tuple[list[Command], str | None]
+Outcome = tuple[list[Words], str | None]
 """The commands that came out, and the error after them."""
 
 
@@ -36,7 +36,7 @@ def decode_exactly(pieces: Iterable[bytes], bounds: RequestLimits | None = None)
 
 def decode_requests(pieces: Iterable[bytes], bounds: RequestLimits | None = None) -> Outcome:
     decoder = RequestDecoder(bounds or RequestLimits())
-    commands: list[Command] = []
+    commands: list[Words] = []
     for piece in pieces:
         commands += decoder.feed(piece)
         if decoder.error is not None:

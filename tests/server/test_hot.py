@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tidelog import limits
-from tidelog.commands.all import command_table
-from tidelog.commands.dispatch import find_command, run_command
+from tidelog.commands.families import command_table
+from tidelog.engine.dispatch import find_command, run_command
+from tidelog.engine.hot_commands import HotCommands
 from tidelog.errors import CommandError
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
 from tidelog.resp.encoder import OK, QUEUED, ErrorReply, encode
 from tidelog.server.hot import HotPath
-from tidelog.server.run import HotCommands
 from tidelog.store.store import Store
 from tidelog.streams.stream import Stream
 from tidelog.testing.clock import SimulatedClock

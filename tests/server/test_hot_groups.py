@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.server.test_hot import TABLE, Side, run_one
-from tidelog.commands.blocking import WouldBlock
-from tidelog.commands.dispatch import find_command, run_command
 from tidelog.commands.stream_ids import parse_id, plain_id
+from tidelog.engine.dispatch import find_command, run_command
+from tidelog.engine.would_block import WouldBlock
 from tidelog.journal.operation import OperationTable
 from tidelog.resp.encoder import encode
 from tidelog.server.hot import HotPath

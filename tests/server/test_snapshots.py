@@ -19,7 +19,7 @@ from tidelog.journal.journal import Settings
 from tidelog.journal.retention import RetentionLimits
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot
 from tidelog.server.snapshots import ServerSnapshots
-from tidelog.server.turn import Turns
+from tidelog.server.turns import Turns
 from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
@@ -127,7 +127,7 @@ async def test_a_snapshot_shows_its_moment_while_writing_goes_on(
 async def test_save_saves_here_and_now_also_during_an_fsync() -> None:
     world = World(FsyncPolicy.ALWAYS)
     world.write()
-    world.turns._begin_sync()
+    world.turns.commit._begin()
     world.write()
     world.clock.advance(5_000_000)
     world.snapshots.save()

@@ -21,9 +21,9 @@ from tests.feeds.rebuilt import Broken, Rebuilt, State, difference, state_of
 from tests.simulation.feed_history import History
 from tests.simulation.feed_load import FeedLoad
 from tidelog import limits
-from tidelog.commands.all import command_table
-from tidelog.commands.blocking import WouldBlock
-from tidelog.commands.dispatch import find_command, run_command
+from tidelog.commands.families import command_table
+from tidelog.engine.dispatch import find_command, run_command
+from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import CommandError, FeedDiverged, TooOld
 from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.feeds import Feeds, OpenFeed

@@ -26,8 +26,8 @@ from tests.simulation.scenario import HOUR_US, draw_scenario
 from tests.simulation.store_load import Load
 from tests.simulation.store_model import Model, StoreLedger, difference, live_state
 from tests.simulation.world import small_snapshot_batches
-from tidelog.commands.all import command_table
-from tidelog.commands.dispatch import find_command, run_command
+from tidelog.commands.families import command_table
+from tidelog.engine.dispatch import find_command, run_command
 from tidelog.errors import EnvironmentFault, JournalFailed, JournalFull
 from tidelog.journal.durability import SyncJob
 from tidelog.journal.operation import Val

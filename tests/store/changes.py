@@ -6,8 +6,8 @@ import random
 from typing import Any
 
 from tests.streams.plain import plain as plain_stream
-from tidelog.commands.all import command_table
-from tidelog.commands.dispatch import find_command, run_command
+from tidelog.commands.families import command_table
+from tidelog.engine.dispatch import find_command, run_command
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
 from tidelog.journal.operation import FlushDb

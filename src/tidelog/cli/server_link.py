@@ -89,7 +89,7 @@ def without_password(url: str) -> str:
 
 def find_password(address: Address, file: str | None, environment: Mapping[str, str]) -> bytes | None:
     """From the file, the URL, or the file that the environment names for the server."""
-    from tidelog.commands.parameters import BadValue
+    from tidelog.engine.parameters import BadValue
     from tidelog.server.configuration import BadConfiguration, read_password
 
     named = file or (environment.get(_PASSWORD_FILE) if address.password is None else None)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from tidelog.commands.arguments import I64_MAX, integer, syntax_error
-from tidelog.commands.client import Client, Replies
 from tidelog.commands.connection import check_name
 from tidelog.commands.help import help_reply
-from tidelog.commands.table import Arguments, Command, connection
+from tidelog.engine.session import Replies, Session
+from tidelog.engine.table import CONNECTION, Arguments, Command, connection
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply, SetReply, Verbatim
 
@@ -17,48 +17,48 @@ _USER: Final = b"default"
 _TYPES: Final = frozenset([b"normal", b"master", b"slave", b"replica", b"pubsub"])
 
 
-def describe(client: Client) -> bytes:
+def describe(session: Session) -> bytes:
     """A client as CLIENT LIST has it: one line."""
-    flags = ("P" if client.is_listening else "") + ("x" if client.queued is not None else "")
-    flags += "b" if client.is_blocked else ""
-    flags += ("d" if client.is_dirty else "") + ("U" if client.local.startswith("/") else "")
-    flags += "e" if client.is_unevictable else ""
-    unsent = client.unsent_bytes
+    flags = ("P" if session.is_listening else "") + ("x" if session.queued is not None else "")
+    flags += "b" if session.is_blocked else ""
+    flags += ("d" if session.is_dirty else "") + ("U" if session.local.startswith("/") else "")
+    flags += "e" if session.is_unevictable else ""
+    unsent = session.unsent_bytes
     fields = {
-        "id": client.id,
-        "addr": client.peer,
-        "laddr": client.local,
-        "fd": client.descriptor,
-        "name": client.name.decode(),
-        "age": client.age_s,
-        "idle": client.idle_s,
+        "id": session.id,
+        "addr": session.peer,
+        "laddr": session.local,
+        "fd": session.descriptor,
+        "name": session.name.decode(),
+        "age": session.age_s,
+        "idle": session.idle_s,
         "flags": flags or "N",
-        "db": client.database,
-        "sub": len(client.channels),
-        "psub": len(client.patterns),
-        "ssub": len(client.shard_channels),
-        "multi": -1 if client.queued is None else len(client.queued),
+        "db": session.database,
+        "sub": len(session.channels),
+        "psub": len(session.patterns),
+        "ssub": len(session.shard_channels),
+        "multi": -1 if session.queued is None else len(session.queued),
         "qbuf": 0,
         "qbuf-free": 0,
         "argv-mem": 0,
-        "multi-mem": client.queued_bytes,
+        "multi-mem": session.queued_bytes,
         "rbs": 0,
         "rbp": 0,
         "obl": 0,
         "oll": 1 if unsent else 0,
         "omem": unsent,
-        "tot-mem": unsent + client.queued_bytes,
+        "tot-mem": unsent + session.queued_bytes,
         "events": "rw" if unsent else "r",
-        "cmd": client.last_command.lower() or "NULL",
+        "cmd": session.last_command.lower() or "NULL",
         "user": _USER.decode(),
         "redir": -1,
-        "resp": client.protocol,
+        "resp": session.protocol,
     }
     return " ".join(f"{name}={value}" for name, value in fields.items()).encode("utf-8", "surrogateescape")
 
 
-def _type(client: Client) -> bytes:
-    return b"pubsub" if client.is_listening else b"normal"
+def _type(session: Session) -> bytes:
+    return b"pubsub" if session.is_listening else b"normal"
 
 
 def _read_type(argument: bytes) -> bytes:
@@ -76,24 +76,24 @@ def _wrong_number(container: str, arguments: Arguments) -> CommandError:
 # --- this connection --------------------------------------------------------------------------------------------
 
 
-def client_id(client: Client, _arguments: Arguments) -> Reply:
-    return client.id
+def client_id(session: Session, _arguments: Arguments) -> Reply:
+    return session.id
 
 
-def client_info(client: Client, _arguments: Arguments) -> Reply:
-    return Verbatim(describe(client) + b"\n")
+def client_info(session: Session, _arguments: Arguments) -> Reply:
+    return Verbatim(describe(session) + b"\n")
 
 
-def client_getname(client: Client, _arguments: Arguments) -> Reply:
-    return client.name or None
+def client_getname(session: Session, _arguments: Arguments) -> Reply:
+    return session.name or None
 
 
-def client_setname(client: Client, arguments: Arguments) -> Reply:
-    client.name = check_name(arguments[2])
+def client_setname(session: Session, arguments: Arguments) -> Reply:
+    session.name = check_name(arguments[2])
     return "OK"
 
 
-def client_setinfo(_client: Client, arguments: Arguments) -> Reply:
+def client_setinfo(_session: Session, arguments: Arguments) -> Reply:
     """Of a later Redis: libraries say who they are. It is checked, and not kept."""
     attribute = arguments[2].lower()
     if attribute not in (b"lib-name", b"lib-ver"):
@@ -103,18 +103,17 @@ def client_setinfo(_client: Client, arguments: Arguments) -> Reply:
     return "OK"
 
 
-def client_reply(client: Client, arguments: Arguments) -> Reply:
+def client_reply(session: Session, arguments: Arguments) -> Reply:
     wanted = arguments[2].upper()
     if wanted == b"ON":
-        client.replies = Replies.ON
+        session.set_replies(Replies.ON)
     elif wanted == b"OFF":
-        client.replies = Replies.OFF
+        session.set_replies(Replies.OFF)
     elif wanted == b"SKIP":
-        if client.replies is not Replies.OFF:
-            client.replies = Replies.SKIP_NEXT
+        if session.replies is not Replies.OFF:
+            session.set_replies(Replies.SKIP_NEXT)
     else:
         raise syntax_error()
-    client.state_changed()
     return "OK"
 
 
@@ -124,42 +123,42 @@ def _switch(argument: bytes) -> bool:
     return argument.upper() == b"ON"
 
 
-def client_no_evict(client: Client, arguments: Arguments) -> Reply:
-    client.is_unevictable = _switch(arguments[2])
+def client_no_evict(session: Session, arguments: Arguments) -> Reply:
+    session.is_unevictable = _switch(arguments[2])
     return "OK"
 
 
-def client_no_touch(_client: Client, arguments: Arguments) -> Reply:
+def client_no_touch(_session: Session, arguments: Arguments) -> Reply:
     """Of a later Redis. Reading a key leaves no trace here, so there is nothing to turn off."""
     _switch(arguments[2])
     return "OK"
 
 
-def client_tracking(_client: Client, arguments: Arguments) -> Reply:
+def client_tracking(_session: Session, arguments: Arguments) -> Reply:
     if _switch(arguments[2]):
         raise CommandError("ERR client side caching is not supported: a change feed tells of changes")
     return "OK"
 
 
-def client_caching(_client: Client, _arguments: Arguments) -> Reply:
+def client_caching(_session: Session, _arguments: Arguments) -> Reply:
     raise CommandError(
         "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled"
     )
 
 
-def client_trackinginfo(_client: Client, _arguments: Arguments) -> Reply:
+def client_trackinginfo(_session: Session, _arguments: Arguments) -> Reply:
     return {b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []}
 
 
-def client_getredir(_client: Client, _arguments: Arguments) -> Reply:
+def client_getredir(_session: Session, _arguments: Arguments) -> Reply:
     return -1
 
 
 # --- all connections --------------------------------------------------------------------------------------------
 
 
-def client_list(client: Client, arguments: Arguments) -> Reply:
-    clients = list(client.server.clients.all())
+def client_list(session: Session, arguments: Arguments) -> Reply:
+    clients = list(session.engine.sessions.all())
     if len(arguments) > 2:
         option = arguments[2].upper()
         if option == b"TYPE" and len(arguments) == 4:
@@ -167,39 +166,39 @@ def client_list(client: Client, arguments: Arguments) -> Reply:
             clients = [each for each in clients if _type(each) == wanted]
         elif option == b"ID" and len(arguments) > 3:
             ids = [integer(argument, "ERR Invalid client ID") for argument in arguments[3:]]
-            found = [client.server.clients.find(number) for number in ids]
+            found = [session.engine.sessions.find(number) for number in ids]
             clients = [each for each in found if each is not None]
         else:
             raise syntax_error()
     return Verbatim(b"".join(describe(each) + b"\n" for each in clients))
 
 
-def client_kill(client: Client, arguments: Arguments) -> Reply:
+def client_kill(session: Session, arguments: Arguments) -> Reply:
     if len(arguments) == 3:
         address = arguments[2].decode("utf-8", "surrogateescape")
-        found = [each for each in client.server.clients.all() if each.peer == address][:1]
+        found = [each for each in session.engine.sessions.all() if each.peer == address][:1]
         if not found:
             raise CommandError("ERR No such client")
-        _kill(client, found[0])
+        _kill(session, found[0])
         return "OK"
     if len(arguments) % 2:
         raise syntax_error()
     is_wanted, skips_me = _read_filters(arguments)
-    found = [each for each in client.server.clients.all() if is_wanted(each) and not (skips_me and each is client)]
+    found = [each for each in session.engine.sessions.all() if is_wanted(each) and not (skips_me and each is session)]
     for each in found:
-        _kill(client, each)
+        _kill(session, each)
     return len(found)
 
 
-def _kill(killer: Client, client: Client) -> None:
-    if client is killer:
-        client.closes_after_reply = True
+def _kill(killer: Session, session: Session) -> None:
+    if session is killer:
+        session.closes_after_reply = True
     else:
-        client.kill()
+        session.kill()
 
 
-def _read_filters(arguments: Arguments) -> tuple[Callable[[Client], bool], bool]:
-    tests: list[Callable[[Client], bool]] = []
+def _read_filters(arguments: Arguments) -> tuple[Callable[[Session], bool], bool]:
+    tests: list[Callable[[Session], bool]] = []
     skips_me = True
     for option, value in zip(arguments[2::2], arguments[3::2], strict=True):
         name = option.upper()
@@ -207,16 +206,16 @@ def _read_filters(arguments: Arguments) -> tuple[Callable[[Client], bool], bool]
             number = integer(value, "ERR client-id should be greater than 0")
             if number < 1:
                 raise CommandError("ERR client-id should be greater than 0")
-            tests.append(lambda client, number=number: client.id == number)  # type: ignore[misc]
+            tests.append(lambda session, number=number: session.id == number)  # type: ignore[misc]
         elif name == b"TYPE":
             kind = _read_type(value)
-            tests.append(lambda client, kind=kind: _type(client) == kind)  # type: ignore[misc]
+            tests.append(lambda session, kind=kind: _type(session) == kind)  # type: ignore[misc]
         elif name == b"ADDR":
             text = value.decode("utf-8", "surrogateescape")
-            tests.append(lambda client, text=text: client.peer == text)  # type: ignore[misc]
+            tests.append(lambda session, text=text: session.peer == text)  # type: ignore[misc]
         elif name == b"LADDR":
             text = value.decode("utf-8", "surrogateescape")
-            tests.append(lambda client, text=text: client.local == text)  # type: ignore[misc]
+            tests.append(lambda session, text=text: session.local == text)  # type: ignore[misc]
         elif name == b"USER":
             if value != _USER:
                 raise CommandError(f"ERR No such user '{value.decode('utf-8', 'surrogateescape')}'")
@@ -224,10 +223,10 @@ def _read_filters(arguments: Arguments) -> tuple[Callable[[Client], bool], bool]
             skips_me = value.upper() == b"YES"
         else:
             raise syntax_error()
-    return lambda client: all(test(client) for test in tests), skips_me
+    return lambda session: all(test(session) for test in tests), skips_me
 
 
-def client_pause(client: Client, arguments: Arguments) -> Reply:
+def client_pause(session: Session, arguments: Arguments) -> Reply:
     if len(arguments) > 4:
         raise _wrong_number("CLIENT", arguments)
     writes_only = False
@@ -239,28 +238,28 @@ def client_pause(client: Client, arguments: Arguments) -> Reply:
     ms = integer(arguments[2], "ERR timeout is not an integer or out of range")
     if ms < 0:
         raise CommandError("ERR timeout is negative")
-    if ms > I64_MAX - client.server.clock.wall_us() // 1000:
+    if ms > I64_MAX - session.engine.clock.wall_us() // 1000:
         raise CommandError("ERR timeout is out of range")
-    client.server.clients.pause(ms, writes_only=writes_only)
+    session.engine.gate.pause(ms, writes_only=writes_only)
     return "OK"
 
 
-def client_unpause(client: Client, _arguments: Arguments) -> Reply:
-    client.server.clients.resume()
+def client_unpause(session: Session, _arguments: Arguments) -> Reply:
+    session.engine.gate.resume()
     return "OK"
 
 
-def client_unblock(client: Client, arguments: Arguments) -> Reply:
+def client_unblock(session: Session, arguments: Arguments) -> Reply:
     if len(arguments) > 4:
         raise _wrong_number("CLIENT", arguments)
     if len(arguments) == 4 and arguments[3].upper() not in (b"TIMEOUT", b"ERROR"):
         raise CommandError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
-    found = client.server.clients.find(integer(arguments[2]))
+    found = session.engine.sessions.find(integer(arguments[2]))
     with_error = len(arguments) == 4 and arguments[3].upper() == b"ERROR"
-    return int(found is not None and client.server.unblock(found, with_error=with_error))
+    return int(found is not None and session.engine.blocking.unblock(found, with_error=with_error))
 
 
-def client_help(_client: Client, _arguments: Arguments) -> Reply:
+def client_help(_session: Session, _arguments: Arguments) -> Reply:
     return help_reply(
         "CLIENT",
         """
@@ -317,22 +316,22 @@ _PLAIN = "noscript loading stale"
 _ADMIN = "admin noscript loading stale"
 
 COMMANDS: list[Command] = [
-    connection("CLIENT|ID", 2, client_id, _PLAIN, summary="the number of this connection"),
-    connection("CLIENT|INFO", 2, client_info, _PLAIN, summary="about this connection"),
-    connection("CLIENT|GETNAME", 2, client_getname, _PLAIN, summary="the name of this connection"),
-    connection("CLIENT|SETNAME", 3, client_setname, _PLAIN, summary="name this connection"),
-    connection("CLIENT|SETINFO", 4, client_setinfo, _PLAIN, summary="accepted: which library this is"),
-    connection("CLIENT|REPLY", 3, client_reply, _PLAIN, summary="whether to reply to this connection"),
-    connection("CLIENT|NO-EVICT", 3, client_no_evict, _ADMIN, summary="accepted: nobody is evicted"),
-    connection("CLIENT|NO-TOUCH", 3, client_no_touch, _PLAIN, summary="accepted: reads leave no trace"),
-    connection("CLIENT|TRACKING", -3, client_tracking, _PLAIN, summary="not supported; OFF is accepted"),
-    connection("CLIENT|CACHING", 3, client_caching, _PLAIN, summary="not supported"),
-    connection("CLIENT|TRACKINGINFO", 2, client_trackinginfo, _PLAIN, summary="that nothing is tracked"),
-    connection("CLIENT|GETREDIR", 2, client_getredir, _PLAIN, summary="that nothing is tracked"),
-    connection("CLIENT|LIST", -2, client_list, _ADMIN, summary="all connections"),
-    connection("CLIENT|KILL", -3, client_kill, _ADMIN, summary="cut connections"),
-    connection("CLIENT|PAUSE", -3, client_pause, _ADMIN, summary="let commands wait"),
-    connection("CLIENT|UNPAUSE", 2, client_unpause, _ADMIN, summary="end a pause"),
-    connection("CLIENT|UNBLOCK", -3, client_unblock, _ADMIN, summary="wake a client that waits"),
-    connection("CLIENT|HELP", 2, client_help, "loading stale", summary="what CLIENT can do"),
+    connection(CONNECTION, "CLIENT|ID", 2, client_id, _PLAIN, summary="the number of this connection"),
+    connection(CONNECTION, "CLIENT|INFO", 2, client_info, _PLAIN, summary="about this connection"),
+    connection(CONNECTION, "CLIENT|GETNAME", 2, client_getname, _PLAIN, summary="the name of this connection"),
+    connection(CONNECTION, "CLIENT|SETNAME", 3, client_setname, _PLAIN, summary="name this connection"),
+    connection(CONNECTION, "CLIENT|SETINFO", 4, client_setinfo, _PLAIN, summary="accepted: which library this is"),
+    connection(CONNECTION, "CLIENT|REPLY", 3, client_reply, _PLAIN, summary="whether to reply to this connection"),
+    connection(CONNECTION, "CLIENT|NO-EVICT", 3, client_no_evict, _ADMIN, summary="accepted: nobody is evicted"),
+    connection(CONNECTION, "CLIENT|NO-TOUCH", 3, client_no_touch, _PLAIN, summary="accepted: reads leave no trace"),
+    connection(CONNECTION, "CLIENT|TRACKING", -3, client_tracking, _PLAIN, summary="not supported; OFF is accepted"),
+    connection(CONNECTION, "CLIENT|CACHING", 3, client_caching, _PLAIN, summary="not supported"),
+    connection(CONNECTION, "CLIENT|TRACKINGINFO", 2, client_trackinginfo, _PLAIN, summary="that nothing is tracked"),
+    connection(CONNECTION, "CLIENT|GETREDIR", 2, client_getredir, _PLAIN, summary="that nothing is tracked"),
+    connection(CONNECTION, "CLIENT|LIST", -2, client_list, _ADMIN, summary="all connections"),
+    connection(CONNECTION, "CLIENT|KILL", -3, client_kill, _ADMIN, summary="cut connections"),
+    connection(CONNECTION, "CLIENT|PAUSE", -3, client_pause, _ADMIN, summary="let commands wait"),
+    connection(CONNECTION, "CLIENT|UNPAUSE", 2, client_unpause, _ADMIN, summary="end a pause"),
+    connection(CONNECTION, "CLIENT|UNBLOCK", -3, client_unblock, _ADMIN, summary="wake a client that waits"),
+    connection(CONNECTION, "CLIENT|HELP", 2, client_help, "loading stale", summary="what CLIENT can do"),
 ]

@@ -1,8 +1,4 @@
-"""COMMAND: what commands there are, and what a row of the table says of each.
-
-Two things are derived and not written into every row: the group of a command, from the file that has its handler, and
-its ACL categories, from its flags and its group. Where Redis differs from the rule, `_MORE_CATEGORIES` says so.
-"""
+"""COMMAND: what commands there are, and what a row of the table says of each."""
 
 from __future__ import annotations
 
@@ -10,89 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidelog.commands.arguments import I64_MAX, syntax_error
-from tidelog.commands.client import Client
-from tidelog.commands.glob import matcher
 from tidelog.commands.help import help_reply
-from tidelog.commands.table import Arguments, Command, CommandTable, Keys, connection
+from tidelog.engine.session import Session
+from tidelog.engine.table import CONNECTION, Arguments, Command, CommandTable, Keys, connection
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply, SetReply
-
-_GROUPS: Final = {
-    "strings": "string",
-    "keys": "generic",
-    "hashes": "hash",
-    "sets": "set",
-    "sorted_sets": "sorted-set",
-    "sorted_set_algebra": "sorted-set",
-    "sorted_set_ranges": "sorted-set",
-    "lists": "list",
-    "streams": "stream",
-    "stream_groups": "stream",
-    "stream_reading": "stream",
-    "x_entries": "stream",
-    "x_groups": "stream",
-    "x_info": "stream",
-    "x_pending": "stream",
-    "x_reading": "stream",
-    "pubsub": "pubsub",
-    "transactions": "transactions",
-    "connection": "connection",
-    "clients": "connection",
-}
-"""File -> group; a file that is not here has commands of the group `server`."""
-
-_CATEGORIES: Final = {
-    "string": "@string",
-    "generic": "@keyspace",
-    "hash": "@hash",
-    "set": "@set",
-    "sorted-set": "@sortedset",
-    "list": "@list",
-    "stream": "@stream",
-    "transactions": "@transaction",
-    "connection": "@connection",
-}
-"""Group -> category; pub/sub has its category by its flag."""
-
-_BY_FLAG: Final = {
-    "write": ["@write"],
-    "readonly": ["@read"],
-    "admin": ["@admin", "@dangerous"],
-    "pubsub": ["@pubsub"],
-    "blocking": ["@blocking"],
-}
+from tidelog.store.glob import matcher
 
 _KEYWORD: Final = b"STREAMS"
-
-_MORE_CATEGORIES: Final = {
-    "DBSIZE": ["@keyspace"],
-    "FLUSHALL": ["@keyspace", "@dangerous"],
-    "FLUSHDB": ["@keyspace", "@dangerous"],
-    "INFO": ["@dangerous"],
-    "KEYS": ["@dangerous"],
-    "LASTSAVE": ["@admin", "@dangerous"],
-    "ROLE": ["@admin", "@dangerous"],
-    "SORT": ["@dangerous", "@list", "@set", "@sortedset"],
-    "SWAPDB": ["@keyspace", "@dangerous"],
-}
-
-
-def group_of(row: Command) -> str:
-    """The group that a command belongs to."""
-    file = getattr(row.handler, "__module__", "").rpartition(".")[2]
-    return "connection" if row.name.startswith("COMMAND") else _GROUPS.get(file, "server")
-
-
-def categories_of(row: Command) -> set[str]:
-    """The ACL categories that a command belongs to."""
-    found = {category for flag in row.flags for category in _BY_FLAG.get(flag, ())}
-    found.add("@fast" if "fast" in row.flags else "@slow")
-    found.update(_MORE_CATEGORIES.get(row.name, ()))
-    category = _CATEGORIES.get(group_of(row))
-    if category is not None:
-        found.add(category)
-    return found
-
 
 # --- the reply of COMMAND INFO ----------------------------------------------------------------------------------
 
@@ -106,7 +27,7 @@ def _describe(row: Command, subcommands: Sequence[Command] = ()) -> Reply:
         keys.first,
         keys.last,
         keys.step,
-        SetReply(sorted(categories_of(row))),
+        SetReply(sorted(row.categories)),
         SetReply(),
         SetReply(_key_specs(row)),
         SetReply(_describe(subcommand) for subcommand in subcommands),
@@ -162,25 +83,25 @@ def _top_level(table: CommandTable) -> list[bytes]:
     return list(dict.fromkeys([*names, *table.containers()]))
 
 
-def command(client: Client, _arguments: Arguments) -> Reply:
-    table = client.server.table
+def command(session: Session, _arguments: Arguments) -> Reply:
+    table = session.engine.table
     return [_info(table, name) for name in _top_level(table)]
 
 
-def command_count(client: Client, _arguments: Arguments) -> Reply:
-    return len(_top_level(client.server.table))
+def command_count(session: Session, _arguments: Arguments) -> Reply:
+    return len(_top_level(session.engine.table))
 
 
-def command_info(client: Client, arguments: Arguments) -> Reply:
-    table = client.server.table
+def command_info(session: Session, arguments: Arguments) -> Reply:
+    table = session.engine.table
     return [_info(table, name) for name in arguments[2:] or _top_level(table)]
 
 
 # --- the others -------------------------------------------------------------------------------------------------
 
 
-def command_list(client: Client, arguments: Arguments) -> Reply:
-    table = client.server.table
+def command_list(session: Session, arguments: Arguments) -> Reply:
+    table = session.engine.table
     is_wanted: Callable[[Command], bool]
     if len(arguments) == 2:
         return [row.name.lower().encode() for row in table.rows()] + [
@@ -193,7 +114,7 @@ def command_list(client: Client, arguments: Arguments) -> Reply:
         return []
     if what == b"ACLCAT":
         category = "@" + value.decode("utf-8", "surrogateescape").lower()
-        is_wanted = lambda row: category in categories_of(row)  # noqa: E731
+        is_wanted = lambda row: category in row.categories  # noqa: E731
     elif what == b"PATTERN":
         is_match = matcher(value.lower())
         is_wanted = lambda row: is_match(row.name.lower().encode())  # noqa: E731
@@ -202,8 +123,8 @@ def command_list(client: Client, arguments: Arguments) -> Reply:
     return [row.name.lower().encode() for row in table.rows() if is_wanted(row)]
 
 
-def command_docs(client: Client, arguments: Arguments) -> Reply:
-    table = client.server.table
+def command_docs(session: Session, arguments: Arguments) -> Reply:
+    table = session.engine.table
     found: dict[bytes, Reply] = {}
     for name in arguments[2:] or _top_level(table):
         docs = _docs(table, name)
@@ -225,18 +146,18 @@ def _docs(table: CommandTable, name: bytes) -> Reply:
     title = container.decode().upper()
     docs = {
         b"summary": f"commands that begin with {title}".encode(),
-        b"group": group_of(next(iter(rows.values()))).encode(),
+        b"group": next(iter(rows.values())).group.name.encode(),
     }
     return {**docs, b"subcommands": {each.name.lower().encode(): _document(each) for each in rows.values()}}
 
 
 def _document(row: Command) -> dict[bytes, Reply]:
-    return {b"summary": row.summary.encode(), b"group": group_of(row).encode()}
+    return {b"summary": row.summary.encode(), b"group": row.group.name.encode()}
 
 
-def command_getkeys(client: Client, arguments: Arguments) -> Reply:
+def command_getkeys(session: Session, arguments: Arguments) -> Reply:
     words = arguments[2:]
-    table = client.server.table
+    table = session.engine.table
     row = table.find(words[0])
     if row is None:
         rows = table.subcommands(words[0])
@@ -272,7 +193,7 @@ def find_keys(keys: Keys, words: Sequence[bytes]) -> list[bytes]:
     return found
 
 
-def command_help(_client: Client, _arguments: Arguments) -> Reply:
+def command_help(_session: Session, _arguments: Arguments) -> Reply:
     return help_reply(
         "COMMAND",
         """
@@ -299,11 +220,11 @@ def command_help(_client: Client, _arguments: Arguments) -> Reply:
 _FLAGS = "loading stale"
 
 COMMANDS: list[Command] = [
-    connection("COMMAND", -1, command, _FLAGS, summary="all commands"),
-    connection("COMMAND|COUNT", 2, command_count, _FLAGS, summary="how many commands there are"),
-    connection("COMMAND|INFO", -2, command_info, _FLAGS, summary="about some commands"),
-    connection("COMMAND|DOCS", -2, command_docs, _FLAGS, summary="a line about commands"),
-    connection("COMMAND|LIST", -2, command_list, _FLAGS, summary="the names of commands"),
-    connection("COMMAND|GETKEYS", -4, command_getkeys, _FLAGS, summary="the keys of a command"),
-    connection("COMMAND|HELP", 2, command_help, _FLAGS, summary="what COMMAND can do"),
+    connection(CONNECTION, "COMMAND", -1, command, _FLAGS, summary="all commands"),
+    connection(CONNECTION, "COMMAND|COUNT", 2, command_count, _FLAGS, summary="how many commands there are"),
+    connection(CONNECTION, "COMMAND|INFO", -2, command_info, _FLAGS, summary="about some commands"),
+    connection(CONNECTION, "COMMAND|DOCS", -2, command_docs, _FLAGS, summary="a line about commands"),
+    connection(CONNECTION, "COMMAND|LIST", -2, command_list, _FLAGS, summary="the names of commands"),
+    connection(CONNECTION, "COMMAND|GETKEYS", -4, command_getkeys, _FLAGS, summary="the keys of a command"),
+    connection(CONNECTION, "COMMAND|HELP", 2, command_help, _FLAGS, summary="what COMMAND can do"),
 ]

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from tidelog.commands.arguments import syntax_error
-from tidelog.commands.client import Client
-from tidelog.commands.glob import matcher
 from tidelog.commands.help import help_reply
-from tidelog.commands.parameters import IMMUTABLE, BadValue
-from tidelog.commands.table import Arguments, Command, connection
+from tidelog.engine.parameters import IMMUTABLE, BadValue
+from tidelog.engine.session import Session
+from tidelog.engine.table import SERVER, Arguments, Command, connection
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
+from tidelog.store.glob import matcher
 
 _GLOB_SIGNS = frozenset(b"*?[")
 
 
-def config_get(client: Client, arguments: Arguments) -> Reply:
-    parameters = client.server.parameters
+def config_get(session: Session, arguments: Arguments) -> Reply:
+    parameters = session.engine.parameters
     found: dict[bytes, bytes] = {}
     for pattern in arguments[2:]:
         if _GLOB_SIGNS.isdisjoint(pattern):
@@ -31,13 +31,13 @@ def config_get(client: Client, arguments: Arguments) -> Reply:
     return found
 
 
-def config_set(client: Client, arguments: Arguments) -> Reply:
+def config_set(session: Session, arguments: Arguments) -> Reply:
     if len(arguments) % 2:
         raise syntax_error()
     seen = set()
     work = []
     for name, value in zip(arguments[2::2], arguments[3::2], strict=True):
-        parameter = client.server.parameters.find(_text(name))
+        parameter = session.engine.parameters.find(_text(name))
         if parameter is None:
             raise CommandError(f"ERR Unknown option or number of arguments for CONFIG SET - '{_text(name)}'")
         if parameter.read is None:
@@ -62,16 +62,16 @@ def _text(argument: bytes) -> str:
     return argument.decode("utf-8", "surrogateescape")
 
 
-def config_resetstat(client: Client, _arguments: Arguments) -> Reply:
-    client.server.reset_statistics()
+def config_resetstat(session: Session, _arguments: Arguments) -> Reply:
+    session.engine.reset_statistics()
     return "OK"
 
 
-def config_rewrite(_client: Client, _arguments: Arguments) -> Reply:
+def config_rewrite(_session: Session, _arguments: Arguments) -> Reply:
     raise CommandError("ERR Tidelog never rewrites its configuration: change tidelog.toml and restart")
 
 
-def config_help(_client: Client, _arguments: Arguments) -> Reply:
+def config_help(_session: Session, _arguments: Arguments) -> Reply:
     return help_reply(
         "CONFIG",
         """
@@ -90,9 +90,9 @@ def config_help(_client: Client, _arguments: Arguments) -> Reply:
 _FLAGS = "admin noscript loading stale"
 
 COMMANDS: list[Command] = [
-    connection("CONFIG|GET", -3, config_get, _FLAGS, summary="parameters that match a pattern"),
-    connection("CONFIG|SET", -4, config_set, _FLAGS, summary="change parameters"),
-    connection("CONFIG|RESETSTAT", 2, config_resetstat, _FLAGS, summary="count from zero again"),
-    connection("CONFIG|REWRITE", 2, config_rewrite, _FLAGS, summary="refused: the file is yours"),
-    connection("CONFIG|HELP", 2, config_help, "loading stale", summary="what CONFIG can do"),
+    connection(SERVER, "CONFIG|GET", -3, config_get, _FLAGS, summary="parameters that match a pattern"),
+    connection(SERVER, "CONFIG|SET", -4, config_set, _FLAGS, summary="change parameters", secret_from=2),
+    connection(SERVER, "CONFIG|RESETSTAT", 2, config_resetstat, _FLAGS, summary="count from zero again"),
+    connection(SERVER, "CONFIG|REWRITE", 2, config_rewrite, _FLAGS, summary="refused: the file is yours"),
+    connection(SERVER, "CONFIG|HELP", 2, config_help, "loading stale", summary="what CONFIG can do"),
 ]

@@ -4,62 +4,60 @@ from __future__ import annotations
 
 from tidelog import __version__, limits
 from tidelog.commands.arguments import integer, syntax_error
-from tidelog.commands.client import Client, Replies
-from tidelog.commands.table import Arguments, Command, connection
+from tidelog.engine.session import Session
+from tidelog.engine.table import CONNECTION, Arguments, Command, connection
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
 
 _WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."
 
 
-def ping(client: Client, arguments: Arguments) -> Reply:
+def ping(session: Session, arguments: Arguments) -> Reply:
     if len(arguments) > 2:
         raise CommandError("ERR wrong number of arguments for 'ping' command")
-    if client.protocol == 2 and client.is_listening:
+    if session.protocol == 2 and session.is_listening:
         return [b"pong", arguments[1] if len(arguments) == 2 else b""]
     return "PONG" if len(arguments) == 1 else arguments[1]
 
 
-def echo(_client: Client, arguments: Arguments) -> Reply:
+def echo(_session: Session, arguments: Arguments) -> Reply:
     return arguments[1]
 
 
-def quit_(client: Client, _arguments: Arguments) -> Reply:
-    client.closes_after_reply = True
+def quit_(session: Session, _arguments: Arguments) -> Reply:
+    session.closes_after_reply = True
     return "OK"
 
 
-def select(client: Client, arguments: Arguments) -> Reply:
+def select(session: Session, arguments: Arguments) -> Reply:
     number = integer(arguments[1])
     if not 0 <= number < limits.DATABASES:
         raise CommandError("ERR DB index is out of range")
-    client.database = number
-    client.state_changed()
+    session.select(number)
     return "OK"
 
 
-def auth(client: Client, arguments: Arguments) -> Reply:
+def auth(session: Session, arguments: Arguments) -> Reply:
     if len(arguments) > 3:
         raise syntax_error()
-    if len(arguments) == 2 and not client.server.needs_password:
+    if len(arguments) == 2 and not session.engine.password.is_needed:
         raise CommandError(
             "ERR AUTH <password> called without any password configured for the default user. Are you sure your "
             "configuration is correct?"
         )
-    _authenticate(client, arguments[1] if len(arguments) == 3 else b"default", arguments[-1])
+    _authenticate(session, arguments[1] if len(arguments) == 3 else b"default", arguments[-1])
     return "OK"
 
 
-def _authenticate(client: Client, user: bytes, password: bytes) -> None:
+def _authenticate(session: Session, user: bytes, password: bytes) -> None:
     """There is one user, `default`; without a password it takes any."""
-    if user != b"default" or (client.server.needs_password and not client.server.is_password(password)):
+    if user != b"default" or (session.engine.password.is_needed and not session.engine.password.matches(password)):
         raise CommandError(_WRONG_PASSWORD)
-    client.is_authenticated = True
-    client.state_changed()
+    session.authenticate()
 
 
-def hello(client: Client, arguments: Arguments) -> Reply:
-    protocol, credentials, name = client.protocol, None, None
+def hello(session: Session, arguments: Arguments) -> Reply:
+    protocol, credentials, name = session.protocol, None, None
     at = 2
     if len(arguments) > 1:
         try:
@@ -79,23 +77,22 @@ def hello(client: Client, arguments: Arguments) -> Reply:
         else:
             raise CommandError(f"ERR Syntax error in HELLO option '{arguments[at].decode('utf-8', 'replace')}'")
     if credentials is not None:
-        _authenticate(client, *credentials)
-    if not client.is_authenticated:
+        _authenticate(session, *credentials)
+    if not session.is_authenticated:
         raise CommandError(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH "
             "<user> <pass> option can be used to authenticate the client and select the RESP protocol version at "
             "the same time"
         )
     if name is not None:
-        client.name = name
-    client.protocol = protocol
-    client.state_changed()
+        session.name = name
+    session.speak(protocol)
     return {
         b"server": b"redis",
         b"version": REDIS_VERSION,
         b"tidelog_version": __version__.encode(),
         b"proto": protocol,
-        b"id": client.id,
+        b"id": session.id,
         b"mode": b"standalone",
         b"role": b"master",
         b"modules": [],
@@ -113,28 +110,19 @@ def check_name(name: bytes) -> bytes:
     return name
 
 
-def reset(client: Client, _arguments: Arguments) -> Reply:
-    client.queued = None
-    client.queued_bytes = 0
-    client.replies = Replies.ON
-    client.is_unevictable = False
-    client.server.store.unwatch(client)
-    client.server.subscriptions.forget(client)
-    client.server.close_feed(client)
-    client.protocol, client.database, client.name = 2, 0, b""
-    client.is_authenticated = not client.server.needs_password
-    client.state_changed()
+def reset(session: Session, _arguments: Arguments) -> Reply:
+    session.reset()
     return "RESET"
 
 
 _OPEN = "noscript loading stale fast no_auth allow_busy"
 
 COMMANDS: list[Command] = [
-    connection("PING", -1, ping, "fast", summary="is anybody there?"),
-    connection("ECHO", 2, echo, "loading stale fast", summary="the same back"),
-    connection("QUIT", -1, quit_, _OPEN, summary="close the connection"),
-    connection("SELECT", 2, select, "loading stale fast", summary="choose a database"),
-    connection("AUTH", -2, auth, _OPEN, summary="give the password"),
-    connection("HELLO", -1, hello, _OPEN, summary="choose the protocol"),
-    connection("RESET", 1, reset, _OPEN, summary="as if newly connected"),
+    connection(CONNECTION, "PING", -1, ping, "fast", summary="is anybody there?"),
+    connection(CONNECTION, "ECHO", 2, echo, "loading stale fast", summary="the same back"),
+    connection(CONNECTION, "QUIT", -1, quit_, _OPEN, summary="close the connection"),
+    connection(CONNECTION, "SELECT", 2, select, "loading stale fast", summary="choose a database"),
+    connection(CONNECTION, "AUTH", -2, auth, _OPEN, summary="give the password", secret_from=1),
+    connection(CONNECTION, "HELLO", -1, hello, _OPEN, summary="choose the protocol", secret_from=2),
+    connection(CONNECTION, "RESET", 1, reset, _OPEN, summary="as if newly connected"),
 ]

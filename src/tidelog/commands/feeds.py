@@ -8,13 +8,11 @@ There is no reply but the events, which follow until the feed ends; an error is 
 
 from __future__ import annotations
 
-from typing import Any
-
 from tidelog import limits
 from tidelog.commands.arguments import integer, syntax_error
-from tidelog.commands.client import Client
 from tidelog.commands.help import help_reply
-from tidelog.commands.table import Arguments, Command, connection
+from tidelog.engine.session import Session
+from tidelog.engine.table import SERVER, Arguments, Command, connection
 from tidelog.errors import ClientError, CommandError, FeedDiverged, HolderLapsed, TooOld
 from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
@@ -36,19 +34,19 @@ _OPTIONS = {
 """How many arguments each has."""
 
 
-def changefeed(client: Client, arguments: Arguments) -> Reply:
-    if client.is_listening:
+def changefeed(session: Session, arguments: Arguments) -> Reply:
+    if session.is_listening:
         raise CommandError("ERR this connection listens to something already")
-    request = _request(arguments, client.database, client.server.store.journal.meta.shard_count)
+    request = _request(arguments, session.database, session.engine.store.journal.meta.shard_count)
     try:
-        client.server.open_feed(client, request)
+        session.engine.feeding.open(session, request)
     except TooOld as error:
         raise CommandError(f"FEEDTOOOLD oldest={error.oldest}") from error
     except FeedDiverged as error:
         raise CommandError(f"FEEDDIVERGED since={error.since}") from error
     except (HolderLapsed, ClientError) as error:
         raise CommandError(f"ERR {error}") from error
-    client.state_changed()
+    session.state_changed()
     return Wire()
 
 
@@ -142,24 +140,24 @@ def _name(name: bytes | None) -> str | None:
 # --- FEED -------------------------------------------------------------------------------------------------------
 
 
-def feed_list(client: Client, _arguments: Arguments) -> Reply:
-    return client.server.list_feeds()
+def feed_list(session: Session, _arguments: Arguments) -> Reply:
+    return session.engine.feeding.list()
 
 
-def feed_kill(client: Client, arguments: Arguments) -> Reply:
-    if not client.server.kill_feed(integer(arguments[2])):
+def feed_kill(session: Session, arguments: Arguments) -> Reply:
+    if not session.engine.feeding.kill(integer(arguments[2])):
         raise CommandError("ERR there is no such feed")
     return "OK"
 
 
-def feed_position(client: Client, arguments: Arguments) -> Reply:
+def feed_position(session: Session, arguments: Arguments) -> Reply:
     """Per shard: its number, the visible ts, the epoch, and what is asked about SINCE.
 
     RECORDS n   a ts after it with about so many records in between
     BEHIND      how many records the shard's journal has after it, about, and where they begin: at SINCE, or with the
                 journal, whose first record may be much younger
     """
-    journal = client.server.store.journal
+    journal = session.engine.store.journal
     since, records = _position_asked(arguments[2:])
     visible, epoch, shards = journal.writer.visible.ts, journal.epochs[-1].id, journal.meta.shard_count
     more: list[list[int]] = [[]] * shards
@@ -190,18 +188,18 @@ def _position_asked(words: Arguments) -> tuple[Ts | None, int | None]:
     return Ts(since), records
 
 
-def feed_ack(client: Client, arguments: Arguments) -> Reply:
+def feed_ack(session: Session, arguments: Arguments) -> Reply:
     name, ts = _name(arguments[2]), integer(arguments[3])
     if name is None or ts < 0:
         raise syntax_error()
     try:
-        client.server.acknowledge_feed(name, Ts(ts))
+        session.engine.feeding.acknowledge(name, Ts(ts))
     except ClientError as error:
         raise CommandError(f"ERR {error}") from error
     return "OK"
 
 
-def feed_help(_client: Client, _arguments: Arguments) -> Reply:
+def feed_help(_session: Session, _arguments: Arguments) -> Reply:
     return help_reply(
         "FEED",
         """
@@ -219,15 +217,18 @@ def feed_help(_client: Client, _arguments: Arguments) -> Reply:
     )
 
 
-def _row(name: str, arity: int, handler: Any, flags: str, summary: str) -> Command:
-    return connection(name, arity, handler, flags, summary=summary)
-
-
 COMMANDS: list[Command] = [
-    _row("CHANGEFEED", -3, changefeed, "pubsub noscript no_multi", "watch what changes"),
-    _row("FEED|LIST", 2, feed_list, "admin noscript loading stale", "all feeds"),
-    _row("FEED|KILL", 3, feed_kill, "admin noscript loading stale", "end a feed"),
-    _row("FEED|POSITION", -2, feed_position, "noscript loading stale fast", "how far each shard is visible"),
-    _row("FEED|ACK", 4, feed_ack, "noscript loading stale fast", "move what a named feed holds"),
-    _row("FEED|HELP", 2, feed_help, "loading stale", "the subcommands of FEED"),
+    connection(SERVER, "CHANGEFEED", -3, changefeed, "pubsub noscript no_multi", summary="watch what changes"),
+    connection(SERVER, "FEED|LIST", 2, feed_list, "admin noscript loading stale", summary="all feeds"),
+    connection(SERVER, "FEED|KILL", 3, feed_kill, "admin noscript loading stale", summary="end a feed"),
+    connection(
+        SERVER,
+        "FEED|POSITION",
+        -2,
+        feed_position,
+        "noscript loading stale fast",
+        summary="how far each shard is visible",
+    ),
+    connection(SERVER, "FEED|ACK", 4, feed_ack, "noscript loading stale fast", summary="move what a named feed holds"),
+    connection(SERVER, "FEED|HELP", 2, feed_help, "loading stale", summary="the subcommands of FEED"),
 ]

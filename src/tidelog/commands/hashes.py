@@ -9,7 +9,7 @@ from tidelog.commands.arguments import I64_MAX, I64_MIN, NOT_A_FLOAT, add_floats
 from tidelog.commands.drawing import check_pairs_count, draw, draw_one, drawn_count
 from tidelog.commands.long_double import parse_long_double
 from tidelog.commands.scanning import scan_cursor, scan_members, scan_options
-from tidelog.commands.table import ONE_KEY, Arguments, Command, read, write
+from tidelog.engine.table import HASH, ONE_KEY, Arguments, Command, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Pairs, Reply
 from tidelog.store.transaction import Transaction
@@ -146,20 +146,20 @@ def hrandfield(transaction: Transaction, arguments: Arguments) -> Reply:
 
 
 COMMANDS: list[Command] = [
-    write("HSET", -4, hset_, ONE_KEY, "denyoom fast", summary="set fields and return how many are new"),
-    write("HMSET", -4, hmset, ONE_KEY, "denyoom fast", summary="set fields (the old form of HSET)"),
-    write("HSETNX", 4, hsetnx, ONE_KEY, "denyoom fast", summary="set a field that is not there"),
-    read("HGET", 3, hget, ONE_KEY, "fast", summary="the value of a field"),
-    read("HMGET", -3, hmget, ONE_KEY, "fast", summary="the values of fields"),
-    read("HGETALL", 2, hgetall, ONE_KEY, summary="all fields and values"),
-    read("HKEYS", 2, hkeys, ONE_KEY, summary="all fields"),
-    read("HVALS", 2, hvals, ONE_KEY, summary="all values"),
-    write("HDEL", -3, hdel_, ONE_KEY, "fast", summary="delete fields"),
-    read("HEXISTS", 3, hexists, ONE_KEY, "fast", summary="whether a field is there"),
-    read("HLEN", 2, hlen, ONE_KEY, "fast", summary="how many fields there are"),
-    read("HSTRLEN", 3, hstrlen, ONE_KEY, "fast", summary="the length of a field's value"),
-    write("HINCRBY", 4, hincrby, ONE_KEY, "denyoom fast", summary="add to the integer in a field"),
-    write("HINCRBYFLOAT", 4, hincrbyfloat, ONE_KEY, "denyoom fast", summary="add to the number in a field"),
-    read("HSCAN", -3, hscan, ONE_KEY, summary="fields and values, some at a time"),
-    read("HRANDFIELD", -2, hrandfield, ONE_KEY, summary="fields drawn at random"),
+    write(HASH, "HSET", -4, hset_, ONE_KEY, "denyoom fast", summary="set fields and return how many are new"),
+    write(HASH, "HMSET", -4, hmset, ONE_KEY, "denyoom fast", summary="set fields (the old form of HSET)"),
+    write(HASH, "HSETNX", 4, hsetnx, ONE_KEY, "denyoom fast", summary="set a field that is not there"),
+    read(HASH, "HGET", 3, hget, ONE_KEY, "fast", summary="the value of a field"),
+    read(HASH, "HMGET", -3, hmget, ONE_KEY, "fast", summary="the values of fields"),
+    read(HASH, "HGETALL", 2, hgetall, ONE_KEY, summary="all fields and values"),
+    read(HASH, "HKEYS", 2, hkeys, ONE_KEY, summary="all fields"),
+    read(HASH, "HVALS", 2, hvals, ONE_KEY, summary="all values"),
+    write(HASH, "HDEL", -3, hdel_, ONE_KEY, "fast", summary="delete fields"),
+    read(HASH, "HEXISTS", 3, hexists, ONE_KEY, "fast", summary="whether a field is there"),
+    read(HASH, "HLEN", 2, hlen, ONE_KEY, "fast", summary="how many fields there are"),
+    read(HASH, "HSTRLEN", 3, hstrlen, ONE_KEY, "fast", summary="the length of a field's value"),
+    write(HASH, "HINCRBY", 4, hincrby, ONE_KEY, "denyoom fast", summary="add to the integer in a field"),
+    write(HASH, "HINCRBYFLOAT", 4, hincrbyfloat, ONE_KEY, "denyoom fast", summary="add to the number in a field"),
+    read(HASH, "HSCAN", -3, hscan, ONE_KEY, summary="fields and values, some at a time"),
+    read(HASH, "HRANDFIELD", -2, hrandfield, ONE_KEY, summary="fields drawn at random"),
 ]

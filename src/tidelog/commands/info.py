@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.commands.client import Client
-from tidelog.commands.table import Arguments, Command, connection
+from tidelog.engine.session import Session
+from tidelog.engine.table import SERVER, Arguments, Command, connection
 from tidelog.resp.encoder import Reply, Verbatim
 
 SECTIONS: Final = {
@@ -29,7 +29,7 @@ _ON_REQUEST: Final = frozenset(["commandstats"])
 """Not part of `INFO` without arguments."""
 
 
-def info(client: Client, arguments: Arguments) -> Reply:
+def info(session: Session, arguments: Arguments) -> Reply:
     wanted: set[str] = set()
     for argument in arguments[1:] or [b"default"]:
         name = argument.decode("utf-8", "surrogateescape").lower()
@@ -41,11 +41,13 @@ def info(client: Client, arguments: Arguments) -> Reply:
             wanted.add(name)
     texts = []
     for name, head in SECTIONS.items():
-        facts = client.server.info(name) if name in wanted else None
+        facts = session.engine.process.facts(name) if name in wanted else None
         if facts is not None:
             lines = [f"# {head}\r\n", *(f"{key}:{value}\r\n" for key, value in facts.items())]
             texts.append("".join(lines))
     return Verbatim("\r\n".join(texts).encode("utf-8", "surrogateescape"))
 
 
-COMMANDS: list[Command] = [connection("INFO", -1, info, "loading stale", summary="facts about the server")]
+COMMANDS: list[Command] = [
+    connection(SERVER, "INFO", -1, info, "loading stale @dangerous", summary="facts about the server")
+]

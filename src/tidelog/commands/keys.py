@@ -9,12 +9,13 @@ from typing import Any
 from tidelog import limits
 from tidelog.commands.arguments import integer, syntax_error
 from tidelog.commands.expiry_options import add_time
-from tidelog.commands.glob import matcher
 from tidelog.commands.scanning import scan_options
-from tidelog.commands.table import ALL_KEYS, NO_KEYS, ONE_KEY, Arguments, Command, Keys, Kind, read, write
+from tidelog.engine.session import Session
+from tidelog.engine.table import ALL_KEYS, GENERIC, NO_KEYS, ONE_KEY, Arguments, Command, Keys, connection, read, write
 from tidelog.errors import CommandError
 from tidelog.journal.operation import Del
 from tidelog.resp.encoder import Reply
+from tidelog.store.glob import matcher
 from tidelog.store.keyspace import Database
 from tidelog.store.transaction import InDatabase, Transaction
 from tidelog.types.key import Expire
@@ -307,37 +308,37 @@ HELP
     Prints this help."""
 
 
-def object_help(_transaction: Transaction, _arguments: Arguments) -> Reply:
+def object_help(_session: Session, _arguments: Arguments) -> Reply:
     return _OBJECT_HELP.split("\n")
 
 
 _AFTER_SUBCOMMAND = Keys(2, 2, 1)
 
 COMMANDS: list[Command] = [
-    write("DEL", -2, del_, ALL_KEYS, summary="delete keys"),
-    write("UNLINK", -2, del_, ALL_KEYS, "fast", summary="delete keys"),
-    read("EXISTS", -2, exists, ALL_KEYS, "fast", summary="how many of the keys are there"),
-    read("TYPE", 2, type_, ONE_KEY, "fast", summary="the type of a key"),
-    read("KEYS", 2, keys, NO_KEYS, summary="every key that matches a pattern"),
-    read("SCAN", -2, scan, NO_KEYS, summary="keys, some at a time"),
-    read("RANDOMKEY", 1, randomkey, NO_KEYS, summary="some key"),
-    read("TOUCH", -2, touch, ALL_KEYS, "fast", summary="how many of the keys are there"),
-    write("EXPIRE", -3, expire, ONE_KEY, "fast", summary="expire a key in seconds"),
-    write("PEXPIRE", -3, pexpire, ONE_KEY, "fast", summary="expire a key in milliseconds"),
-    write("EXPIREAT", -3, expireat, ONE_KEY, "fast", summary="expire a key at a second"),
-    write("PEXPIREAT", -3, pexpireat, ONE_KEY, "fast", summary="expire a key at a millisecond"),
-    read("TTL", 2, ttl, ONE_KEY, "fast", summary="seconds until a key expires"),
-    read("PTTL", 2, pttl, ONE_KEY, "fast", summary="milliseconds until a key expires"),
-    read("EXPIRETIME", 2, expiretime, ONE_KEY, "fast", summary="the second at which a key expires"),
-    read("PEXPIRETIME", 2, pexpiretime, ONE_KEY, "fast", summary="the millisecond at which a key expires"),
-    write("PERSIST", 2, persist, ONE_KEY, "fast", summary="let a key stay"),
-    write("RENAME", 3, rename, _TWO_KEYS, summary="give a key another name"),
-    write("RENAMENX", 3, renamenx, _TWO_KEYS, "fast", summary="give a key a name that is free"),
-    write("COPY", -3, copy, _TWO_KEYS, "denyoom", summary="copy a key"),
-    write("MOVE", 3, move, ONE_KEY, "fast", summary="move a key to another database"),
-    read("OBJECT|ENCODING", 3, object_encoding, _AFTER_SUBCOMMAND, summary="how Redis would store a value"),
-    read("OBJECT|REFCOUNT", 3, object_refcount, _AFTER_SUBCOMMAND, summary="1, or many for a small integer"),
-    read("OBJECT|IDLETIME", 3, object_idletime, _AFTER_SUBCOMMAND, summary="not tracked: always 0"),
-    read("OBJECT|FREQ", 3, object_freq, _AFTER_SUBCOMMAND, summary="not tracked: an error"),
-    Command("OBJECT|HELP", 2, object_help, Kind.READ, NO_KEYS, frozenset(["loading", "stale"]), "what OBJECT can say"),
+    write(GENERIC, "DEL", -2, del_, ALL_KEYS, summary="delete keys"),
+    write(GENERIC, "UNLINK", -2, del_, ALL_KEYS, "fast", summary="delete keys"),
+    read(GENERIC, "EXISTS", -2, exists, ALL_KEYS, "fast", summary="how many of the keys are there"),
+    read(GENERIC, "TYPE", 2, type_, ONE_KEY, "fast", summary="the type of a key"),
+    read(GENERIC, "KEYS", 2, keys, NO_KEYS, "@dangerous", summary="every key that matches a pattern"),
+    read(GENERIC, "SCAN", -2, scan, NO_KEYS, summary="keys, some at a time"),
+    read(GENERIC, "RANDOMKEY", 1, randomkey, NO_KEYS, summary="some key"),
+    read(GENERIC, "TOUCH", -2, touch, ALL_KEYS, "fast", summary="how many of the keys are there"),
+    write(GENERIC, "EXPIRE", -3, expire, ONE_KEY, "fast", summary="expire a key in seconds"),
+    write(GENERIC, "PEXPIRE", -3, pexpire, ONE_KEY, "fast", summary="expire a key in milliseconds"),
+    write(GENERIC, "EXPIREAT", -3, expireat, ONE_KEY, "fast", summary="expire a key at a second"),
+    write(GENERIC, "PEXPIREAT", -3, pexpireat, ONE_KEY, "fast", summary="expire a key at a millisecond"),
+    read(GENERIC, "TTL", 2, ttl, ONE_KEY, "fast", summary="seconds until a key expires"),
+    read(GENERIC, "PTTL", 2, pttl, ONE_KEY, "fast", summary="milliseconds until a key expires"),
+    read(GENERIC, "EXPIRETIME", 2, expiretime, ONE_KEY, "fast", summary="the second at which a key expires"),
+    read(GENERIC, "PEXPIRETIME", 2, pexpiretime, ONE_KEY, "fast", summary="the millisecond at which a key expires"),
+    write(GENERIC, "PERSIST", 2, persist, ONE_KEY, "fast", summary="let a key stay"),
+    write(GENERIC, "RENAME", 3, rename, _TWO_KEYS, summary="give a key another name"),
+    write(GENERIC, "RENAMENX", 3, renamenx, _TWO_KEYS, "fast", summary="give a key a name that is free"),
+    write(GENERIC, "COPY", -3, copy, _TWO_KEYS, "denyoom", summary="copy a key"),
+    write(GENERIC, "MOVE", 3, move, ONE_KEY, "fast", summary="move a key to another database"),
+    read(GENERIC, "OBJECT|ENCODING", 3, object_encoding, _AFTER_SUBCOMMAND, summary="how Redis would store a value"),
+    read(GENERIC, "OBJECT|REFCOUNT", 3, object_refcount, _AFTER_SUBCOMMAND, summary="1, or many for a small integer"),
+    read(GENERIC, "OBJECT|IDLETIME", 3, object_idletime, _AFTER_SUBCOMMAND, summary="not tracked: always 0"),
+    read(GENERIC, "OBJECT|FREQ", 3, object_freq, _AFTER_SUBCOMMAND, summary="not tracked: an error"),
+    connection(GENERIC, "OBJECT|HELP", 2, object_help, "loading stale", summary="what OBJECT can say"),
 ]

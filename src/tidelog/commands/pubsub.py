@@ -3,74 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from tidelog.commands.client import Client, Replies
 from tidelog.commands.help import help_reply
-from tidelog.commands.table import ALL_KEYS, NO_KEYS, ONE_KEY, Arguments, Command, Keys, connection
+from tidelog.engine.session import Replies, Session
+from tidelog.engine.table import ALL_KEYS, ONE_KEY, PUBSUB, Arguments, Command, connection
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Push, Reply, Wire, encode
 
-Change = Callable[[Client, bytes], None]
+Change = Callable[[Session, bytes], None]
 
 
 def _confirm(
-    client: Client, kind: bytes, names: Sequence[bytes | None], change: Change, count: Callable[[Client], int]
+    session: Session, kind: bytes, names: Sequence[bytes | None], change: Change, count: Callable[[Session], int]
 ) -> Reply:
     """One confirmation for each name. They are pushes: encoded one after the other, and sent also with replies off."""
     parts = []
     for name in names:
         if name is not None:
-            change(client, name)
-        parts.append(encode(Push([kind, name, count(client)]), client.protocol))
-    client.state_changed()
-    if client.replies is Replies.ON:
+            change(session, name)
+        parts.append(encode(Push([kind, name, count(session)]), session.protocol))
+    session.state_changed()
+    if session.replies is Replies.ON:
         return Wire(b"".join(parts))
-    client.push(b"".join(parts))
+    session.push(b"".join(parts))
     return Wire()
 
 
-def _count(client: Client) -> int:
-    return len(client.channels) + len(client.patterns)
+def _count(session: Session) -> int:
+    return len(session.channels) + len(session.patterns)
 
 
-def _shard_count(client: Client) -> int:
-    return len(client.shard_channels)
+def _shard_count(session: Session) -> int:
+    return len(session.shard_channels)
 
 
-def subscribe(client: Client, arguments: Arguments) -> Reply:
-    return _confirm(client, b"subscribe", arguments[1:], client.server.subscriptions.subscribe, _count)
+def subscribe(session: Session, arguments: Arguments) -> Reply:
+    return _confirm(session, b"subscribe", arguments[1:], session.engine.subscriptions.subscribe, _count)
 
 
-def psubscribe(client: Client, arguments: Arguments) -> Reply:
-    return _confirm(client, b"psubscribe", arguments[1:], client.server.subscriptions.subscribe_pattern, _count)
+def psubscribe(session: Session, arguments: Arguments) -> Reply:
+    return _confirm(session, b"psubscribe", arguments[1:], session.engine.subscriptions.subscribe_pattern, _count)
 
 
-def ssubscribe(client: Client, arguments: Arguments) -> Reply:
-    return _confirm(client, b"ssubscribe", arguments[1:], client.server.subscriptions.subscribe_shard, _shard_count)
+def ssubscribe(session: Session, arguments: Arguments) -> Reply:
+    return _confirm(session, b"ssubscribe", arguments[1:], session.engine.subscriptions.subscribe_shard, _shard_count)
 
 
-def unsubscribe(client: Client, arguments: Arguments) -> Reply:
-    names: Sequence[bytes | None] = arguments[1:] or sorted(client.channels) or (None,)
-    return _confirm(client, b"unsubscribe", names, client.server.subscriptions.unsubscribe, _count)
+def unsubscribe(session: Session, arguments: Arguments) -> Reply:
+    names: Sequence[bytes | None] = arguments[1:] or sorted(session.channels) or (None,)
+    return _confirm(session, b"unsubscribe", names, session.engine.subscriptions.unsubscribe, _count)
 
 
-def punsubscribe(client: Client, arguments: Arguments) -> Reply:
-    names: Sequence[bytes | None] = arguments[1:] or sorted(client.patterns) or (None,)
-    return _confirm(client, b"punsubscribe", names, client.server.subscriptions.unsubscribe_pattern, _count)
+def punsubscribe(session: Session, arguments: Arguments) -> Reply:
+    names: Sequence[bytes | None] = arguments[1:] or sorted(session.patterns) or (None,)
+    return _confirm(session, b"punsubscribe", names, session.engine.subscriptions.unsubscribe_pattern, _count)
 
 
-def sunsubscribe(client: Client, arguments: Arguments) -> Reply:
-    names: Sequence[bytes | None] = arguments[1:] or sorted(client.shard_channels) or (None,)
-    return _confirm(client, b"sunsubscribe", names, client.server.subscriptions.unsubscribe_shard, _shard_count)
+def sunsubscribe(session: Session, arguments: Arguments) -> Reply:
+    names: Sequence[bytes | None] = arguments[1:] or sorted(session.shard_channels) or (None,)
+    return _confirm(session, b"sunsubscribe", names, session.engine.subscriptions.unsubscribe_shard, _shard_count)
 
 
-def publish(client: Client, arguments: Arguments) -> Reply:
-    return client.server.subscriptions.publish(arguments[1], arguments[2])
+def publish(session: Session, arguments: Arguments) -> Reply:
+    return session.engine.subscriptions.publish(arguments[1], arguments[2])
 
 
-def spublish(client: Client, arguments: Arguments) -> Reply:
-    return client.server.subscriptions.publish_shard(arguments[1], arguments[2])
+def spublish(session: Session, arguments: Arguments) -> Reply:
+    return session.engine.subscriptions.publish_shard(arguments[1], arguments[2])
 
 
 def _pattern(arguments: Arguments) -> bytes | None:
@@ -80,29 +79,29 @@ def _pattern(arguments: Arguments) -> bytes | None:
     return arguments[2] if len(arguments) == 3 else None
 
 
-def pubsub_channels(client: Client, arguments: Arguments) -> Reply:
-    return client.server.subscriptions.channels(_pattern(arguments))
+def pubsub_channels(session: Session, arguments: Arguments) -> Reply:
+    return session.engine.subscriptions.channels(_pattern(arguments))
 
 
-def pubsub_shardchannels(client: Client, arguments: Arguments) -> Reply:
-    return client.server.subscriptions.shard_channels(_pattern(arguments))
+def pubsub_shardchannels(session: Session, arguments: Arguments) -> Reply:
+    return session.engine.subscriptions.shard_channels(_pattern(arguments))
 
 
-def pubsub_numsub(client: Client, arguments: Arguments) -> Reply:
-    listeners = client.server.subscriptions.listeners
+def pubsub_numsub(session: Session, arguments: Arguments) -> Reply:
+    listeners = session.engine.subscriptions.listeners
     return [item for channel in arguments[2:] for item in (channel, listeners(channel))]
 
 
-def pubsub_shardnumsub(client: Client, arguments: Arguments) -> Reply:
-    listeners = client.server.subscriptions.shard_listeners
+def pubsub_shardnumsub(session: Session, arguments: Arguments) -> Reply:
+    listeners = session.engine.subscriptions.shard_listeners
     return [item for channel in arguments[2:] for item in (channel, listeners(channel))]
 
 
-def pubsub_numpat(client: Client, _arguments: Arguments) -> Reply:
-    return client.server.subscriptions.pattern_count()
+def pubsub_numpat(session: Session, _arguments: Arguments) -> Reply:
+    return session.engine.subscriptions.pattern_count()
 
 
-def pubsub_help(_client: Client, _arguments: Arguments) -> Reply:
+def pubsub_help(_session: Session, _arguments: Arguments) -> Reply:
     return help_reply(
         "PUBSUB",
         """
@@ -124,23 +123,60 @@ def pubsub_help(_client: Client, _arguments: Arguments) -> Reply:
 _LISTENING = "pubsub noscript loading stale"
 
 
-def _row(name: str, arity: int, handler: Any, flags: str, summary: str, keys: Keys = NO_KEYS) -> Command:
-    return connection(name, arity, handler, flags, summary=summary, keys=keys)
-
-
 COMMANDS: list[Command] = [
-    _row("SUBSCRIBE", -2, subscribe, _LISTENING, "listen to channels"),
-    _row("PSUBSCRIBE", -2, psubscribe, _LISTENING, "listen to channels that match patterns"),
-    _row("SSUBSCRIBE", -2, ssubscribe, _LISTENING, "listen to shard channels", ALL_KEYS),
-    _row("UNSUBSCRIBE", -1, unsubscribe, _LISTENING, "listen no longer to channels"),
-    _row("PUNSUBSCRIBE", -1, punsubscribe, _LISTENING, "listen no longer to patterns"),
-    _row("SUNSUBSCRIBE", -1, sunsubscribe, _LISTENING, "listen no longer to shard channels", ALL_KEYS),
-    _row("PUBLISH", 3, publish, "pubsub loading stale fast", "send a message to a channel"),
-    _row("SPUBLISH", 3, spublish, "pubsub loading stale fast", "send a message to a shard channel", ONE_KEY),
-    _row("PUBSUB|CHANNELS", -2, pubsub_channels, "pubsub loading stale", "channels that someone listens to"),
-    _row("PUBSUB|NUMSUB", -2, pubsub_numsub, "pubsub loading stale", "how many listen to channels"),
-    _row("PUBSUB|NUMPAT", 2, pubsub_numpat, "pubsub loading stale", "how many patterns are listened to"),
-    _row("PUBSUB|SHARDCHANNELS", -2, pubsub_shardchannels, "pubsub loading stale", "as CHANNELS, of shard channels"),
-    _row("PUBSUB|SHARDNUMSUB", -2, pubsub_shardnumsub, "pubsub loading stale", "as NUMSUB, of shard channels"),
-    _row("PUBSUB|HELP", 2, pubsub_help, "loading stale", "what PUBSUB can do"),
+    connection(PUBSUB, "SUBSCRIBE", -2, subscribe, _LISTENING, summary="listen to channels"),
+    connection(PUBSUB, "PSUBSCRIBE", -2, psubscribe, _LISTENING, summary="listen to channels that match patterns"),
+    connection(PUBSUB, "SSUBSCRIBE", -2, ssubscribe, _LISTENING, summary="listen to shard channels", keys=ALL_KEYS),
+    connection(PUBSUB, "UNSUBSCRIBE", -1, unsubscribe, _LISTENING, summary="listen no longer to channels"),
+    connection(PUBSUB, "PUNSUBSCRIBE", -1, punsubscribe, _LISTENING, summary="listen no longer to patterns"),
+    connection(
+        PUBSUB,
+        "SUNSUBSCRIBE",
+        -1,
+        sunsubscribe,
+        _LISTENING,
+        summary="listen no longer to shard channels",
+        keys=ALL_KEYS,
+    ),
+    connection(PUBSUB, "PUBLISH", 3, publish, "pubsub loading stale fast", summary="send a message to a channel"),
+    connection(
+        PUBSUB,
+        "SPUBLISH",
+        3,
+        spublish,
+        "pubsub loading stale fast",
+        summary="send a message to a shard channel",
+        keys=ONE_KEY,
+    ),
+    connection(
+        PUBSUB,
+        "PUBSUB|CHANNELS",
+        -2,
+        pubsub_channels,
+        "pubsub loading stale",
+        summary="channels that someone listens to",
+    ),
+    connection(
+        PUBSUB, "PUBSUB|NUMSUB", -2, pubsub_numsub, "pubsub loading stale", summary="how many listen to channels"
+    ),
+    connection(
+        PUBSUB, "PUBSUB|NUMPAT", 2, pubsub_numpat, "pubsub loading stale", summary="how many patterns are listened to"
+    ),
+    connection(
+        PUBSUB,
+        "PUBSUB|SHARDCHANNELS",
+        -2,
+        pubsub_shardchannels,
+        "pubsub loading stale",
+        summary="as CHANNELS, of shard channels",
+    ),
+    connection(
+        PUBSUB,
+        "PUBSUB|SHARDNUMSUB",
+        -2,
+        pubsub_shardnumsub,
+        "pubsub loading stale",
+        summary="as NUMSUB, of shard channels",
+    ),
+    connection(PUBSUB, "PUBSUB|HELP", 2, pubsub_help, "loading stale", summary="what PUBSUB can do"),
 ]

@@ -13,9 +13,9 @@ from typing import Final
 
 from tidelog import limits
 from tidelog.commands.arguments import integer, syntax_error
-from tidelog.commands.glob import matcher
-from tidelog.commands.table import Arguments
+from tidelog.engine.table import Arguments
 from tidelog.errors import CommandError
+from tidelog.store.glob import matcher
 from tidelog.store.transaction import Transaction
 
 COUNT_DEFAULT: Final = 10

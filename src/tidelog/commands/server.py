@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from tidelog import limits
 from tidelog.commands.arguments import integer, syntax_error
-from tidelog.commands.client import Client
 from tidelog.commands.help import help_reply
-from tidelog.commands.table import NO_KEYS, Arguments, Command, Keys, connection, read, write
+from tidelog.engine.session import Session
+from tidelog.engine.table import NO_KEYS, SERVER, Arguments, Command, Keys, connection, read, write
 from tidelog.errors import CommandError
 from tidelog.journal.operation import FlushDb
 from tidelog.resp.encoder import Reply, Wire
@@ -25,12 +25,12 @@ _EXPIRY_BYTES: Final = 120
 """What an expiry takes in its dict and its heap, roughly."""
 
 
-def time(client: Client, _arguments: Arguments) -> Reply:
-    now_us = client.server.clock.wall_us()
+def time(session: Session, _arguments: Arguments) -> Reply:
+    now_us = session.engine.clock.wall_us()
     return [b"%d" % (now_us // 1_000_000), b"%d" % (now_us % 1_000_000)]
 
 
-def role(_client: Client, _arguments: Arguments) -> Reply:
+def role(_session: Session, _arguments: Arguments) -> Reply:
     return [b"master", 0, []]
 
 
@@ -61,23 +61,23 @@ def flushall(transaction: Transaction, arguments: Arguments) -> Decision:
 # --- snapshots and stopping -------------------------------------------------------------------------------------
 
 
-def save(client: Client, _arguments: Arguments) -> Reply:
-    client.server.save_snapshot()
+def save(session: Session, _arguments: Arguments) -> Reply:
+    session.engine.snapshots.save()
     return "OK"
 
 
-def bgsave(client: Client, arguments: Arguments) -> Reply:
+def bgsave(session: Session, arguments: Arguments) -> Reply:
     if len(arguments) > 2 or (len(arguments) == 2 and arguments[1].upper() != b"SCHEDULE"):
         raise syntax_error()
-    client.server.begin_snapshot()
+    session.engine.snapshots.begin()
     return "Background saving started"
 
 
-def lastsave(client: Client, _arguments: Arguments) -> Reply:
-    return client.server.last_snapshot_s
+def lastsave(session: Session, _arguments: Arguments) -> Reply:
+    return session.engine.snapshots.last_s
 
 
-def shutdown(client: Client, arguments: Arguments) -> Reply:
+def shutdown(session: Session, arguments: Arguments) -> Reply:
     """Stop in order. The journal has everything: there is a snapshot only if SAVE asks for one.
 
     If that fails, the server stays, unless FORCE says otherwise.
@@ -93,12 +93,12 @@ def shutdown(client: Client, arguments: Arguments) -> Reply:
         raise syntax_error()
     if b"SAVE" in options:
         try:
-            client.server.save_last_snapshot()
+            session.engine.snapshots.save_last()
         except CommandError:
             if b"FORCE" not in options:
                 raise CommandError("ERR Errors trying to SHUTDOWN. Check logs.") from None
-    client.closes_after_reply = True
-    client.server.shut_down()
+    session.closes_after_reply = True
+    session.engine.process.shut_down()
     return Wire()
 
 
@@ -124,11 +124,11 @@ def memory_usage(transaction: Transaction, arguments: Arguments) -> Reply:
     return size if transaction.expiry(key) is None else size + _EXPIRY_BYTES
 
 
-def memory_purge(_client: Client, _arguments: Arguments) -> Reply:
+def memory_purge(_session: Session, _arguments: Arguments) -> Reply:
     return "OK"
 
 
-def memory_help(_client: Client, _arguments: Arguments) -> Reply:
+def memory_help(_session: Session, _arguments: Arguments) -> Reply:
     return help_reply(
         "MEMORY",
         """
@@ -144,12 +144,12 @@ def memory_help(_client: Client, _arguments: Arguments) -> Reply:
 # --- debugging --------------------------------------------------------------------------------------------------
 
 
-def debug(client: Client, arguments: Arguments) -> Reply:
-    if not client.is_local:
+def debug(session: Session, arguments: Arguments) -> Reply:
+    if not session.is_local:
         raise CommandError("ERR DEBUG command not allowed. It works from a local connection only.")
     subcommand = arguments[1].upper()
     if subcommand == b"SLEEP" and len(arguments) == 3:
-        client.server.sleep(min(_leading_float(arguments[2]), limits.DEBUG_SLEEP_S_MAX))
+        session.engine.process.sleep(min(_leading_float(arguments[2]), limits.DEBUG_SLEEP_S_MAX))
         return "OK"
     if subcommand == b"HELP" and len(arguments) == 2:
         return help_reply("DEBUG", "SLEEP <seconds>\n    Stop the server for <seconds>. Decimals allowed.")
@@ -166,17 +166,34 @@ def _leading_float(argument: bytes) -> float:
 _SAVING = "admin noscript no_async_loading"
 
 COMMANDS: list[Command] = [
-    connection("TIME", 1, time, "loading stale fast", summary="the time of the server"),
-    connection("ROLE", 1, role, "noscript loading stale fast", summary="that this is a leader"),
-    read("DBSIZE", 1, dbsize, NO_KEYS, "fast", summary="how many keys the database has"),
-    write("FLUSHDB", -1, flushdb, NO_KEYS, summary="delete every key of the database"),
-    write("FLUSHALL", -1, flushall, NO_KEYS, summary="delete every key of every database"),
-    connection("SAVE", 1, save, _SAVING + " no_multi", summary="make a snapshot while everyone waits"),
-    connection("BGSAVE", -1, bgsave, _SAVING, summary="make a snapshot"),
-    connection("LASTSAVE", 1, lastsave, "loading stale fast", summary="when the last snapshot was made"),
-    connection("SHUTDOWN", -1, shutdown, "admin noscript loading stale no_multi allow_busy", summary="stop the server"),
-    read("MEMORY|USAGE", -3, memory_usage, Keys(2, 2, 1), summary="how many bytes a key takes, roughly"),
-    connection("MEMORY|PURGE", 2, memory_purge, "", summary="accepted: memory is given back as it becomes free"),
-    connection("MEMORY|HELP", 2, memory_help, "loading stale", summary="what MEMORY can do"),
-    connection("DEBUG", -2, debug, "admin noscript loading stale", summary="SLEEP: stop the server for a while"),
+    connection(SERVER, "TIME", 1, time, "loading stale fast", summary="the time of the server"),
+    connection(
+        SERVER, "ROLE", 1, role, "noscript loading stale fast @admin @dangerous", summary="that this is a leader"
+    ),
+    read(SERVER, "DBSIZE", 1, dbsize, NO_KEYS, "fast @keyspace", summary="how many keys the database has"),
+    write(SERVER, "FLUSHDB", -1, flushdb, NO_KEYS, "@keyspace @dangerous", summary="delete every key of the database"),
+    write(
+        SERVER, "FLUSHALL", -1, flushall, NO_KEYS, "@keyspace @dangerous", summary="delete every key of every database"
+    ),
+    connection(SERVER, "SAVE", 1, save, _SAVING + " no_multi", summary="make a snapshot while everyone waits"),
+    connection(SERVER, "BGSAVE", -1, bgsave, _SAVING, summary="make a snapshot"),
+    connection(
+        SERVER,
+        "LASTSAVE",
+        1,
+        lastsave,
+        "loading stale fast @admin @dangerous",
+        summary="when the last snapshot was made",
+    ),
+    connection(
+        SERVER, "SHUTDOWN", -1, shutdown, "admin noscript loading stale no_multi allow_busy", summary="stop the server"
+    ),
+    read(SERVER, "MEMORY|USAGE", -3, memory_usage, Keys(2, 2, 1), summary="how many bytes a key takes, roughly"),
+    connection(
+        SERVER, "MEMORY|PURGE", 2, memory_purge, "", summary="accepted: memory is given back as it becomes free"
+    ),
+    connection(SERVER, "MEMORY|HELP", 2, memory_help, "loading stale", summary="what MEMORY can do"),
+    connection(
+        SERVER, "DEBUG", -2, debug, "admin noscript loading stale", summary="SLEEP: stop the server for a while"
+    ),
 ]

@@ -9,7 +9,7 @@ from typing import Any
 from tidelog.commands.arguments import integer, syntax_error
 from tidelog.commands.drawing import draw, draw_one, drawn_count
 from tidelog.commands.scanning import scan_cursor, scan_members, scan_options
-from tidelog.commands.table import ALL_KEYS, ONE_KEY, Arguments, Command, Keys, read, write
+from tidelog.engine.table import ALL_KEYS, ONE_KEY, SET, Arguments, Command, Keys, read, write
 from tidelog.errors import CommandError
 from tidelog.journal.operation import Del
 from tidelog.resp.encoder import Reply, SetReply
@@ -210,21 +210,21 @@ def sintercard(transaction: Transaction, arguments: Arguments) -> Reply:
 
 
 COMMANDS: list[Command] = [
-    write("SADD", -3, sadd_, ONE_KEY, "denyoom fast", summary="add members"),
-    write("SREM", -3, srem_, ONE_KEY, "fast", summary="remove members"),
-    write("SMOVE", 4, smove, _TWO_KEYS, "fast", summary="move a member to another set"),
-    read("SMEMBERS", 2, smembers, ONE_KEY, summary="all members"),
-    read("SISMEMBER", 3, sismember, ONE_KEY, "fast", summary="whether a member is in"),
-    read("SMISMEMBER", -3, smismember, ONE_KEY, "fast", summary="which of the members are in"),
-    read("SCARD", 2, scard, ONE_KEY, "fast", summary="how many members there are"),
-    write("SPOP", -2, spop, ONE_KEY, "fast", summary="remove members drawn at random"),
-    read("SRANDMEMBER", -2, srandmember, ONE_KEY, summary="members drawn at random"),
-    read("SSCAN", -3, sscan, ONE_KEY, summary="members, some at a time"),
-    read("SINTER", -2, sinter, ALL_KEYS, summary="members that are in all sets"),
-    read("SINTERCARD", -3, sintercard, _COUNTED_KEYS, "movablekeys", summary="how many members are in all sets"),
-    read("SUNION", -2, sunion, ALL_KEYS, summary="members that are in any of the sets"),
-    read("SDIFF", -2, sdiff, ALL_KEYS, summary="members of the first set that are in no other"),
-    write("SINTERSTORE", -3, sinterstore, ALL_KEYS, "denyoom", summary="store what is in all sets"),
-    write("SUNIONSTORE", -3, sunionstore, ALL_KEYS, "denyoom", summary="store what is in any of the sets"),
-    write("SDIFFSTORE", -3, sdiffstore, ALL_KEYS, "denyoom", summary="store what of the first set is in no other"),
+    write(SET, "SADD", -3, sadd_, ONE_KEY, "denyoom fast", summary="add members"),
+    write(SET, "SREM", -3, srem_, ONE_KEY, "fast", summary="remove members"),
+    write(SET, "SMOVE", 4, smove, _TWO_KEYS, "fast", summary="move a member to another set"),
+    read(SET, "SMEMBERS", 2, smembers, ONE_KEY, summary="all members"),
+    read(SET, "SISMEMBER", 3, sismember, ONE_KEY, "fast", summary="whether a member is in"),
+    read(SET, "SMISMEMBER", -3, smismember, ONE_KEY, "fast", summary="which of the members are in"),
+    read(SET, "SCARD", 2, scard, ONE_KEY, "fast", summary="how many members there are"),
+    write(SET, "SPOP", -2, spop, ONE_KEY, "fast", summary="remove members drawn at random"),
+    read(SET, "SRANDMEMBER", -2, srandmember, ONE_KEY, summary="members drawn at random"),
+    read(SET, "SSCAN", -3, sscan, ONE_KEY, summary="members, some at a time"),
+    read(SET, "SINTER", -2, sinter, ALL_KEYS, summary="members that are in all sets"),
+    read(SET, "SINTERCARD", -3, sintercard, _COUNTED_KEYS, "movablekeys", summary="how many members are in all sets"),
+    read(SET, "SUNION", -2, sunion, ALL_KEYS, summary="members that are in any of the sets"),
+    read(SET, "SDIFF", -2, sdiff, ALL_KEYS, summary="members of the first set that are in no other"),
+    write(SET, "SINTERSTORE", -3, sinterstore, ALL_KEYS, "denyoom", summary="store what is in all sets"),
+    write(SET, "SUNIONSTORE", -3, sunionstore, ALL_KEYS, "denyoom", summary="store what is in any of the sets"),
+    write(SET, "SDIFFSTORE", -3, sdiffstore, ALL_KEYS, "denyoom", summary="store what of the first set is in no other"),
 ]

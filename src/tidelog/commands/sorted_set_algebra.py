@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from tidelog.commands.arguments import integer, syntax_error
 from tidelog.commands.sorted_set_bounds import score as read_score
 from tidelog.commands.sorted_sets import Decision, count_of, replace, with_scores
-from tidelog.commands.table import Arguments, Command, Keys, read, write
+from tidelog.engine.table import SORTED_SET, Arguments, Command, Keys, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import WRONG_TYPE, Transaction
@@ -207,11 +207,19 @@ _TARGET_AND_INPUTS: Final = Keys(1, 1, 1, count_at=2)
 _STORES: Final = "denyoom movablekeys"
 
 COMMANDS: list[Command] = [
-    read("ZUNION", -3, zunion, _INPUTS, "movablekeys", summary="members of any of the sets"),
-    read("ZINTER", -3, zinter, _INPUTS, "movablekeys", summary="members of all of the sets"),
-    read("ZDIFF", -3, zdiff, _INPUTS, "movablekeys", summary="members of the first set and of no other"),
-    read("ZINTERCARD", -3, zintercard, _INPUTS, "movablekeys", summary="how many members are in all of the sets"),
-    write("ZUNIONSTORE", -4, zunionstore, _TARGET_AND_INPUTS, _STORES, summary="store a union"),
-    write("ZINTERSTORE", -4, zinterstore, _TARGET_AND_INPUTS, _STORES, summary="store an intersection"),
-    write("ZDIFFSTORE", -4, zdiffstore, _TARGET_AND_INPUTS, _STORES, summary="store a difference"),
+    read(SORTED_SET, "ZUNION", -3, zunion, _INPUTS, "movablekeys", summary="members of any of the sets"),
+    read(SORTED_SET, "ZINTER", -3, zinter, _INPUTS, "movablekeys", summary="members of all of the sets"),
+    read(SORTED_SET, "ZDIFF", -3, zdiff, _INPUTS, "movablekeys", summary="members of the first set and of no other"),
+    read(
+        SORTED_SET,
+        "ZINTERCARD",
+        -3,
+        zintercard,
+        _INPUTS,
+        "movablekeys",
+        summary="how many members are in all of the sets",
+    ),
+    write(SORTED_SET, "ZUNIONSTORE", -4, zunionstore, _TARGET_AND_INPUTS, _STORES, summary="store a union"),
+    write(SORTED_SET, "ZINTERSTORE", -4, zinterstore, _TARGET_AND_INPUTS, _STORES, summary="store an intersection"),
+    write(SORTED_SET, "ZDIFFSTORE", -4, zdiffstore, _TARGET_AND_INPUTS, _STORES, summary="store a difference"),
 ]

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from tidelog.commands.arguments import integer, syntax_error
 from tidelog.commands.sorted_set_bounds import Range, lex_range, rank_range, score_range
 from tidelog.commands.sorted_sets import Decision, find_zset, replace, with_scores
-from tidelog.commands.table import ONE_KEY, Arguments, Command, Keys, read, write
+from tidelog.engine.table import ONE_KEY, SORTED_SET, Arguments, Command, Keys, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import Transaction
@@ -161,16 +161,18 @@ def zremrangebylex(transaction: Transaction, arguments: Arguments) -> Decision:
 
 
 COMMANDS: list[Command] = [
-    read("ZRANGE", -4, zrange, ONE_KEY, summary="members by rank, score or name, in either direction"),
-    read("ZREVRANGE", -4, zrevrange, ONE_KEY, summary="members by rank, the highest score first"),
-    read("ZRANGEBYSCORE", -4, zrangebyscore, ONE_KEY, summary="members by score"),
-    read("ZREVRANGEBYSCORE", -4, zrevrangebyscore, ONE_KEY, summary="members by score, the highest first"),
-    read("ZRANGEBYLEX", -4, zrangebylex, ONE_KEY, summary="members by name, where all scores are equal"),
-    read("ZREVRANGEBYLEX", -4, zrevrangebylex, ONE_KEY, summary="members by name, the last first"),
-    read("ZCOUNT", 4, zcount, ONE_KEY, "fast", summary="how many members have a score in a range"),
-    read("ZLEXCOUNT", 4, zlexcount, ONE_KEY, "fast", summary="how many members have a name in a range"),
-    write("ZRANGESTORE", -5, zrangestore, Keys(1, 2, 1), "denyoom", summary="store a range under another key"),
-    write("ZREMRANGEBYRANK", 4, zremrangebyrank, ONE_KEY, summary="remove members by rank"),
-    write("ZREMRANGEBYSCORE", 4, zremrangebyscore, ONE_KEY, summary="remove members by score"),
-    write("ZREMRANGEBYLEX", 4, zremrangebylex, ONE_KEY, summary="remove members by name"),
+    read(SORTED_SET, "ZRANGE", -4, zrange, ONE_KEY, summary="members by rank, score or name, in either direction"),
+    read(SORTED_SET, "ZREVRANGE", -4, zrevrange, ONE_KEY, summary="members by rank, the highest score first"),
+    read(SORTED_SET, "ZRANGEBYSCORE", -4, zrangebyscore, ONE_KEY, summary="members by score"),
+    read(SORTED_SET, "ZREVRANGEBYSCORE", -4, zrevrangebyscore, ONE_KEY, summary="members by score, the highest first"),
+    read(SORTED_SET, "ZRANGEBYLEX", -4, zrangebylex, ONE_KEY, summary="members by name, where all scores are equal"),
+    read(SORTED_SET, "ZREVRANGEBYLEX", -4, zrevrangebylex, ONE_KEY, summary="members by name, the last first"),
+    read(SORTED_SET, "ZCOUNT", 4, zcount, ONE_KEY, "fast", summary="how many members have a score in a range"),
+    read(SORTED_SET, "ZLEXCOUNT", 4, zlexcount, ONE_KEY, "fast", summary="how many members have a name in a range"),
+    write(
+        SORTED_SET, "ZRANGESTORE", -5, zrangestore, Keys(1, 2, 1), "denyoom", summary="store a range under another key"
+    ),
+    write(SORTED_SET, "ZREMRANGEBYRANK", 4, zremrangebyrank, ONE_KEY, summary="remove members by rank"),
+    write(SORTED_SET, "ZREMRANGEBYSCORE", 4, zremrangebyscore, ONE_KEY, summary="remove members by score"),
+    write(SORTED_SET, "ZREMRANGEBYLEX", 4, zremrangebylex, ONE_KEY, summary="remove members by name"),
 ]

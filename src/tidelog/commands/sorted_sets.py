@@ -14,7 +14,7 @@ from tidelog.commands.arguments import integer, syntax_error
 from tidelog.commands.drawing import check_pairs_count, drawn_count
 from tidelog.commands.scanning import scan_cursor, scan_members, scan_options
 from tidelog.commands.sorted_set_bounds import score as read_score
-from tidelog.commands.table import ONE_KEY, Arguments, Command, Keys, read, write
+from tidelog.engine.table import ONE_KEY, SORTED_SET, Arguments, Command, Keys, read, write
 from tidelog.errors import CommandError
 from tidelog.journal.operation import Del
 from tidelog.resp.encoder import NULL_ARRAY, Pairs, Reply, format_double
@@ -270,17 +270,49 @@ def zscan(transaction: Transaction, arguments: Arguments) -> Reply:
 
 
 COMMANDS: list[Command] = [
-    write("ZADD", -4, zadd_, ONE_KEY, "denyoom fast", summary="add members or change their scores, with conditions"),
-    write("ZINCRBY", 4, zincrby, ONE_KEY, "denyoom fast", summary="add to the score of a member"),
-    write("ZREM", -3, zrem_, ONE_KEY, "fast", summary="remove members"),
-    read("ZCARD", 2, zcard, ONE_KEY, "fast", summary="how many members there are"),
-    read("ZSCORE", 3, zscore, ONE_KEY, "fast", summary="the score of a member"),
-    read("ZMSCORE", -3, zmscore, ONE_KEY, "fast", summary="the scores of members"),
-    read("ZRANK", 3, zrank, ONE_KEY, "fast", summary="how many members have a lower score"),
-    read("ZREVRANK", 3, zrevrank, ONE_KEY, "fast", summary="how many members have a higher score"),
-    write("ZPOPMIN", -2, zpopmin, ONE_KEY, "fast", summary="remove and return the members with the lowest scores"),
-    write("ZPOPMAX", -2, zpopmax, ONE_KEY, "fast", summary="remove and return the members with the highest scores"),
-    write("ZMPOP", -4, zmpop, Keys(count_at=1), "movablekeys", summary="pop from the first set that has members"),
-    read("ZRANDMEMBER", -2, zrandmember, ONE_KEY, summary="members drawn at random"),
-    read("ZSCAN", -3, zscan, ONE_KEY, summary="walk over members and scores in steps"),
+    write(
+        SORTED_SET,
+        "ZADD",
+        -4,
+        zadd_,
+        ONE_KEY,
+        "denyoom fast",
+        summary="add members or change their scores, with conditions",
+    ),
+    write(SORTED_SET, "ZINCRBY", 4, zincrby, ONE_KEY, "denyoom fast", summary="add to the score of a member"),
+    write(SORTED_SET, "ZREM", -3, zrem_, ONE_KEY, "fast", summary="remove members"),
+    read(SORTED_SET, "ZCARD", 2, zcard, ONE_KEY, "fast", summary="how many members there are"),
+    read(SORTED_SET, "ZSCORE", 3, zscore, ONE_KEY, "fast", summary="the score of a member"),
+    read(SORTED_SET, "ZMSCORE", -3, zmscore, ONE_KEY, "fast", summary="the scores of members"),
+    read(SORTED_SET, "ZRANK", 3, zrank, ONE_KEY, "fast", summary="how many members have a lower score"),
+    read(SORTED_SET, "ZREVRANK", 3, zrevrank, ONE_KEY, "fast", summary="how many members have a higher score"),
+    write(
+        SORTED_SET,
+        "ZPOPMIN",
+        -2,
+        zpopmin,
+        ONE_KEY,
+        "fast",
+        summary="remove and return the members with the lowest scores",
+    ),
+    write(
+        SORTED_SET,
+        "ZPOPMAX",
+        -2,
+        zpopmax,
+        ONE_KEY,
+        "fast",
+        summary="remove and return the members with the highest scores",
+    ),
+    write(
+        SORTED_SET,
+        "ZMPOP",
+        -4,
+        zmpop,
+        Keys(count_at=1),
+        "movablekeys",
+        summary="pop from the first set that has members",
+    ),
+    read(SORTED_SET, "ZRANDMEMBER", -2, zrandmember, ONE_KEY, summary="members drawn at random"),
+    read(SORTED_SET, "ZSCAN", -3, zscan, ONE_KEY, summary="walk over members and scores in steps"),
 ]

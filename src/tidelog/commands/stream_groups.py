@@ -8,7 +8,7 @@ from typing import Any, Final
 from tidelog import limits
 from tidelog.commands.arguments import I64_MAX, integer, positive, syntax_error
 from tidelog.commands.streams import Decision, find_stream, next_id
-from tidelog.commands.table import ONE_KEY, Arguments, Command, write
+from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, write
 from tidelog.errors import CommandError
 from tidelog.store.transaction import Transaction
 from tidelog.streams.dump import group_set
@@ -213,6 +213,6 @@ def tgroup(transaction: Transaction, arguments: Arguments) -> Decision:
 
 
 COMMANDS: list[Command] = [
-    write("TACK", -4, tack, ONE_KEY, "fast", summary="acknowledge entries of a group"),
-    write("TGROUP", -3, tgroup, ONE_KEY, "denyoom", summary="make a group, or set its limits"),
+    write(STREAM, "TACK", -4, tack, ONE_KEY, "fast", summary="acknowledge entries of a group"),
+    write(STREAM, "TGROUP", -3, tgroup, ONE_KEY, "denyoom", summary="make a group, or set its limits"),
 ]

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from tidelog import limits
 from tidelog.commands.arguments import integer, syntax_error
-from tidelog.commands.blocking import WouldBlock
 from tidelog.commands.stream_groups import GroupRead
 from tidelog.commands.stream_replies import array_for_t, t_entries
 from tidelog.commands.streams import Decision, find_stream
-from tidelog.commands.table import ONE_KEY, Arguments, Command, write
+from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, write
+from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply, Spliced
 from tidelog.store.transaction import Transaction
@@ -145,6 +145,7 @@ def _is_read(arguments: Arguments) -> bool:
 
 COMMANDS: list[Command] = [
     write(
+        STREAM,
         "TREAD",
         -4,
         tread,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tidelog import limits
 from tidelog.commands.arguments import integer, syntax_error
-from tidelog.commands.table import ONE_KEY, Arguments, Command, read, write
+from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import Transaction
@@ -183,8 +183,8 @@ def _group_info(name: bytes, group: Group, now_ms: int) -> Reply:
 
 
 COMMANDS: list[Command] = [
-    write("TWRITE", -4, twrite, ONE_KEY, "denyoom fast", summary="append entries to a stream"),
-    write("TEVICT", -3, tevict, ONE_KEY, summary="remove the oldest entries of a stream"),
-    write("TCOMPACT", 2, tcompact, ONE_KEY, summary="keep only the newest entry of each tag"),
-    read("TINFO", 2, tinfo, ONE_KEY, summary="what there is to know about a stream"),
+    write(STREAM, "TWRITE", -4, twrite, ONE_KEY, "denyoom fast", summary="append entries to a stream"),
+    write(STREAM, "TEVICT", -3, tevict, ONE_KEY, summary="remove the oldest entries of a stream"),
+    write(STREAM, "TCOMPACT", 2, tcompact, ONE_KEY, summary="keep only the newest entry of each tag"),
+    read(STREAM, "TINFO", 2, tinfo, ONE_KEY, summary="what there is to know about a stream"),
 ]

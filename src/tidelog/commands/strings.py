@@ -8,7 +8,7 @@ from typing import Any
 from tidelog import limits
 from tidelog.commands.arguments import I64_MAX, I64_MIN, add_floats, integer, syntax_error
 from tidelog.commands.expiry_options import UNITS, absolute_ms
-from tidelog.commands.table import ALL_KEYS, ONE_KEY, Arguments, Command, Keys, read, write
+from tidelog.engine.table import ALL_KEYS, ONE_KEY, STRING, Arguments, Command, Keys, read, write
 from tidelog.errors import CommandError
 from tidelog.journal.operation import Del, Val
 from tidelog.resp.encoder import Reply
@@ -229,25 +229,25 @@ def setrange(transaction: Transaction, arguments: Arguments) -> Decision:
 
 
 COMMANDS: list[Command] = [
-    read("GET", 2, get, ONE_KEY, "fast", summary="the value of a key"),
-    write("SET", -3, set_, ONE_KEY, "denyoom", summary="set a key, with conditions and expiry"),
-    write("SETNX", 3, setnx, ONE_KEY, "denyoom fast", summary="set a key that is not there"),
-    write("SETEX", 4, setex, ONE_KEY, "denyoom", summary="set a key that expires in seconds"),
-    write("PSETEX", 4, psetex, ONE_KEY, "denyoom", summary="set a key that expires in milliseconds"),
-    write("GETSET", 3, getset, ONE_KEY, "denyoom fast", summary="set a key and return what it was"),
-    write("GETDEL", 2, getdel, ONE_KEY, "fast", summary="return a key and delete it"),
-    write("GETEX", -2, getex, ONE_KEY, "fast", summary="return a key and set when it expires"),
-    read("MGET", -2, mget, ALL_KEYS, "fast", summary="the values of keys"),
-    write("MSET", -3, mset, _PAIRS, "denyoom", summary="set keys"),
-    write("MSETNX", -3, msetnx, _PAIRS, "denyoom", summary="set keys of which none is there"),
-    write("APPEND", 3, append, ONE_KEY, "denyoom fast", summary="append to a string"),
-    read("STRLEN", 2, strlen, ONE_KEY, "fast", summary="the length of a string"),
-    write("INCR", 2, incr, ONE_KEY, "denyoom fast", summary="add one to an integer"),
-    write("DECR", 2, decr, ONE_KEY, "denyoom fast", summary="take one from an integer"),
-    write("INCRBY", 3, incrby, ONE_KEY, "denyoom fast", summary="add to an integer"),
-    write("DECRBY", 3, decrby, ONE_KEY, "denyoom fast", summary="take from an integer"),
-    write("INCRBYFLOAT", 3, incrbyfloat, ONE_KEY, "denyoom fast", summary="add to a number"),
-    read("GETRANGE", 4, getrange, ONE_KEY, summary="a part of a string"),
-    read("SUBSTR", 4, getrange, ONE_KEY, summary="a part of a string (the old name of GETRANGE)"),
-    write("SETRANGE", 4, setrange, ONE_KEY, "denyoom", summary="overwrite a part of a string"),
+    read(STRING, "GET", 2, get, ONE_KEY, "fast", summary="the value of a key"),
+    write(STRING, "SET", -3, set_, ONE_KEY, "denyoom", summary="set a key, with conditions and expiry"),
+    write(STRING, "SETNX", 3, setnx, ONE_KEY, "denyoom fast", summary="set a key that is not there"),
+    write(STRING, "SETEX", 4, setex, ONE_KEY, "denyoom", summary="set a key that expires in seconds"),
+    write(STRING, "PSETEX", 4, psetex, ONE_KEY, "denyoom", summary="set a key that expires in milliseconds"),
+    write(STRING, "GETSET", 3, getset, ONE_KEY, "denyoom fast", summary="set a key and return what it was"),
+    write(STRING, "GETDEL", 2, getdel, ONE_KEY, "fast", summary="return a key and delete it"),
+    write(STRING, "GETEX", -2, getex, ONE_KEY, "fast", summary="return a key and set when it expires"),
+    read(STRING, "MGET", -2, mget, ALL_KEYS, "fast", summary="the values of keys"),
+    write(STRING, "MSET", -3, mset, _PAIRS, "denyoom", summary="set keys"),
+    write(STRING, "MSETNX", -3, msetnx, _PAIRS, "denyoom", summary="set keys of which none is there"),
+    write(STRING, "APPEND", 3, append, ONE_KEY, "denyoom fast", summary="append to a string"),
+    read(STRING, "STRLEN", 2, strlen, ONE_KEY, "fast", summary="the length of a string"),
+    write(STRING, "INCR", 2, incr, ONE_KEY, "denyoom fast", summary="add one to an integer"),
+    write(STRING, "DECR", 2, decr, ONE_KEY, "denyoom fast", summary="take one from an integer"),
+    write(STRING, "INCRBY", 3, incrby, ONE_KEY, "denyoom fast", summary="add to an integer"),
+    write(STRING, "DECRBY", 3, decrby, ONE_KEY, "denyoom fast", summary="take from an integer"),
+    write(STRING, "INCRBYFLOAT", 3, incrbyfloat, ONE_KEY, "denyoom fast", summary="add to a number"),
+    read(STRING, "GETRANGE", 4, getrange, ONE_KEY, summary="a part of a string"),
+    read(STRING, "SUBSTR", 4, getrange, ONE_KEY, summary="a part of a string (the old name of GETRANGE)"),
+    write(STRING, "SETRANGE", 4, setrange, ONE_KEY, "denyoom", summary="overwrite a part of a string"),
 ]

@@ -6,112 +6,90 @@ roll-back: a command that fails while EXEC runs contributes nothing, and the oth
 
 from __future__ import annotations
 
-from tidelog import limits
-from tidelog.commands.client import Client, Queued
-from tidelog.commands.table import ALL_KEYS, Arguments, Command, connection
+from tidelog.engine.session import Queued, Session
+from tidelog.engine.table import ALL_KEYS, TRANSACTIONS, Arguments, Command, connection
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import NULL_ARRAY, Reply
 
 
-def multi(client: Client, _arguments: Arguments) -> Reply:
-    if client.queued is not None:
+def multi(session: Session, _arguments: Arguments) -> Reply:
+    if session.queued is not None:
         raise CommandError("ERR MULTI calls can not be nested")
-    client.queued = []
-    client.queued_bytes = 0
-    client.has_queue_error = False
-    client.state_changed()
+    session.begin_multi()
     return "OK"
 
 
-def queue(client: Client, row: Command, arguments: Arguments) -> bool:
-    """Keep a command for EXEC; false if that would be more than a connection may hold."""
-    assert client.queued is not None
-    client.queued_bytes += sum(map(len, arguments))
-    if client.queued_bytes > limits.QUEUED_BYTES_MAX:
-        return False
-    client.queued.append((row, arguments))
-    return True
-
-
-def exec_(client: Client, _arguments: Arguments) -> Reply:
-    if client.queued is None:
+def exec_(session: Session, _arguments: Arguments) -> Reply:
+    if session.queued is None:
         raise CommandError("ERR EXEC without MULTI")
-    queued, has_error = client.queued, client.has_queue_error
-    is_dirty = client.is_dirty or _has_expired(client)
-    _end(client)
+    queued, has_error = session.queued, session.has_queue_error
+    is_dirty = session.is_dirty or _has_expired(session)
+    session.end_multi()
     if has_error:
         raise CommandError("EXECABORT Transaction discarded because of previous errors.")
     if is_dirty:
         return NULL_ARRAY
-    _check_may_run(client, queued)
-    return client.server.run_transaction(client, queued)
+    _check_may_run(session, queued)
+    return session.engine.run_transaction(session, queued)
 
 
-def _has_expired(client: Client) -> bool:
+def _has_expired(session: Session) -> bool:
     """A watched key that has expired has changed, also if nobody has removed it yet."""
-    if not client.watched:
+    if not session.watched:
         return False
-    store, now_ms = client.server.store, client.server.clock.wall_us() // 1000
-    expiries = (store.database(database).expiries.get(key) for database, key in client.watched)
+    store, now_ms = session.engine.store, session.engine.clock.wall_us() // 1000
+    expiries = (store.database(database).expiries.get(key) for database, key in session.watched)
     return any(when is not None and when <= now_ms for when in expiries)
 
 
-def _check_may_run(client: Client, queued: list[Queued]) -> None:
+def _check_may_run(session: Session, queued: list[Queued]) -> None:
     """What has come up since they were queued, such as full memory, refuses them all."""
     for row, arguments in queued:
-        refusal = client.server.refusal_of(row, arguments)
+        refusal = session.engine.gate.refusal_of(row, arguments)
         if refusal is not None:
             raise CommandError(f"EXECABORT Transaction discarded because of: {refusal}")
 
 
-def discard_for(client: Client, error: str) -> str:
-    """EXEC cannot run for this reason: forget the commands; what EXEC answers."""
-    if client.queued is not None:
-        _end(client)
-    return f"EXECABORT Transaction discarded because of: {error.removeprefix('ERR ')}"
-
-
-def discard(client: Client, _arguments: Arguments) -> Reply:
-    if client.queued is None:
+def discard(session: Session, _arguments: Arguments) -> Reply:
+    if session.queued is None:
         raise CommandError("ERR DISCARD without MULTI")
-    _end(client)
+    session.end_multi()
     return "OK"
 
 
-def watch(client: Client, arguments: Arguments) -> Reply:
-    if client.queued is not None:
+def watch(session: Session, arguments: Arguments) -> Reply:
+    if session.queued is not None:
         raise CommandError("ERR WATCH inside MULTI is not allowed")
-    store = client.server.store
+    store = session.engine.store
     # A key that has expired already is gone from the beginning: removing it later would count as a change.
-    transaction = store.begin(client.database)
+    transaction = store.begin(session.database)
     for key in arguments[1:]:
         transaction.find(key)
     store.commit(transaction)
     for key in arguments[1:]:
-        store.watch(client, client.database, key)
-    client.state_changed()
+        store.watch(session, session.database, key)
+    session.state_changed()
     return "OK"
 
 
-def unwatch(client: Client, _arguments: Arguments) -> Reply:
-    client.server.store.unwatch(client)
-    client.state_changed()
+def unwatch(session: Session, _arguments: Arguments) -> Reply:
+    session.unwatch()
     return "OK"
-
-
-def _end(client: Client) -> None:
-    client.queued = None
-    client.queued_bytes = 0
-    client.server.store.unwatch(client)
-    client.state_changed()
 
 
 _FLAGS = "noscript loading stale fast allow_busy"
 
 COMMANDS: list[Command] = [
-    connection("MULTI", 1, multi, _FLAGS, summary="begin a transaction"),
-    connection("EXEC", 1, exec_, "noscript loading stale skip_slowlog", summary="run the commands of a transaction"),
-    connection("DISCARD", 1, discard, _FLAGS, summary="forget the commands of a transaction"),
-    connection("WATCH", -2, watch, _FLAGS, summary="let EXEC do nothing if a key changes", keys=ALL_KEYS),
-    connection("UNWATCH", 1, unwatch, _FLAGS, summary="forget what is watched"),
+    connection(TRANSACTIONS, "MULTI", 1, multi, _FLAGS, summary="begin a transaction"),
+    connection(
+        TRANSACTIONS,
+        "EXEC",
+        1,
+        exec_,
+        "noscript loading stale skip_slowlog",
+        summary="run the commands of a transaction",
+    ),
+    connection(TRANSACTIONS, "DISCARD", 1, discard, _FLAGS, summary="forget the commands of a transaction"),
+    connection(TRANSACTIONS, "WATCH", -2, watch, _FLAGS, summary="let EXEC do nothing if a key changes", keys=ALL_KEYS),
+    connection(TRANSACTIONS, "UNWATCH", 1, unwatch, _FLAGS, summary="forget what is watched"),
 ]

@@ -18,7 +18,7 @@ from tidelog.commands.stream_ids import (
 )
 from tidelog.commands.stream_replies import tagged_of_fields, x_entries
 from tidelog.commands.streams import Decision, find_stream, next_id
-from tidelog.commands.table import ONE_KEY, Arguments, Command, read, write
+from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import NULL_ARRAY, Reply
 from tidelog.store.transaction import Transaction
@@ -237,11 +237,11 @@ def xsetid(transaction: Transaction, arguments: Arguments) -> Decision:
 
 
 COMMANDS: list[Command] = [
-    write("XADD", -5, xadd, ONE_KEY, "denyoom fast", summary="append an entry of fields to a stream"),
-    read("XLEN", 2, xlen, ONE_KEY, "fast", summary="how many entries a stream has"),
-    read("XRANGE", -4, xrange, ONE_KEY, summary="entries between two ids"),
-    read("XREVRANGE", -4, xrevrange, ONE_KEY, summary="entries between two ids, newest first"),
-    write("XDEL", -3, xdel, ONE_KEY, "fast", summary="remove entries by their ids"),
-    write("XTRIM", -4, xtrim, ONE_KEY, summary="remove the oldest entries"),
-    write("XSETID", -3, xsetid, ONE_KEY, "denyoom fast", summary="set the last id of a stream"),
+    write(STREAM, "XADD", -5, xadd, ONE_KEY, "denyoom fast", summary="append an entry of fields to a stream"),
+    read(STREAM, "XLEN", 2, xlen, ONE_KEY, "fast", summary="how many entries a stream has"),
+    read(STREAM, "XRANGE", -4, xrange, ONE_KEY, summary="entries between two ids"),
+    read(STREAM, "XREVRANGE", -4, xrevrange, ONE_KEY, summary="entries between two ids, newest first"),
+    write(STREAM, "XDEL", -3, xdel, ONE_KEY, "fast", summary="remove entries by their ids"),
+    write(STREAM, "XTRIM", -4, xtrim, ONE_KEY, summary="remove the oldest entries"),
+    write(STREAM, "XSETID", -3, xsetid, ONE_KEY, "denyoom fast", summary="set the last id of a stream"),
 ]

@@ -8,8 +8,8 @@ from tidelog.commands.arguments import integer
 from tidelog.commands.help import help_reply
 from tidelog.commands.stream_ids import any_id, strict_id
 from tidelog.commands.streams import Decision, find_stream
-from tidelog.commands.table import NO_KEYS, ONE_KEY, Arguments, Command, Keys, connection, write
 from tidelog.commands.x_reading import check_consumer, text
+from tidelog.engine.table import NO_KEYS, ONE_KEY, STREAM, Arguments, Command, Keys, connection, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import Transaction
@@ -162,11 +162,19 @@ def xgroup_help(_client: object, _arguments: Arguments) -> Reply:
 
 
 COMMANDS: list[Command] = [
-    write("XGROUP|CREATE", -5, xgroup_create, _SECOND, "denyoom", summary="make a group"),
-    write("XGROUP|SETID", -5, xgroup_setid, _SECOND, summary="set the last id that a group was given"),
-    write("XGROUP|DESTROY", 4, xgroup_destroy, _SECOND, summary="remove a group"),
-    write("XGROUP|CREATECONSUMER", 5, xgroup_createconsumer, _SECOND, "denyoom", summary="make a consumer of a group"),
-    write("XGROUP|DELCONSUMER", 5, xgroup_delconsumer, _SECOND, summary="remove a consumer of a group"),
-    connection("XGROUP|HELP", 2, xgroup_help, "loading stale", summary="what XGROUP can do", keys=NO_KEYS),
-    write("XACK", -4, xack, ONE_KEY, "fast", summary="acknowledge entries of a group"),
+    write(STREAM, "XGROUP|CREATE", -5, xgroup_create, _SECOND, "denyoom", summary="make a group"),
+    write(STREAM, "XGROUP|SETID", -5, xgroup_setid, _SECOND, summary="set the last id that a group was given"),
+    write(STREAM, "XGROUP|DESTROY", 4, xgroup_destroy, _SECOND, summary="remove a group"),
+    write(
+        STREAM,
+        "XGROUP|CREATECONSUMER",
+        5,
+        xgroup_createconsumer,
+        _SECOND,
+        "denyoom",
+        summary="make a consumer of a group",
+    ),
+    write(STREAM, "XGROUP|DELCONSUMER", 5, xgroup_delconsumer, _SECOND, summary="remove a consumer of a group"),
+    connection(STREAM, "XGROUP|HELP", 2, xgroup_help, "loading stale", summary="what XGROUP can do", keys=NO_KEYS),
+    write(STREAM, "XACK", -4, xack, ONE_KEY, "fast", summary="acknowledge entries of a group"),
 ]

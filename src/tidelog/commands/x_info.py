@@ -12,8 +12,8 @@ from tidelog.commands.help import help_reply
 from tidelog.commands.stream_ids import LARGEST_ID, id_text
 from tidelog.commands.stream_replies import array_for_x, x_entries
 from tidelog.commands.streams import find_stream
-from tidelog.commands.table import Arguments, Command, Keys, connection, read
 from tidelog.commands.x_groups import bad_subcommand, no_group
+from tidelog.engine.table import STREAM, Arguments, Command, Keys, connection, read
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply, Wire
 from tidelog.store.transaction import Transaction
@@ -152,8 +152,8 @@ def xinfo_help(_client: object, _arguments: Arguments) -> Reply:
 
 
 COMMANDS: list[Command] = [
-    read("XINFO|STREAM", -3, xinfo_stream, _SECOND, summary="what there is to know about a stream"),
-    read("XINFO|GROUPS", 3, xinfo_groups, _SECOND, summary="the groups of a stream"),
-    read("XINFO|CONSUMERS", 4, xinfo_consumers, _SECOND, summary="the consumers of a group"),
-    connection("XINFO|HELP", 2, xinfo_help, "loading stale", summary="what XINFO can do"),
+    read(STREAM, "XINFO|STREAM", -3, xinfo_stream, _SECOND, summary="what there is to know about a stream"),
+    read(STREAM, "XINFO|GROUPS", 3, xinfo_groups, _SECOND, summary="the groups of a stream"),
+    read(STREAM, "XINFO|CONSUMERS", 4, xinfo_consumers, _SECOND, summary="the consumers of a group"),
+    connection(STREAM, "XINFO|HELP", 2, xinfo_help, "loading stale", summary="what XINFO can do"),
 ]

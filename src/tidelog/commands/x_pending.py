@@ -9,8 +9,8 @@ from tidelog.commands.arguments import I64_MAX, integer, syntax_error
 from tidelog.commands.stream_ids import first_of_interval, id_text, last_of_interval, parse_id, strict_id
 from tidelog.commands.stream_replies import array_for_x
 from tidelog.commands.streams import Decision, find_stream
-from tidelog.commands.table import ONE_KEY, Arguments, Command, read, write
 from tidelog.commands.x_reading import check_consumer, text
+from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import NULL_ARRAY, Reply, Wire
 from tidelog.store.transaction import Transaction
@@ -255,9 +255,15 @@ def _claim_idle(ids: Iterator[int], claim: _Claim, count: int, idle_ms: int, now
 
 
 COMMANDS: list[Command] = [
-    read("XPENDING", -3, xpending, ONE_KEY, summary="what consumers have not acknowledged"),
-    write("XCLAIM", -6, xclaim, ONE_KEY, "fast", summary="give pending entries to a consumer"),
+    read(STREAM, "XPENDING", -3, xpending, ONE_KEY, summary="what consumers have not acknowledged"),
+    write(STREAM, "XCLAIM", -6, xclaim, ONE_KEY, "fast", summary="give pending entries to a consumer"),
     write(
-        "XAUTOCLAIM", -6, xautoclaim, ONE_KEY, "fast", summary="give entries that were pending for long to a consumer"
+        STREAM,
+        "XAUTOCLAIM",
+        -6,
+        xautoclaim,
+        ONE_KEY,
+        "fast",
+        summary="give entries that were pending for long to a consumer",
     ),
 ]

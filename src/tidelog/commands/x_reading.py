@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple
 
 from tidelog import limits
 from tidelog.commands.arguments import I64_MAX, integer, syntax_error
-from tidelog.commands.blocking import WouldBlock
 from tidelog.commands.stream_groups import next_rows
 from tidelog.commands.stream_ids import LARGEST_ID, id_text, strict_id
 from tidelog.commands.stream_replies import array_for_x, x_entries
 from tidelog.commands.streams import Decision, find_stream
-from tidelog.commands.table import Arguments, Command, Keys, read, write
+from tidelog.engine.table import STREAM, Arguments, Command, Keys, read, write
+from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import NULL_ARRAY, ByKey, Reply, Wire
 from tidelog.store.transaction import Transaction
@@ -258,6 +258,7 @@ def _history(stream: Stream, group: Group, after: int, options: _Options, now_ms
 
 COMMANDS: list[Command] = [
     read(
+        STREAM,
         "XREAD",
         -4,
         xread,
@@ -266,6 +267,7 @@ COMMANDS: list[Command] = [
         summary="entries of several streams after the ids given",
     ),
     write(
+        STREAM,
         "XREADGROUP",
         -7,
         xreadgroup,

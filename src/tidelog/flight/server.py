@@ -22,15 +22,15 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from tidelog import limits
-from tidelog.commands.dispatch import explain
+from tidelog.engine.dispatch import explain
 from tidelog.errors import ClientError, CommandError, EnvironmentFault
 from tidelog.flight.access import Access, Handshake, is_local
 from tidelog.flight.nodes import PACKED, SCHEMA
 from tidelog.flight.request import ReadRequest, parse_criteria, parse_key, parse_read
 from tidelog.flight.service import Service, StreamFacts
 from tidelog.flight.stream_slice import StreamSlice, batches, packed_batches
-from tidelog.server.calls import LoopCalls
 from tidelog.server.listener import CannotListen, bind_tcp
+from tidelog.server.loop_calls import LoopCalls
 
 _LOG: Final = logging.getLogger("tidelog")
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from tidelog import limits
 from tidelog.commands.streams import find_stream, next_id
+from tidelog.engine.engine import Engine
 from tidelog.errors import ClientError, CommandError
 from tidelog.flight.request import RangeEnd, ReadRequest
 from tidelog.flight.stream_slice import StreamSlice, first_offset, last_offset, make_slice
 from tidelog.journal.durability import FsyncPolicy
-from tidelog.server.engine import Engine
-from tidelog.server.turn import Turns
+from tidelog.server.turns import Turns
 from tidelog.store.transaction import Transaction
 from tidelog.streams.effects import StreamAppend
 from tidelog.streams.node import TAGGED
@@ -72,10 +72,10 @@ class Service:
         """Append entries as one transaction; returns the offset of the first."""
         row = self._engine.table.find(b"TWRITE")
         assert row is not None
-        refusal = self._engine.refusal_of(row, (b"TWRITE",))
+        refusal = self._engine.gate.refusal_of(row, (b"TWRITE",))
         if refusal is not None:
             raise CommandError(refusal)
-        if self._engine.is_held(row, (b"TWRITE",)):
+        if self._engine.gate.holds(row, (b"TWRITE",)):
             raise CommandError("ERR writes are paused by CLIENT PAUSE: try again")
         transaction, stream = self._find(key, database)
         ms, seq = next_id(stream, transaction.now_ms, len(entries))
@@ -96,7 +96,7 @@ class Service:
         """Until what was appended is as durable as the policy wants it before an answer."""
         writer = self._engine.store.journal.writer
         if writer.policy is FsyncPolicy.ALWAYS:
-            await self._turns.make_durable(writer.written_ts)
+            await self._turns.commit.make_durable(writer.written_ts)
 
     def _find(self, key: bytes, database: int) -> tuple[Transaction, Stream | None]:
         transaction = self._engine.store.begin(database)

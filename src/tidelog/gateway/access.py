@@ -13,18 +13,18 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
-from tidelog.server.engine import Engine
+from tidelog.engine.password import Password
 
 _CHALLENGE: Final = {"www-authenticate": 'Basic realm="tidelog", charset="UTF-8"'}
 
 
-def refusal(engine: Engine, headers: Headers) -> Response | None:
+def refusal(password: Password, headers: Headers) -> Response | None:
     """What to answer to a request that does not know the password; None: it does."""
-    if not engine.needs_password:
+    if not password.is_needed:
         return None
     for value in headers.getlist("authorization"):
         kind, _, rest = value.partition(" ")
-        if engine.is_password(_password(kind.lower(), rest.strip())):
+        if password.matches(_password(kind.lower(), rest.strip())):
             return None
     return JSONResponse({"error": "NOAUTH", "message": "Authentication required."}, 401, _CHALLENGE)
 

@@ -18,11 +18,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from tidelog import limits
+from tidelog.engine.engine import Engine
 from tidelog.gateway.feed import feed_page
 from tidelog.gateway.hosts import HostGuard
 from tidelog.gateway.metrics import collect
 from tidelog.gateway.sample import CONTENT_TYPE, render
-from tidelog.server.engine import Engine
 from tidelog.server.facts import Facts
 from tidelog.server.memory import Memory
 
@@ -37,13 +37,13 @@ def make_app(engine: Engine, facts: Facts, memory: Memory, hosts: Sequence[str])
         refusal = engine.store.refusal
         if refusal is not None:
             return JSONResponse({"status": "not writable", "reason": str(refusal)}, 503)
-        if engine.is_out_of_memory:
+        if engine.gate.is_out_of_memory:
             return JSONResponse({"status": "not writable", "reason": "used memory > 'maxmemory'"}, 503)
         return JSONResponse({"status": "ok"})
 
     return Starlette(
         routes=[Route("/metrics", metrics), Route("/health", health), Route("/feed", feed_page(engine))],
-        middleware=[Middleware(HostGuard, hosts=hosts, is_protected=not engine.needs_password)],
+        middleware=[Middleware(HostGuard, hosts=hosts, is_protected=not engine.password.is_needed)],
     )
 
 

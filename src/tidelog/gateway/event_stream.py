@@ -19,10 +19,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tidelog import limits
+from tidelog.engine.feeding import Feeding
 from tidelog.feeds.event import FIELDS
 from tidelog.feeds.feeds import OpenFeed
 from tidelog.resp.json_form import reply_to_json
-from tidelog.server.feeding import Feeding
 
 _RESUMED_PART: Final = 4
 """A reader is sent more when it has left no more than this part of the buffer."""

@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tidelog import limits
+from tidelog.engine.engine import Engine
 from tidelog.errors import ClientError, FeedDiverged, TooOld
 from tidelog.feeds.event import encode_delete_range
 from tidelog.feeds.feed import ChangeFeedRequest
@@ -30,7 +31,6 @@ from tidelog.feeds.span import Span, span_of_key, span_of_prefix
 from tidelog.gateway.access import refusal
 from tidelog.gateway.event_stream import EventStream, StreamSink, error_members, event_id
 from tidelog.ids import U64_MAX, Ts
-from tidelog.server.engine import Engine
 from tidelog.server.listener import address_of
 
 _ID: Final = re.compile(r"(\d{1,20})(?:-(\d{1,20})-(\d{1,20}))?", re.ASCII)
@@ -55,14 +55,14 @@ def feed_page(engine: Engine) -> Callable[[Request], Awaitable[Response]]:
     streams: set[StreamSink] = set()
 
     async def page(request: Request) -> Response:
-        answer = refusal(engine, request.headers)
+        answer = refusal(engine.password, request.headers)
         if answer is not None:
             return answer
         if request.method == "HEAD":  # nobody would read a stream
             return Response(media_type=EventStream.media_type)
         streams.difference_update([sink for sink in streams if sink.is_abandoned])
         feeding = engine.feeding
-        if feeding is None or feeding.is_closed or len(streams) >= limits.HTTP_FEEDS_MAX:
+        if feeding.is_closed or len(streams) >= limits.HTTP_FEEDS_MAX:
             return JSONResponse({"error": "BUSY", "message": "no more feeds at the moment"}, 503, _RETRY_AFTER)
         try:
             wanted = read_query(request.scope["query_string"], request.headers.get("last-event-id"))

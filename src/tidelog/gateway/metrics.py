@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tidelog.engine.engine import Engine
+from tidelog.engine.metrics import Durations
 from tidelog.gateway.pipeline_metrics import pipeline_samples
 from tidelog.gateway.sample import Sample, label
-from tidelog.server.engine import Engine
 from tidelog.server.facts import Facts
 from tidelog.server.memory import Memory
-from tidelog.server.metrics import Durations
 
 
 def collect(engine: Engine, facts: Facts, memory: Memory) -> Iterator[Sample]:
@@ -25,7 +25,7 @@ def collect(engine: Engine, facts: Facts, memory: Memory) -> Iterator[Sample]:
 
 
 def _traffic(engine: Engine, facts: Facts) -> Iterator[Sample]:
-    metrics, clients, subscriptions = engine.metrics, engine.clients, engine.subscriptions
+    metrics, clients, subscriptions = engine.metrics, engine.sessions, engine.subscriptions
     yield Sample("tidelog_uptime_seconds", "gauge", "Since the server started.", facts.uptime_s)
     yield Sample("tidelog_commands_total", "counter", "Commands that clients sent.", clients.command_count)
     yield Sample("tidelog_connections", "gauge", "Connections that are open.", len(clients))
@@ -80,7 +80,7 @@ def _snapshots(engine: Engine, facts: Facts) -> Iterator[Sample]:
     yield Sample("tidelog_snapshots_total", "counter", "Snapshots that were made.", now.made)
     yield Sample("tidelog_snapshot_failures", "gauge", "That failed since the last one was made.", now.failures)
     yield Sample(
-        "tidelog_snapshot_last_seconds", "gauge", "When one was last made (unix time).", engine.last_snapshot_s
+        "tidelog_snapshot_last_seconds", "gauge", "When one was last made (unix time).", engine.snapshots.last_s
     )
     yield Sample("tidelog_snapshot_duration_seconds", "gauge", "How long that took.", now.last_took_s or 0)
     yield Sample("tidelog_snapshot_bytes", "gauge", "The newest snapshot on disk.", now.newest_bytes)

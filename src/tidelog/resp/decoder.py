@@ -11,7 +11,7 @@ knows no line form.
 
 from __future__ import annotations
 
-from tidelog.resp.exact import Command, ExactDecoder, ProtocolError, RequestLimits
+from tidelog.resp.exact import ExactDecoder, ProtocolError, RequestLimits, Words
 from tidelog.resp.plain import BULK_BYTES_MAX, take_plain
 
 
@@ -37,15 +37,15 @@ class RequestDecoder:
         self._bulk_bytes_max = min(bounds.bulk_bytes_max, BULK_BYTES_MAX)
         self._choose()
 
-    def resume(self) -> list[Command]:
+    def resume(self) -> list[Words]:
         """What follows the last command if only limits were in the way, and are no more (AUTH and more in one buffer);
         otherwise the error stays as it is."""
         self.error = None
         return self._decode_exactly(b"")
 
-    def feed(self, data: bytes) -> list[Command]:
+    def feed(self, data: bytes) -> list[Words]:
         """The commands that are complete with these bytes. Hot. Afterwards `error` may be set."""
-        commands: list[Command] = []
+        commands: list[Words] = []
         if self._is_exact:
             if self.error is not None or not self._exact.bounds.is_authenticated:
                 return self._decode_exactly(data)
@@ -58,7 +58,7 @@ class RequestDecoder:
             commands += self._decode_exactly(data[at:])
         return commands
 
-    def _end_command(self, data: bytes, commands: list[Command]) -> bytes | None:
+    def _end_command(self, data: bytes, commands: list[Words]) -> bytes | None:
         """Let `exact` have the end of the command under way; the bytes behind it, or None if it is not complete."""
         exact = self._exact
         try:
@@ -72,7 +72,7 @@ class RequestDecoder:
         self._is_exact = False
         return exact.take_rest()
 
-    def _decode_exactly(self, data: bytes) -> list[Command]:
+    def _decode_exactly(self, data: bytes) -> list[Words]:
         exact = self._exact
         if self.error is not None:
             exact.keep(data)  # AUTH may come to be run before it is too late

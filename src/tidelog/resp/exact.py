@@ -20,7 +20,7 @@ from tidelog import limits
 from tidelog.resp.inline import split_line
 from tidelog.resp.plain import BULK_BYTES_MAX, take_arguments
 
-Command = list[bytes]
+Words = list[bytes]
 
 _STAR: Final = ord("*")
 _DOLLAR: Final = b"$"
@@ -56,7 +56,7 @@ class ExactDecoder:
         self._at = 0
         self._missing = 0
         """Arguments of the command under way that are still to come."""
-        self._arguments: Command = []
+        self._arguments: Words = []
         self._arguments_bytes = 0
         """Of the command under way: of arguments that have arrived, and of the one that was declared last."""
         self._bulk_length = -1
@@ -65,7 +65,7 @@ class ExactDecoder:
         """What is buffered was tried as plain arguments: the rest of it is taken one by one."""
         self._skip_until = 0
         """Nothing can be complete before the buffer is this long."""
-        self._commands: list[Command] = []
+        self._commands: list[Words] = []
 
     @property
     def is_idle(self) -> bool:
@@ -100,7 +100,7 @@ class ExactDecoder:
             self._skip_until = max(self._skip_until - self._at, 0)
             self._at = 0
 
-    def take_commands(self) -> list[Command]:
+    def take_commands(self) -> list[Words]:
         """Those that are complete."""
         commands, self._commands = self._commands, []
         return commands

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from tidelog import limits
-from tidelog.commands.parameters import BadValue, read_memory
+from tidelog.engine.parameters import BadValue, read_memory
 from tidelog.errors import EnvironmentFault
 from tidelog.journal.durability import FsyncPolicy
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from tidelog import __version__
 from tidelog.commands.connection import REDIS_VERSION
+from tidelog.engine.metrics import SnapshotFacts
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.server.memory import total_bytes
-from tidelog.server.metrics import SnapshotFacts
 
 if TYPE_CHECKING:
+    from tidelog.engine.engine import Engine
     from tidelog.server.configuration import ServerConfig
-    from tidelog.server.engine import Engine
+    from tidelog.server.connections import Connections
     from tidelog.server.memory import Memory
 
 Section = Mapping[str, object]
@@ -30,6 +31,7 @@ class Facts:
         self,
         config: ServerConfig,
         engine: Engine,
+        connections: Connections,
         memory: Memory,
         run_id: str,
         port: Callable[[], int],
@@ -37,6 +39,7 @@ class Facts:
     ) -> None:
         self._config = config
         self._engine = engine
+        self._connections = connections
         self._memory = memory
         self._run_id = run_id
         self._port = port
@@ -70,7 +73,7 @@ class Facts:
 
     def tick(self) -> None:
         """Once a second: how many commands there were."""
-        now_us, count = self._engine.clock.monotonic_us(), self._engine.clients.command_count
+        now_us, count = self._engine.clock.monotonic_us(), self._engine.sessions.command_count
         from_us, from_count = self._rate_from
         self.commands_per_s = max(0, round((count - from_count) * 1e6 / max(1, now_us - from_us)))
         self._rate_from = now_us, count
@@ -119,14 +122,14 @@ class Facts:
         }
 
     def _clients(self) -> Section:
-        clients = self._engine.clients
+        sessions = self._engine.sessions
         return {
-            "connected_clients": len(clients),
+            "connected_clients": len(sessions),
             "cluster_connections": 0,
-            "maxclients": clients.clients_max,
+            "maxclients": self._connections.clients_max,
             "blocked_clients": len(self._engine.blocking),
             "tracking_clients": 0,
-            "pubsub_clients": sum(session.is_listening for session in clients.all()),
+            "pubsub_clients": sum(session.is_listening for session in sessions.all()),
         }
 
     def _memory_facts(self) -> Section:
@@ -157,7 +160,7 @@ class Facts:
             "current_save_keys_total": snapshots.keys_total,
             "rdb_changes_since_last_save": snapshots.records_since,
             "rdb_bgsave_in_progress": int(snapshots.is_under_way),
-            "rdb_last_save_time": engine.last_snapshot_s,
+            "rdb_last_save_time": engine.snapshots.last_s,
             "rdb_last_bgsave_status": "ok" if snapshots.error is None else "err",
             "rdb_last_bgsave_time_sec": _whole_s(snapshots.last_took_s),
             "rdb_current_bgsave_time_sec": _whole_s(snapshots.current_took_s),
@@ -173,7 +176,7 @@ class Facts:
         engine, metrics = self._engine, self._engine.metrics
         return {
             "total_connections_received": metrics.connections,
-            "total_commands_processed": engine.clients.command_count,
+            "total_commands_processed": engine.sessions.command_count,
             "instantaneous_ops_per_sec": self.commands_per_s,
             "rejected_connections": metrics.connections_refused,
             "expired_keys": engine.store.expired_count,
@@ -223,7 +226,7 @@ class Facts:
         }
 
     def _feeds(self) -> Section:
-        return {} if self._engine.feeding is None else self._engine.feeding.section()
+        return self._engine.feeding.section()
 
     def _tidelog(self) -> Section:
         journal = self._engine.store.journal
@@ -254,8 +257,7 @@ class Facts:
 
     @property
     def snapshots(self) -> SnapshotFacts:
-        snapshots = self._engine.snapshots
-        return SnapshotFacts() if snapshots is None else snapshots.facts
+        return self._engine.snapshots.facts
 
     @property
     def not_durable_us(self) -> int:

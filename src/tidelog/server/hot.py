@@ -18,18 +18,16 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog import limits
+from tidelog.engine.hot_commands import Commands, HotCommands
 from tidelog.ids import ShardId
 from tidelog.journal.operation import VAL, encode_flat, encode_items, encode_pair
 from tidelog.resp.encoder import NULL_3, NULL_BULK_2, OK, QUEUED
 from tidelog.server.hot_groups import HotGroups
 from tidelog.server.hot_streams import HotStreams
-from tidelog.server.run import Commands, HotCommands
 from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
 from tidelog.types.hash import HSET, HSETS, Hash, encode_field
 
-NOTHING_HOT: Final[HotCommands] = {}
-"""For a connection that is not plain."""
 _VALUE_BYTES_MAX: Final = limits.HOT_VALUE_BYTES_MAX
 _PAIRS_MAX: Final = limits.RECORD_MEMBERS_MAX
 _PAIRS_BYTES_MAX: Final = limits.RECORD_SPLIT_BYTES
@@ -55,7 +53,7 @@ class HotPath:
         self._groups = HotGroups(store, number, protocol)
         self._nil = NULL_BULK_2 if protocol == 2 else NULL_3
 
-    def commands(self, *, writes: bool = True, transactions: bool = True) -> HotCommands:
+    def commands(self, *, writes: bool = True, multi: bool = True) -> HotCommands:
         """By name, in the two spellings that clients use."""
         runs: HotCommands = {b"GET": self.get, b"HGET": self.hget}
         runs |= self._groups.reads()
@@ -63,7 +61,7 @@ class HotPath:
             runs |= {b"SET": self.set, b"INCR": self.incr, b"HSET": self.hset, b"MSET": self.mset}
             runs |= self._streams.writes()
             runs |= self._groups.writes()
-        if writes and transactions:
+        if writes and multi:
             runs[b"MULTI"] = self.multi
         return runs | {name.lower(): run for name, run in runs.items()}
 
@@ -328,6 +326,11 @@ class HotPath:
         out.append(b"%b%b*%d\r\n" % (OK, QUEUED * len(replies), len(replies)))
         out += replies
         return at
+
+
+def hot_commands(store: Store, database: int, protocol: int, writes: bool, multi: bool) -> HotCommands:
+    """The hot commands of a session: with writes unless the gate refuses some, with MULTI unless it watches a key."""
+    return HotPath(store, database, protocol).commands(writes=writes, multi=multi)
 
 
 def whole_transactions(commands: Commands) -> int:

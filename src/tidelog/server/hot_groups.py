@@ -21,7 +21,7 @@ from tidelog import limits
 from tidelog.commands.arguments import I64_MAX
 from tidelog.commands.stream_ids import LARGEST_ID, plain_id
 from tidelog.commands.stream_replies import array_for_t, array_for_x
-from tidelog.server.run import Commands, HotCommands
+from tidelog.engine.hot_commands import Commands, HotCommands
 from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
 from tidelog.streams.group import NO_CONSUMER, Group

@@ -12,9 +12,9 @@ from typing import Final
 from tidelog import limits
 from tidelog.commands.stream_replies import tagged_of_fields
 from tidelog.commands.streams import next_id
+from tidelog.engine.hot_commands import Commands, HotCommands
 from tidelog.errors import CommandError
 from tidelog.journal.writer import NewRecord
-from tidelog.server.run import Commands, HotCommands
 from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
 from tidelog.streams.effects import APPEND, encode_append

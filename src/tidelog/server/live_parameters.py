@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
-from tidelog.commands.parameters import (
+from tidelog.engine.parameters import (
     BadValue,
     Parameter,
     Parameters,
@@ -21,12 +21,13 @@ from tidelog.commands.parameters import (
     number,
     read_memory,
 )
+from tidelog.engine.sessions import Sessions
+from tidelog.engine.slow_log import SlowLog
 from tidelog.journal.durability import FsyncPolicy
-from tidelog.server.clients import OutputLimits
 from tidelog.server.configuration import ServerConfig
+from tidelog.server.connections import Connections, OutputLimits
 
 if TYPE_CHECKING:
-    from tidelog.server.engine import Engine
     from tidelog.server.memory import Memory
 
 _FSYNC: Final = {FsyncPolicy.ALWAYS: "always", FsyncPolicy.EVERYSEC: "everysec", FsyncPolicy.NEVER: "no"}
@@ -35,24 +36,30 @@ _NO_FORKS: Final = "Tidelog makes snapshots by the size of its journal"
 
 
 def live_parameters(
-    config: ServerConfig, engine: Engine, used: Memory, ports: Callable[[], list[int]], sample: Callable[[], None]
+    config: ServerConfig,
+    connections: Connections,
+    sessions: Sessions,
+    slow_log: SlowLog,
+    used: Memory,
+    *,
+    ports: Callable[[], list[int]],
+    sample_memory: Callable[[], None],
 ) -> Parameters:
-    """All of them."""
-    clients, slow_log = engine.clients, engine.slow_log
+    """All parameters."""
 
     def put_clients_max(value: int) -> None:
-        clients.clients_max = value
+        connections.clients_max = value
 
     def put_idle(value: int) -> None:
-        clients.idle_s_max = value
+        connections.idle_s_max = value
 
     def put_maxmemory(value: int) -> None:
         used.limit_bytes = value
-        sample()
+        sample_memory()
 
     def put_threshold(value: int) -> None:
         slow_log.threshold_us = value
-        engine.clients.states_changed()  # hot commands are not timed
+        sessions.states_changed()  # hot commands are not timed
 
     def put_slow_length(value: int) -> None:
         slow_log.length_max = min(value, limits.SLOW_LOG_MAX)
@@ -76,17 +83,17 @@ def live_parameters(
             fixed("unixsocket", config.unix_socket or ""),
             fixed("unixsocketperm", "700" if config.unix_socket else "0"),
             fixed("dir", config.data),
-            fixed("protected-mode", "no" if engine.needs_password else "yes"),
-            number("timeout", lambda: clients.idle_s_max, put_idle, 0, _INT_MAX),
+            fixed("protected-mode", "yes" if config.password is None else "no"),
+            number("timeout", lambda: connections.idle_s_max, put_idle, 0, _INT_MAX),
             constant("tcp-keepalive", limits.KEEPALIVE_S, "it cannot be changed"),
-            number("maxclients", lambda: clients.clients_max, put_clients_max, 1, config.maxclients),
+            number("maxclients", lambda: connections.clients_max, put_clients_max, 1, config.maxclients),
             constant("hz", 10, "it cannot be changed"),
             fixed("proto-max-bulk-len", limits.BULK_BYTES_MAX),
             fixed("client-query-buffer-limit", limits.COMMAND_BYTES_MAX),
             Parameter(
                 "client-output-buffer-limit",
-                lambda: _show_output_limits(clients.output_limits),
-                lambda text: _read_output_limits(clients.output_limits, text),
+                lambda: _show_output_limits(connections.output_limits),
+                lambda text: _read_output_limits(connections.output_limits, text),
             ),
             number("slowlog-log-slower-than", lambda: slow_log.threshold_us, put_threshold, -1),
             number("slowlog-max-len", lambda: slow_log.length_max, put_slow_length),

@@ -20,31 +20,38 @@ import random
 import secrets
 import signal
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import pyarrow
 
 from tidelog import limits
-from tidelog.commands.all import command_table
-from tidelog.commands.dispatch import explain
+from tidelog.commands.families import command_table
+from tidelog.engine.dispatch import explain
+from tidelog.engine.engine import Engine
+from tidelog.engine.feeding import Feeding
+from tidelog.engine.gate import Gate
+from tidelog.engine.metrics import Metrics
+from tidelog.engine.password import Password
+from tidelog.engine.sessions import Sessions
+from tidelog.engine.slow_log import SlowLog
+from tidelog.engine.subscriptions import Subscriptions
 from tidelog.errors import ApplyFailed, DataDirectoryError, JournalFailed, JournalFull
 from tidelog.feeds.feeds import Feeds
 from tidelog.journal.journal import Settings
-from tidelog.server.calls import LoopCalls
-from tidelog.server.clients import Clients
 from tidelog.server.configuration import ServerConfig
+from tidelog.server.connection import Connection
+from tidelog.server.connections import Connections
 from tidelog.server.cooling import Cooling
-from tidelog.server.engine import Engine
 from tidelog.server.facts import Facts
-from tidelog.server.feeding import Feeding
+from tidelog.server.hot import hot_commands
 from tidelog.server.listener import UnixSocket, allow_descriptors, bind_tcp, make_tls
 from tidelog.server.live_parameters import live_parameters
+from tidelog.server.loop_calls import LoopCalls
 from tidelog.server.memory import Memory
-from tidelog.server.metrics import Metrics
-from tidelog.server.session import Session
 from tidelog.server.snapshots import ServerSnapshots
-from tidelog.server.turn import Turns
+from tidelog.server.turns import Turns
 from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
 from tidelog.system.clock import SystemClock
@@ -67,7 +74,7 @@ _FAILED: Final = 70
 
 
 class Runtime:
-    """A running server."""
+    """A running server. `__init__` opens the data directory; `start` makes the parts that need a loop."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
@@ -84,42 +91,20 @@ class Runtime:
             random=random.Random(),
         )
         self._check_shards()
-        self._metrics = Metrics()
-        self._memory = Memory(config.maxmemory)
-        clients_max = allow_descriptors(config.maxclients)
-        if clients_max < config.maxclients:
-            _LOG.warning(
-                "the system allows too few open files for %d clients: at most %d", config.maxclients, clients_max
-            )
-        self.clients = Clients(
-            self._clock, self._metrics, clients_max=clients_max, is_protected=config.password is None
-        )
-        self.clients.idle_s_max = config.timeout
-        self.engine = Engine(
-            self.store, command_table(), self._clock, self.clients, self._metrics, self, config.password
-        )
-        self._facts = Facts(
-            config,
-            self.engine,
-            self._memory,
-            secrets.token_hex(20),
-            lambda: self.port or 0,
-            lambda: self.flight_port or 0,
-        )
-        self.engine.facts = self._facts.section
-        self.engine.parameters = live_parameters(
-            config, self.engine, self._memory, lambda: self.ports, self._sample_memory
-        )
         self._servers: list[asyncio.AbstractServer] = []
         self._unix: UnixSocket | None = None
         self._gateway: Gateway | None = None
         self._flight: FlightServer | None = None
         self._timers: list[asyncio.Task[None]] = []
         self.stopping = asyncio.Event()
+        # Made by `start`.
         self.turns: Turns
+        self.engine: Engine
+        self.connections: Connections
+        self._memory: Memory
         self._snapshots: ServerSnapshots
         self._cooling: Cooling
-        self._feeding: Feeding
+        self._facts: Facts
 
     def _check_shards(self) -> None:
         found, wanted = self.store.journal.meta.shard_count, self._config.shards
@@ -136,14 +121,7 @@ class Runtime:
         """Open the ports and start the timers."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_error)
-        self.turns = Turns(loop, self.store.journal, self._clock.monotonic_us, self._metrics.syncs.add)
-        self._snapshots = ServerSnapshots(loop, self.store, self.turns, self._clock, self._config.snapshot_after)
-        self.engine.snapshots = self._snapshots
-        self.engine.blocking.call_later = loop.call_later
-        self._cooling = Cooling(loop, self.store.databases, self._clock)
-        feeds = Feeds(self.store, self._clock)
-        self.engine.feeding = self._feeding = Feeding(loop, feeds, self._clock, lambda: self.turns.count)
-        self.turns.on_visible = self._feeding.on_visible
+        self._make_parts(loop)
         try:
             await self._open_ports(loop)
         except BaseException:
@@ -165,14 +143,75 @@ class Runtime:
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
 
+    def _make_parts(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Make each part of the server, in the order in which they need each other."""
+        config, clock, store = self._config, self._clock, self.store
+        metrics, sessions, slow_log = Metrics(), Sessions(), SlowLog()
+        self._memory = Memory(config.maxmemory)
+        self.connections = Connections(
+            sessions,
+            clock,
+            metrics,
+            clients_max=self._allowed_clients(),
+            idle_s_max=config.timeout,
+            is_protected=config.password is None,
+        )
+        self.turns = Turns(loop, store.journal, clock.monotonic_us, metrics.syncs.add)
+        self._snapshots = ServerSnapshots(loop, store, self.turns, clock, config.snapshot_after)
+        self._cooling = Cooling(loop, store.databases, clock)
+        feeding = Feeding(loop, Feeds(store, clock), clock, lambda: self.turns.count)
+        self.turns.on_visible = feeding.on_visible
+        self.engine = Engine(
+            store=store,
+            table=command_table(),
+            clock=clock,
+            loop=loop,
+            stopwatch_s=time.perf_counter,
+            process=self,
+            password=Password(config.password),
+            sessions=sessions,
+            subscriptions=Subscriptions(),
+            slow_log=slow_log,
+            parameters=live_parameters(
+                config,
+                self.connections,
+                sessions,
+                slow_log,
+                self._memory,
+                ports=lambda: self.ports,
+                sample_memory=self._sample_memory,
+            ),
+            metrics=metrics,
+            gate=Gate(store, sessions, clock, loop),
+            snapshots=self._snapshots,
+            feeding=feeding,
+            hot_commands=hot_commands,
+        )
+        self._facts = Facts(
+            config,
+            self.engine,
+            self.connections,
+            self._memory,
+            secrets.token_hex(20),
+            lambda: self.port or 0,
+            lambda: self.flight_port or 0,
+        )
+
+    def _allowed_clients(self) -> int:
+        wanted = self._config.maxclients
+        allowed = allow_descriptors(wanted)
+        if allowed < wanted:
+            _LOG.warning("the system allows too few open files for %d clients: at most %d", wanted, allowed)
+        return allowed
+
     async def _open_ports(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self._config
         if config.port is not None:
             for bound in bind_tcp(config.host, config.port):
-                self._servers.append(await loop.create_server(self._session, sock=bound, ssl=self._tls))
+                self._servers.append(await loop.create_server(self._connection, sock=bound, ssl=self._tls))
         if config.unix_socket is not None:
             self._unix = UnixSocket(config.unix_socket)
-            self._servers.append(await loop.create_unix_server(self._session, sock=self._unix.socket))
+            self._servers.append(await loop.create_unix_server(self._connection, sock=self._unix.socket))
         if config.http_port is not None:
             self._gateway = self._make_gateway(config.http_port)
             await self._gateway.start()
@@ -192,13 +231,13 @@ class Runtime:
         from tidelog.flight.service import Service
 
         config, engine = self._config, self.engine
-        access = Access(engine.is_password, needs_password=engine.needs_password)
+        access = Access(engine.password.matches, needs_password=engine.password.is_needed)
         return open_flight(
             LoopCalls(loop), Service(engine, self.turns), access, host, port, config.tls_cert, config.tls_key
         )
 
-    def _session(self) -> asyncio.Protocol:
-        return cast("asyncio.Protocol", Session(self.engine, self.turns, self.clients))
+    def _connection(self) -> asyncio.Protocol:
+        return cast("asyncio.Protocol", Connection(self.engine, self.turns, self.connections))
 
     @property
     def ports(self) -> list[int]:
@@ -221,14 +260,14 @@ class Runtime:
     # --- running ------------------------------------------------------------------------------------------------
 
     def _each_second(self) -> None:
-        self.turns.tick()
-        self.clients.sweep()
+        self.turns.commit.tick()
+        self.connections.sweep()
         self._facts.tick()
 
     def _each_tenth(self) -> None:
         self._sample_memory()
         self._facts.look()
-        self.clients.wait_for_disk(self.turns.has_backlog)
+        self.connections.wait_for_disk(self.turns.has_backlog)
         writer = self.store.journal.writer
         try:
             if writer.refusal is None:
@@ -237,7 +276,7 @@ class Runtime:
             # Also what there was no space for: it is tried again, whether or not anyone asks for something.
             if not writer.has_failed:
                 writer.write()
-                self._feeding.on_visible()
+                self.engine.feeding.on_visible()
         except JournalFull:
             pass  # it says so itself, and `refusal` tells everyone
         except JournalFailed as error:
@@ -246,12 +285,18 @@ class Runtime:
         self._cooling.tick()
 
     def _sample_memory(self) -> None:
-        self.engine.set_out_of_memory(self._memory.sample(self._clock.monotonic_us()))
+        self.engine.gate.set_out_of_memory(self._memory.sample(self._clock.monotonic_us()))
 
     # --- stopping -----------------------------------------------------------------------------------------------
 
     def shut_down(self) -> None:
         self.stopping.set()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def facts(self, section: str) -> Mapping[str, object] | None:
+        return self._facts.section(section)
 
     def fail(self, error: ApplyFailed) -> NoReturn:
         _LOG.critical("%s", error)
@@ -282,27 +327,27 @@ class Runtime:
         self._snapshots.close()
         self._cooling.close()
         self.engine.blocking.close()
-        self._feeding.close()
-        self.clients.resume()
-        for session in self.clients.all():
-            session.stop_reading()
+        self.engine.feeding.close()
+        self.engine.gate.resume()
+        for connection in self.connections.all():
+            connection.stop_reading()
         if self._gateway is not None:
             await self._gateway.stop()
         has_ended = True
         if self._flight is not None:
             has_ended = await loop.run_in_executor(None, self._flight.stop, limits.STOP_S_MAX / 2)
-        while any(session.is_busy for session in self.clients.all()) and loop.time() < deadline:
+        while any(connection.is_busy for connection in self.connections.all()) and loop.time() < deadline:
             await asyncio.sleep(0.001)
         try:
             await asyncio.wait_for(self.turns.drain(), max(0.1, deadline - loop.time()))
         except TimeoutError:
             _LOG.error("the disk did not take everything within %g s", limits.STOP_S_MAX)
-        for session in self.clients.all():
-            session.close()
-        while len(self.clients) and loop.time() < deadline:
+        for connection in self.connections.all():
+            connection.close()
+        while len(self.connections) and loop.time() < deadline:
             await asyncio.sleep(0.001)
-        for session in self.clients.all():
-            session.kill()
+        for connection in self.connections.all():
+            connection.kill()
         self.store.journal.close()
         if not has_ended:
             logging.shutdown()

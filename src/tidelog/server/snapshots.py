@@ -22,14 +22,14 @@ from time import perf_counter
 from typing import Final, NamedTuple, TypeVar
 
 from tidelog import limits
-from tidelog.commands.dispatch import explain
+from tidelog.engine.dispatch import explain
+from tidelog.engine.metrics import SnapshotFacts
 from tidelog.errors import CommandError, TidelogError
 from tidelog.journal.journal import Journal
 from tidelog.journal.layout import SnapshotPoint
 from tidelog.journal.operation import OperationTable
 from tidelog.ports import Clock
-from tidelog.server.metrics import SnapshotFacts
-from tidelog.server.turn import Turns
+from tidelog.server.turns import Turns
 from tidelog.store.capture import Capture
 from tidelog.store.store import Store
 
@@ -162,7 +162,7 @@ class ServerSnapshots:
         try:
             while not capture.is_done:
                 capture.visit(limits.CAPTURE_KEYS_AT_ONCE)
-            self._turns.sync_now()
+            self._turns.commit.sync_now()
             self._on_thread_now(capture.snapshot.finish)
         except BaseException:
             self._discard(capture)
@@ -201,7 +201,7 @@ class ServerSnapshots:
         try:
             await self._visit(capture)
             self._store.end_capture()
-            await self._turns.make_durable(capture.snapshot.point.ts)
+            await self._turns.commit.make_durable(capture.snapshot.point.ts)
             await self._on_thread(capture.snapshot.finish)
         except BaseException:
             self._discard(capture)

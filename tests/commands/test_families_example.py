@@ -6,7 +6,7 @@ import re
 import textwrap
 from pathlib import Path
 
-from tidelog.commands.all import command_table
+from tidelog.commands.families import command_table
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 QUOTED = re.compile(r"^ *```python\n(.*?)^ *```", re.MULTILINE | re.DOTALL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.server.metrics import Durations, Metrics
+from tidelog.engine.metrics import Durations, Metrics
 
 
 def test_durations() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from traceback import format_tb
 from typing import Any
 
-from tidelog.commands.blocking import WouldBlock
-from tidelog.commands.table import Command, CommandTable, Kind
+from tidelog.engine.table import Command, CommandTable, HandlerKind
+from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import ApplyFailed, CommandError, InternalError, LimitExceeded
 from tidelog.resp.encoder import ErrorReply, Reply
 from tidelog.store.transaction import Transaction
@@ -51,7 +51,7 @@ def run_command(row: Command, transaction: Transaction, arguments: Sequence[byte
     """
     operations: Sequence[Any] = ()
     try:
-        if row.kind is Kind.READ:
+        if row.kind is HandlerKind.READ:
             reply = row.handler(transaction, arguments)
         else:
             reply, operations = row.handler(transaction, arguments)

@@ -1,11 +1,15 @@
-"""The table of commands: what a row says, and the rows of all families.
+"""The table of commands: what a row says, and how a row is found.
 
-A row names the command, how many arguments it takes (Redis's arity: the name counts; negative means at least), its
-handler, its flags, and where its keys stand. There are three kinds of handlers:
+A row is all that the server knows about a command: its group and name, how many arguments it takes (Redis's arity: the
+name counts; negative means at least), its handler, where its keys stand, and its flags. There are three kinds of
+handlers:
 
     READ        (transaction, arguments) -> reply
     WRITE       (transaction, arguments) -> (reply, operations)
-    CONNECTION  (client, arguments) -> reply             changes the connection or the server, never the keyspace
+    CONNECTION  (session, arguments) -> reply            changes the session or the server, never the keyspace
+
+The ACL categories of a command follow from its flags and its group, as in Redis. A category that does not is written
+among the flags, with its `@`.
 
 `arguments[0]` is the name as the client wrote it. A handler that refuses raises `CommandError`, and nothing happened.
 """
@@ -13,7 +17,7 @@ handler, its flags, and where its keys stand. There are three kinds of handlers:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -24,10 +28,10 @@ Arguments = Sequence[bytes]
 ReadHandler = Callable[[Transaction, Arguments], Reply]
 WriteHandler = Callable[[Transaction, Arguments], tuple[Reply, Sequence[Any]]]
 ConnectionHandler = Callable[[Any, Arguments], Reply]
-"""The first argument is a `Client`."""
+"""The first argument is a `Session`."""
 
 
-class Kind(Enum):
+class HandlerKind(Enum):
     """Which kind of handler a row has."""
 
     READ = "read"
@@ -54,37 +58,75 @@ ALL_KEYS = Keys(1, -1, 1)
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """A group of commands, under Redis's name."""
+
+    name: str
+    category: str | None = None
+    """The ACL category of all its commands; None: it has none, or the flags say which."""
+
+
+STRING = Group("string", "@string")
+GENERIC = Group("generic", "@keyspace")
+HASH = Group("hash", "@hash")
+SET = Group("set", "@set")
+SORTED_SET = Group("sorted-set", "@sortedset")
+STREAM = Group("stream", "@stream")
+PUBSUB = Group("pubsub")
+TRANSACTIONS = Group("transactions", "@transaction")
+CONNECTION = Group("connection", "@connection")
+SERVER = Group("server")
+
+_BY_FLAG: dict[str, tuple[str, ...]] = {
+    "write": ("@write",),
+    "readonly": ("@read",),
+    "admin": ("@admin", "@dangerous"),
+    "pubsub": ("@pubsub",),
+    "blocking": ("@blocking",),
+}
+"""Flag -> ACL categories."""
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """One row."""
 
+    group: Group
     name: str
     """In capitals; a subcommand is `CONTAINER|NAME`."""
     arity: int
     handler: Callable[..., Any]
-    kind: Kind
-    keys: Keys = NO_KEYS
-    flags: frozenset[str] = field(default_factory=frozenset)
-    """As COMMAND INFO names them, beside `readonly` and `write`: fast, denyoom, admin, pubsub, noscript, no_auth ..."""
-    summary: str = ""
+    kind: HandlerKind
+    keys: Keys
+    flags: frozenset[str]
+    """As COMMAND INFO names them: readonly, write, fast, denyoom, admin, pubsub, noscript, no_auth ..."""
+    categories: frozenset[str]
+    """The ACL categories."""
+    summary: str
     """One line for the documentation."""
     is_read: Callable[[Arguments], bool] | None = None
     """Whether a command that may write only reads with these arguments; None: it never only reads."""
+    secret_from: int = 0
+    """Arguments from this one on may hold a password and are never shown; 0: all may be."""
 
     def writes(self, arguments: Arguments) -> bool:
         """Whether it may change keys with these arguments."""
-        return self.kind is Kind.WRITE and (self.is_read is None or not self.is_read(arguments))
+        return self.kind is HandlerKind.WRITE and (self.is_read is None or not self.is_read(arguments))
 
     def takes(self, count: int) -> bool:
         """Whether it takes this many arguments, its name among them."""
         return count == self.arity if self.arity > 0 else count >= -self.arity
 
 
-def read(name: str, arity: int, handler: ReadHandler, keys: Keys, flags: str = "", *, summary: str) -> Command:
+def read(
+    group: Group, name: str, arity: int, handler: ReadHandler, keys: Keys, flags: str = "", *, summary: str
+) -> Command:
     """A row for a command that reads."""
-    return Command(name, arity, handler, Kind.READ, keys, frozenset(["readonly", *flags.split()]), summary)
+    return _row(group, name, arity, handler, HandlerKind.READ, keys, f"readonly {flags}", summary)
 
 
 def write(
+    group: Group,
     name: str,
     arity: int,
     handler: WriteHandler,
@@ -95,14 +137,44 @@ def write(
     is_read: Callable[[Arguments], bool] | None = None,
 ) -> Command:
     """A row for a command that changes keys."""
-    return Command(name, arity, handler, Kind.WRITE, keys, frozenset(["write", *flags.split()]), summary, is_read)
+    return _row(group, name, arity, handler, HandlerKind.WRITE, keys, f"write {flags}", summary, is_read)
 
 
 def connection(
-    name: str, arity: int, handler: ConnectionHandler, flags: str, *, summary: str, keys: Keys = NO_KEYS
+    group: Group,
+    name: str,
+    arity: int,
+    handler: ConnectionHandler,
+    flags: str,
+    *,
+    summary: str,
+    keys: Keys = NO_KEYS,
+    secret_from: int = 0,
 ) -> Command:
-    """A row for a command that concerns the connection or the server."""
-    return Command(name, arity, handler, Kind.CONNECTION, keys, frozenset(flags.split()), summary)
+    """A row for a command that concerns the session or the server."""
+    return _row(group, name, arity, handler, HandlerKind.CONNECTION, keys, flags, summary, None, secret_from)
+
+
+def _row(
+    group: Group,
+    name: str,
+    arity: int,
+    handler: Callable[..., Any],
+    kind: HandlerKind,
+    keys: Keys,
+    words: str,
+    summary: str,
+    is_read: Callable[[Arguments], bool] | None = None,
+    secret_from: int = 0,
+) -> Command:
+    """`words`: flags, and categories that follow from none of them."""
+    flags = frozenset(word for word in words.split() if not word.startswith("@"))
+    categories = {word for word in words.split() if word.startswith("@")}
+    categories |= {category for flag in flags for category in _BY_FLAG.get(flag, ())}
+    categories.add("@fast" if "fast" in flags else "@slow")
+    if group.category is not None:
+        categories.add(group.category)
+    return Command(group, name, arity, handler, kind, keys, flags, frozenset(categories), summary, is_read, secret_from)
 
 
 class CommandTable:

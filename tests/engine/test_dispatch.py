@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.commands.running import Commands
-from tidelog.commands.dispatch import run_command
-from tidelog.commands.table import ONE_KEY, write
+from tidelog.engine.dispatch import run_command
+from tidelog.engine.table import ONE_KEY, STRING, write
 from tidelog.resp.encoder import ErrorReply
 from tidelog.streams.operations import GroupDrop, GroupSet
 
@@ -13,7 +13,7 @@ def test_an_operation_that_fits_no_record_is_a_refusal_and_not_the_end() -> None
     run = Commands()
     run("TGROUP", "k", "g")
     too_large = GroupSet(b"k", b"g", 0, 0, 2**63, 0, b"", 0)
-    row = write("ANY", 1, lambda *_: (1, [GroupDrop(b"k", b"g"), too_large]), ONE_KEY, summary="")
+    row = write(STRING, "ANY", 1, lambda *_: (1, [GroupDrop(b"k", b"g"), too_large]), ONE_KEY, summary="")
     transaction = run.store.begin(0)
     reply = run_command(row, transaction, [b"ANY"])
     assert isinstance(reply, ErrorReply)

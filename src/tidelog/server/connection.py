@@ -1,12 +1,15 @@
 """A connection: bytes in, commands to the engine, replies out at the end of the turn.
 
 A client that does not read its replies is not read from either: past the transport's high-water mark reading stops
-until it has caught up. Within one buffer, commands wait once their replies have come to `REPLIES_BYTES_HELD`: a buffer
-may ask for a large value thousands of times. So what a client can make us hold is bounded.
+until the client has caught up. Within one buffer, commands wait once their replies have come to `REPLIES_BYTES_HELD`,
+because a buffer may ask for a large value thousands of times. So the memory that one client can
+take is bounded.
 
-    reading --not read from, or replies too large, or CLIENT PAUSE--> held: what was not run yet waits, nothing is read
-       ^                                                                |
-       +---------------- it reads again, or the pause ends -------------+
+    reading --the client does not read, replies are too large, CLIENT PAUSE, BLOCK--> held: commands that were not run
+       ^                                                                               |    yet wait, nothing is read
+       +--- the client reads again, the replies are sent, the pause or wait is over ---+
+
+What the state of the client means for a command is in `engine/session.py`; here are only bytes and when they flow.
 """
 
 from __future__ import annotations
@@ -16,30 +19,28 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from tidelog import limits
-from tidelog.commands.client import Queued, Replies
+from tidelog.engine.engine import BLOCKED, Engine
+from tidelog.engine.session import Session
 from tidelog.resp.decoder import RequestDecoder
 from tidelog.resp.encoder import encode_error
-from tidelog.resp.exact import Command, RequestLimits
-from tidelog.server.engine import BLOCKED, Engine
+from tidelog.resp.exact import RequestLimits, Words
 from tidelog.server.hot import whole_transactions
 from tidelog.server.listener import address_of
-from tidelog.server.turn import Turns
+from tidelog.server.turns import Turns
 
 if TYPE_CHECKING:
-    from tidelog.server.clients import Clients
-    from tidelog.server.feeding import SessionSink
+    from tidelog.server.connections import Connections
 
 
-class Session:
+class Connection(Session):
     """One connection: an `asyncio.Protocol`, not by its class because a compiled class has only compiled parents."""
 
     __slots__ = (
         "_active_us",
         "_came_us",
-        "_clients",
+        "_connections",
+        "_decode",
         "_decoder",
-        "_engine",
-        "_feed",
         "_held",
         "_hot",
         "_is_at_end",
@@ -54,107 +55,50 @@ class Session:
         "_transport",
         "_turns",
         "_write",
-        "channels",
-        "closes_after_reply",
-        "command_count",
-        "database",
-        "feed",
-        "has_queue_error",
-        "id",
-        "is_authenticated",
-        "is_blocked",
-        "is_dirty",
-        "is_local",
-        "is_plain",
-        "is_unevictable",
-        "last_command",
-        "local",
-        "name",
         "out",
-        "patterns",
-        "peer",
-        "protocol",
-        "queued",
-        "queued_bytes",
-        "replies",
-        "shard_channels",
         "slow_since_us",
         "waiting_turns",
-        "watched",
     )
 
-    def __init__(self, engine: Engine, turns: Turns, clients: Clients) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, turns: Turns, connections: Connections) -> None:
+        super().__init__(engine)
         self._turns = turns
-        self._clients = clients
+        self._connections = connections
         self._transport: asyncio.Transport | None = None
         self._write: Callable[[bytes], None] | None = None
-        """The transport's; None: the connection is gone."""
-        self.id = clients.next_id()
+        """The transport's `write`; None: the connection is gone."""
         self.out: list[bytes] = []
         """Replies of this turn."""
         self.waiting_turns = 0
         """Earlier turns whose replies wait for an fsync."""
-        self.protocol = 2
-        self.database = 0
-        self.name = b""
-        self.is_authenticated = not engine.needs_password
-        self.queued: list[Queued] | None = None
-        self.queued_bytes = 0
-        self.has_queue_error = False
-        self.watched: set[tuple[int, bytes]] = set()
-        self.is_dirty = False
-        self.channels: set[bytes] = set()
-        self.patterns: set[bytes] = set()
-        self.shard_channels: set[bytes] = set()
-        self.closes_after_reply = False
-        self.is_blocked = False
-        """A command of it waits for a key."""
-        self.replies = Replies.ON
-        self.last_command = ""
-        self.is_unevictable = False
-        self.peer = self.local = ""
-        self.is_local = False
-        self.command_count = 0
-        """Commands of it that were run."""
         self._seen_count = 0
-        """The same when somebody last looked: more since then means that it is not idle."""
+        """`command_count` at the last look: a larger one now means that the client is not idle."""
         self._came_us = self._active_us = engine.clock.monotonic_us()
         self.slow_since_us = 0
-        """Since when it has left much unread; 0: it has not."""
-        self.feed: SessionSink | None = None
-        """Where what changes is sent, if it wants to know."""
+        """Since when much has been left unread; 0: it has not."""
         self._out_bytes = 0
-        """Of replies and messages of this turn, without those of the last run of hot commands."""
-        self._held: list[Command] = []
-        """Commands that could not be run yet."""
+        """The size of this turn's replies and messages, without those of the last run of hot commands."""
+        self._held: list[Words] = []
+        """Commands that could not be run yet, for one of the reasons below."""
         self._is_paused = False
-        """They wait for a pause to end."""
+        """CLIENT PAUSE holds them back."""
         self._is_clogged = False
-        """It does not take what is sent to it."""
+        """The client does not take what is sent to it."""
         self._is_reading = True
         self._is_stopping = False
         self._is_stuck = False
-        """Its replies wait for space on the disk."""
+        """The replies wait for space on the disk."""
         self._is_at_end = False
-        """It sends no more: its connection ends with the last reply."""
+        """The client sends no more: the connection ends with the last reply."""
         self._decoder = RequestDecoder(RequestLimits(is_authenticated=self.is_authenticated))
-        self._feed = self._decoder.feed
+        self._decode = self._decoder.feed
         self._signals = engine.store.signals
         self.is_plain = engine.is_plain(self)
         self._hot = engine.hot_commands(self)
 
-    @property
-    def server(self) -> Engine:
-        return self._engine
-
-    @property
-    def is_listening(self) -> bool:
-        return bool(self.channels or self.patterns or self.shard_channels or self.feed)
-
     def state_changed(self) -> None:
-        self.is_plain = self._engine.is_plain(self)
-        self._hot = self._engine.hot_commands(self)
+        self.is_plain = self.engine.is_plain(self)
+        self._hot = self.engine.hot_commands(self)
         if self._decoder.bounds.is_authenticated != self.is_authenticated:
             self._decoder.set_limits(RequestLimits(is_authenticated=self.is_authenticated))
 
@@ -164,12 +108,12 @@ class Session:
         self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
         self.local, _ = address_of(transport.get_extra_info("sockname"))
         self.peer, self.is_local = address_of(transport.get_extra_info("peername") or self.local.removesuffix(":0"))
-        refusal = self._clients.refusal(self)
+        refusal = self._connections.refusal(self)
         if refusal is not None:
             transport.write(encode_error(refusal))
             transport.close()
             return
-        self._clients.add(self)
+        self.engine.sessions.add(self)
         self.state_changed()  # what was told to all since this was made
         self._write = transport.write
         self.update_reading()
@@ -177,11 +121,9 @@ class Session:
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = self._write = None
         self._held.clear()
-        self._engine.store.unwatch(self)
-        self._engine.subscriptions.forget(self)
-        self._engine.blocking.forget(self)
-        self._engine.close_feed(self)
-        self._clients.remove(self)
+        self.leave()
+        self.engine.blocking.forget(self)
+        self.engine.sessions.remove(self)
 
     def data_received(self, data: bytes) -> None:
         """Hot."""
@@ -190,16 +132,16 @@ class Session:
         if not self.out:
             self._turns.add(self)
         if len(data) <= limits.RECEIVED_PIECE_BYTES:
-            self._run(self._feed(data))
+            self._run(self._decode(data))
         else:
             self._run_pieces(data)
 
     def _run_pieces(self, data: bytes) -> None:
         """Much at once is taken in pieces, each run before the next is decoded: what fits a cache is fast."""
         out = self.out
-        begun: list[Command] = []
+        begun: list[Words] = []
         for at in range(0, len(data), limits.RECEIVED_PIECE_BYTES):
-            commands = begun + self._feed(data[at : at + limits.RECEIVED_PIECE_BYTES])
+            commands = begun + self._decode(data[at : at + limits.RECEIVED_PIECE_BYTES])
             end = len(commands)
             if at + limits.RECEIVED_PIECE_BYTES < len(data) and self._decoder.error is None:
                 end = whole_transactions(commands)
@@ -215,7 +157,7 @@ class Session:
             if self.closes_after_reply:
                 return
 
-    def _run(self, commands: list[Command]) -> None:
+    def _run(self, commands: list[Words]) -> None:
         out = self.out
         if self._held or self.is_blocked:
             self._held += commands
@@ -229,7 +171,7 @@ class Session:
                 begun, made = at, len(out)
                 at = run(commands, at, out)
                 if self._signals:
-                    self._engine.blocking.serve()
+                    self.engine.blocking.serve()
                 if at == count:
                     break
                 if at != begun:
@@ -238,7 +180,7 @@ class Session:
                         self._hold(commands[at:])
                         return
                     continue
-            reply = self._engine.execute(self, commands[at])
+            reply = self.engine.execute(self, commands[at])
             at += 1
             if not self._take(reply):
                 self._hold(commands[at if reply is not None else at - 1 :])
@@ -249,7 +191,7 @@ class Session:
     def eof_received(self) -> bool:
         """It sends no more. What it sent is answered before the connection is closed, unless that may never be."""
         if self.is_blocked:
-            self._engine.blocking.forget(self)
+            self.engine.blocking.forget(self)
             return False
         if not (self.out or self._held or self.waiting_turns):
             return False
@@ -277,22 +219,13 @@ class Session:
             return False
         if reply is BLOCKED:
             return False
-        if self.replies is not Replies.ON:
-            reply = self._muted(reply)
+        if not self.takes_reply():
+            reply = b""
         self.out.append(reply)
         self._out_bytes += len(reply)
         return self._out_bytes < limits.REPLIES_BYTES_HELD and not self.closes_after_reply
 
-    def _muted(self, _reply: bytes) -> bytes:
-        """What becomes of a reply that is not wanted."""
-        if self.replies is Replies.SKIP_NEXT:
-            self.replies = Replies.SKIP
-        elif self.replies is Replies.SKIP:
-            self.replies = Replies.ON
-            self.state_changed()
-        return b""
-
-    def _hold(self, commands: list[Command]) -> None:
+    def _hold(self, commands: list[Words]) -> None:
         if self.closes_after_reply:
             return
         if commands or self.is_blocked:
@@ -345,7 +278,7 @@ class Session:
         """Read only if what is read can be run; from who waits a little more, to see whether it goes away."""
         is_behind = len(self._held) > (limits.HELD_COMMANDS_MAX if self.is_blocked else 0)
         is_wanted = not (
-            self._is_clogged or is_behind or self._is_stuck or self._is_stopping or self._clients.waits_for_disk
+            self._is_clogged or is_behind or self._is_stuck or self._is_stopping or self._connections.waits_for_disk
         )
         if is_wanted == self._is_reading or self._transport is None or self._transport.is_closing():
             return
@@ -377,8 +310,8 @@ class Session:
             self._turns.add(self)
         self.out.append(data)
         self._out_bytes += len(data)
-        if self.unsent_bytes > self._clients.output_limits.hard_bytes:
-            self._engine.metrics.cut_for_output += 1
+        if self.unsent_bytes > self._connections.output_limits.hard_bytes:
+            self.engine.metrics.cut_for_output += 1
             self.kill()
 
     def set_stuck(self, is_stuck: bool) -> None:
@@ -399,7 +332,7 @@ class Session:
     def kill(self) -> None:
         """Close at once, whatever it has not taken yet."""
         self.closes_after_reply = True
-        self._engine.blocking.forget(self)
+        self.engine.blocking.forget(self)
         self.out.clear()
         self._held.clear()
         if self._transport is not None:
@@ -430,11 +363,11 @@ class Session:
 
     @property
     def age_s(self) -> int:
-        return (self._engine.clock.monotonic_us() - self._came_us) // 1_000_000
+        return (self.engine.clock.monotonic_us() - self._came_us) // 1_000_000
 
     @property
     def idle_s(self) -> int:
-        now_us = self._engine.clock.monotonic_us()
+        now_us = self.engine.clock.monotonic_us()
         self.look(now_us)
         return (now_us - self._active_us) // 1_000_000
 

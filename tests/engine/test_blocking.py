@@ -11,16 +11,13 @@ from typing import Any
 import hiredis
 import pytest
 
-from tests.server.test_session import NoProcess, Transport, turns
+from tests.engine.made import make_connections, make_engine
+from tests.server.test_connection import Transport, turns
 from tests.streams.plain import plain
 from tidelog import limits
-from tidelog.commands.all import command_table
 from tidelog.journal.journal import Settings
-from tidelog.server.clients import Clients
-from tidelog.server.engine import Engine
-from tidelog.server.metrics import Metrics
-from tidelog.server.session import Session
-from tidelog.server.turn import Turns
+from tidelog.server.connection import Connection
+from tidelog.server.turns import Turns
 from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
 from tidelog.streams.stream import Stream
@@ -39,12 +36,12 @@ class Timer:
         self.call = None
 
 
-class Connection:
+class BlockedClient:
     """A client without a socket."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self.session, self.transport = Session(server.engine, server.turns, server.clients), Transport()
+        self.session, self.transport = Connection(server.engine, server.turns, server.connections), Transport()
         made: Any = self.transport
         self.session.connection_made(made)
         self._reader = hiredis.Reader()
@@ -82,25 +79,27 @@ class Server:
     """An engine on a simulated machine, with timers that go by its clock."""
 
     def __init__(self, shards: int = 1) -> None:
-        self.clock, self.disk, metrics = SimulatedClock(), SimulatedDisk(1), Metrics()
+        self.clock, self.disk = SimulatedClock(), SimulatedDisk(1)
         self._settings = Settings(shard_count=shards)
         self.store = self._open()
-        self.clients = Clients(self.clock, metrics, is_protected=True)
-        self.engine = Engine(self.store, command_table(), self.clock, self.clients, metrics, NoProcess())
-        self.turns = Turns(asyncio.get_running_loop(), self.store.journal, self.clock.monotonic_us)
         self.timers: list[Timer] = []
-        self.engine.blocking.call_later = self._call_later
+        self.engine = make_engine(self.store, self.clock, self)
+        self.connections = make_connections(self.engine)
+        self.turns = Turns(asyncio.get_running_loop(), self.store.journal, self.clock.monotonic_us)
 
     def _open(self) -> Store:
         return Store.open(self.disk, "/data", self.clock, self._settings, lambda: 1, Random(1))
 
-    def _call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
+    def call_soon(self, call: Callable[[], None], /) -> Timer:
+        return self.call_later(0, call)
+
+    def call_later(self, seconds: float, call: Callable[[], None], /) -> Timer:
         timer = Timer(self.clock.monotonic_us() + round(1e6 * seconds), call)
         self.timers.append(timer)
         return timer
 
-    def connect(self) -> Connection:
-        return Connection(self)
+    def connect(self) -> BlockedClient:
+        return BlockedClient(self)
 
     async def wait(self, ms: int) -> None:
         """Let time pass; timers go off when they are due."""
@@ -462,10 +461,10 @@ async def test_idle_clients_that_wait_are_left_alone() -> None:
     idle, reader = server.connect(), server.connect()
     reader.send("TREAD", "k", 0, 1, "BLOCK", 0)
     await turns(6)
-    server.clients.idle_s_max = 1
-    server.clients.sweep()
+    server.connections.idle_s_max = 1
+    server.connections.sweep()
     await server.wait(5000)
-    server.clients.sweep()
+    server.connections.sweep()
     assert idle.transport.is_closed
     assert not reader.transport.is_closed
 
@@ -520,7 +519,7 @@ async def test_full_memory_lets_readers_drain() -> None:
     server = Server()
     client = server.connect()
     await client("TWRITE", "k", "t", "e")
-    server.engine.set_out_of_memory(True)
+    server.engine.gate.set_out_of_memory(True)
     assert str(await client("TWRITE", "k", "t", "e")).startswith("OOM")
     assert await client("TREAD", "k", 1, 1) == [[1, b"t", b"e"]]
     assert await client("TREAD", "k", 1, 1, *RETRY) == [[1, b"t", b"e"]]

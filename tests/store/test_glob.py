@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidelog.commands.glob import matcher, matches
+from tidelog.store.glob import matcher, matches
 
 YES = [
     ("", ""), ("a", "a"), ("*", "a"), ("**", "abc"), ("*a", "a"), ("a*", "a"), ("a**", "a"), ("*b*", "abc"), ("?", "a"),

@@ -5,30 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
+from tests.engine.made import make_connections, make_engine
 from tidelog import limits
-from tidelog.commands.all import command_table
-from tidelog.errors import ApplyFailed
 from tidelog.journal.journal import Settings
-from tidelog.server.clients import Clients
-from tidelog.server.engine import Engine
+from tidelog.server.connection import Connection
 from tidelog.server.listener import address_of
-from tidelog.server.metrics import Metrics
-from tidelog.server.session import Session
-from tidelog.server.turn import Turns
+from tidelog.server.turns import Turns
 from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
-
-
-class NoProcess:
-    def shut_down(self) -> None: ...
-
-    def fail(self, error: ApplyFailed) -> NoReturn:
-        raise error
 
 
 class Transport:
@@ -74,14 +63,14 @@ class World:
     """An engine on a simulated disk."""
 
     def __init__(self, password: bytes | None = None) -> None:
-        self.clock, metrics = SimulatedClock(), Metrics()
+        self.clock = SimulatedClock()
         store = Store.open(SimulatedDisk(1), "/data", self.clock, Settings(), lambda: 1, Random(1))
-        self.clients = Clients(self.clock, metrics, is_protected=True)
-        self.engine = Engine(store, command_table(), self.clock, self.clients, metrics, NoProcess(), password)
+        self.engine = make_engine(store, self.clock, asyncio.get_running_loop(), password)
+        self.connections = make_connections(self.engine)
         self._turns = Turns(asyncio.get_running_loop(), store.journal, self.clock.monotonic_us)
 
-    def connect(self) -> tuple[Session, Transport]:
-        session, transport = Session(self.engine, self._turns, self.clients), Transport()
+    def connect(self) -> tuple[Connection, Transport]:
+        session, transport = Connection(self.engine, self._turns, self.connections), Transport()
         made: Any = transport
         session.connection_made(made)
         return session, transport
@@ -112,7 +101,7 @@ async def test_commands_are_answered_at_the_end_of_the_turn(world: World) -> Non
     assert (transport.take(), session.is_busy) == (b"", True)
     await turns()
     assert (transport.take(), session.is_busy) == (b"+OK\r\n$1\r\n1\r\n", False)
-    assert (session.command_count, world.clients.command_count) == (2, 2)
+    assert (session.command_count, world.engine.sessions.command_count) == (2, 2)
 
 
 @in_loop
@@ -167,11 +156,11 @@ async def test_a_command_too_large_for_a_stranger_may_come_together_with_auth(wo
 @in_loop
 async def test_a_broken_protocol_behind_commands_that_wait(world: World) -> None:
     session, transport = world.connect()
-    world.clients.pause(10_000, writes_only=False)
+    world.engine.gate.pause(10_000, writes_only=False)
     session.data_received(b"PING\r\n*x\r\n")
     await turns()
     assert transport.take() == b""
-    world.clients.resume()
+    world.engine.gate.resume()
     await turns()
     assert transport.take() == b"+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n"
     assert transport.is_closed
@@ -180,11 +169,11 @@ async def test_a_broken_protocol_behind_commands_that_wait(world: World) -> None
 @in_loop
 async def test_the_end_of_input_behind_commands_that_wait(world: World) -> None:
     session, transport = world.connect()
-    world.clients.pause(10_000, writes_only=False)
+    world.engine.gate.pause(10_000, writes_only=False)
     session.data_received(b"PING\r\nPING\r\n")
     assert session.eof_received()
     assert not transport.is_closed
-    world.clients.resume()
+    world.engine.gate.resume()
     await turns()
     assert (transport.written, transport.is_closed) == (b"+PONG\r\n+PONG\r\n", True)
 
@@ -236,10 +225,10 @@ async def test_auth_behind_a_multi_that_is_not_over_in_its_piece(world: World) -
 async def test_nothing_is_lost_behind_auth_that_waits(world: World) -> None:
     world = World(b"secret")
     session, transport = world.connect()
-    world.clients.pause(10_000, writes_only=False)
+    world.engine.gate.pause(10_000, writes_only=False)
     large = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$20000\r\n%b\r\n" % (b"x" * 20_000)
     session.data_received(b"AUTH secret\r\n" + large + PIECE + b"STRLEN a\r\n")
-    world.clients.resume()
+    world.engine.gate.resume()
     await turns()
     replies = transport.take()
     assert replies.startswith(b"+OK\r\n+OK\r\n")
@@ -272,13 +261,13 @@ async def test_the_end_of_input_with_nothing_to_answer(world: World) -> None:
 async def test_a_pause_that_holds_writes_lets_hot_reads_through(world: World) -> None:
     session, transport = world.connect()
     session.data_received(b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n")
-    world.clients.pause(10_000, writes_only=True)
+    world.engine.gate.pause(10_000, writes_only=True)
     session.data_received(b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n" + b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n" * 2)
     await turns()
     assert transport.take() == b"$-1\r\n" * 2
     assert not transport.is_reading
     session.data_received(b"PING\r\n")  # TLS may still have had some
-    world.clients.resume()
+    world.engine.gate.resume()
     await turns()
     assert transport.take() == b"+OK\r\n+OK\r\n+PONG\r\n"
     assert transport.is_reading
@@ -287,24 +276,24 @@ async def test_a_pause_that_holds_writes_lets_hot_reads_through(world: World) ->
 @in_loop
 async def test_nothing_is_read_while_the_disk_is_behind(world: World) -> None:
     _, before = world.connect()
-    world.clients.wait_for_disk(True)
+    world.connections.wait_for_disk(True)
     _, after = world.connect()
     assert (before.is_reading, after.is_reading) == (False, False)
-    world.clients.wait_for_disk(False)
+    world.connections.wait_for_disk(False)
     assert (before.is_reading, after.is_reading) == (True, True)
 
 
 @in_loop
 async def test_full_memory_takes_writes_off_the_hot_path(world: World) -> None:
     session, transport = world.connect()
-    world.engine.set_out_of_memory(True)
+    world.engine.gate.set_out_of_memory(True)
     late, other = world.connect()
     for connection in (session, late):
         connection.data_received(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n" * 2 + b"DEL a\r\nGET a\r\n")
     await turns()
     refused = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
     assert transport.take() == other.take() == refused * 2 + b":0\r\n$-1\r\n"
-    world.engine.set_out_of_memory(False)
+    world.engine.gate.set_out_of_memory(False)
     session.data_received(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n")
     await turns()
     assert transport.take() == b"+OK\r\n"
@@ -324,18 +313,18 @@ async def test_too_large_a_transaction_is_cut_off(world: World) -> None:
 @in_loop
 async def test_idling(world: World) -> None:
     session, transport = world.connect()
-    world.clients.idle_s_max = 10
+    world.connections.idle_s_max = 10
     world.clock.advance(9_000_000)
     session.data_received(b"PING\r\n")
     await turns()
-    world.clients.sweep()
+    world.connections.sweep()
     assert (session.age_s, session.idle_s) == (9, 0)
     world.clock.advance(9_000_000)
-    world.clients.sweep()
+    world.connections.sweep()
     assert session.idle_s == 9
     assert not transport.is_closed
     world.clock.advance(2_000_000)
-    world.clients.sweep()
+    world.connections.sweep()
     assert transport.is_closed
 
 

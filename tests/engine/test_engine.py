@@ -10,16 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.server.test_session import NoProcess, Transport, turns
+from tests.engine.made import make_connections, make_engine
+from tests.server.test_connection import Transport, turns
 from tidelog import limits
-from tidelog.commands.all import command_table
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.journal import Settings
-from tidelog.server.clients import Clients
-from tidelog.server.engine import Engine
-from tidelog.server.metrics import Metrics
-from tidelog.server.session import Session
-from tidelog.server.turn import Turns
+from tidelog.server.connection import Connection
+from tidelog.server.turns import Turns
 from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock
@@ -43,16 +40,16 @@ class Server:
     """An engine on a simulated disk, and one connection to it."""
 
     def __init__(self, shards: int = 1) -> None:
-        self.clock, self.disk, metrics = SimulatedClock(), SimulatedDisk(1), Metrics()
+        self.clock, self.disk = SimulatedClock(), SimulatedDisk(1)
         self._settings = Settings(shard_count=shards, policy=FsyncPolicy.NEVER)
         self.store = self._open()
-        self._clients = Clients(self.clock, metrics, is_protected=True)
-        self._engine = Engine(self.store, command_table(), self.clock, self._clients, metrics, NoProcess())
+        self._engine = make_engine(self.store, self.clock, asyncio.get_running_loop())
+        self._connections = make_connections(self._engine)
         self._turns = Turns(asyncio.get_running_loop(), self.store.journal, self.clock.monotonic_us)
         self._connect()
 
     def _connect(self) -> None:
-        self.session, self.transport = Session(self._engine, self._turns, self._clients), Transport()
+        self.session, self.transport = Connection(self._engine, self._turns, self._connections), Transport()
         made: Any = self.transport
         self.session.connection_made(made)
 

@@ -9,7 +9,6 @@ A connection that has left `FEED_BUFFER_BYTES` unread is sent nothing until it h
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,11 +17,11 @@ from tidelog.errors import ClientError
 from tidelog.feeds.feed import ChangeFeedRequest, State
 from tidelog.feeds.feeds import Feeds, OpenFeed, Sink
 from tidelog.ids import Ts
-from tidelog.ports import Clock
+from tidelog.ports import Clock, Loop, Timer
 from tidelog.resp.encoder import encode_error
 
 if TYPE_CHECKING:
-    from tidelog.server.session import Session
+    from tidelog.engine.session import Session
 
 _TICK_S: Final = 0.01
 _PAUSE_S: Final = 0.001
@@ -59,7 +58,7 @@ class SessionSink:
     def end(self, error: str | None) -> None:
         """An orderly end: what was sent is taken, then the connection is closed."""
         session = self._session
-        session.feed = None
+        session.feed_sink = None
         session.closes_after_reply = True
         session.push(b"" if error is None else encode_error(error))
 
@@ -67,23 +66,21 @@ class SessionSink:
 class Feeding:
     """Runs the feeds of a server."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, feeds: Feeds, clock: Clock, turn_count: Callable[[], int]
-    ) -> None:
+    def __init__(self, loop: Loop, feeds: Feeds, clock: Clock, turn_count: Callable[[], int]) -> None:
         self._loop = loop
         self._feeds = feeds
         self._clock = clock
         self._turn_count = turn_count
         self._seen_turns = 0
-        self._working: asyncio.Handle | None = None
-        self._ticking: asyncio.TimerHandle | None = None
+        self._working: Timer | None = None
+        self._ticking: Timer | None = None
         self.is_closed = False
         """The server stops: there are no new ones."""
 
     def open(self, session: Session, request: ChangeFeedRequest) -> None:
         sink = SessionSink(session)
         sink.opened = self.open_sink(request, session.protocol, sink)
-        session.feed = sink
+        session.feed_sink = sink
 
     def open_sink(self, request: ChangeFeedRequest, protocol: int, sink: Sink) -> OpenFeed:
         """A feed to any sink; `leave` when nobody wants it any more."""
@@ -101,9 +98,9 @@ class Feeding:
 
     def forget(self, session: Session) -> None:
         """Its connection is gone."""
-        sink = session.feed
+        sink = session.feed_sink
         if sink is not None and sink.opened is not None:
-            session.feed = None
+            session.feed_sink = None
             self._feeds.close(sink.opened)
 
     def kill(self, number: int) -> bool:

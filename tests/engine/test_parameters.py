@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.commands.parameters import BadValue, Parameters, constant, fixed, memory, number, read_integer, read_memory
+from tidelog.engine.parameters import BadValue, Parameters, constant, fixed, memory, number, read_integer, read_memory
 
 
 def test_memory() -> None:

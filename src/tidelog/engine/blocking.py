@@ -1,58 +1,51 @@
 """Clients that wait for a key: BLOCK of TREAD, XREAD and XREADGROUP.
 
-A command that has nothing to answer raises `WouldBlock`. Its client waits under each of its keys, in the order in which
-they came, and the same command is run again, as a transaction of its own, when
+A command that has nothing to answer raises `WouldBlock`. Its client then waits under each of its keys, first come first
+served. The engine runs the same command again, as a transaction of its own, when
 
-    a key has changed      right after the command that did it, before anything else is run
-    something is due       a pending entry of a group is to be delivered again, or expires: one timer a group
-    its time is over       it gets the reply for that
+    a key has changed      right after the command that changed it, before anything else runs
+    an entry is due        a pending entry of a group is to be delivered again, or expires: one timer a group
+    its time is over       the client gets the reply for that
 
-Readers of one group see the same: if one of them is given nothing, nobody behind it would be. So a change costs as many
-attempts as there are clients that get something, one more a group (a look at its cursor for XREADGROUP), and one for
-each reader that is in no group. Who was served comes back, if it does, at the end of the line.
+Readers of one group see the same entries: if one of them gets nothing, nobody behind it would. So a change costs one
+attempt for each client that gets something, one more for each group (for XREADGROUP a look at its cursor), and one for
+each reader without a group. A client that was served and waits again goes to the end of the line.
 
-Serving is one loop, however much one reader's change is another's news: nothing here calls itself. While the journal
-takes no writes, or CLIENT PAUSE holds them, readers that would write are left waiting and looked at again later.
+Serving is one loop, even where the change of one reader serves another: nothing here calls itself. While the gate is
+closed for writes, readers that would write keep waiting and are tried again later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
-from tidelog.commands.blocking import WouldBlock
-from tidelog.commands.dispatch import run_command
-from tidelog.commands.table import Command
+from tidelog.engine.dispatch import run_command
+from tidelog.engine.hot_commands import Commands, HotRun
+from tidelog.engine.table import Command
+from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import ApplyFailed
+from tidelog.ports import Loop, Timer
 from tidelog.resp.encoder import ErrorReply, Reply
-from tidelog.server.run import Commands, Run
 from tidelog.store.transaction import WRONG_TYPE
 from tidelog.streams.progress import top_id
 from tidelog.streams.stream import Stream
 
 if TYPE_CHECKING:
-    from tidelog.server.engine import Engine
-    from tidelog.server.session import Session
+    from tidelog.engine.engine import Engine
+    from tidelog.engine.session import Session
 
-Place = tuple[int, bytes]
+KeyPlace = tuple[int, bytes]
 """Database and key."""
 Line = tuple[str, bytes | None]
 """Who waits in one line: the command, and the group; None: readers by themselves."""
 UNBLOCKED: Final = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
 
 
-class Handle(Protocol):
-    """A timer that is set."""
-
-    def cancel(self) -> None: ...
-
-
 class Waiter:
     """A client and the command that waits."""
 
     __slots__ = (
-        "client",
         "commands",
         "deadline",
         "line",
@@ -61,11 +54,14 @@ class Waiter:
         "places",
         "row",
         "run",
+        "session",
         "timed_out",
     )
 
-    def __init__(self, client: Session, row: Command, wait: WouldBlock, places: list[Place], run: Run | None) -> None:
-        self.client = client
+    def __init__(
+        self, session: Session, row: Command, wait: WouldBlock, places: list[KeyPlace], run: HotRun | None
+    ) -> None:
+        self.session = session
         self.row = row
         self.commands: Commands = [list(wait.arguments)]
         """The one that is run again."""
@@ -76,36 +72,35 @@ class Waiter:
         self.outlasts_types = wait.outlasts_types
         self.line: Line = (row.name, wait.group)
         self.places = places
-        self.deadline: Handle | None = None
+        self.deadline: Timer | None = None
 
 
 class Blocking:
     """Everyone who waits."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, loop: Loop) -> None:
         self._engine = engine
-        self._waiting: dict[Place, dict[Line, dict[Waiter, None]]] = {}
-        """Place -> line -> who waits, in order."""
-        self._by_client: dict[Session, Waiter] = {}
-        self._due: dict[tuple[Place, Line], Handle] = {}
+        self._loop = loop
+        self._waiting: dict[KeyPlace, dict[Line, dict[Waiter, None]]] = {}
+        """Place -> line -> waiters, in order."""
+        self._by_session: dict[Session, Waiter] = {}
+        self._due: dict[tuple[KeyPlace, Line], Timer] = {}
         """When something of a group is due."""
-        self._put_off: dict[Place, None] = {}
+        self._put_off: dict[KeyPlace, None] = {}
         """Whose readers could not be served as things were."""
         self._is_serving = False
-        self.call_later: Callable[[float, Callable[[], None]], Handle] = _no_loop
-        """The loop's."""
 
     def __len__(self) -> int:
-        return len(self._by_client)
+        return len(self._by_session)
 
     # --- coming and going ---------------------------------------------------------------------------------------
 
-    def add(self, client: Session, row: Command, wait: WouldBlock) -> None:
+    def add(self, session: Session, row: Command, wait: WouldBlock) -> None:
         """A client begins to wait."""
-        places = [(client.database, key) for key in dict.fromkeys(wait.keys)]
-        run = self._engine.hot_commands(client).get(wait.arguments[0])
-        waiter = self._by_client[client] = Waiter(client, row, wait, places, run)
-        client.is_blocked = True
+        places = [(session.database, key) for key in dict.fromkeys(wait.keys)]
+        run = self._engine.hot_commands(session).get(wait.arguments[0])
+        waiter = self._by_session[session] = Waiter(session, row, wait, places, run)
+        session.is_blocked = True
         for place in places:
             number, key = place
             self._waiting.setdefault(place, {}).setdefault(waiter.line, {})[waiter] = None
@@ -117,18 +112,18 @@ class Blocking:
     def _set_deadline(self, waiter: Waiter, seconds: float) -> None:
         """Timers of loops have a longest time; a longer one is set again in between."""
         if seconds > limits.TIMER_S_MAX:
-            waiter.deadline = self.call_later(
+            waiter.deadline = self._loop.call_later(
                 limits.TIMER_S_MAX, lambda: self._set_deadline(waiter, seconds - limits.TIMER_S_MAX)
             )
         else:
-            waiter.deadline = self.call_later(seconds, lambda: self._finish(waiter, waiter.timed_out))
+            waiter.deadline = self._loop.call_later(seconds, lambda: self._finish(waiter, waiter.timed_out))
 
-    def forget(self, client: Session) -> None:
+    def forget(self, session: Session) -> None:
         """A client is gone, or has been answered; fine if it did not wait."""
-        waiter = self._by_client.pop(client, None)
+        waiter = self._by_session.pop(session, None)
         if waiter is None:
             return
-        client.is_blocked = False
+        session.is_blocked = False
         if waiter.deadline is not None:
             waiter.deadline.cancel()
         for place in waiter.places:
@@ -141,19 +136,20 @@ class Blocking:
                 del self._waiting[place]
                 self._engine.store.database(place[0]).waiting.discard(place[1])
 
-    def unblock(self, client: Session, *, with_error: bool) -> bool:
+    def unblock(self, session: Session, *, with_error: bool) -> bool:
         """CLIENT UNBLOCK; false if it does not wait."""
-        waiter = self._by_client.get(client)
+        waiter = self._by_session.get(session)
         if waiter is None:
             return False
         self._finish(waiter, ErrorReply(UNBLOCKED) if with_error else waiter.timed_out)
+        self.serve()
         return True
 
     def close(self) -> None:
         """The server stops: nobody is served any more. They still wait, so that nothing they sent later is run."""
-        for client in list(self._by_client):
-            self.forget(client)
-            client.is_blocked = True
+        for session in list(self._by_session):
+            self.forget(session)
+            session.is_blocked = True
 
     # --- serving ------------------------------------------------------------------------------------------------
 
@@ -179,14 +175,14 @@ class Blocking:
         self._put_off.clear()
         self.serve()
 
-    def _serve_line(self, place: Place, line: Line) -> None:
+    def _serve_line(self, place: KeyPlace, line: Line) -> None:
         for waiter in list(self._waiting.get(place, {}).get(line, ())):
             if line[0] == "XREADGROUP" and self._has_read_all(place, line[1]):
                 return
-            if waiter.client in self._by_client and not self._attempt(waiter, place) and line[1] is not None:
+            if waiter.session in self._by_session and not self._attempt(waiter, place) and line[1] is not None:
                 return
 
-    def _has_read_all(self, place: Place, group_name: bytes | None) -> bool:
+    def _has_read_all(self, place: KeyPlace, group_name: bytes | None) -> bool:
         """Whether a group is there and has plainly nothing to read."""
         database = self._engine.store.database(place[0])
         stream = database.find(place[1])
@@ -195,16 +191,16 @@ class Blocking:
         group = stream.groups.get(group_name)
         return group is not None and top_id(stream) <= group.last_id
 
-    def _attempt(self, waiter: Waiter, place: Place) -> bool:
+    def _attempt(self, waiter: Waiter, place: KeyPlace) -> bool:
         """Whether the command had something to answer this time."""
         engine, row, arguments = self._engine, waiter.row, waiter.commands[0]
-        if engine.cannot_serve(row, arguments):
+        if engine.gate.stops(row, arguments):
             self._put_off[place] = None
             return False
         out: list[bytes] = []
         if waiter.run is not None and waiter.run(waiter.commands, 0, out):
-            self.forget(waiter.client)
-            waiter.client.unblock(out[0])
+            self.forget(waiter.session)
+            waiter.session.unblock(out[0])
             return True
         transaction = engine.store.begin(place[0])
         if waiter.needs_key and all(transaction.find(key) is None for _, key in waiter.places):
@@ -226,10 +222,10 @@ class Blocking:
         return True
 
     def _finish(self, waiter: Waiter, reply: Reply) -> None:
-        self.forget(waiter.client)
+        self.forget(waiter.session)
         if type(reply) is ErrorReply:
             self._engine.metrics.count_error(reply.message)
-        waiter.client.unblock(self._engine.encode(waiter.row, reply, waiter.client.protocol))
+        waiter.session.unblock(self._engine.encode(waiter.row, reply, waiter.session.protocol))
 
     # --- what becomes due ---------------------------------------------------------------------------------------
 
@@ -239,20 +235,16 @@ class Blocking:
         self._cancel_due(place, line)
         if due_ms:
             seconds = max(1000 * due_ms - self._engine.clock.wall_us(), 0) / 1e6
-            self._due[place, line] = self.call_later(
+            self._due[place, line] = self._loop.call_later(
                 min(seconds, limits.TIMER_S_MAX), lambda: self._fall_due(place, line)
             )
 
-    def _cancel_due(self, place: Place, line: Line) -> None:
+    def _cancel_due(self, place: KeyPlace, line: Line) -> None:
         before = self._due.pop((place, line), None)
         if before is not None:
             before.cancel()
 
-    def _fall_due(self, place: Place, line: Line) -> None:
+    def _fall_due(self, place: KeyPlace, line: Line) -> None:
         del self._due[place, line]
         self._serve_line(place, line)
         self.serve()
-
-
-def _no_loop(_seconds: float, _call: Callable[[], None]) -> Handle:
-    raise RuntimeError("nobody can wait before the server runs")

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from tidelog.commands.all import command_table
-from tidelog.commands.dispatch import find_command
-from tidelog.commands.slow_log import SlowLog
+from tidelog.commands.families import command_table
+from tidelog.engine.dispatch import find_command
+from tidelog.engine.slow_log import SlowLog
 
 CLIENT: Any = cast("Any", SimpleNamespace(peer="1.2.3.4:5", name=b"me"))
 

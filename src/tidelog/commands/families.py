@@ -1,4 +1,4 @@
-"""Every command there is, from the files of the families. Lists, Lua and ACL users take their places here."""
+"""The table of all commands, from the files of the families. A new family is one line here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tidelog.commands import (
     x_pending,
     x_reading,
 )
-from tidelog.commands.table import CommandTable
+from tidelog.engine.table import CommandTable
 
 FAMILIES = (
     strings,

@@ -1,0 +1,21 @@
+"""Running commands, without sockets: what the server does with a command once it is decoded.
+
+    table           the row of a command: its name, handler, keys, group and flags
+    session         the state of one client, and what it does to the client's next command
+    sessions        all clients
+    dispatch        finds the row of a command, lets its handler decide, applies the decision
+    engine          runs the commands of clients, one transaction each
+    hot_commands    how commands of the hot path are called
+    gate            why writes are refused, and when commands are held back
+    would_block     what a handler raises when it has nothing to answer yet
+    blocking        clients that wait for a key
+    subscriptions   pub/sub: who listens to which channel
+    feeding         change feeds and the loop: when they read, and how events reach a client
+    slow_log        the newest commands that took long
+    parameters      what CONFIG shows and changes
+    password        the password of the server
+    metrics         what the server counts
+
+Handlers (`commands/`) are written against these classes. `server/` adds sockets, fsync and the process. Timers come in
+through `ports.Loop`, so all of it runs in a test or a simulation without an event loop.
+"""

@@ -1,0 +1,293 @@
+"""The engine: runs the commands of clients, one transaction each, and turns replies into bytes.
+
+    hot        a handful of commands on one key, which most traffic consists of: bytes in, bytes out (`hot_commands`)
+    general    everything else: find the row, ask the session and the gate whether it may run, let the handler decide,
+               apply, encode
+
+A write is refused before anything of it happens if the journal takes no writes or memory is full. To know that in time,
+the engine writes a full batch before a command and after it: no command is turned away, or finds the disk full, once it
+was applied. A bug in a handler is answered with an error, and nothing happened. A bug while applying or journaling ends
+the process: state and journal may differ, and a restart goes by the journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NoReturn, Protocol
+
+from tidelog import limits
+from tidelog.engine.blocking import Blocking
+from tidelog.engine.dispatch import explain, find_command, internal_error, run_command
+from tidelog.engine.feeding import Feeding
+from tidelog.engine.gate import Gate
+from tidelog.engine.hot_commands import NOTHING_HOT, HotCommands, MakeHotCommands
+from tidelog.engine.metrics import Metrics, SnapshotFacts
+from tidelog.engine.parameters import Parameters
+from tidelog.engine.password import Password
+from tidelog.engine.session import Queued, Session
+from tidelog.engine.sessions import Sessions
+from tidelog.engine.slow_log import SlowLog
+from tidelog.engine.subscriptions import Subscriptions
+from tidelog.engine.table import Command, CommandTable, HandlerKind
+from tidelog.engine.would_block import WouldBlock
+from tidelog.errors import ApplyFailed, CommandError, JournalFailed, JournalFull
+from tidelog.ports import Clock, Loop
+from tidelog.resp.encoder import QUEUED, ErrorReply, Reply, Wire, encode, encode_error
+from tidelog.store.store import Store
+from tidelog.store.transaction import Transaction
+
+_LOG: Final = logging.getLogger("tidelog")
+
+_HOT_US_MAX: Final = 1000
+"""A slow log with a lower threshold turns the hot path off: hot commands are not timed one by one."""
+
+BLOCKED: Final = b"(it waits)"
+"""This very object in the place of a reply: the client waits, and gets its reply later."""
+
+_OF_HTTP: Final = frozenset([b"post", b"host:"])
+"""The first words of a browser that was lured here. It is cut off before the commands in its request are reached."""
+
+
+class ServerProcess(Protocol):
+    """What the engine asks of the process that it runs in."""
+
+    def shut_down(self) -> None:
+        """Stop in order, soon."""
+
+    def fail(self, error: ApplyFailed) -> NoReturn:
+        """Stop at once: nothing may be written or answered any more."""
+
+    def sleep(self, seconds: float) -> None:
+        """Do nothing at all, and let everyone wait (DEBUG SLEEP)."""
+
+    def facts(self, section: str) -> Mapping[str, object] | None:
+        """A section of INFO; None: there is no such section."""
+
+
+class Snapshots(Protocol):
+    """Makes snapshots: on demand, and by itself as the journal grows."""
+
+    last_s: int
+    """When the last one was made, or the server started (seconds since 1970)."""
+
+    @property
+    def facts(self) -> SnapshotFacts: ...
+
+    def begin(self) -> None:
+        """Begin one, which goes on in the background; `CommandError` if there can be none now."""
+
+    def save(self) -> None:
+        """Make one before anything else happens."""
+
+    def save_last(self) -> None:
+        """Make one before the server stops; one that is under way is given up for it."""
+
+
+class Engine:
+    """Runs commands. One thread."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        table: CommandTable,
+        clock: Clock,
+        loop: Loop,
+        stopwatch_s: Callable[[], float],
+        process: ServerProcess,
+        password: Password,
+        sessions: Sessions,
+        subscriptions: Subscriptions,
+        slow_log: SlowLog,
+        parameters: Parameters,
+        metrics: Metrics,
+        gate: Gate,
+        snapshots: Snapshots,
+        feeding: Feeding,
+        hot_commands: MakeHotCommands,
+    ) -> None:
+        self.store = store
+        self.table = table
+        self.clock = clock
+        self._stopwatch_s = stopwatch_s
+        """Seconds since some moment: what commands take is measured with it."""
+        self.process = process
+        self.password = password
+        self.sessions = sessions
+        self.subscriptions = subscriptions
+        self.slow_log = slow_log
+        self.parameters = parameters
+        self.metrics = metrics
+        self.gate = gate
+        self.snapshots = snapshots
+        self.feeding = feeding
+        self.blocking = Blocking(self, loop)
+        self._make_hot_commands = hot_commands
+        self._hot: dict[tuple[int, int, bool, bool], HotCommands] = {}
+
+    def is_plain(self, session: Session) -> bool:
+        """Whether nothing has to be checked before a command of a session runs."""
+        return session.needs_no_check and self.gate.pause_now is None
+
+    def hot_commands(self, session: Session) -> HotCommands:
+        """The hot commands of a session; none if it is not plain."""
+        if not self.is_plain(session) or 0 <= self.slow_log.threshold_us < _HOT_US_MAX:
+            return NOTHING_HOT
+        database, protocol = session.database, session.protocol
+        wanted = database, protocol, self.gate.has_hot_writes, not session.watched
+        if wanted not in self._hot:
+            self._hot[wanted] = self._make_hot_commands(self.store, database, protocol, wanted[2], wanted[3])
+        return self._hot[wanted]
+
+    # --- one command --------------------------------------------------------------------------------------------
+
+    def execute(self, session: Session, arguments: Sequence[bytes]) -> bytes | None:
+        """The general path: run one command; its reply, `BLOCKED`, or None if it has to wait (CLIENT PAUSE)."""
+        began_s = self._stopwatch_s()
+        self._make_room()
+        try:
+            row = find_command(self.table, arguments)
+        except CommandError as error:
+            return self._refuse(session, arguments, str(error))
+        refusal = None if session.is_plain else session.refusal_of(row)
+        if refusal is None and row.kind is HandlerKind.WRITE and not self.gate.is_open:
+            refusal = self.gate.refusal_of(row, arguments)
+        if refusal is not None:
+            return self._refuse(session, arguments, refusal)
+        if not session.is_plain:
+            if self.gate.pause_now is not None and self._is_held(session, row, arguments):
+                return None
+            if session.queues(row):
+                if not session.queue(row, arguments):
+                    _LOG.warning("cut off %s: its MULTI is too large", session.peer)
+                    session.kill()
+                return QUEUED
+        session.last_command = row.name
+        try:
+            if row.kind is HandlerKind.CONNECTION:
+                reply = self._run_connection(row, session, arguments)
+            else:
+                reply = self._run(session, row, arguments)
+                if session.is_blocked:
+                    return BLOCKED
+        except ApplyFailed as error:
+            self.process.fail(error)
+        if self.store.signals:
+            self.blocking.serve()
+        self._note(session, row, arguments, reply, self._stopwatch_s() - began_s)
+        return self.encode(row, reply, session.protocol)
+
+    def _refuse(self, session: Session, arguments: Sequence[bytes], error: str) -> bytes:
+        if arguments[0].lower() in _OF_HTTP:
+            _LOG.warning("cut off %s, which speaks HTTP: somebody may be luring a browser here", session.peer)
+            session.kill()
+            return b""
+        if arguments[0].upper() == b"EXEC":  # as Redis has it: whatever is in its way, the transaction is over
+            if session.queued is not None:
+                session.end_multi()
+            error = f"EXECABORT Transaction discarded because of: {error.removeprefix('ERR ')}"
+        elif session.queued is not None:
+            session.has_queue_error = True
+        self.metrics.count_error(error)
+        return encode_error(error)
+
+    def _is_held(self, session: Session, row: Command, arguments: Sequence[bytes]) -> bool:
+        """Whether a pause holds a command back."""
+        if self.gate.holds(row, arguments) or row.name in ("PUBLISH", "SPUBLISH"):
+            return True
+        return row.name == "EXEC" and any(queued.writes(words) for queued, words in session.queued or ())
+
+    def _run(self, session: Session, row: Command, arguments: Sequence[bytes]) -> Reply:
+        """Run a command of the keyspace as a transaction; None if its client has begun to wait."""
+        while True:
+            transaction = self.store.begin(session.database)
+            try:
+                reply = run_command(row, transaction, arguments)
+            except WouldBlock as wait:
+                self.commit(transaction)
+                if not self.store.signals:
+                    self.blocking.add(session, row, wait)
+                    return None
+                self.blocking.serve()  # its change may serve others, and their changes may serve it
+                continue
+            self.commit(transaction)
+            return reply
+
+    def _run_connection(self, row: Command, session: Session, arguments: Sequence[bytes]) -> Reply:
+        try:
+            return row.handler(session, arguments)
+        except CommandError as error:
+            return ErrorReply(str(error))
+        except ApplyFailed:
+            raise
+        except Exception as error:
+            return internal_error(row, error)
+
+    def _make_room(self) -> None:
+        """Write a batch that is full before the turn ends. If that fails, writes are refused from here on."""
+        writer = self.store.journal.writer
+        if writer.batch_bytes >= limits.BATCH_BYTES_FULL:
+            with contextlib.suppress(JournalFull, JournalFailed):  # the end of the turn says so
+                writer.write()
+
+    def commit(self, transaction: Transaction) -> None:
+        """Journal what was applied."""
+        try:
+            self.store.commit(transaction)
+        except Exception as error:
+            raise ApplyFailed(f"a transaction could not be journaled: {explain(error)}") from error
+        self._make_room()
+
+    def _note(self, session: Session, row: Command, arguments: Sequence[bytes], reply: Reply, took_s: float) -> None:
+        """Remember commands that were slow or went wrong."""
+        if type(reply) is ErrorReply:
+            self.metrics.count_error(reply.message)
+        slow_log = self.slow_log
+        if took_s * 1e6 >= slow_log.threshold_us >= 0 and "skip_slowlog" not in row.flags:
+            slow_log.add(session, row, arguments, self.clock.wall_us() // 1_000_000, int(took_s * 1e6))
+
+    def encode(self, row: Command, reply: Reply, protocol: int) -> bytes:
+        try:
+            return encode(reply, protocol)
+        except Exception as error:
+            return encode(internal_error(row, error), protocol)
+
+    # --- several commands ---------------------------------------------------------------------------------------
+
+    def run_transaction(self, session: Session, queued: Sequence[Queued]) -> list[Reply]:
+        """EXEC: all of them in one transaction."""
+        transaction = self.store.begin(session.database)
+        replies = [self._run_queued(row, session, transaction, arguments) for row, arguments in queued]
+        self.commit(transaction)
+        return replies
+
+    def _run_queued(
+        self, row: Command, session: Session, transaction: Transaction, arguments: Sequence[bytes]
+    ) -> Reply:
+        began_s = self._stopwatch_s()
+        session.last_command = row.name
+        if row.kind is HandlerKind.CONNECTION:
+            reply = self._run_connection(row, session, arguments)
+            transaction.database = self.store.database(session.database)  # SELECT inside MULTI
+        else:
+            try:
+                reply = run_command(row, transaction, arguments)
+            except WouldBlock as wait:
+                reply = wait.timed_out  # inside a transaction nobody waits
+        self._note(session, row, arguments, reply, self._stopwatch_s() - began_s)
+        return Wire(self.encode(row, reply, session.protocol))  # HELLO inside MULTI changes how later replies look
+
+    # --- the server as a whole ----------------------------------------------------------------------------------
+
+    def reset_statistics(self) -> None:
+        """CONFIG RESETSTAT."""
+        self.metrics.reset()
+        self.sessions.reset_count()
+        self.store.expired_count = 0
+        self.subscriptions.message_count = self.subscriptions.delivery_count = 0
+
+    def fail(self, error: Exception) -> NoReturn:
+        """A command met a bug after it may have changed something."""
+        self.process.fail(ApplyFailed(f"a command could not be finished: {explain(error)}"))

@@ -1,0 +1,110 @@
+"""The gate: why writes are refused at the moment, and when commands are held back.
+
+    refused   the client gets an error at once     memory is full (OOM); the journal takes no writes (MISCONF)
+    held      the command waits, then runs         CLIENT PAUSE
+
+Whatever else may stop writes, such as the role of a follower or too few replicas, belongs here: `refusal_of` names it,
+and `set_...` tells all sessions, whose hot path then has no writes. Only the journal's refusal may come in the middle
+of a turn, so the hot path looks at `writer.refusal` itself before each run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tidelog import limits
+from tidelog.engine.sessions import Sessions
+from tidelog.engine.table import Command
+from tidelog.ports import Clock, Loop, Timer
+from tidelog.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Commands are held back (CLIENT PAUSE)."""
+
+    until_us: int
+    """On the monotonic clock."""
+    writes_only: bool
+
+
+class Gate:
+    """What commands have to pass."""
+
+    def __init__(self, store: Store, sessions: Sessions, clock: Clock, loop: Loop) -> None:
+        self._store = store
+        self._sessions = sessions
+        self._clock = clock
+        self._loop = loop
+        self.is_out_of_memory = False
+        self.pause_now: Pause | None = None
+        self._pause_timer: Timer | None = None
+
+    # --- refusing -----------------------------------------------------------------------------------------------
+
+    @property
+    def has_hot_writes(self) -> bool:
+        """Whether writes may take the hot path."""
+        return not self.is_out_of_memory
+
+    @property
+    def is_open(self) -> bool:
+        """No write is refused. Asked before every command of the general path."""
+        return not self.is_out_of_memory and self._store.refusal is None
+
+    def refusal_of(self, row: Command, arguments: Sequence[bytes]) -> str | None:
+        """Why a command cannot run at the moment, as an error reply; None: it can."""
+        if not row.writes(arguments):
+            return None
+        if self.is_out_of_memory and "denyoom" in row.flags:
+            return "OOM command not allowed when used memory > 'maxmemory'."
+        return None if self._store.refusal is None else f"MISCONF {self._store.refusal}"
+
+    def set_out_of_memory(self, is_out: bool) -> None:
+        """Refuse what takes memory from now on, or no longer."""
+        if is_out != self.is_out_of_memory:
+            self.is_out_of_memory = is_out
+            self._sessions.states_changed()
+
+    # --- holding ------------------------------------------------------------------------------------------------
+
+    def holds(self, row: Command, arguments: Sequence[bytes]) -> bool:
+        """Whether a command of the keyspace has to wait for the end of a pause."""
+        pause = self.pause_now
+        return pause is not None and (not pause.writes_only or row.writes(arguments))
+
+    def stops(self, row: Command, arguments: Sequence[bytes]) -> bool:
+        """Whether a command that waits for a key has to wait on, whatever the key holds now."""
+        if self.is_open and self.pause_now is None:
+            return False
+        return self.refusal_of(row, arguments) is not None or self.holds(row, arguments)
+
+    def pause(self, ms: int, *, writes_only: bool) -> None:
+        """Hold commands back. An earlier pause that lasts longer, or holds more, counts on."""
+        until_us = self._clock.monotonic_us() + 1000 * ms
+        before = self.pause_now
+        if before is not None:
+            until_us = max(until_us, before.until_us)
+            writes_only = writes_only and before.writes_only
+        self.pause_now = Pause(until_us, writes_only)
+        self._sessions.states_changed()
+        self._wait_for_end()
+
+    def _wait_for_end(self) -> None:
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+        self._pause_timer = None
+        if self.pause_now is not None:
+            left_s = (self.pause_now.until_us - self._clock.monotonic_us()) / 1e6
+            # A timer cannot be set for centuries; this one looks again.
+            wake: Callable[[], None] = self.resume if left_s < limits.TIMER_S_MAX else self._wait_for_end
+            self._pause_timer = self._loop.call_later(min(max(left_s, 0), limits.TIMER_S_MAX), wake)
+
+    def resume(self) -> None:
+        """End a pause."""
+        self.pause_now = None
+        self._wait_for_end()
+        self._sessions.states_changed()
+        for session in self._sessions.all():
+            session.end_pause()

@@ -1,0 +1,22 @@
+"""The password of the server. Users with rights of their own will take its place."""
+
+from __future__ import annotations
+
+import hmac
+
+
+class Password:
+    """What a client has to say before it may do anything; None: nothing."""
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: bytes | None = None) -> None:
+        self._secret = secret
+
+    @property
+    def is_needed(self) -> bool:
+        return self._secret is not None
+
+    def matches(self, given: bytes) -> bool:
+        """Compares in constant time. Without a password nothing matches."""
+        return self._secret is not None and hmac.compare_digest(given, self._secret)

@@ -1,0 +1,281 @@
+"""The state of one client: everything that decides what happens to its next command.
+
+    state       begins with                       the next command
+    ----------  --------------------------------  -------------------------------------------------------------
+    stranger    connecting, where a password is   is refused with NOAUTH unless its row says `no_auth`
+                needed; RESET
+    queueing    MULTI; ends with EXEC, DISCARD,   is queued, except those in `_AT_ONCE_IN_MULTI`
+                RESET
+    listening   SUBSCRIBE and its like,           in RESP2 is refused, except those in `_WHILE_LISTENING`: other
+                CHANGEFEED                        replies could be taken for messages
+    muted       CLIENT REPLY OFF or SKIP          runs, and its reply is dropped
+    blocked     a command that waits for a key    is held until the wait is over
+    closing     QUIT, CLIENT KILL, a bad request  is never run
+
+The states are independent: a client may be queueing and listening at once. A client in none of them is *plain*: its
+commands need no check, and those that have a hot form take the hot path.
+
+Every change of state is a method of `Session`. It ends with `state_changed`, through which the connection learns which
+path its commands take from now on. How bytes come and go is the connection's own state (`server/connection.py`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from tidelog import limits
+from tidelog.engine.table import Command
+
+if TYPE_CHECKING:
+    from tidelog.engine.engine import Engine
+    from tidelog.engine.feeding import SessionSink
+
+_AT_ONCE_IN_MULTI: Final = frozenset(["EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"])
+"""Commands that run inside MULTI instead of being queued."""
+
+_NOT_IN_MULTI: Final = frozenset(["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"])
+"""Commands that are refused inside MULTI, beside those with the flag `no_multi`."""
+
+_WHILE_LISTENING: Final = frozenset(
+    [
+        *("SUBSCRIBE", "UNSUBSCRIBE", "PSUBSCRIBE", "PUNSUBSCRIBE", "SSUBSCRIBE", "SUNSUBSCRIBE"),
+        *("PING", "QUIT", "RESET", "FEED|ACK"),
+    ]
+)
+
+Queued = tuple[Command, Sequence[bytes]]
+"""A command of a MULTI."""
+
+
+class Replies(Enum):
+    """Whether a client wants replies (CLIENT REPLY)."""
+
+    ON = "on"
+    OFF = "off"
+    SKIP_NEXT = "skip next"
+    """No reply to the command that is running (CLIENT REPLY SKIP itself), nor to the next one."""
+    SKIP = "skip"
+    """No reply to the command that is running."""
+
+
+class Session(ABC):
+    """One client. A connection of the server is one; so is anything else that runs commands in a client's name."""
+
+    __slots__ = (
+        "channels",
+        "closes_after_reply",
+        "command_count",
+        "database",
+        "engine",
+        "feed_sink",
+        "has_queue_error",
+        "id",
+        "is_authenticated",
+        "is_blocked",
+        "is_dirty",
+        "is_local",
+        "is_plain",
+        "is_unevictable",
+        "last_command",
+        "local",
+        "name",
+        "patterns",
+        "peer",
+        "protocol",
+        "queued",
+        "queued_bytes",
+        "replies",
+        "shard_channels",
+        "watched",
+    )
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.id = engine.sessions.next_id()
+        self.peer = ""
+        """The client's address ..."""
+        self.local = ""
+        """... and the address that it connected to."""
+        self.is_local = False
+        """The client runs on this machine."""
+        self.name = b""
+        self.protocol = 2
+        """The version of RESP: 2 or 3."""
+        self.database = 0
+        """The selected database."""
+        self.is_authenticated = not engine.password.is_needed
+        self.queued: list[Queued] | None = None
+        """The commands of a MULTI; None: the client is not in one."""
+        self.queued_bytes = 0
+        """The size of their arguments."""
+        self.has_queue_error = False
+        """A command was refused while queueing, so EXEC refuses them all."""
+        self.watched: set[tuple[int, bytes]] = set()
+        """Database and key of everything that is watched."""
+        self.is_dirty = False
+        """A watched key has changed, so EXEC does nothing."""
+        self.channels: set[bytes] = set()
+        """Subscribed with SUBSCRIBE ..."""
+        self.patterns: set[bytes] = set()
+        """... PSUBSCRIBE ..."""
+        self.shard_channels: set[bytes] = set()
+        """... and SSUBSCRIBE."""
+        self.feed_sink: SessionSink | None = None
+        """Where the events of the client's change feed go; None: it has no feed."""
+        self.replies = Replies.ON
+        self.is_blocked = False
+        """A command of this client waits for a key."""
+        self.closes_after_reply = False
+        self.is_unevictable = False
+        """CLIENT NO-EVICT: kept to be shown. No client is ever evicted."""
+        self.last_command = ""
+        self.command_count = 0
+        """Commands of this client that were run."""
+        self.is_plain = False
+        """Nothing has to be checked before a command is run. `state_changed` keeps it up to date."""
+
+    # --- what the state means for a command ---------------------------------------------------------------------
+
+    @property
+    def is_listening(self) -> bool:
+        return bool(self.channels or self.patterns or self.shard_channels or self.feed_sink)
+
+    @property
+    def needs_no_check(self) -> bool:
+        """The client is in none of the states that forbid, queue or mute a command."""
+        return self.queued is None and self.is_authenticated and not self.is_listening and self.replies is Replies.ON
+
+    def refusal_of(self, row: Command) -> str | None:
+        """Why the state forbids a command, as an error reply; None: it does not."""
+        if self.queued is not None and ("no_multi" in row.flags or row.name in _NOT_IN_MULTI):
+            return "ERR Command not allowed inside a transaction"
+        if not self.is_authenticated and "no_auth" not in row.flags:
+            return "NOAUTH Authentication required."
+        if self.protocol == 2 and self.is_listening and row.name not in _WHILE_LISTENING:
+            return (
+                f"ERR Can't execute '{row.name.lower()}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
+                f"RESET are allowed in this context"
+            )
+        return None
+
+    def queues(self, row: Command) -> bool:
+        """Whether a command waits for EXEC instead of running now."""
+        return self.queued is not None and row.name not in _AT_ONCE_IN_MULTI
+
+    def takes_reply(self) -> bool:
+        """Whether the reply that was just made is wanted. Counts down CLIENT REPLY SKIP."""
+        if self.replies is Replies.ON:
+            return True
+        if self.replies is Replies.SKIP_NEXT:
+            self.replies = Replies.SKIP
+        elif self.replies is Replies.SKIP:
+            self.set_replies(Replies.ON)
+        return False
+
+    # --- changes of state ---------------------------------------------------------------------------------------
+
+    def authenticate(self) -> None:
+        self.is_authenticated = True
+        self.state_changed()
+
+    def select(self, database: int) -> None:
+        self.database = database
+        self.state_changed()
+
+    def speak(self, protocol: int) -> None:
+        """Use a version of the protocol from the next reply on."""
+        self.protocol = protocol
+        self.state_changed()
+
+    def set_replies(self, replies: Replies) -> None:
+        self.replies = replies
+        self.state_changed()
+
+    def begin_multi(self) -> None:
+        self.queued = []
+        self.queued_bytes = 0
+        self.has_queue_error = False
+        self.state_changed()
+
+    def queue(self, row: Command, arguments: Sequence[bytes]) -> bool:
+        """Keep a command for EXEC; false if that would be more than a client may keep."""
+        assert self.queued is not None
+        self.queued_bytes += sum(map(len, arguments))
+        if self.queued_bytes > limits.QUEUED_BYTES_MAX:
+            return False
+        self.queued.append((row, arguments))
+        return True
+
+    def end_multi(self) -> None:
+        """EXEC or DISCARD: neither commands nor watched keys are kept."""
+        self.queued = None
+        self.queued_bytes = 0
+        self.unwatch()
+
+    def unwatch(self) -> None:
+        self.engine.store.unwatch(self)
+        self.state_changed()
+
+    def leave(self) -> None:
+        """The client listens to nothing and watches nothing any more."""
+        self.engine.store.unwatch(self)
+        self.engine.subscriptions.forget(self)
+        self.engine.feeding.forget(self)
+
+    def reset(self) -> None:
+        """As if newly connected."""
+        self.queued = None
+        self.queued_bytes = 0
+        self.replies = Replies.ON
+        self.is_unevictable = False
+        self.protocol, self.database, self.name = 2, 0, b""
+        self.is_authenticated = not self.engine.password.is_needed
+        self.leave()
+        self.state_changed()
+
+    # --- the connection's part ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def state_changed(self) -> None:
+        """Choose the path that commands take from now on."""
+
+    @abstractmethod
+    def push(self, data: bytes) -> None:
+        """Send a message that answers no command."""
+
+    @abstractmethod
+    def unblock(self, reply: bytes) -> None:
+        """The command that waited has its reply."""
+
+    @abstractmethod
+    def end_pause(self) -> None:
+        """A pause is over: run what it held back."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close once everything that was sent has been taken."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Close at once, whatever has not been taken yet."""
+
+    @property
+    @abstractmethod
+    def unsent_bytes(self) -> int:
+        """The size of replies and messages that the client has not taken yet."""
+
+    @property
+    @abstractmethod
+    def descriptor(self) -> int:
+        """The number of its socket; -1 if it has none any more."""
+
+    @property
+    @abstractmethod
+    def age_s(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def idle_s(self) -> int: ...

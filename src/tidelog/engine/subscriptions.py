@@ -1,0 +1,142 @@
+"""Pub/sub: who listens to which channels and patterns, and who gets a message.
+
+Nothing of it is journaled: a message is gone when it is sent. Channels that must not lose messages are streams.
+
+Shard channels (SSUBSCRIBE, SPUBLISH) are channels of their own: in a cluster they stay on one node, and here they are
+all at home.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.resp.encoder import Push, encode
+from tidelog.store.glob import matcher
+
+if TYPE_CHECKING:
+    from tidelog.engine.session import Session
+
+
+class Published:
+    """One message, encoded once for each protocol that its readers speak."""
+
+    __slots__ = ("_by_protocol", "_content")
+
+    def __init__(self, *content: bytes) -> None:
+        self._content = content
+        self._by_protocol: dict[int, bytes] = {}
+
+    def send_to(self, session: Session) -> None:
+        protocol = session.protocol
+        data = self._by_protocol.get(protocol)
+        if data is None:
+            data = self._by_protocol[protocol] = encode(Push(self._content), protocol)
+        session.push(data)
+
+
+class Subscriptions:
+    """All subscriptions of a server."""
+
+    def __init__(self) -> None:
+        self._channels: dict[bytes, dict[int, Session]] = {}
+        self._patterns: dict[bytes, dict[int, Session]] = {}
+        self._shard_channels: dict[bytes, dict[int, Session]] = {}
+        self.message_count = 0
+        """Messages that were published."""
+        self.delivery_count = 0
+        """How often one of them was sent to someone."""
+
+    # --- listening ----------------------------------------------------------------------------------------------
+
+    def subscribe(self, session: Session, channel: bytes) -> None:
+        session.channels.add(channel)
+        self._channels.setdefault(channel, {})[session.id] = session
+
+    def unsubscribe(self, session: Session, channel: bytes) -> None:
+        session.channels.discard(channel)
+        _leave(self._channels, session, channel)
+
+    def subscribe_pattern(self, session: Session, pattern: bytes) -> None:
+        session.patterns.add(pattern)
+        self._patterns.setdefault(pattern, {})[session.id] = session
+
+    def unsubscribe_pattern(self, session: Session, pattern: bytes) -> None:
+        session.patterns.discard(pattern)
+        _leave(self._patterns, session, pattern)
+
+    def subscribe_shard(self, session: Session, channel: bytes) -> None:
+        session.shard_channels.add(channel)
+        self._shard_channels.setdefault(channel, {})[session.id] = session
+
+    def unsubscribe_shard(self, session: Session, channel: bytes) -> None:
+        session.shard_channels.discard(channel)
+        _leave(self._shard_channels, session, channel)
+
+    def forget(self, session: Session) -> None:
+        """It listens to nothing any more."""
+        for channel in list(session.channels):
+            self.unsubscribe(session, channel)
+        for pattern in list(session.patterns):
+            self.unsubscribe_pattern(session, pattern)
+        for channel in list(session.shard_channels):
+            self.unsubscribe_shard(session, channel)
+
+    # --- sending ------------------------------------------------------------------------------------------------
+
+    def publish(self, channel: bytes, message: bytes) -> int:
+        """Send a message to everyone who listens; returns to how many."""
+        count = _send(self._channels.get(channel), Published(b"message", channel, message))
+        for pattern, sessions in list(self._patterns.items()):
+            if matcher(pattern)(channel):
+                count += _send(sessions, Published(b"pmessage", pattern, channel, message))
+        self.message_count += 1
+        self.delivery_count += count
+        return count
+
+    def publish_shard(self, channel: bytes, message: bytes) -> int:
+        count = _send(self._shard_channels.get(channel), Published(b"smessage", channel, message))
+        self.message_count += 1
+        self.delivery_count += count
+        return count
+
+    # --- who is there -------------------------------------------------------------------------------------------
+
+    def channels(self, pattern: bytes | None = None) -> list[bytes]:
+        """The channels that someone listens to, and that match."""
+        return _matching(self._channels, pattern)
+
+    def shard_channels(self, pattern: bytes | None = None) -> list[bytes]:
+        return _matching(self._shard_channels, pattern)
+
+    def listeners(self, channel: bytes) -> int:
+        return len(self._channels.get(channel, ()))
+
+    def shard_listeners(self, channel: bytes) -> int:
+        return len(self._shard_channels.get(channel, ()))
+
+    def pattern_count(self) -> int:
+        return len(self._patterns)
+
+
+def _send(sessions: dict[int, Session] | None, message: Published) -> int:
+    if not sessions:
+        return 0
+    listeners = list(sessions.values())  # one that is cut off for not reading leaves meanwhile
+    for session in listeners:
+        message.send_to(session)
+    return len(listeners)
+
+
+def _matching(names: dict[bytes, dict[int, Session]], pattern: bytes | None) -> list[bytes]:
+    if pattern is None:
+        return list(names)
+    is_match = matcher(pattern)
+    return [name for name in names if is_match(name)]
+
+
+def _leave(places: dict[bytes, dict[int, Session]], session: Session, name: bytes) -> None:
+    sessions = places.get(name)
+    if sessions is not None:
+        sessions.pop(session.id, None)
+        if not sessions:
+            del places[name]
