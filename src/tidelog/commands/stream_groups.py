@@ -15,7 +15,7 @@ from tidelog.streams.dump import group_set
 from tidelog.streams.group import NO_CONSUMER, Group, Pending
 from tidelog.streams.node import Rows
 from tidelog.streams.operations import Deliver, Item, StreamAppend, acks, pends
-from tidelog.streams.progress import entries_read_after
+from tidelog.streams.progress import entries_read_after, next_rows, room_for_pending
 from tidelog.streams.stream import Stream
 
 _RANGE: Final = re.compile(rb"([0-9]{1,19})-([0-9]{1,19})")
@@ -46,8 +46,7 @@ class GroupRead:
         """Give out up to so many entries; `retry`: they have to be acknowledged."""
         count = min(count, limits.READ_ENTRIES_MAX)
         left = count - self._redeliver(count, retry)
-        room = (self._group.pending_max or limits.PENDING_MAX_DEFAULT) - len(self._group.pending) + len(self._gone)
-        left = min(left, max(room, 0))
+        left = min(left, max(room_for_pending(self._group) + len(self._gone), 0))
         if left:
             self._deliver_new(left, retry)
 
@@ -111,14 +110,6 @@ def _is_dead(group: Group, pending: Pending, now_ms: int) -> bool:
     if pending.expire_ms and pending.expire_ms <= now_ms:
         return True
     return bool(group.deliveries_max) and pending.deliveries >= group.deliveries_max
-
-
-def next_rows(stream: Stream, group: Group, count: int) -> Rows:
-    """The next entries that a group has not had."""
-    first = max(group.last_offset + 1, stream.first)
-    if group.last_id and group.last_id > (stream.id_of(group.last_offset) or 0):
-        first = max(first, stream.offset_at_or_after(group.last_id + 1))
-    return stream.read(first, count)
 
 
 def _new_group(stream: Stream, *, is_new: bool) -> Group:

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from tidelog import limits
 from tidelog.commands.arguments import I64_MAX, integer, syntax_error
-from tidelog.commands.stream_groups import next_rows
 from tidelog.commands.stream_ids import LARGEST_ID, id_text, strict_id
 from tidelog.commands.stream_replies import array_for_x, x_entries
 from tidelog.commands.streams import Decision, find_stream
@@ -24,7 +23,7 @@ from tidelog.resp.encoder import NULL_ARRAY, ByKey, Reply, Wire
 from tidelog.store.transaction import Transaction
 from tidelog.streams.group import NO_CONSUMER, Consumer, Group, Pending
 from tidelog.streams.operations import ConsumerSet, Deliver, Item, delivers, pends
-from tidelog.streams.progress import entries_read_after, top_id
+from tidelog.streams.progress import entries_read_after, next_rows, top_id
 from tidelog.streams.stream import Stream
 
 NEW: Final = LARGEST_ID

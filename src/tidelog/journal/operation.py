@@ -127,9 +127,10 @@ class OperationTable:
 
     def kind(self, opcode: int) -> OperationKind:
         """The row of an opcode that must be known."""
-        if opcode in self._of_more:
-            self._register_more()
-        return self._by_opcode[opcode]
+        found = self.get(opcode)
+        if found is None:
+            raise InternalError(f"opcode 0x{opcode:02x} is not in the table")
+        return found
 
     def named(self, name: str) -> OperationKind | None:
         if name not in self._by_name:

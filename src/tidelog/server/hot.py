@@ -130,12 +130,9 @@ class HotPath:
                 break
             slot = slot_of(key)
             old = database.find_at(slot, key)
-            if old is None:
-                database.put_at(slot, key, value)
-            elif isinstance(old, bytes) and key not in expiries:
-                database.replace_at(slot, key, value)
-            else:
+            if not (old is None or (isinstance(old, bytes) and key not in expiries)):
                 break
+            database.put_at(slot, key, value)
             seen.add(key)
             items.append(key)
             items.append(value)
@@ -163,10 +160,7 @@ class HotPath:
             value = _incremented(old)
             if value is None or key in seen or key in expiries:
                 break
-            if old is None:
-                database.put_at(slot, key, value)
-            else:
-                database.replace_at(slot, key, value)
+            database.put_at(slot, key, value)
             seen.add(key)
             items.append(key)
             items.append(value)
@@ -198,19 +192,12 @@ class HotPath:
         for key in pairs:
             slot = slot_of(key)
             old = database.find_at(slot, key)
-            if old is None:
-                slots.append(-1 - slot)
-            elif isinstance(old, bytes) and key not in expiries:
-                slots.append(slot)
-            else:
+            if not (old is None or (isinstance(old, bytes) and key not in expiries)):
                 return False
+            slots.append(slot)
         items: list[bytes] = []
         for index, (key, value) in enumerate(pairs.items()):
-            slot = slots[index]
-            if slot < 0:
-                database.put_at(-1 - slot, key, value)
-            else:
-                database.replace_at(slot, key, value)
+            database.put_at(slots[index], key, value)
             items.append(key)
             items.append(value)
         self._journal(items)
@@ -235,7 +222,7 @@ class HotPath:
         if self._writer.refusal is not None:
             return at
         database, first = self._database, commands[at][0]
-        expiries, observer = database.expiries, database.observer
+        expiries = database.expiries
         items: list[bytes] = []
         seen: set[bytes] = set()
         room, begun = _PAIRS_BYTES_MAX, at
@@ -254,8 +241,7 @@ class HotPath:
                 database.put_at(slot, key, {field: value})
                 out.append(_ADDED)
             elif type(found) is Hash and key not in expiries:
-                if observer is not None:
-                    observer(database, key)
+                database.touch(key)
                 fields: dict[bytes, bytes] = found
                 out.append(_CHANGED if field in fields else _ADDED)
                 fields[field] = value

@@ -26,7 +26,7 @@ from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
 from tidelog.streams.group import NO_CONSUMER, Group
 from tidelog.streams.group_records import ACK, DELIVER, encode_ack, encode_delivery
-from tidelog.streams.progress import entries_read_after, top_id
+from tidelog.streams.progress import entries_read_after, next_rows, room_for_pending, top_id
 from tidelog.streams.read_ahead import ReadAhead
 from tidelog.streams.rows import Rows
 from tidelog.streams.stream import Stream
@@ -90,9 +90,9 @@ class HotGroups:
             return at
         if top_id(stream) <= group.last_id:
             return at
-        rows = self._ahead.read(stream, max(group.last_offset + 1, stream.first), count)
+        rows = next_rows(stream, group, count, self._ahead)
         ids = rows.ids
-        if not 0 < len(ids) <= _COUNT_MAX or ids[0] <= group.last_id:
+        if not 0 < len(ids) <= _COUNT_MAX:
             return at
         database = self._database
         if database.observer is not None:
@@ -140,13 +140,11 @@ class HotGroups:
             if pending.due_ms <= now_ms or offset < stream.first:
                 return None
             break
-        count = min(count, (group.pending_max or limits.PENDING_MAX_DEFAULT) - len(group.pending))
-        first = max(group.last_offset + 1, stream.first)
-        if count <= 0 or first >= stream.next:
+        count = min(count, room_for_pending(group))
+        if count <= 0 or group.last_offset + 1 >= stream.next:
             return None
-        rows = self._ahead.read(stream, first, count)
-        ids = rows.ids
-        return rows if ids and ids[0] > group.last_id else None
+        rows = next_rows(stream, group, count, self._ahead)
+        return rows if rows.entries else None
 
     def _stream(self, slot: int, key: bytes) -> Stream | None:
         """The stream of a key that does not expire."""
@@ -169,10 +167,7 @@ class HotGroups:
         """New entries are a reader's."""
         read = entries_read_after(stream, group, ids)
         payload = encode_delivery(key, name, consumer, times_ms, offsets, ids[-1], read, keeps)
-        group.see(consumer, times_ms[0], keeps=keeps)
-        group.last_offset, group.last_id, group.entries_read = offsets[-1], ids[-1], read
-        if keeps:
-            group.deliver(offsets, ids, consumer, times_ms)
+        group.deliver(consumer, times_ms, (offsets[-1], ids[-1], read), offsets, ids, keeps=keeps)
         self._writer.append_next(self._store.owners[slot], DELIVER, payload, self._number)
 
     # --- acknowledging ------------------------------------------------------------------------------------------
@@ -229,11 +224,11 @@ class HotGroups:
                 offsets[:] = sorted(set(offsets))
                 break
         database = self._database
-        if len(group.pending) >= (group.pending_max or limits.PENDING_MAX_DEFAULT):
+        if room_for_pending(group) <= 0:
             database.change(key)
         elif database.observer is not None:
             database.observer(database, key)
-        group.remove_all(offsets)
+        group.acknowledge(offsets)
         self._writer.append_next(self._store.owners[slot_of(key)], ACK, encode_ack(key, name, offsets), self._number)
 
 

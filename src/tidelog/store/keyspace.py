@@ -107,22 +107,28 @@ class Database:
         return None if bucket is None else bucket.get(key)
 
     def change(self, key: bytes) -> Value | None:
+        self.touch(key)
+        return self.find(key)
+
+    def touch(self, key: bytes) -> None:
+        """The value of a key is about to change: clients that watch or wait for it, and a snapshot, are told. Hot."""
         if self.observer is not None:
             self.observer(self, key)
         if self.waiting and key in self.waiting:
             self._signals[self.number, key] = None
-        return self.find(key)
 
     def put(self, key: bytes, value: Value, expire_ms: int | None = None) -> None:
         self.put_at(slot_of(key), key, value, expire_ms)
 
     def put_at(self, slot: int, key: bytes, value: Value, expire_ms: int | None = None) -> None:
         """As `put`, for a key whose slot is known. Hot."""
-        if self.observer is not None:
-            self.observer(self, key)
-        if self.waiting and key in self.waiting:
-            self._signals[self.number, key] = None
+        self.touch(key)
         bucket = self.slots[slot]
+        if isinstance(bucket, dict) and key in bucket:  # most writes
+            bucket[key] = value
+            if expire_ms is not None or key in self.expiries:
+                self._set_expiry(key, expire_ms)
+            return
         if bucket is None:
             bucket = self.slots[slot] = {}
         if key not in bucket:
@@ -132,14 +138,6 @@ class Database:
         bucket[key] = value
         if expire_ms is not None or key in self.expiries:
             self._set_expiry(key, expire_ms)
-
-    def replace_at(self, slot: int, key: bytes, value: Value) -> None:
-        """As `put_at`, for a key that is there and does not expire. Hot."""
-        bucket = self.slots[slot]
-        if self.observer is None and isinstance(bucket, dict):
-            bucket[key] = value
-        else:
-            self.put_at(slot, key, value)
 
     def load(self, data: bytes, keys: Positions, values: Positions, ends: Positions) -> None:
         """Put strings that lie in `data`, each `data[key:value]` -> `data[value:end]`, without an expiry.
@@ -174,10 +172,7 @@ class Database:
         bucket = self.slots[slot]
         if bucket is None or key not in bucket:
             return
-        if self.observer is not None:
-            self.observer(self, key)
-        if self.waiting and key in self.waiting:
-            self._signals[self.number, key] = None
+        self.touch(key)
         del bucket[key]
         self.size -= 1
         self.expiries.pop(key, None)

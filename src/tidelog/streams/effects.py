@@ -235,11 +235,10 @@ def _apply_leave(keyspace: Keyspace, op: ConsumerDrop) -> None:
 def _apply_deliver(keyspace: Keyspace, op: Deliver) -> None:
     stream = _stream(keyspace, op.key)
     group = stream.group(op.group)
-    group.see(op.consumer, op.now_ms, keeps=op.keeps)
-    group.last_offset, group.last_id, group.entries_read = op.last_offset, op.last_id, op.entries_read
-    if op.keeps and op.offsets:
-        ids = stream.ids_from(op.offsets[0], len(op.offsets))
-        group.deliver(list(op.offsets), ids, op.consumer, (op.now_ms, op.retry_after_ms, op.expire_ms))
+    ids = stream.ids_from(op.offsets[0], len(op.offsets)) if op.keeps and op.offsets else []
+    times_ms = op.now_ms, op.retry_after_ms, op.expire_ms
+    cursor = op.last_offset, op.last_id, op.entries_read
+    group.deliver(op.consumer, times_ms, cursor, list(op.offsets), ids, keeps=op.keeps)
 
 
 def _apply_pend(keyspace: Keyspace, op: Pend) -> None:
@@ -249,9 +248,7 @@ def _apply_pend(keyspace: Keyspace, op: Pend) -> None:
 
 
 def _apply_ack(keyspace: Keyspace, op: Ack) -> None:
-    group = _group(keyspace, op.key, op.group)
-    for offset in op.offsets:
-        group.remove(offset)
+    _group(keyspace, op.key, op.group).acknowledge(op.offsets)
 
 
 # --- the table --------------------------------------------------------------------------------------------------

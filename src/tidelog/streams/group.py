@@ -15,6 +15,7 @@ themselves the first in line is due first, as long as all readers ask for the sa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tidelog.streams.pending_ids import PendingIds
@@ -120,7 +121,27 @@ class Group:
         if consumer is not None:
             consumer.pending_count += 1
 
-    def see(self, name: bytes, now_ms: int, *, keeps: bool) -> None:
+    def deliver(
+        self,
+        consumer: bytes,
+        times_ms: tuple[int, int, int],
+        cursor: tuple[int, int, int],
+        offsets: list[int],
+        ids: list[int],
+        *,
+        keeps: bool,
+    ) -> None:
+        """New entries go to a reader, which has to acknowledge them if it `keeps` them.
+
+        `times_ms`: now, after how long they are due again, when they expire. `cursor`: the offset and id of the last
+        entry, and how many the group has read then. Hot.
+        """
+        self.last_offset, self.last_id, self.entries_read = cursor
+        self._see(consumer, times_ms[0], keeps=keeps)
+        if keeps and offsets:
+            self._pend(offsets, ids, consumer, times_ms)
+
+    def _see(self, name: bytes, now_ms: int, *, keeps: bool) -> None:
         """A consumer was given something, which it keeps until it acknowledges it."""
         if name != NO_CONSUMER:
             consumer = self.consumers.get(name)
@@ -130,8 +151,7 @@ class Group:
             if keeps:
                 consumer.active_ms = now_ms
 
-    def deliver(self, offsets: list[int], ids: list[int], consumer_name: bytes, times_ms: tuple[int, int, int]) -> None:
-        """New entries are pending; `times_ms`: now, after how long they are due again, when they expire. Hot."""
+    def _pend(self, offsets: list[int], ids: list[int], consumer_name: bytes, times_ms: tuple[int, int, int]) -> None:
         now_ms, retry_after_ms, expire_ms = times_ms
         pending, is_due = self.pending, bool(retry_after_ms or expire_ms)
         count = len(offsets)
@@ -160,12 +180,14 @@ class Group:
                 consumer.pending_count -= 1
         return pending
 
-    def remove_all(self, offsets: list[int]) -> None:
-        """As `remove` for each of them, which are pending. Hot."""
+    def acknowledge(self, offsets: Sequence[int]) -> None:
+        """As `remove` for each of them. Hot."""
         pending, due, ids = self.pending, self.due, self._ids
         for index in range(len(offsets)):
             offset = offsets[index]
-            gone = pending.pop(offset)
+            gone = pending.pop(offset, None)
+            if gone is None:
+                continue
             if ids is not None:
                 ids.remove(gone.id)
             if due:

@@ -1,4 +1,4 @@
-"""How far a group has come, as Redis counts: entries read, and the lag behind what was ever added.
+"""How far a group has come: what it reads next, and, as Redis counts, its entries read and its lag.
 
 Both are exact as long as no entry ahead of the group was deleted from the middle. A stream remembers only the largest
 deleted id: where that lies ahead of the group, the answer is `UNKNOWN`, except at the two ends of the stream.
@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidelog import limits
 from tidelog.streams.group import UNKNOWN, Group
+from tidelog.streams.read_ahead import ReadAhead
+from tidelog.streams.rows import Rows, pack_id
 from tidelog.streams.stream import COUNT_MAX, Stream
 
 
@@ -24,6 +27,20 @@ def top_id(stream: Stream) -> int:
     if stream.active.entries:
         return stream.active.last_id
     return stream.last_ids[-1] if stream.sealed else 0
+
+
+def next_rows(stream: Stream, group: Group, count: int, ahead: ReadAhead | None = None) -> Rows:
+    """The next entries of a group: the first whose offset and id both lie after the group's. Hot."""
+    first = max(group.last_offset + 1, stream.first)
+    rows = stream.read(first, count) if ahead is None else ahead.read(stream, first, count)
+    if rows.entries and pack_id(rows.ms[0], rows.seqs[0]) <= group.last_id:  # XGROUP SETID moved the id alone
+        rows = stream.read(stream.offset_at_or_after(group.last_id + 1), count)
+    return rows
+
+
+def room_for_pending(group: Group) -> int:
+    """How many more entries readers of a group may be given before they acknowledge some."""
+    return (group.pending_max or limits.PENDING_MAX_DEFAULT) - len(group.pending)
 
 
 def has_deleted_ahead(stream: Stream, number: int) -> bool:
