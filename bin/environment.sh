@@ -96,6 +96,8 @@ compile_with() {
     local described output outcome=compiled
     described=$(describe_compiled "$1")
     rm -f -- "$1/.tidelog-compiled"
+    # What was compiled of a module that is gone, or no longer compiled, would stay in its place.
+    find "$checkout/src" -name '*.so' -delete
     say "Compiling the hot modules (some two minutes) ..."
     if ! output=$(cd -- "$checkout" && TIDELOG_COMPILE=must "$1/bin/python" setup.py build_ext --inplace 2>&1); then
         clean_compiled

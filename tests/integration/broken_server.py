@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 if __name__ == "__main__":  # before the others: what is compiled cannot be patched
-    runpy.run_path(str(Path(__file__).with_name("uncompiled.py")))
+    runpy.run_path(str(Path(__file__).parents[1] / "from_sources" / "sitecustomize.py"))
 
 from tidelog.cli import main
 from tidelog.commands import connection, keys, strings

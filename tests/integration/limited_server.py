@@ -12,7 +12,7 @@ COMMAND: Final = [sys.executable, "-P", str(Path(__file__).resolve())]
 """The limits follow, then `serve`."""
 
 if __name__ == "__main__":  # limits are the defaults of what is imported after them
-    runpy.run_path(str(Path(__file__).with_name("uncompiled.py")))
+    runpy.run_path(str(Path(__file__).parents[1] / "from_sources" / "sitecustomize.py"))
     from tidelog import limits
 
     for name, value in json.loads(sys.argv.pop(1)).items():

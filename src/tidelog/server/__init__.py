@@ -1,5 +1,30 @@
-"""Sockets: connections, turns of the loop, and the one place where everything is wired together.
+"""The server process: sockets, turns of the loop, fsyncs, and the one place where everything is wired together.
 
-`session` is a connection, `engine` runs its commands, `turn` ends each turn of the loop: one journal write, then the
-replies. `listener` opens ports, `runtime` wires.
+Traffic:
+
+listener         opens ports, with or without TLS, and unix sockets
+connection       one connection: bytes in, commands to the engine, replies out
+connections      all connections: how many there may be, and which are turned away or cut
+turns            ends each turn of the loop: one write of the journal, then the replies
+group_commit     fsyncs the journal, one fsync for many clients
+loop_calls       lets other threads run something on the loop
+
+The hot path, which handles runs of the same command in their plain form:
+
+hot              strings, hashes and MULTI
+hot_streams      appends to streams
+hot_groups       readers of streams, and what they acknowledge
+
+Work in the background:
+
+snapshots        makes snapshots, erases what they cover, makes sidecars
+cooling          compresses nodes of streams that nobody reads
+
+Running it:
+
+runtime          makes all parts, starts and stops them
+configuration    flags over the environment over `tidelog.toml`
+live_parameters  what CONFIG shows and changes
+memory           how much memory the process has
+facts            the sections of INFO, and numbers for /metrics
 """

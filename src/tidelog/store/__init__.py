@@ -7,6 +7,7 @@ slots          which of the 16384 slots a key belongs to
 transaction    what a command reads and writes through
 expiry         removes keys that have expired
 watch          WATCH: tells clients that a key changed
+glob           Redis's glob patterns, for keys, channels and parameters
 scan_orders    the order in which HSCAN, SSCAN and ZSCAN walk a large collection
 
 capture        writes a snapshot of one moment while the store goes on
