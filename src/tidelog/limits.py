@@ -97,7 +97,7 @@ FEED_CHECKPOINT_MS_MIN = 10
 FEED_CHECKPOINT_MS_MAX = 3_600_000
 FEED_CHECKPOINT_MS_DEFAULT = 1000
 HTTP_FEEDS_MAX = 200
-"""Feeds over HTTP; who comes then is told to come back later."""
+"""Feeds over HTTP; further requests are told to come back later."""
 HTTP_FEED_BUFFER_BYTES = 512 * KIB
 """What waits for a slow reader over HTTP; past it its feed goes back to the journal."""
 HTTP_FEED_EVENTS_AT_ONCE = 64
@@ -202,7 +202,7 @@ FLIGHT_STREAMS_LISTED_MAX = 10_000
 DAYS_BATCH_BYTES_MAX = 4_000_000
 """Events of one compressed batch, before compression; a larger event is a batch alone ..."""
 DAYS_BATCH_MESSAGES_MAX = 100_000
-"""... and so many of them: whoever opens a batch holds it as a whole, and tiny events take hundreds of bytes each."""
+"""... and so many of them: a reader holds an open batch as a whole, and tiny events take hundreds of bytes each."""
 DAYS_EVENT_BYTES_MAX = 64 * MIB
 """A larger event is refused by writers ..."""
 DAYS_BATCH_OPENED_BYTES_MAX = 256 * MIB
@@ -287,7 +287,7 @@ PIPELINE_RATE_S = 10.0
 """Batches whose times are kept for quantiles, and how much of the past counts for rows a second."""
 PIPELINE_JOBS_SHOWN_MAX = 100
 PIPELINE_FIELDS_SHOWN_MAX = 50
-"""Jobs that /metrics shows, and figures of each: anyone who may write can make hashes that look like theirs."""
+"""Jobs that /metrics shows, and figures of each: any client may write hashes that look like theirs."""
 PIPELINE_STOP_S_MAX = 30.0
 """How long a job waits for its tasks to end when it is stopped: they are fenced off by the next job in any case."""
 
@@ -386,8 +386,8 @@ BATCH_BYTES_FULL = 512 * KIB
 TRANSACTION_BYTES_MAX = 2 * GIB
 """Payloads of one transaction: a command that would go past it is refused, and so can be one of many in an EXEC."""
 BATCH_BYTES_MAX = TRANSACTION_BYTES_MAX + 64 * MIB
-"""What a batch may gather: who writes as soon as it is full always has room for one more transaction, so that none
-has to be turned away once it was applied."""
+"""The size of a batch. A caller that writes when the batch is full always has room for one more transaction, so that no
+applied transaction is refused."""
 UNSYNCED_BYTES_MAX = 256 * MIB
 """Written and not yet fsynced (`always`, `everysec`): past it the caller is told to wait (`has_backlog`)."""
 SYNC_EVERY_US = 1 * SECOND_US
@@ -428,7 +428,7 @@ HOLDER_BYTES_MAX = 64 * GIB
 HOLDERS_MAX = 10_000
 HOLDER_NAME_BYTES_MAX = 256
 EPOCHS_KEPT_MAX = 1024
-"""Newest epochs that snapshots carry; who resumes from an older one starts over."""
+"""Newest epochs that snapshots carry; a reader that resumes from an older one starts over."""
 
 assert FRAME_BYTES_DEFAULT in FRAME_BYTES_CHOICES
 assert min(FRAME_BYTES_CHOICES) // BLOB_FRAME_FRACTION >= RECORD_SPLIT_BYTES

@@ -1,7 +1,7 @@
 """Makes Tidelog's modules come from their sources, compiled or not.
 
-With this folder on PYTHONPATH every Python process runs it at its start: `bin/test --quick` needs no compiler. A program
-that patches Tidelog runs it first, because what is compiled cannot be patched.
+With this folder on PYTHONPATH every Python process runs it at its start, so `bin/test --quick` needs no compiler. A
+program that patches Tidelog runs it first, because what is compiled cannot be patched.
 """
 
 from __future__ import annotations

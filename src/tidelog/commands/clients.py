@@ -1,4 +1,4 @@
-"""CLIENT: who is connected, what they are called, and how to be rid of them."""
+"""CLIENT: list, name, pause, wake and kill connections."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def client_setname(session: Session, arguments: Arguments) -> Reply:
 
 
 def client_setinfo(_session: Session, arguments: Arguments) -> Reply:
-    """Of a later Redis: libraries say who they are. It is checked, and not kept."""
+    """Of a later Redis: libraries give their name and version. They are checked, and not kept."""
     attribute = arguments[2].lower()
     if attribute not in (b"lib-name", b"lib-ver"):
         raise CommandError(f"ERR Unrecognized option '{arguments[2].decode('utf-8', 'surrogateescape')}'")

@@ -3,8 +3,8 @@
     XREAD [COUNT n] [BLOCK ms] STREAMS key ... id ...
     XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] [NOACK] STREAMS key ... id ...
 
-Who waits runs the same command again, with `$` replaced by the id that it meant when the client came. That a consumer
-was there although it was given nothing is journaled once a second at most.
+A client that waits runs the same command again, with `$` replaced by the id that it meant at first. A consumer that
+polls and gets nothing is journaled as seen once a second at most.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _timeout(word: bytes, now_ms: int) -> int:
 
 
 def check_consumer(name: bytes) -> None:
-    """The empty name is that of everyone who reads with TREAD."""
+    """The empty name stands for all readers with TREAD."""
     if name == NO_CONSUMER:
         raise CommandError("ERR the name of a consumer must not be empty")
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 KeyPlace = tuple[int, bytes]
 """Database and key."""
 Line = tuple[str, bytes | None]
-"""Who waits in one line: the command, and the group; None: readers by themselves."""
+"""The command and the group of the clients in one line; group None: readers without one."""
 UNBLOCKED: Final = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
 
 
@@ -76,7 +76,7 @@ class Waiter:
 
 
 class Blocking:
-    """Everyone who waits."""
+    """All clients that wait."""
 
     def __init__(self, engine: Engine, loop: Loop) -> None:
         self._engine = engine
@@ -169,7 +169,7 @@ class Blocking:
             self._is_serving = False
 
     def tick(self) -> None:
-        """Now and then: what changed outside of commands, and who was put off."""
+        """Now and then: serve what changed outside of commands, and clients that were put off."""
         for place in self._put_off:
             self._engine.store.signals[place] = None
         self._put_off.clear()

@@ -79,7 +79,7 @@ def _apply(row: Command, transaction: Transaction, operations: Sequence[Any], re
 
 def internal_error(row: Command, error: Exception) -> ErrorReply:
     """The reply to a command that met a bug. Which one is for the log, and what the client sent is for nobody."""
-    _LOG.error("%s failed, and nothing of it happened: %s", row.name, explain(error))
+    _LOG.error("%s failed and changed nothing: %s", row.name, explain(error))
     return ErrorReply("ERR internal error")
 
 

@@ -4,7 +4,7 @@
     general    everything else: find the row, ask the session and the gate whether it may run, let the handler decide,
                apply, encode
 
-A write is refused before anything of it happens if the journal takes no writes or memory is full. To know that in time,
+A write is refused before it changes anything if the journal takes no writes or memory is full. To know that in time,
 the engine writes a full batch before a command and after it: no command is turned away, or finds the disk full, once it
 was applied. A bug in a handler is answered with an error, and nothing happened. A bug while applying or journaling ends
 the process: state and journal may differ, and a restart goes by the journal.

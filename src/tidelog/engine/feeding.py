@@ -4,7 +4,7 @@
     someone is behind            slices of reading, with a look at the sockets in between
     every 10 ms                  checkpoints that are due, and readers that have caught up with what they were sent
 
-A connection that has left `FEED_BUFFER_BYTES` unread is sent nothing until it has taken most of it.
+A connection that has left `FEED_BUFFER_BYTES` unread is sent nothing until it has read most of them.
 """
 
 from __future__ import annotations

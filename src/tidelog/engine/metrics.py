@@ -40,7 +40,7 @@ class SnapshotFacts(NamedTuple):
     current_took_s: float | None = None
     """For how long one has been under way."""
     keys_done: int = 0
-    """Keys of it that are written ..."""
+    """How many keys the one under way has written ..."""
     keys_total: int = 0
     """... and how many it will have, roughly."""
     made: int = 0

@@ -1,4 +1,4 @@
-"""All clients: who is there, and how many commands they have run."""
+"""All clients that are connected, and how many commands they have run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Pub/sub: who listens to which channels and patterns, and who gets a message.
+"""Pub/sub: which clients listen to which channels and patterns, and sending messages to them.
 
-Nothing of it is journaled: a message is gone when it is sent. Channels that must not lose messages are streams.
+Nothing is journaled: a message is gone once it is sent. Where no message may be lost, use a stream.
 
 Shard channels (SSUBSCRIBE, SPUBLISH) are channels of their own: in a cluster they stay on one node, and here they are
 all at home.
@@ -84,7 +84,7 @@ class Subscriptions:
     # --- sending ------------------------------------------------------------------------------------------------
 
     def publish(self, channel: bytes, message: bytes) -> int:
-        """Send a message to everyone who listens; returns to how many."""
+        """Send a message to all listeners; returns how many there were."""
         count = _send(self._channels.get(channel), Published(b"message", channel, message))
         for pattern, sessions in list(self._patterns.items()):
             if matcher(pattern)(channel):
@@ -99,7 +99,7 @@ class Subscriptions:
         self.delivery_count += count
         return count
 
-    # --- who is there -------------------------------------------------------------------------------------------
+    # --- looking around -------------------------------------------------------------------------------------------
 
     def channels(self, pattern: bytes | None = None) -> list[bytes]:
         """The channels that someone listens to, and that match."""

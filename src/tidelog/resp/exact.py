@@ -62,7 +62,7 @@ class ExactDecoder:
         self._bulk_length = -1
         """Of the argument under way; -1: its length is still to come."""
         self._is_strange = False
-        """What is buffered was tried as plain arguments: the rest of it is taken one by one."""
+        """The buffer was tried as plain arguments: the rest is taken one by one."""
         self._skip_until = 0
         """Nothing can be complete before the buffer is this long."""
         self._commands: list[Words] = []

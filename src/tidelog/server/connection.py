@@ -252,7 +252,7 @@ class Connection(Session):
         if not self.out:
             self._turns.add(self, is_woken=True)
         self._take(reply)
-        if not self._held:  # otherwise they go on when this is sent: whoever serves it is in the middle of something
+        if not self._held:  # held commands go on when this is sent: the caller may be in the middle of a command
             self._end_of_commands()
         self.update_reading()
 
@@ -275,7 +275,7 @@ class Connection(Session):
             self.closes_after_reply = True
 
     def update_reading(self) -> None:
-        """Read only if what is read can be run; from who waits a little more, to see whether it goes away."""
+        """Read only commands that can be run. From a blocked client read a little more, to see whether it goes away."""
         is_behind = len(self._held) > (limits.HELD_COMMANDS_MAX if self.is_blocked else 0)
         is_wanted = not (
             self._is_clogged or is_behind or self._is_stuck or self._is_stopping or self._connections.waits_for_disk
@@ -291,7 +291,7 @@ class Connection(Session):
     # --- replies ------------------------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
-        """What there is to say at the end of a turn. Hot."""
+        """Send the replies of a turn. Hot."""
         if self._write is None:
             return
         self._write(data)
@@ -303,7 +303,7 @@ class Connection(Session):
             asyncio.get_running_loop().call_soon(self.go_on)
 
     def push(self, data: bytes) -> None:
-        """A message of pub/sub: it leaves with this turn's replies. Who does not read them is cut off."""
+        """A message of pub/sub: it leaves with this turn's replies. A client that does not read is cut off."""
         if self._transport is None:
             return
         if not self.out:

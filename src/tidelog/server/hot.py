@@ -262,7 +262,7 @@ class HotPath:
     # --- transactions -------------------------------------------------------------------------------------------
 
     def multi(self, commands: Commands, at: int, out: list[bytes]) -> int:
-        """A whole MULTI ... EXEC of SET, INCR and GET: all of it is decided before any of it is applied.
+        """A whole MULTI ... EXEC of SET, INCR and GET: everything is decided before anything is applied.
 
         Not for a client that is inside one already, or watches a key.
         """

@@ -1,4 +1,4 @@
-"""The hot path of groups, and of readers who wait: one stream, what is new there, and what is acknowledged.
+"""The hot path of readers of one stream: new entries, for a group or without one, and acknowledgements.
 
     XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] STREAMS key >
     TREAD key offset n GROUP group [RETRY ms ms] [BLOCK ms]
@@ -6,11 +6,11 @@
     XACK key group id ...
     TACK key group offset ... | first-last ...
 
-Each is a transaction of its own with one record. Who is given nothing, because nothing is new, something is due again,
-or the group has no room, takes the general path, which knows how to wait.
+Each is a transaction of its own with one record. A reader that gets nothing, because nothing is new, an entry is due
+again, or the group has no room, takes the general path, which knows how to wait.
 
-A delivery is no news for other readers unless it will be due again, and an acknowledgement none unless the group had no
-room: only then are those who wait for the key looked at.
+A delivery concerns other readers only if it will be due again, and an acknowledgement only if the group had no room.
+Only then are the clients that wait for the key looked at.
 """
 
 from __future__ import annotations

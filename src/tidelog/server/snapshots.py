@@ -138,7 +138,7 @@ class ServerSnapshots:
         self._task = self._loop.create_task(self._run())
 
     def save(self) -> None:
-        """SAVE: all of it here and now."""
+        """SAVE: make a snapshot here and now."""
         if self.is_under_way:
             raise CommandError(IN_PROGRESS)
         self._began_s = perf_counter()
@@ -251,11 +251,11 @@ class ServerSnapshots:
         return await self._loop.run_in_executor(self._thread, work)
 
     def _discard(self, capture: Capture) -> None:
-        """Nothing of it stays."""
+        """Remove what was made."""
         if self._capture is capture:
             self._capture = None
             self._store.end_capture()
-            # The thread may still be at it, if who waited for it was told to stop.
+            # The thread may still work on it, if the task that waited for it was cancelled.
             capture.snapshot.give_up()
             self._on_thread_now(capture.snapshot.discard)
 
@@ -310,7 +310,7 @@ class ServerSnapshots:
         def finished(done: asyncio.Future[None]) -> None:
             self._is_making_sidecar = False
             error = None if done.cancelled() else done.exception()
-            if error is not None:  # whoever needs it makes it anew, and is told then
+            if error is not None:  # the next reader that needs it makes it anew, and gets the error then
                 _LOG.warning("a sidecar could not be made: %s", error)
             if self._turns.count != turns:
                 now_s = perf_counter()
@@ -323,7 +323,7 @@ class ServerSnapshots:
     # --- stopping -----------------------------------------------------------------------------------------------
 
     def give_up(self) -> None:
-        """Let go of one that is under way: what is written of it is removed, and the snapshots before it count."""
+        """Give up the one that is under way: remove what it has written. The snapshots before it still count."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
