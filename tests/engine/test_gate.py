@@ -1,0 +1,104 @@
+"""The gate: which commands are refused or held back, and who learns of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from tests.commands.running import TABLE
+from tidelog.engine.gate import Gate
+from tidelog.engine.sessions import Sessions
+from tidelog.engine.table import Command
+from tidelog.errors import JournalFull
+from tidelog.journal.journal import Settings
+from tidelog.store.store import Store
+from tidelog.testing.clock import SimulatedClock
+from tidelog.testing.disk import SimulatedDisk
+
+SET = [b"SET", b"k", b"v"]
+DEL = [b"DEL", b"k"]
+GET = [b"GET", b"k"]
+
+
+class OneTimer:
+    """A loop with one timer at a time, which goes off when the test says so."""
+
+    def __init__(self) -> None:
+        self.call: Callable[[], None] | None = None
+        self.seconds = 0.0
+
+    def call_soon(self, call: Callable[[], None], /) -> OneTimer:
+        return self.call_later(0, call)
+
+    def call_later(self, seconds: float, call: Callable[[], None], /) -> OneTimer:
+        assert self.call is None
+        self.seconds, self.call = seconds, call
+        return self
+
+    def cancel(self) -> None:
+        self.call = None
+
+    def go_off(self) -> None:
+        call, self.call = self.call, None
+        assert call is not None
+        call()
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock, self.loop = SimulatedClock(), OneTimer()
+        self.store = Store.open(SimulatedDisk(1), "/data", self.clock, Settings(), lambda: 1, Random(1))
+        self.gate = Gate(self.store, Sessions(), self.clock, self.loop)
+
+
+def row(words: list[bytes]) -> Command:
+    found = TABLE.find(words[0])
+    assert found is not None
+    return found
+
+
+def test_an_open_gate_refuses_and_holds_nothing() -> None:
+    gate = World().gate
+    assert (gate.is_open, gate.has_hot_writes) == (True, True)
+    assert [gate.refusal_of(row(words), words) for words in (SET, DEL, GET)] == [None] * 3
+    assert not any(gate.stops(row(words), words) for words in (SET, DEL, GET))
+
+
+def test_full_memory_refuses_what_takes_memory() -> None:
+    gate = World().gate
+    gate.set_out_of_memory(True)
+    assert (gate.is_open, gate.has_hot_writes) == (False, False)
+    refusals = [gate.refusal_of(row(words), words) for words in (SET, DEL, GET)]
+    assert refusals == ["OOM command not allowed when used memory > 'maxmemory'.", None, None]
+    gate.set_out_of_memory(False)
+    assert (gate.is_open, gate.refusal_of(row(SET), SET)) == (True, None)
+
+
+def test_a_journal_that_takes_no_writes_refuses_them() -> None:
+    world = World()
+    world.store.journal.writer.refusal = JournalFull("no space")
+    assert not world.gate.is_open
+    assert [world.gate.refusal_of(row(words), words) for words in (SET, DEL)] == ["MISCONF no space"] * 2
+    assert world.gate.refusal_of(row(GET), GET) is None
+
+
+def test_a_pause_holds_and_ends_by_itself() -> None:
+    world = World()
+    gate = world.gate
+    gate.pause(500, writes_only=True)
+    assert [gate.holds(row(words), words) for words in (SET, GET)] == [True, False]
+    gate.pause(200, writes_only=False)  # it holds more, and the longer time counts
+    assert [gate.holds(row(words), words) for words in (SET, GET)] == [True, True]
+    assert world.loop.seconds == 0.5
+    world.loop.go_off()
+    assert (gate.pause_now, world.loop.call) == (None, None)
+
+
+def test_a_pause_of_centuries_is_looked_at_again() -> None:
+    world = World()
+    world.gate.pause(2**60, writes_only=False)
+    world.loop.go_off()
+    assert world.gate.pause_now is not None
+    assert world.loop.call is not None
+    world.gate.resume()
+    assert world.loop.call is None
