@@ -24,7 +24,19 @@ FIRST_SEED: Final = 7_000_000
 SOURCE: Final = Path(__file__).resolve().parents[2] / "src"
 COPIED: Final = tuple(
     f"{part}*.py"
-    for part in ("", "journal/", "testing/", "resp/", "types/", "streams/", "store/", "feeds/", "commands/", "server/")
+    for part in (
+        "",
+        "journal/",
+        "testing/",
+        "resp/",
+        "types/",
+        "streams/",
+        "store/",
+        "feeds/",
+        "engine/",
+        "commands/",
+        "server/",
+    )
 )
 
 
