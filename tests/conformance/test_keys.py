@@ -250,9 +250,7 @@ def test_encoding_of_collections(pair: Pair, make: list[Any]) -> None:
     pair("object", "refcount", "k")
 
 
-def test_object_help(pair: Pair) -> None:
-    pair("OBJECT", "HELP")
-    pair("object", "help")
+def test_object_refusals(pair: Pair) -> None:
     pair("OBJECT", "NONE")
     pair("OBJECT", "NONE", "k")
     pair("OBJECT", "x" * 200, "k")

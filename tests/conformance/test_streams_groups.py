@@ -104,7 +104,7 @@ def test_groups(pair2: Pair, words: str) -> None:
         pair.restart()
 
 
-@pytest.mark.parametrize("command", ["XGROUP HELP", "XINFO HELP"])
+@pytest.mark.parametrize("command", ["XGROUP HELP", "XINFO HELP", "OBJECT HELP", "object help"])
 def test_help(both: Any, command: str) -> None:
     both.admin(*command.split())
 

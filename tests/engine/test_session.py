@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 
 import pytest
@@ -13,6 +14,7 @@ from tidelog.engine.session import Replies, Session
 from tidelog.engine.table import Command
 from tidelog.journal.journal import Settings
 from tidelog.server.connection import Connection
+from tidelog.server.turns import Turns
 from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
@@ -24,8 +26,9 @@ def new_session(password: bytes | None = None) -> Session:
     clock = SimulatedClock()
     store = Store.open(SimulatedDisk(1), "/data", clock, Settings(), lambda: 1, Random(1))
     engine = make_engine(store, clock, NoLoop(), password)
-    turns: object = None
-    return Connection(engine, turns, make_connections(engine))  # type: ignore[arg-type]  # nothing is sent here
+    loop = asyncio.new_event_loop()  # it never runs: nothing is sent here
+    loop.close()
+    return Connection(engine, Turns(loop, store.journal, clock.monotonic_us), make_connections(engine))
 
 
 def row(name: bytes) -> Command:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
-
 import pytest
 
 from tidelog.commands.families import command_table
 from tidelog.engine.dispatch import find_command
 from tidelog.engine.slow_log import SlowLog
 
-CLIENT: Any = cast("Any", SimpleNamespace(peer="1.2.3.4:5", name=b"me"))
-
 
 def kept(*arguments: bytes) -> list[bytes]:
     slow_log = SlowLog()
-    slow_log.add(CLIENT, find_command(command_table(), arguments), arguments, 1, 2)
+    row = find_command(command_table(), arguments)
+    slow_log.add(row, arguments, 1, 2, peer="1.2.3.4:5", client_name=b"me")
     return slow_log.entries[0].arguments
 
 
@@ -44,10 +40,10 @@ def test_length() -> None:
     row = find_command(command_table(), [b"PING"])
     slow_log.length_max = 3
     for number in range(5):
-        slow_log.add(CLIENT, row, [b"PING"], number, 1)
+        slow_log.add(row, [b"PING"], number, 1, peer="1.2.3.4:5", client_name=b"me")
     assert [entry.id for entry in slow_log.entries] == [4, 3, 2]
     slow_log.length_max = 2
     assert [entry.id for entry in slow_log.entries] == [4, 3]
     slow_log.length_max = 0
-    slow_log.add(CLIENT, row, [b"PING"], 1, 1)
+    slow_log.add(row, [b"PING"], 1, 1, peer="1.2.3.4:5", client_name=b"me")
     assert not slow_log.entries

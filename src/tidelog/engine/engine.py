@@ -246,7 +246,8 @@ class Engine:
             self.metrics.count_error(reply.message)
         slow_log = self.slow_log
         if took_s * 1e6 >= slow_log.threshold_us >= 0 and "skip_slowlog" not in row.flags:
-            slow_log.add(session, row, arguments, self.clock.wall_us() // 1_000_000, int(took_s * 1e6))
+            now_s, took_us = self.clock.wall_us() // 1_000_000, int(took_s * 1e6)
+            slow_log.add(row, arguments, now_s, took_us, peer=session.peer, client_name=session.name)
 
     def encode(self, row: Command, reply: Reply, protocol: int) -> bytes:
         try:

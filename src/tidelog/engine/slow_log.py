@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.engine.table import Command
-
-if TYPE_CHECKING:
-    from tidelog.engine.session import Session
 
 THRESHOLD_US_DEFAULT: Final = 10_000
 LENGTH_MAX_DEFAULT: Final = 128
@@ -52,9 +49,11 @@ class SlowLog:
         kept = list(self.entries)[:length]
         self.entries = deque(kept, maxlen=length)
 
-    def add(self, session: Session, row: Command, arguments: Sequence[bytes], now_s: int, took_us: int) -> None:
+    def add(
+        self, row: Command, arguments: Sequence[bytes], now_s: int, took_us: int, *, peer: str, client_name: bytes
+    ) -> None:
         shown = _shown(row, arguments)
-        self.entries.appendleft(SlowCommand(self._next_id, now_s, took_us, shown, session.peer, session.name))
+        self.entries.appendleft(SlowCommand(self._next_id, now_s, took_us, shown, peer, client_name))
         self._next_id += 1
 
 
