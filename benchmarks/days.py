@@ -30,9 +30,9 @@ import redis
 from benchmarks.job_events import job_events
 from benchmarks.servers import running
 from tidelog import limits
+from tidelog.address import ServerAddress
 from tidelog.days.batch import ZSTD_LEVEL
 from tidelog.days.jobset import JobSet
-from tidelog.days.location import Location
 from tidelog.days.message import DAY_MS, EventId, Message
 from tidelog.days.reader import Reader
 from tidelog.days.writer import Writer
@@ -112,12 +112,12 @@ def zstd_alone(events: int) -> dict[str, Any]:
     return {"benchmark": "zstd", "level": ZSTD_LEVEL, "mb_per_second": rate, "ratio": round(total / packed, 2)}
 
 
-def compress(location: Location, master: str) -> float:
+def compress(address: ServerAddress, master: str) -> float:
     """Seconds that the job took."""
     spark = LazySession("benchmark", master, {})
     try:
         spark().sparkContext.parallelize(range(8), 8).map(_warm).collect()
-        job = CompressJob(location, older_than_days=2, today=TODAY)
+        job = CompressJob(address, older_than_days=2, today=TODAY)
         begun = time.perf_counter()
         run_job(job, spark, Stop(), pace=Pace(), on_result=lambda _: None, on_found=lambda *_: None)
         seconds = time.perf_counter() - begun
@@ -148,7 +148,7 @@ def run(events: int, days: int, masters: list[str]) -> Iterator[dict[str, Any]]:
             hot_keys = list(client.smembers(JOBSET.index))
             for key in hot_keys:
                 client.copy(key, b"saved:" + key)
-            location = Location(f"redis://127.0.0.1:{server.port}", "127.0.0.1", server.port)
+            address = ServerAddress(port=server.port)
             for number, master in enumerate(masters):
                 if number:
                     client.delete(*client.smembers(JOBSET.index), JOBSET.index)
@@ -156,7 +156,7 @@ def run(events: int, days: int, masters: list[str]) -> Iterator[dict[str, Any]]:
                         client.copy(b"saved:" + key, key)
                         client.sadd(JOBSET.index, key)
                 used_before = used_memory(client)
-                seconds = compress(location, master)
+                seconds = compress(address, master)
                 freed = used_before - used_memory(client)
                 after, compressed_bytes = digest(client), stream_bytes(client)
                 rate = event_bytes / seconds / 1e6

@@ -8,6 +8,7 @@
     │   ├── FeedDiverged         what a feed's client has seen is no longer history
     │   ├── HolderLapsed         this reader stalled for too long and its hold was let go
     │   ├── ClockAhead           a remote ts lies too far in the future
+    │   ├── BadAddress           the URL of a server cannot be used
     │   ├── BadView              a view that is declared wrongly, or cannot be maintained
     │   ├── BadMessage           what was given to a writer of day streams is no message
     │   ├── DayGone              a day of a job set was removed before all of it was read
@@ -19,6 +20,8 @@
     │   ├── JournalFull          no space: writes are refused until there is
     │   ├── JournalFailed        a write or fsync failed: writes end until a restart
     │   ├── SnapshotFailed       a snapshot could not be written; the ones before it still count
+    │   ├── ServerUnreachable    no server answers at an address, or it has gone away
+    │   ├── ServerRefused        a server does not let us in, or refuses a request
     │   ├── Contended            others changed the same keys at every attempt
     │   └── Corruption           bytes on disk are not what was written (names file, frame and position)
     │       └── FormatError      the bytes break the format itself
@@ -36,6 +39,7 @@ from typing import Final
 
 __all__: Final = [
     "ApplyFailed",
+    "BadAddress",
     "BadMessage",
     "BadView",
     "ClientError",
@@ -56,6 +60,8 @@ __all__: Final = [
     "JournalFull",
     "LeaseLost",
     "LimitExceeded",
+    "ServerRefused",
+    "ServerUnreachable",
     "SnapshotFailed",
     "TidelogError",
     "TooOld",
@@ -103,6 +109,15 @@ class HolderLapsed(ClientError):
 
 class ClockAhead(ClientError):
     """A remote `ts` lies further in the future than clocks may differ."""
+
+
+class BadAddress(ClientError):
+    """The URL of a server cannot be used; the message never shows a password."""
+
+    def __init__(self, message: str, *, problem: str) -> None:
+        super().__init__(message)
+        self.problem = problem
+        """What is wrong with the URL, without the URL."""
 
 
 class BadMessage(ClientError):
@@ -154,6 +169,14 @@ class JournalFailed(EnvironmentFault):
 
 class SnapshotFailed(EnvironmentFault):
     """A snapshot could not be written; the ones before it still count."""
+
+
+class ServerUnreachable(EnvironmentFault):
+    """No server answers at an address, or it has gone away."""
+
+
+class ServerRefused(EnvironmentFault):
+    """A server does not let us in, or it answered a request with an error."""
 
 
 class Contended(EnvironmentFault):

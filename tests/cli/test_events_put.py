@@ -131,7 +131,7 @@ def test_a_terminal_is_shown_how_it_goes(servers: Servers, tmp_path: Path) -> No
         (["--from-stream", "b"], "needs a --group"),
         (["--group", "g"], "for --from-stream"),
         (["--until-now"], "for --from-stream"),
-        (["--url", "http://x"], "no URL of a server"),
+        (["--url", "http://x"], "not the URL of a server"),
         (["--url", "redis://127.0.0.1:1"], "no server answers at redis://127.0.0.1:1"),
         (["--url", "unix:///nowhere", "--cluster"], "neither a unix socket"),
     ],

@@ -232,7 +232,7 @@ def test_a_name_is_acknowledged(server: ServerProcess, redis: Any) -> None:
     ("arguments", "message"),
     [
         (("--url", "redis://127.0.0.1:1"), "127.0.0.1:1"),
-        (("--url", "http://127.0.0.1"), "is no URL of a server"),
+        (("--url", "http://127.0.0.1"), "is not the URL of a server"),
         (("--since", "yesterday"), "--since: 'yesterday' is neither"),
         (("--since", "1", "--initial"), "exclude each other"),
         (("--until", "1", "--until-now"), "exclude each other"),

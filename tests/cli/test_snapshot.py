@@ -10,7 +10,6 @@ import pytest
 
 from tests.cli.command_line import invoke, run, run_on_terminal
 from tests.store.changes import change, open_store, state
-from tidelog.cli.server_link import find_password, read_url
 from tidelog.system.disk import SystemDisk
 
 
@@ -74,39 +73,3 @@ def test_help_has_examples() -> None:
         assert f"tidelog {name}" in text
         assert "Exit status:" in text
         assert "JSON: kind" in text
-
-
-# --- the way to a server ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("url", "host", "port", "path", "is_tls", "password"),
-    [
-        ("redis://127.0.0.1:6399", "127.0.0.1", 6399, None, False, None),
-        ("redis://h", "h", 6399, None, False, None),
-        ("rediss://:p%40ss@h:1", "h", 1, None, True, b"p@ss"),
-        ("redis://u:p@[::1]:2", "::1", 2, None, False, b"p"),
-        ("unix:///run/t.sock", "", 0, "/run/t.sock", False, None),
-    ],
-)
-def test_urls(url: str, host: str, port: int, path: str | None, is_tls: bool, password: bytes | None) -> None:
-    address = read_url(url)
-    assert (address.host, address.port, address.path, address.is_tls, address.password) == (
-        host,
-        port,
-        path,
-        is_tls,
-        password,
-    )
-    assert "p%40ss" not in address.url
-
-
-def test_a_password_comes_from_the_file_the_url_or_the_environment(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("one\n")
-    (tmp_path / "b").write_text("two\n")
-    environment = {"TIDELOG_REQUIREPASS_FILE": str(tmp_path / "b")}
-    plain, with_one = read_url("redis://h"), read_url("redis://:three@h")
-    assert find_password(with_one, str(tmp_path / "a"), environment) == b"one"
-    assert find_password(with_one, None, environment) == b"three"
-    assert find_password(plain, None, environment) == b"two"
-    assert find_password(plain, None, {}) is None

@@ -155,6 +155,9 @@ def test_another_database(server: ServerProcess, redis: Any) -> None:
             events = await through_checkpoint(client.feed(initial=True, database=3, checkpoint_ms=SOON_MS))
         assert values(events) == [(b"there", b"1")]
 
+        async with Client(f"{url_of(server)}/3") as client:
+            assert values(await through_checkpoint(client.feed(initial=True, checkpoint_ms=SOON_MS))) == values(events)
+
     run(work())
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.address import ServerAddress
 from tidelog.journal.durability import FsyncPolicy
-from tidelog.server.configuration import SETTINGS, BadConfiguration, ServerConfig, configure, read_file
+from tidelog.server.configuration import SETTINGS, BadConfiguration, ServerConfig, configure, read_file, with_password
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -112,3 +113,22 @@ def test_the_file_in_the_checkout_shows_defaults(tmp_path: Path) -> None:
     file = tmp_path / "tidelog.toml"
     file.write_text("\n".join(line for line in kept if not line.startswith(examples)))
     assert configure({}, {}, str(file), no_file) == ServerConfig(http_port=8399, flight_port=8499, shards=1)
+
+
+def test_the_password_of_a_client_comes_from_the_file_the_url_or_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\n")
+    (tmp_path / "b").write_bytes(b"two\xff\n")
+    environment = {"TIDELOG_REQUIREPASS_FILE": str(tmp_path / "b")}
+    plain, with_one = ServerAddress.parse("redis://h"), ServerAddress.parse("redis://:three@h")
+
+    def password(address: ServerAddress, file: str | None, environment: dict[str, str]) -> str | None:
+        return with_password(address, file, environment, option="--password-file").password
+
+    assert password(with_one, str(tmp_path / "a"), environment) == "one"
+    assert password(with_one, None, environment) == "three"
+    assert password(plain, None, environment) == "two\udcff"
+    assert password(plain, None, {}) is None
+    with pytest.raises(BadConfiguration, match="--password-file names none, which cannot be read"):
+        password(plain, "none", environment)
+    with pytest.raises(BadConfiguration, match="TIDELOG_REQUIREPASS_FILE names none, which cannot be read"):
+        password(plain, None, {"TIDELOG_REQUIREPASS_FILE": "none"})

@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from tests.spark.random_views import RandomView, text_of
 from tests.spark.view_world import World
-from tidelog.cli.events_options import find_location
+from tidelog.address import ServerAddress
+from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.feed_places import explored_feed_server
 from tidelog.spark.jobs.holding import Stop
 from tidelog.spark.lake.storage import find_storage
-from tidelog.spark.server import server_at
 from tidelog.spark.views.checking import check_view
 from tidelog.spark.views.definition import View
 from tidelog.spark.views.job import ViewJob, ViewOptions, everything
@@ -35,14 +35,14 @@ class KeptViews:
 
     def __init__(self, spark: SparkSession, port: int, folder: Path) -> None:
         self.spark = spark
-        self.location = find_location(f"redis://127.0.0.1:{port}", None, 0)
+        self.address = ServerAddress(port=port)
         self.storage = find_storage(str(folder))
         self.folder = folder
         self._thread: threading.Thread | None = None
 
     def job(self, views: Sequence[View], *, is_once: bool = True, batch_records: int = 100_000) -> ViewJob:
         options = ViewOptions(is_once, batch_records, 0.02, 60_000)
-        return ViewJob(self.location, self.storage, views, options)
+        return ViewJob(self.address, self.storage, views, options)
 
     def once(self, views: Sequence[View], *, batch_records: int = 100_000) -> ViewJob:
         made = self.job(views, batch_records=batch_records)
@@ -88,7 +88,7 @@ class KeptViews:
 
     def check(self, view: View) -> None:
         """By the engine's own recomputation."""
-        server = explored_feed_server(server_at(self.location))
+        server = explored_feed_server(Endpoint(self.address))
         found = check_view(self.spark, self.storage, server, view, everything)
         assert found.is_right, found
 

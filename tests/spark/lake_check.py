@@ -15,7 +15,8 @@ import redis
 from deltalake import DeltaTable
 
 from tests.spark.in_process import read, reader
-from tidelog.days.location import Location
+from tidelog.address import ServerAddress
+from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.feed_places import ask_oldest, ask_position, explored_feed_server
 from tidelog.spark.feed_reading import FeedPart
 from tidelog.spark.lake.batches import Batches
@@ -24,15 +25,14 @@ from tidelog.spark.lake.job import LakeOptions
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES
 from tidelog.spark.lake.storage import find_storage
 from tidelog.spark.lake.tables import LakeTable, open_table
-from tidelog.spark.server import Server
 
 Rows = dict[tuple[bytes, bytes | None], tuple[str, bytes | None]]
 """Of each key and field its type and value."""
 OWN = b"tidelog:pipeline:"
 
 
-def location(port: int, **more: Any) -> Location:
-    return Location(f"redis://127.0.0.1:{port}", "127.0.0.1", port, **more)
+def address_of(port: int, **more: Any) -> ServerAddress:
+    return ServerAddress(port=port, **more)
 
 
 # --- what the server has ----------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class InProcess:
     def __init__(self, port: int, folder: Path | str, options: LakeOptions = LakeOptions(), **storage: Any) -> None:  # noqa: B008
         self._storage = find_storage(str(folder), **storage)
         self._about = options.about(0)
-        self.server = explored_feed_server(Server(f"redis://127.0.0.1:{port}", 0))
+        self.server = explored_feed_server(Endpoint(ServerAddress(port=port)))
         names = [CHANGES, CURRENT, ENTRIES, *([BAD] if options.is_json else [])]
         self.tables = {name: self._table(name) for name in names}
         self.batches = Batches(self.tables, self.server, options.spans)

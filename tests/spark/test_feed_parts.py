@@ -15,12 +15,12 @@ from tests.spark.conftest import Peer
 from tests.spark.in_process import follower, reader, rows_between
 from tidelog import limits
 from tidelog.errors import ClientError
+from tidelog.spark.endpoint import take_endpoint
 from tidelog.spark.events import EventColumns
 from tidelog.spark.feed_parts import parts_of
 from tidelog.spark.feed_places import explored_feed_server, spans_of
 from tidelog.spark.feed_reading import HistoryLost, read_feed
 from tidelog.spark.options import BadOption, Options
-from tidelog.spark.server import take_server
 
 KEY_AND_VALUE = StructType([StructField("key", StringType()), StructField("value", StringType())])
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 def test_a_task_reads_the_part_that_it_is_given(spark: SparkSession, tide: Peer, checkpoint: str) -> None:
     tide.client.mset({f"part:{n}": f"v{n}" for n in range(100)})
-    server = explored_feed_server(take_server(Options({"url": tide.url})))
+    server = explored_feed_server(take_endpoint(Options({"url": tide.url})))
     spans, columns = spans_of("prefix:part:"), EventColumns(KEY_AND_VALUE)
     found: list[Any] = []
 
@@ -61,7 +61,7 @@ def test_a_place_is_where_it_goes_on(tide: Peer, monkeypatch: pytest.MonkeyPatch
     expected = {"shard": shard, "since": ts, "until": until, "epoch": epoch, "seen": ts, "is_initial": False}
     assert row == {**expected, "until_epoch": epoch}
     [part] = parts_of(pa.RecordBatch.from_pylist([row]))
-    server = explored_feed_server(take_server(Options({"url": tide.url})))
+    server = explored_feed_server(take_endpoint(Options({"url": tide.url})))
     columns = EventColumns(KEY_AND_VALUE)
     read = [value for batch in read_feed(server, part, spans_of("key:k"), columns) for value in batch["value"]]
     assert [value.as_py() for value in read] == ["after"]

@@ -22,13 +22,13 @@ from tests.integration.server_process import ServerProcess
 from tests.spark.conftest import Peer
 from tests.spark.in_process import read, reader
 from tidelog import limits
-from tidelog.client.link import ServerUnreachable
-from tidelog.errors import ClientError
+from tidelog.address import ServerAddress
+from tidelog.errors import ClientError, ServerUnreachable
+from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.events import SCHEMA, EventColumns, Place, gathered
 from tidelog.spark.feed_places import ask_oldest, spans_of
 from tidelog.spark.feed_reading import FeedPart, HistoryErased, read_feed
 from tidelog.spark.options import BadOption
-from tidelog.spark.server import Server
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -297,7 +297,7 @@ def test_a_server_that_comes_back_and_one_that_does_not(tmp_path: Path, monkeypa
         for number in range(3000):
             client.set("k", f"{number}-{'x' * 2000}")
         until = client.execute_command("FEED", "POSITION")[0][1]
-    server, columns, spans = Server(url_of(first), 0), EventColumns(SCHEMA), spans_of("*")
+    server, columns, spans = Endpoint(ServerAddress.parse(url_of(first))), EventColumns(SCHEMA), spans_of("*")
     batches = read_feed(server, FeedPart(0, 0, until), spans, columns)
     found = next(batches).to_pylist()
     first.kill()
@@ -329,7 +329,7 @@ def test_history_that_is_gone(tmp_path: Path) -> None:
             for _ in range(30):
                 client.set("k", b"x" * 100_000)
             client.save()
-            oldest = ask_oldest(Server(url_of(server), 0), spans_of("*")[0])
+            oldest = ask_oldest(Endpoint(ServerAddress.parse(url_of(server))), spans_of("*")[0])
             if oldest:
                 break
         assert 0 < since < oldest

@@ -21,9 +21,9 @@ from tests.days.days_of_events import DAY_1, DAY_2, DAY_MS, MAY_MS, everything, 
 from tests.days.servers import start_cluster
 from tests.spark.conftest import Peer
 from tidelog import limits
+from tidelog.address import ServerAddress
 from tidelog.days.jobset import JobSet
 from tidelog.days.lease import Lease
-from tidelog.days.location import Location
 from tidelog.days.message import EventId, Message
 from tidelog.days.writer import Writer
 from tidelog.spark.jobs.compress import CompressJob, HotDay
@@ -59,8 +59,8 @@ def pipeline(peer: Peer, job: str, older_than_days: int, *more: str, today: str 
     return invoke("pipeline", job, *options, *more)
 
 
-def location_of(peer: Peer) -> Location:
-    return Location(peer.url, "127.0.0.1", int(peer.url.rpartition(":")[2]))
+def address_of(peer: Peer) -> ServerAddress:
+    return ServerAddress.parse(peer.url)
 
 
 def test_compresses_every_day_that_is_old_enough(filled: Peer) -> None:
@@ -168,7 +168,7 @@ def test_a_later_job_ends_this_one(filled: Peer) -> None:
 
 def test_a_lost_lease_ends_the_job(filled: Peer, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PIPELINE_WAVE_ITEMS", 1)
-    job, stop = CompressJob(location_of(filled), older_than_days=0, today=date(2024, 5, 5)), Stop()
+    job, stop = CompressJob(address_of(filled), older_than_days=0, today=date(2024, 5, 5)), Stop()
 
     def lose(_: Done) -> None:
         filled.client.set("tidelog:pipeline:lease:days", "another")
@@ -183,7 +183,7 @@ def test_a_lost_lease_ends_the_job(filled: Peer, spark: SparkSession, monkeypatc
 def test_work_is_found_in_waves(filled: Peer, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PIPELINE_WAVE_ITEMS", 5)
     monkeypatch.setattr(limits, "DAYS_SCAN_INDEXES", 2)
-    job = CompressJob(location_of(filled), older_than_days=0, today=date(2024, 5, 5))
+    job = CompressJob(address_of(filled), older_than_days=0, today=date(2024, 5, 5))
     found: list[tuple[int, bool]] = []
     run_job(
         job, lambda: spark, Stop(), pace=Pace(), on_result=lambda _: None, on_found=lambda *each: found.append(each)
@@ -304,8 +304,8 @@ def test_what_cannot_be_is_said_in_one_line(peer: Peer, more: tuple[str, ...], s
 
 
 def test_an_item_can_be_told_apart_and_failed() -> None:
-    job = CompressJob(Location("redis://h", "h", 1, password="secret"), older_than_days=2, today=date(2024, 5, 5))
+    job = CompressJob(ServerAddress("h", 1, password="secret"), older_than_days=2, today=date(2024, 5, 5))
     done = job.failed(HotDay("q", "s", DAY_1), "why")
     assert (done.outcome, done.error, done.days) == ("failed", "why", ("2024-05-01",))
-    assert "secret" not in repr(job.location)
+    assert "secret" not in repr(job.address)
     assert job.first_kept == date(2024, 5, 3)

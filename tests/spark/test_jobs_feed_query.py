@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog import limits
-from tidelog.client.link import ServerUnreachable
+from tidelog.errors import ServerUnreachable
 from tidelog.spark.jobs.feed_query import while_it_answers
 from tidelog.spark.jobs.holding import Stop
 from tidelog.spark.jobs.query_error import explained

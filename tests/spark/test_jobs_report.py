@@ -15,11 +15,12 @@ from tests.cli.command_line import invoke
 from tests.integration.server_process import ServerProcess
 from tests.spark.conftest import Peer
 from tidelog import limits
-from tidelog.days.location import Location
+from tidelog.address import ServerAddress
+from tidelog.redis_client import connect
+from tidelog.spark.endpoint import Endpoint, take_endpoint
 from tidelog.spark.jobs.holding import Holding, JobRunning, Stop
 from tidelog.spark.jobs.report import Batches, Figures, Lag
 from tidelog.spark.options import Options
-from tidelog.spark.server import Server, take_server
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -31,8 +32,8 @@ def eventually(is_so: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.01)
 
 
-def spark_server(peer: Peer) -> Server:
-    return take_server(Options({"url": peer.url}))
+def spark_server(peer: Peer) -> Endpoint:
+    return take_endpoint(Options({"url": peer.url}))
 
 
 def told(peer: Peer, job: str) -> dict[str, str]:
@@ -123,10 +124,8 @@ def test_a_job_and_its_parts_are_one_transaction(tide: Peer) -> None:
 
 @pytest.mark.parametrize("make", ["spark", "days"])
 def test_a_second_job_is_told_who_runs(tide: Peer, make: str) -> None:
-    where: Any = spark_server(tide)
-    if make == "days":
-        where = Location(tide.url, "127.0.0.1", int(tide.url.rpartition(":")[2]))
-    with where.connect() as client, Holding.take(client, "lake", Stop(), dict, lease="lake:abc"):
+    made: Any = connect(ServerAddress.parse(tide.url)) if make == "days" else spark_server(tide).connect()
+    with made as client, Holding.take(client, "lake", Stop(), dict, lease="lake:abc"):
         with pytest.raises(JobRunning, match=r"lake did not begin: .* 'lake:abc' \(lake, begun \d+ s ago, last heard"):
             Holding.take(client, "lake", Stop(), dict, lease="lake:abc")
         with Holding.take(client, "view", Stop(), dict, lease="view:abc") as other:  # another lease, another job
@@ -197,7 +196,7 @@ def test_status_and_metrics_show_a_running_job(tmp_path: Path) -> None:
         url = f"redis://127.0.0.1:{process.port}"
         batches = Batches()
         batches.add(1000, 0.25)
-        with take_server(Options({"url": url})).connect() as client:
+        with take_endpoint(Options({"url": url})).connect() as client:
             client.set("a", "1")
             lag, ts = Lag(client), client.execute_command("FEED", "POSITION")[0][1]  # type: ignore[no-untyped-call]
             figures = lambda: {**lag.of(ts), **batches.figures(), "tables": 3}  # noqa: E731

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.integration.server_process import ServerProcess
-from tests.spark.lake_check import InProcess, Lake, check, fed_entries, location, stored
+from tests.spark.lake_check import InProcess, Lake, address_of, check, fed_entries, stored
 from tidelog import limits
 from tidelog.errors import ClientError, EnvironmentFault
 from tidelog.spark.jobs.holding import JobRunning, Stop
@@ -65,7 +65,7 @@ def write(client: Any, draw: random.Random, count: int) -> None:
 
 
 def run_job(spark: SparkSession, server: ServerProcess, folder: Path, **options: Any) -> LakeJob:
-    job = LakeJob(location(server.port), find_storage(str(folder)), LakeOptions(**options))
+    job = LakeJob(address_of(server.port), find_storage(str(folder)), LakeOptions(**options))
     job.run(lambda: spark, Stop())
     return job
 
@@ -102,7 +102,7 @@ def test_a_lake_that_stays_is_stopped_in_order(spark: SparkSession, server: Serv
     with server.client() as client:
         write(client, draw, 100)
         options = LakeOptions(is_once=False, trigger_s=0.1, start="earliest")
-        job = LakeJob(location(server.port), find_storage(str(folder)), options, lambda taken: on_batch(taken))
+        job = LakeJob(address_of(server.port), find_storage(str(folder)), options, lambda taken: on_batch(taken))
         writer = Writing(client, draw)
         with writer:
             job.run(lambda: spark, stop)
@@ -137,8 +137,8 @@ class Writing:
 @pytest.mark.long
 def test_a_lake_has_one_keeper(spark: SparkSession, server: ServerProcess, tmp_path: Path) -> None:
     options = LakeOptions()
-    first = LakeJob(location(server.port), find_storage(str(tmp_path / "lake")), options)
-    second = LakeJob(location(server.port), find_storage(str(tmp_path / "lake")), options)
+    first = LakeJob(address_of(server.port), find_storage(str(tmp_path / "lake")), options)
+    second = LakeJob(address_of(server.port), find_storage(str(tmp_path / "lake")), options)
 
     def on_spark() -> SparkSession:
         with pytest.raises(JobRunning, match="did not begin: another job has the lease"):
@@ -334,7 +334,7 @@ def test_of_two_jobs_one_is_told(server: ServerProcess, tmp_path: Path) -> None:
 
 
 def job_at(folder: Path, port: int = 1, **options: Any) -> LakeJob:
-    return LakeJob(location(port), find_storage(str(folder)), LakeOptions(**options))
+    return LakeJob(address_of(port), find_storage(str(folder)), LakeOptions(**options))
 
 
 def test_what_any_table_has_must_still_be_history(tmp_path: Path) -> None:
@@ -447,4 +447,4 @@ def test_another_table_is_not_taken_for_ours(server: ServerProcess, tmp_path: Pa
 )
 def test_bad_options_are_refused(options: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(ClientError, match=message):
-        LakeJob(location(1), find_storage(str(tmp_path)), LakeOptions(**options))
+        LakeJob(address_of(1), find_storage(str(tmp_path)), LakeOptions(**options))

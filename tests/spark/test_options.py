@@ -9,7 +9,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from tests.spark.conftest import Peer
 from tests.spark.in_process import follower, reader, source_of
+from tidelog.address import PORT_DEFAULT, URL_DEFAULT
 from tidelog.errors import ClientError
+from tidelog.spark.endpoint import take_endpoint
 from tidelog.spark.options import BadOption, Options, Target, moment_us
 
 
@@ -64,9 +66,9 @@ def test_what_nobody_took_is_refused_with_what_there_is() -> None:
         ({"partition_rows": 0}, "partition_rows='0': it is a number from 1"),
         ({"fail_on_loss": "maybe"}, "fail_on_loss='maybe': it is true or false"),
         ({"url": "http://127.0.0.1"}, "redis://, rediss:// or unix://"),
-        ({"url": "redis://127.0.0.1:1/3", "database": 4}, "database=4 contradicts the url"),
+        ({"url": "redis://127.0.0.1:1/3", "database": 4}, "it names database 3, but the option says 4"),
         ({"url": "redis://:secret@127.0.0.1:1", "password_file": "f"}, "password_file contradicts the url"),
-        ({"password_file": "no-such-file"}, "password_file='no-such-file'"),
+        ({"password_file": "no-such-file"}, "password_file names no-such-file, which cannot be read"),
         ({"flight": "127.0.0.1:8499"}, "grpc://HOST:PORT"),
     ],
 )
@@ -103,6 +105,11 @@ def test_what_a_kind_does_not_offer() -> None:
         source_of(stream="s").writer(StructType(), True)
 
 
+def test_a_url_without_a_port_means_the_port_that_the_server_listens_on() -> None:
+    assert take_endpoint(Options({"url": "redis://h"})).url == f"redis://h:{PORT_DEFAULT}"
+    assert take_endpoint(Options({})).url == URL_DEFAULT
+
+
 def test_a_server_that_is_not_there_and_a_password_that_is_wrong(tide: Peer) -> None:
     with pytest.raises(Exception, match=r"redis://127\.0\.0\.1:1: "):
         reader(stream="s", url="redis://127.0.0.1:1").partitions()
@@ -113,9 +120,9 @@ def test_a_server_that_is_not_there_and_a_password_that_is_wrong(tide: Peer) -> 
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("redis://:hidden@h:99999", "Port out of range"),
+        ("redis://:hidden@h:99999", "its port is not a number from 1 to 65535"),
         ("http://:hidden@h", "not with 'http'"),
-        ("redis://:hidden@h/x", "the number of a database, not 'x'"),
+        ("redis://:hidden@h/x", "what follows the port must be the number of a database"),
         ("redis://:hidden@h?ssl_cert_reqs=none", "settings after a \\? are not understood"),
     ],
 )

@@ -24,8 +24,7 @@ from pyspark.sql.types import BinaryType, MapType, StringType, StructField, Stru
 from tests.integration.server_process import ServerProcess
 from tests.spark.conftest import Peer
 from tests.spark.in_process import read, reader
-from tidelog.client.link import ServerRefused
-from tidelog.errors import ClientError
+from tidelog.errors import ClientError, ServerRefused
 from tidelog.spark.entries import SCHEMA
 from tidelog.spark.reading import EntriesLost
 

@@ -20,11 +20,11 @@ from tests.spark.view_world import World
 from tidelog import limits
 from tidelog.errors import ClientError, EnvironmentFault
 from tidelog.feeds.span import span_of_prefix
+from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.feed_places import ask_oldest, explored_feed_server
 from tidelog.spark.jobs.holding import JobRunning
 from tidelog.spark.lake.storage import find_storage
 from tidelog.spark.lake.tables import LakeUnusable, Place
-from tidelog.spark.server import server_at
 from tidelog.spark.views.changes import clear, no_changes
 from tidelog.spark.views.definition import Source, View
 from tidelog.spark.views.job import everything
@@ -100,7 +100,7 @@ class Scene:
             time.sleep(0.05)
 
     def oldest(self) -> int:
-        return ask_oldest(explored_feed_server(server_at(self.kept.location)), span_of_prefix(b""))
+        return ask_oldest(explored_feed_server(Endpoint(self.kept.address)), span_of_prefix(b""))
 
     def states(self, name: str) -> list[str]:
         return [each.name for each in (self.folder / "_state" / name).iterdir()]
@@ -192,7 +192,7 @@ def test_a_view_that_is_further_than_a_batch_is_left_alone(scene: Scene, monkeyp
     """A batch begins where the last of the views is."""
     made = by_city()
     scene.change()
-    server = explored_feed_server(server_at(scene.kept.location))
+    server = explored_feed_server(Endpoint(scene.kept.address))
     view = MaintainedView(scene.kept.spark, scene.kept.storage, server, made.view)
     place, rows = everything(scene.kept.spark, server, view)
     view.build(rows, place)
@@ -335,7 +335,7 @@ def test_only_a_view_that_is_too_old_is_built_anew(
 def test_another_database_has_views_of_its_own(scene: Scene, tmp_path: Path) -> None:
     view = of_all().view
     scene.kept.once([view])
-    scene.kept.location = replace(scene.kept.location, database=1)
+    scene.kept.address = replace(scene.kept.address, database=1)
     with pytest.raises(LakeUnusable, match="was made from database 0"):
         scene.kept.once([view])
     scene.kept.storage = find_storage(str(tmp_path / "other"))

@@ -15,10 +15,10 @@ from deltalake import DeltaTable, write_deltalake
 from tests.spark.conftest import Peer
 from tests.spark.kept_views import hashes_of
 from tidelog import limits
+from tidelog.spark.endpoint import take_endpoint
 from tidelog.spark.lake.storage import find_storage
 from tidelog.spark.lake.tables import LakeTaken, LakeUnusable, Place
 from tidelog.spark.options import Options
-from tidelog.spark.server import take_server
 from tidelog.spark.views.definition import Source, View
 from tidelog.spark.views.query import plan
 from tidelog.spark.views.result_table import ResultTable, open_result
@@ -64,7 +64,7 @@ def test_nan_is_what_it_was() -> None:
 
 @pytest.fixture
 def hashes(tide: Peer) -> Hashes:
-    return Hashes(take_server(Options({"url": tide.url})), plan(VIEW), "v")
+    return Hashes(take_endpoint(Options({"url": tide.url})), plan(VIEW), "v")
 
 
 def test_hashes_have_the_columns_that_are_not_null(tide: Peer, hashes: Hashes) -> None:

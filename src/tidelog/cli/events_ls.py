@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from tidelog.address import URL_DEFAULT
 from tidelog.cli.events_options import IsCluster, days_server
 from tidelog.cli.exits import FINE, guarded
 from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.output import Cell, Column, Output
-from tidelog.cli.server_link import URL_DEFAULT
 from tidelog.cli.stream_options import Database, PasswordFile, Url
 
 EPILOG: Final = """\

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
+from tidelog.address import URL_DEFAULT
 from tidelog.cli.events_options import IsCluster, JobSetName, Queue, Terminated, days_server, terminate_in_order
 from tidelog.cli.exits import FINE, TERMINATED, guarded
 from tidelog.cli.output import Output
-from tidelog.cli.server_link import URL_DEFAULT
 from tidelog.cli.stream_options import Database, PasswordFile, Url
 from tidelog.errors import ClientError
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tidelog import limits
+from tidelog.address import URL_DEFAULT
 from tidelog.cli.events_options import IsCluster, JobSetName, Queue, Terminated, days_server, terminate_in_order
 from tidelog.cli.exits import FINE, complain, guarded, until_pipe_closes
 from tidelog.cli.output import Column, Output
-from tidelog.cli.server_link import URL_DEFAULT
 from tidelog.cli.stream_options import Database, PasswordFile, Url
 from tidelog.cli.values import bytes_to_text, time_of
 from tidelog.errors import ClientError

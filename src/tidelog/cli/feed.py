@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
+from tidelog.address import URL_DEFAULT, ServerAddress
 from tidelog.cli.exits import FINE, complain, guarded
 from tidelog.cli.feed_lines import FeedLines
 from tidelog.cli.feed_order import Ordered
 from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.output import Output
-from tidelog.cli.server_link import URL_DEFAULT, ServerUnreachable, find_password, read_url, without_password
+from tidelog.cli.server_link import find_address, needs_redis
 from tidelog.cli.stream_options import PasswordFile, Url
 from tidelog.cli.values import parse_moment, time_or_number
-from tidelog.errors import ClientError, EnvironmentFault, FeedDiverged, TooOld
+from tidelog.errors import ClientError, FeedDiverged, TooOld
 
 if TYPE_CHECKING:
     from tidelog.client.event import Checkpoint, Event
@@ -124,6 +125,7 @@ def feed(
         raise ClientError("--since and --initial exclude each other")
     if until is not None and until_now:
         raise ClientError("--until and --until-now exclude each other")
+    address = find_address(url, password_file, database, takes_settings=True)
     wanted: dict[str, Any] = {
         "prefix": [os.fsencode(each) for each in prefixes or []],
         "keys": [os.fsencode(each) for each in keys or []],
@@ -134,13 +136,12 @@ def feed(
         "name": name,
         "txn": txn,
         "groups": groups,
-        "database": database,
     }
     output = Output(as_json=as_json or not sys.stdout.isatty())
     lines = FeedLines(output, has_checkpoints=output.as_json if checkpoints is None else checkpoints)
     signal.signal(signal.SIGTERM, _on_terminate)
     try:
-        with _listener(url, password_file) as listener:
+        with _listener(address) as listener:
             _listen(listener, lines, wanted, is_ordered=ordered, is_until_now=until_now)
     except Terminated:
         return FINE
@@ -188,18 +189,10 @@ def _listen(
     listener.listen(handle, on_lost=on_lost, **wanted)
 
 
-def _listener(url: str, password_file: str | None) -> Listener:
-    try:
+def _listener(address: ServerAddress) -> Listener:
+    with needs_redis():
         from tidelog.client.listening import Listener
-    except ModuleNotFoundError as error:
-        if error.name != "redis":
-            raise
-        raise EnvironmentFault("this needs redis-py: pip install 'tidelog[client]'") from None
-    try:
-        address = read_url(url)
-    except ValueError as error:
-        raise ServerUnreachable(f"{without_password(url)!r} is no URL of a server: {error}") from None
-    return Listener(url, password=find_password(address, password_file, os.environ))
+    return Listener(address)
 
 
 def _moment(option: str, text: str | None) -> int | None:

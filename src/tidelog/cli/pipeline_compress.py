@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tidelog import limits
-from tidelog.cli.events_options import IsCluster, find_location
+from tidelog.address import URL_DEFAULT
+from tidelog.cli.events_options import IsCluster
 from tidelog.cli.exits import guarded
 from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.output import Column, Output
@@ -22,7 +23,7 @@ from tidelog.cli.pipeline_options import (
     Today,
     read_today,
 )
-from tidelog.cli.server_link import URL_DEFAULT
+from tidelog.cli.server_link import find_address
 from tidelog.cli.stream_options import Database, PasswordFile, Url
 
 if TYPE_CHECKING:
@@ -77,12 +78,12 @@ def compress(
     Each day becomes batches of up to 4 MB of events, which are read back and compared before they take the day's place
     in one step; readers go on through it. Messages that come for a compressed day afterwards are late.
     """
-    location = find_location(url, password_file, database, is_cluster=cluster)
+    address = find_address(url, password_file, database, is_cluster=cluster)
     from tidelog.spark.jobs.compress import CompressJob
     from tidelog.spark.jobs.pace import Pace
 
     output = Output(as_json=as_json)
-    job = CompressJob(location, older_than_days=older_than_days, today=read_today(today))
+    job = CompressJob(address, older_than_days=older_than_days, today=read_today(today))
     if only_list:
         return dry_run(job, output, _COLUMNS, lambda item: (item.queue, item.jobset, item.day.isoformat()))
     return run(

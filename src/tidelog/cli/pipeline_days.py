@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.cli.events_options import connected
 from tidelog.cli.exits import BUSY, CANNOT, FAILED, FINE, INTERRUPTED, TERMINATED, complain, until_pipe_closes
 from tidelog.cli.output import Cell, Column, Output
 from tidelog.cli.pipeline_options import spark_session, stopped_in_order
+from tidelog.cli.server_link import connected
 
 if TYPE_CHECKING:
     from tidelog.spark.jobs.job import Done, Job
@@ -31,7 +31,7 @@ Members = Callable[["Done"], dict[str, Any]]
 def dry_run(job: Job[Any], output: Output, columns: Sequence[Column], row: Callable[[Any], Sequence[Cell]]) -> int:
     """List what the job would work on."""
     count = 0
-    with connected(job.location) as server:
+    with connected(job.address) as server:
         if not output.as_json:
             output.header(columns)
         for item in job.find(server):
@@ -77,7 +77,7 @@ def run(
         stopped_in_order(stop) as signals,
         spark_session(f"tidelog {job.name}", master, conf, signals.install) as spark,
         _progress(job, is_wanted=show_progress) as shown,
-        connected(job.location),
+        connected(job.address),
     ):
         try:
             run_job(

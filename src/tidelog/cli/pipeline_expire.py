@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tidelog import limits
-from tidelog.cli.events_options import IsCluster, find_location
+from tidelog.address import URL_DEFAULT
+from tidelog.cli.events_options import IsCluster
 from tidelog.cli.exits import guarded
 from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.output import Column, Output
 from tidelog.cli.pipeline_days import EXITS, dry_run, plain_members, run
 from tidelog.cli.pipeline_options import Conf, DryRun, LeaseSeconds, Master, OlderThanDays, Today, read_today
-from tidelog.cli.server_link import URL_DEFAULT
+from tidelog.cli.server_link import find_address
 from tidelog.cli.stream_options import Database, PasswordFile, Url
 
 if TYPE_CHECKING:
@@ -58,12 +59,12 @@ def expire(
     as_json: AsJson = False,
 ) -> int:
     """Remove the days of job sets that are old enough, compressed or not, and late messages of that age."""
-    location = find_location(url, password_file, database, is_cluster=cluster)
+    address = find_address(url, password_file, database, is_cluster=cluster)
     from tidelog.spark.jobs.expire import ExpireJob
     from tidelog.spark.jobs.pace import Pace
 
     output = Output(as_json=as_json)
-    job = ExpireJob(location, older_than_days=older_than_days, today=read_today(today))
+    job = ExpireJob(address, older_than_days=older_than_days, today=read_today(today))
     if only_list:
         return dry_run(job, output, _COLUMNS, lambda item: (item.queue, item.jobset, ", ".join(map(str, item.days))))
     return run(

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tidelog.cli.events_options import connected
 from tidelog.cli.exits import BUSY, CANNOT, FINE, INTERRUPTED, TERMINATED, complain, until_pipe_closes
 from tidelog.cli.live_line import live_line
 from tidelog.cli.output import Output
 from tidelog.cli.pipeline_options import LIGHT, STEADY, needs_spark, spark_session, stopped_in_order
+from tidelog.cli.server_link import connected
 
 if TYPE_CHECKING:
-    from tidelog.days.location import Location
+    from tidelog.address import ServerAddress
     from tidelog.spark.jobs.holding import Stop
 
 _UNHEARD: Final = "nobody reads what it prints"
@@ -48,7 +48,7 @@ class Following:
     def run(
         self,
         job: Follower,
-        location: Location,
+        address: ServerAddress,
         master: str | None,
         conf: list[str] | None,
         sum_up: Callable[[], None],
@@ -61,7 +61,7 @@ class Following:
         settings = LIGHT if self._is_once else STEADY
         with (
             stopped_in_order(self.stop) as signals,
-            connected(location),
+            connected(address),
             spark_session(f"tidelog {self._name}", master, conf, signals.install, settings) as spark,
             live_line(self._name, job.told, is_wanted=shows_progress),
         ):

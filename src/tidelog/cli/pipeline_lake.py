@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tidelog import limits
-from tidelog.cli.events_options import find_location
+from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import guarded
 from tidelog.cli.lake_options import Once, ShowsProgress, StorageOptions, To
 from tidelog.cli.output import Cell, Column, Output
 from tidelog.cli.pipeline_follow import Following
 from tidelog.cli.pipeline_options import Conf, LeaseSeconds, Master, needs_spark
-from tidelog.cli.server_link import URL_DEFAULT
+from tidelog.cli.server_link import find_address
 from tidelog.cli.stream_options import Database, PasswordFile, Url
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def lake(
 
     Each change is there exactly once, however often the job is killed and run again.
     """
-    location = find_location(url, password_file, database)
+    address = find_address(url, password_file, database)
     output = Output(as_json=form is Form.JSON)
     following = Following("lake", output, is_once=once)
     with needs_spark():
@@ -130,10 +130,8 @@ def lake(
         vacuum_hours=vacuum_hours,
         lease_ms=int(1000 * lease_seconds),
     )
-    job = LakeJob(
-        location, find_storage(to, storage or ()), options, lambda _taken: following.tell_batch(job.figures())
-    )
-    return following.run(job, location, master, conf, lambda: _sum_up(job, output, following), shows_progress=progress)
+    job = LakeJob(address, find_storage(to, storage or ()), options, lambda _taken: following.tell_batch(job.figures()))
+    return following.run(job, address, master, conf, lambda: _sum_up(job, output, following), shows_progress=progress)
 
 
 _SUMMARY: Final = ("batches", "changes", "entries", "bad", "passes", "files", "file_bytes", "files_compacted")

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tidelog import limits
+from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
 from tidelog.cli.job_figures import STATE_STYLES, JobFigures, shown_seconds
 from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.output import Cell, Column, Output, Styled, rich_table
-from tidelog.cli.server_link import URL_DEFAULT, ServerLink, ServerRefused, connect
+from tidelog.cli.server_link import ServerLink, connect
 from tidelog.cli.stream_options import Database, PasswordFile, Url
-from tidelog.errors import ClientError
+from tidelog.errors import ClientError, ServerRefused
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -72,8 +73,7 @@ def status(
 ) -> int:
     """Show how far the jobs of a server are: what runs, its lag behind the feed, rows, and how long batches take."""
     output = Output(as_json=as_json)
-    with connect(url, password_file) as link, until_pipe_closes():
-        link.select(database)
+    with connect(url, password_file, database) as link, until_pipe_closes():
         if not watch:
             found = _ask(link, jobs)
             _check_names(jobs, found)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tidelog import limits
-from tidelog.cli.events_options import find_location
+from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import guarded
 from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.lake_options import Once, ShowsProgress, StorageOptions, To
 from tidelog.cli.output import Column, Output
 from tidelog.cli.pipeline_follow import Following
 from tidelog.cli.pipeline_options import Conf, LeaseSeconds, Master, needs_spark
-from tidelog.cli.server_link import URL_DEFAULT
+from tidelog.cli.server_link import find_address
 from tidelog.cli.stream_options import Database, PasswordFile, Url
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def view(
     as_json: AsJson = False,
 ) -> int:
     """Keep views that are declared in SQL: as hashes that applications read and watch, and as tables of the lake."""
-    location = find_location(url, password_file, database)
+    address = find_address(url, password_file, database)
     output = Output(as_json=as_json)
     following = Following("view", output, is_once=once)
     with needs_spark():
@@ -89,8 +89,8 @@ def view(
         from tidelog.spark.views.definition import read_views
         from tidelog.spark.views.job import ViewJob, ViewOptions
     options = ViewOptions(once, batch_records, trigger_seconds, int(1000 * lease_seconds))
-    job = ViewJob(location, find_storage(to, storage or ()), read_views(file), options)
-    return following.run(job, location, master, conf, lambda: _sum_up(job, output, following), shows_progress=progress)
+    job = ViewJob(address, find_storage(to, storage or ()), read_views(file), options)
+    return following.run(job, address, master, conf, lambda: _sum_up(job, output, following), shows_progress=progress)
 
 
 def _sum_up(job: ViewJob, output: Output, following: Following) -> None:

@@ -7,114 +7,32 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final
 
-from tidelog.errors import ClientError, EnvironmentFault
+from tidelog.address import ServerAddress
+from tidelog.errors import EnvironmentFault, ServerRefused, ServerUnreachable
 
-URL_DEFAULT: Final = "redis://127.0.0.1:6399"
-_PORT_DEFAULT: Final = 6399
 _TIMEOUT_S: Final = 30.0
-_PASSWORD_FILE: Final = "TIDELOG_REQUIREPASS_FILE"
-
-
-class ServerUnreachable(EnvironmentFault):
-    """No server answers there, or it does not let us in."""
-
-
-class ServerRefused(EnvironmentFault):
-    """The server answered a request with an error."""
-
-
-class Address(NamedTuple):
-    """Where a server is."""
-
-    url: str
-    """Without its password: for messages."""
-    host: str
-    port: int
-    path: str | None
-    """Of a unix socket."""
-    is_tls: bool
-    username: bytes | None
-    password: bytes | None
-    database: int | None = None
-    """None: the URL names none."""
-
-    def choose_database(self, given: int) -> int:
-        """The one that the URL or the option names; 0, the option's default, leaves it to the URL."""
-        if given and self.database not in (None, given):
-            raise ClientError(f"--database {given} contradicts the URL, which names {self.database}")
-        return given or self.database or 0
-
-
-def read_url(url: str) -> Address:
-    """`redis://[[user]:password@]host[:port][/database]`, `rediss://...` for TLS, `unix:///path`.
-
-    `ValueError` if it is none.
-    """
-    parts = urlsplit(url)
-    if parts.scheme not in ("redis", "rediss", "unix"):
-        raise ValueError("a URL begins with redis://, rediss:// or unix://")
-    password = None if parts.password is None else unquote(parts.password).encode()
-    username = unquote(parts.username).encode() if parts.username else None
-    if parts.scheme == "unix":
-        return Address(f"unix://{parts.path}", "", 0, parts.path, False, username, password)
-    host, port = parts.hostname or "127.0.0.1", parts.port or _PORT_DEFAULT
-    shown = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-    path = parts.path.strip("/")
-    if path and not (path.isascii() and path.isdecimal()):
-        raise ValueError("what follows the port is the number of a database")
-    return Address(shown, host, port, None, parts.scheme == "rediss", username, password, int(path) if path else None)
-
-
-def find_address(url: str) -> Address:
-    """The same of an option that has to be right, and that promises nothing we would not do."""
-    try:
-        address = read_url(url)
-        if urlsplit(url).query:
-            raise ValueError("settings after a ? are not understood")
-    except ValueError as error:
-        raise ServerUnreachable(f"{without_password(url)!r} is no URL of a server: {error}") from None
-    return address
-
-
-def without_password(url: str) -> str:
-    """A URL that may be wrong in any way, for a message that may end up anywhere."""
-    before, at, after = url.rpartition("@")
-    scheme, separator, _ = before.partition("://")
-    return f"{scheme}{separator}...@{after}" if at and separator else f"...@{after}" if at else url
-
-
-def find_password(address: Address, file: str | None, environment: Mapping[str, str]) -> bytes | None:
-    """From the file, the URL, or the file that the environment names for the server."""
-    from tidelog.engine.parameters import BadValue
-    from tidelog.server.configuration import BadConfiguration, read_password
-
-    named = file or (environment.get(_PASSWORD_FILE) if address.password is None else None)
-    if named is None:
-        return address.password
-    try:
-        return read_password(named)
-    except BadValue as problem:
-        raise BadConfiguration(f"{'--password-file' if file else _PASSWORD_FILE} {problem}") from None
 
 
 class ServerLink:
     """One connection."""
 
-    def __init__(self, address: Address, password: bytes | None) -> None:
+    def __init__(self, address: ServerAddress) -> None:
         import hiredis
 
         self.url = address.url
-        self._address = address
         self._reader: Any = hiredis.Reader()
         self._socket = self._connect(address)
-        if password is not None:
-            self.call(b"AUTH", *([address.username] if address.username else []), password)
+        if address.password is not None:
+            login = [address.username, address.password] if address.username else [address.password]
+            self.call(b"AUTH", *(word.encode("utf-8", "surrogateescape") for word in login))
+        if address.database:
+            self.call(b"SELECT", b"%d" % address.database)
 
-    def _connect(self, address: Address) -> socket.socket:
+    def _connect(self, address: ServerAddress) -> socket.socket:
         try:
             if address.path is not None:
                 link = socket.socket(socket.AF_UNIX)
@@ -148,10 +66,6 @@ class ServerLink:
             raise ServerRefused(str(reply))
         return reply
 
-    def select(self, database: int) -> None:
-        """Use the database that the option or the URL names."""
-        self.call(b"SELECT", b"%d" % self._address.choose_database(database))
-
     def info(self, section: str) -> dict[str, str]:
         """A section of INFO."""
         reply: bytes = self.call(b"INFO", section.encode())
@@ -168,7 +82,39 @@ class ServerLink:
         self.close()
 
 
-def connect(url: str, password_file: str | None) -> ServerLink:
-    """As the options and the environment say."""
-    address = find_address(url)
-    return ServerLink(address, find_password(address, password_file, os.environ))
+def find_address(
+    url: str,
+    password_file: str | None,
+    database: int = 0,
+    *,
+    is_cluster: bool = False,
+    takes_settings: bool = False,
+) -> ServerAddress:
+    """The server that the options and the environment name. Database 0 is the option's default: the URL decides."""
+    from tidelog.server.configuration import with_password
+
+    address = ServerAddress.parse(url, database=database or None, is_cluster=is_cluster, takes_settings=takes_settings)
+    return with_password(address, password_file, os.environ, option="--password-file")
+
+
+def connect(url: str, password_file: str | None, database: int = 0) -> ServerLink:
+    """A connection to that server."""
+    return ServerLink(find_address(url, password_file, database))
+
+
+def connected(address: ServerAddress) -> AbstractContextManager[Any]:
+    """A redis-py client, for commands that need more than `ServerLink`."""
+    with needs_redis():
+        from tidelog import redis_client
+    return redis_client.connected(address)
+
+
+@contextmanager
+def needs_redis() -> Iterator[None]:
+    """For imports that fail if redis-py is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "redis":
+            raise
+        raise EnvironmentFault("this needs redis-py: pip install 'tidelog[client]'") from None

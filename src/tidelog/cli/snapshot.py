@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
 from tidelog.cli.journal_folder import AsJson, real_disk
 from tidelog.cli.output import Column, Output
 from tidelog.cli.progress_bar import Moved, progress_bar
-from tidelog.cli.server_link import URL_DEFAULT, ServerLink, ServerRefused, connect
+from tidelog.cli.server_link import ServerLink, connect
 from tidelog.cli.values import time_of, time_or_number
-from tidelog.errors import DataDirectoryError, DirectoryInUse, SnapshotFailed
+from tidelog.errors import DataDirectoryError, DirectoryInUse, ServerRefused, SnapshotFailed
 
 if TYPE_CHECKING:
     from tidelog.ports import Disk

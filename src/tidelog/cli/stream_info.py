@@ -6,10 +6,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
 from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.output import Column, Output
-from tidelog.cli.server_link import URL_DEFAULT, connect
+from tidelog.cli.server_link import connect
 from tidelog.cli.stream_options import Database, PasswordFile, Url, facts_of
 from tidelog.cli.values import bytes_to_text
 from tidelog.resp.json_form import bytes_to_json
@@ -45,8 +46,7 @@ def info(
     """Show what there is to know about a stream."""
     output = Output(as_json=as_json)
     name = key.encode("utf-8", "surrogateescape")
-    with connect(url, password_file) as link, until_pipe_closes():
-        link.select(database)
+    with connect(url, password_file, database) as link, until_pipe_closes():
         facts = facts_of(link.call(b"TINFO", name))
         groups = facts.pop("groups")
         if as_json:

@@ -6,12 +6,14 @@ from typing import Annotated, Final
 
 import typer
 
+from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
 from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.output import Column, Output
-from tidelog.cli.server_link import URL_DEFAULT, ServerLink, ServerRefused, connect
+from tidelog.cli.server_link import ServerLink, connect
 from tidelog.cli.stream_options import Database, PasswordFile, Url, facts_of
 from tidelog.cli.values import bytes_to_text
+from tidelog.errors import ServerRefused
 from tidelog.resp.json_form import bytes_to_json
 
 EPILOG: Final = """\
@@ -45,8 +47,7 @@ def ls(
 ) -> int:
     """List streams, with how much each has."""
     output = Output(as_json=as_json)
-    with connect(url, password_file) as link, until_pipe_closes():
-        link.select(database)
+    with connect(url, password_file, database) as link, until_pipe_closes():
         if not as_json:
             output.header(_COLUMNS)
         for key in _keys(link, pattern.encode("utf-8", "surrogateescape")):

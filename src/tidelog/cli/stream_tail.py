@@ -6,10 +6,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
 from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.output import Column, Output
-from tidelog.cli.server_link import URL_DEFAULT, ServerLink, connect
+from tidelog.cli.server_link import ServerLink, connect
 from tidelog.cli.stream_options import Database, PasswordFile, Url, facts_of
 from tidelog.cli.values import bytes_to_text
 from tidelog.resp.json_form import bytes_to_json
@@ -47,8 +48,7 @@ def tail(
     """Print the last entries of a stream, or all from an offset on."""
     output = Output(as_json=as_json)
     name = key.encode("utf-8", "surrogateescape")
-    with connect(url, password_file) as link, until_pipe_closes():
-        link.select(database)
+    with connect(url, password_file, database) as link, until_pipe_closes():
         if not follow or start is None:
             facts = facts_of(link.call(b"TINFO", name)) if not follow or link.call(b"EXISTS", name) else None
             first, last = (facts["first-offset"], facts["last-offset"]) if facts is not None else (1, 0)

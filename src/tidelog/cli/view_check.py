@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog.cli.events_options import connected, find_location
+from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FAILED, FINE, guarded
 from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.lake_options import StorageOptions, To
 from tidelog.cli.output import Column, Output
 from tidelog.cli.pipeline_options import LIGHT, Conf, Master, needs_spark, spark_session
-from tidelog.cli.server_link import URL_DEFAULT
+from tidelog.cli.server_link import connected, find_address
 from tidelog.cli.stream_options import Database, PasswordFile, Url
 from tidelog.errors import ClientError
 
@@ -61,12 +61,12 @@ def check(
     as_json: AsJson = False,
 ) -> int:
     """Recompute views from scratch, and compare."""
-    location = find_location(url, password_file, database)
+    address = find_address(url, password_file, database)
     output = Output(as_json=as_json)
     with needs_spark():
+        from tidelog.spark.endpoint import Endpoint
         from tidelog.spark.feed_places import explored_feed_server
         from tidelog.spark.lake.storage import find_storage
-        from tidelog.spark.server import server_at
         from tidelog.spark.views.checking import check_view, stored_views
         from tidelog.spark.views.definition import read_views
         from tidelog.spark.views.job import everything
@@ -79,8 +79,8 @@ def check(
     if not views:
         raise ClientError(f"there are no views in {place.root}")
     checks = []
-    with connected(location), spark_session("tidelog check", master, conf, settings=LIGHT) as spark:
-        server = explored_feed_server(server_at(location))
+    with connected(address), spark_session("tidelog check", master, conf, settings=LIGHT) as spark:
+        server = explored_feed_server(Endpoint(address))
         for view in views:
             found = check_view(spark(), place, server, view, everything)
             checks.append(found)

@@ -6,13 +6,13 @@ from typing import Annotated, Final
 
 import typer
 
-from tidelog.cli.events_options import connected, find_location
+from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import BUSY, FINE, complain, guarded
 from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.lake_options import StorageOptions, To
 from tidelog.cli.output import Output
 from tidelog.cli.pipeline_options import needs_spark
-from tidelog.cli.server_link import URL_DEFAULT
+from tidelog.cli.server_link import connected, find_address
 from tidelog.cli.stream_options import Database, PasswordFile, Url
 
 EPILOG: Final = """\
@@ -39,7 +39,7 @@ def drop(
     as_json: AsJson = False,
 ) -> int:
     """Remove a view: its hashes, its table, and what is noted of it."""
-    location = find_location(url, password_file, database)
+    address = find_address(url, password_file, database)
     output = Output(as_json=as_json)
     with needs_spark():
         from tidelog.spark.jobs.holding import JobRunning
@@ -47,8 +47,8 @@ def drop(
         from tidelog.spark.views.dropping import drop_view
     place = find_storage(to, storage or ())
     try:
-        with connected(location) as client:
-            hashes = drop_view(client, place, name, location.database)
+        with connected(address) as client:
+            hashes = drop_view(client, place, name, address.database)
     except JobRunning as error:
         complain(str(error))
         return BUSY

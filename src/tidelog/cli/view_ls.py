@@ -6,10 +6,11 @@ import json
 import time
 from typing import Any, Final
 
+from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
 from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.output import Column, Output
-from tidelog.cli.server_link import URL_DEFAULT, ServerLink, connect
+from tidelog.cli.server_link import ServerLink, connect
 from tidelog.cli.stream_options import Database, PasswordFile, Url
 
 EPILOG: Final = """\
@@ -44,8 +45,7 @@ def ls(
 ) -> int:
     """List the views of a server, with what they are made of."""
     output = Output(as_json=as_json)
-    with connect(url, password_file) as link, until_pipe_closes():
-        link.select(database)
+    with connect(url, password_file, database) as link, until_pipe_closes():
         found = views_of(link)
         if as_json:
             for view in found:

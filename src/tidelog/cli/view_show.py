@@ -8,10 +8,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from tidelog import limits
+from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
 from tidelog.cli.journal_folder import AsJson
 from tidelog.cli.output import Column, Output
-from tidelog.cli.server_link import URL_DEFAULT, ServerLink, connect
+from tidelog.cli.server_link import ServerLink, connect
 from tidelog.cli.stream_options import Database, PasswordFile, Url
 from tidelog.cli.view_ls import views_of
 from tidelog.errors import ClientError
@@ -41,8 +42,7 @@ def show(
 ) -> int:
     """Show the rows of a view."""
     output = Output(as_json=as_json)
-    with connect(url, password_file) as link, until_pipe_closes():
-        link.select(database)
+    with connect(url, password_file, database) as link, until_pipe_closes():
         prefix = f"view:{name}:".encode()
         keys = sorted(_keys(link, prefix))
         if not keys and name not in [view["view"] for view in views_of(link)]:

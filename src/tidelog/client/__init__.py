@@ -18,8 +18,7 @@ from __future__ import annotations
 from tidelog.client.client import Client, Position
 from tidelog.client.event import Checkpoint, Commit, DeleteRange, Event, Steady, Value
 from tidelog.client.feed import Feed
-from tidelog.client.link import ServerRefused, ServerUnreachable
-from tidelog.errors import CommandError, FeedDiverged
+from tidelog.errors import CommandError, FeedDiverged, ServerRefused, ServerUnreachable
 from tidelog.errors import TooOld as FeedTooOld
 
 __all__ = [

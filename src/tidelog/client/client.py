@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 from weakref import WeakSet
 
 import redis
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
-from tidelog import limits
+from tidelog.address import URL_DEFAULT, ServerAddress
 from tidelog.client.event import Checkpoint
 from tidelog.client.feed import Connections, Feed, Lost
 from tidelog.client.link import Link, explained
 from tidelog.client.request import FeedRequest, Keys, Word, spans_of
-
-_PORT_DEFAULT = 6399
+from tidelog.redis_client import connect_async
 
 
 class Position(NamedTuple):
@@ -30,19 +27,18 @@ class Position(NamedTuple):
 
 
 class Client:
-    """A server: `redis://[[user]:password@]host[:port]`, `rediss://...` for TLS, `unix:///path`.
+    """A client of the server at a URL or an address. The URL may carry redis-py's settings.
 
-    The URL takes redis-py's options, such as `rediss://host?ssl_ca_certs=ca.pem`.
+    Example: `rediss://host?ssl_ca_certs=ca.pem`. A password that is given here counts instead of the URL's.
     """
 
-    def __init__(self, url: str = "redis://127.0.0.1:6399", *, password: str | bytes | None = None) -> None:
-        options: dict[str, Any] = {"protocol": 2, "retry": Retry(NoBackoff(), 0)}
-        if not url.startswith("unix:"):
-            options |= {"port": _PORT_DEFAULT, "socket_keepalive": True}
-            options["socket_connect_timeout"] = limits.CLIENT_CONNECT_S_MAX
-        self._redis: Any = Redis.from_url(url, **options)
+    def __init__(self, url: str | ServerAddress = URL_DEFAULT, *, password: str | bytes | None = None) -> None:
+        address = ServerAddress.parse(url, takes_settings=True) if isinstance(url, str) else url
         if password is not None:
-            self._redis.connection_pool.connection_kwargs["password"] = password
+            text = password if isinstance(password, str) else password.decode("utf-8", "surrogateescape")
+            address = replace(address, password=text)
+        self._database = address.database
+        self._redis: Any = connect_async(address)
         self._feeds: WeakSet[Feed] = WeakSet()
 
     async def __aenter__(self) -> Self:
@@ -72,7 +68,7 @@ class Client:
         txn: bool = False,
         groups: bool = False,
         checkpoint_ms: int = 1000,
-        database: int = 0,
+        database: int | None = None,
         reconnect_s_max: float | None = None,
         on_lost: Callable[[Lost], None] | None = None,
     ) -> Feed:
@@ -87,18 +83,18 @@ class Client:
         txn              a Commit after the events of each transaction
         groups           also what happens to groups of streams
         checkpoint_ms    a Checkpoint so often, at least
+        database         its number; None: the one of the URL
         reconnect_s_max  give up (ServerUnreachable) when the server was away for so long; None: never
         on_lost          called when a connection was lost, before it is made again
         """
         if since is not None and initial:
             raise ValueError("since and initial exclude each other")
+        number = self._database if database is None else database
         request = FeedRequest(
-            spans_of(prefix, keys, spans), since, initial, until, name, txn, groups, checkpoint_ms, database
+            spans_of(prefix, keys, spans), since, initial, until, name, txn, groups, checkpoint_ms, number
         )
         pool = self._redis.connection_pool
-        feed = Feed(
-            Connections(lambda: Link(pool, database), request, reconnect_s_max=reconnect_s_max, on_lost=on_lost)
-        )
+        feed = Feed(Connections(lambda: Link(pool, number), request, reconnect_s_max=reconnect_s_max, on_lost=on_lost))
         self._feeds.add(feed)
         return feed
 

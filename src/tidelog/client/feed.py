@@ -18,9 +18,10 @@ from typing import Final, NamedTuple, Self
 
 from tidelog import limits
 from tidelog.client.event import Checkpoint, Event
-from tidelog.client.link import Link, ServerUnreachable
+from tidelog.client.link import Link
 from tidelog.client.progress import Progress
 from tidelog.client.request import FeedRequest
+from tidelog.errors import ServerUnreachable
 
 _LOG: Final = logging.getLogger("tidelog.client")
 

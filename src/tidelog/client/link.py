@@ -13,20 +13,12 @@ from typing import Any, Final
 import redis
 from redis.asyncio import ConnectionPool
 
-from tidelog import limits
+from tidelog import limits, redis_client
 from tidelog.client.event import Event, event_of
 from tidelog.client.request import Word
-from tidelog.errors import CommandError, EnvironmentFault, FeedDiverged, TidelogError, TooOld
+from tidelog.errors import FeedDiverged, ServerUnreachable, TidelogError, TooOld
 
 _REFUSAL: Final = re.compile(r"(FEEDTOOOLD|FEEDDIVERGED) \w+=(\d+)")
-
-
-class ServerUnreachable(EnvironmentFault):
-    """No server answers there, or it has gone away."""
-
-
-class ServerRefused(EnvironmentFault):
-    """The server does not let us in."""
 
 
 class Link:
@@ -75,15 +67,11 @@ class Link:
 
 
 def explained(error: Exception) -> TidelogError:
-    """What redis-py and the machine say, in our words."""
-    if isinstance(error, redis.AuthenticationError):  # which redis-py counts among those of the connection
-        return ServerRefused(f"the server does not let us in: {error}")
-    if isinstance(error, redis.ResponseError):
-        found = _REFUSAL.match(str(error))
-        if found is None:
-            return CommandError(f"ERR {error}")
-        code, number = found.groups()
-        if code == "FEEDTOOOLD":
-            return TooOld(f"the journal goes back to ts {number} only", oldest=int(number))
-        return FeedDiverged(f"the server has lost what came after ts {number}", since=int(number))
-    return ServerUnreachable(str(error) or type(error).__name__)
+    """What redis-py and the machine say, in our words; a feed that cannot go on where it was is told apart."""
+    found = _REFUSAL.match(str(error)) if isinstance(error, redis.ResponseError) else None
+    if found is None:
+        return redis_client.explained(error)
+    code, number = found.groups()
+    if code == "FEEDTOOOLD":
+        return TooOld(f"the journal goes back to ts {number} only", oldest=int(number))
+    return FeedDiverged(f"the server has lost what came after ts {number}", since=int(number))

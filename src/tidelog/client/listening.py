@@ -12,9 +12,10 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from tidelog.address import ServerAddress
 from tidelog.client.client import Client
 from tidelog.client.event import Checkpoint, Event
-from tidelog.client.link import ServerUnreachable
+from tidelog.errors import ServerUnreachable
 
 _LOG: Final = logging.getLogger("tidelog.client")
 
@@ -27,8 +28,8 @@ Result = TypeVar("Result")
 class Listener:
     """A client and a loop of its own."""
 
-    def __init__(self, url: str, *, password: str | bytes | None = None) -> None:
-        self.client = Client(url, password=password)
+    def __init__(self, url: str | ServerAddress) -> None:
+        self.client = Client(url)
         self._loop = asyncio.new_event_loop()
 
     def __enter__(self) -> Listener:

@@ -18,7 +18,6 @@ retention    old days go
 fence        who came later wins
 lease        one job at a time
 listing      which job sets and days a server has
-location     where a server is, for tasks elsewhere
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from tidelog import limits
 from tidelog.days.batch import pack, unpack_entry
-from tidelog.days.exchange import Server, StreamState, bytes_server, decide, state_of
+from tidelog.days.exchange import RedisClient, StreamState, bytes_server, decide, state_of
 from tidelog.days.fence import check_fence, raise_fence
 from tidelog.days.index import Index, read_index
 from tidelog.days.jobset import DayStream, JobSet
@@ -89,7 +89,7 @@ class _Sum:
 
 
 def compress_day(
-    server: Server,
+    server: RedisClient,
     jobset: JobSet,
     day: date,
     token: int,
@@ -112,7 +112,7 @@ def compress_day(
 
 
 def compression(
-    server: Server,
+    server: RedisClient,
     jobset: JobSet,
     day: date,
     token: int,
@@ -136,7 +136,7 @@ def compression(
 class _Compression:
     def __init__(
         self,
-        server: Server,
+        server: RedisClient,
         jobset: JobSet,
         day: date,
         token: int,

@@ -22,7 +22,7 @@ from tidelog import limits
 from tidelog.days.message import EventId, parse_id
 from tidelog.errors import ClientError, Contended
 
-Server = Any
+RedisClient = Any
 """`redis.Redis` or `redis.cluster.RedisCluster`; it must not decode responses: events are bytes."""
 Command = Sequence[Any]
 Entry = tuple[bytes, dict[bytes, bytes]]
@@ -30,19 +30,19 @@ Entry = tuple[bytes, dict[bytes, bytes]]
 Result = TypeVar("Result")
 
 
-def bytes_server(server: Server) -> Server:
+def bytes_server(server: RedisClient) -> RedisClient:
     """The client, if it leaves bytes as they are."""
     if server.get_encoder().decode_responses:
         raise ClientError("day streams need a client that does not decode responses: leave out decode_responses=True")
     return server
 
 
-def look(server: Server, *commands: Command) -> list[Any]:
+def look(server: RedisClient, *commands: Command) -> list[Any]:
     """The replies to some reads, all of the same moment."""
     return _run(server.pipeline(transaction=True), commands)
 
 
-def ask(server: Server, commands: Iterable[Command]) -> list[Any]:
+def ask(server: RedisClient, commands: Iterable[Command]) -> list[Any]:
     """The replies to some reads; an error takes the place of its reply."""
     return _run(server.pipeline(transaction=False), commands, raise_on_error=False)
 
@@ -56,7 +56,7 @@ def _run(pipeline: Any, commands: Iterable[Command], *, raise_on_error: bool = T
 
 
 def decide(
-    server: Server,
+    server: RedisClient,
     what: str,
     keys: Sequence[bytes],
     decision: Callable[[Any], Result],
@@ -108,7 +108,7 @@ def stream_state(reply: Any) -> StreamState:
     return StreamState(int(facts[b"length"]), parse_id(facts[b"last-generated-id"]))
 
 
-def state_of(server: Server, key: bytes) -> StreamState:
+def state_of(server: RedisClient, key: bytes) -> StreamState:
     return stream_state(ask(server, [("XINFO STREAM", key)])[0])
 
 

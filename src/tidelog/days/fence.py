@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.days.exchange import Server, decide
+from tidelog.days.exchange import RedisClient, decide
 from tidelog.days.jobset import JobSet
 from tidelog.days.message import shown
 from tidelog.errors import FencedOff, FormatError
 
 
-def raise_fence(server: Server, jobset: JobSet, token: int) -> None:
+def raise_fence(server: RedisClient, jobset: JobSet, token: int) -> None:
     """From now on, jobs with lower tokens are turned away."""
 
     def decision(pipeline: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import date
 
-from tidelog.days.exchange import Server, ask, look, stream_state
+from tidelog.days.exchange import RedisClient, ask, look, stream_state
 from tidelog.days.jobset import DayStream, JobSet
 from tidelog.days.message import EventId, parse_id, shown
 from tidelog.errors import FormatError
@@ -43,12 +43,12 @@ def _noted_id(jobset: JobSet, text: bytes) -> EventId:
         raise FormatError(str(error), path=shown(jobset.expired)) from None
 
 
-def read_index(server: Server, jobset: JobSet) -> Index:
+def read_index(server: RedisClient, jobset: JobSet) -> Index:
     members, expired = look(server, ("SMEMBERS", jobset.index), ("GET", jobset.expired))
     return Index(jobset, members, expired)
 
 
-def last_ids(server: Server, streams: Sequence[DayStream]) -> list[EventId | None]:
+def last_ids(server: RedisClient, streams: Sequence[DayStream]) -> list[EventId | None]:
     """The highest id that each stream has ever had; None for one that does not exist.
 
     Of a compressed stream the last batch has to be fetched, for its id; a hot one is only asked about.
@@ -68,7 +68,7 @@ def last_ids(server: Server, streams: Sequence[DayStream]) -> list[EventId | Non
     return found
 
 
-def last_id(server: Server, index: Index) -> EventId | None:
+def last_id(server: RedisClient, index: Index) -> EventId | None:
     """The highest id that a job set has or had: of the newest day that has any."""
     for day in sorted({stream.day for stream in index.streams}, reverse=True):
         found = [each for each in last_ids(server, index.of(day)) if each is not None]

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import redis
 
 from tidelog import limits
-from tidelog.days.exchange import Entry, Server, bytes_server, entries_in, entries_of
+from tidelog.days.exchange import Entry, RedisClient, bytes_server, entries_in, entries_of
 from tidelog.days.message import Message, checked, message_of_json, parse_id, shown
 from tidelog.errors import BadMessage
 
@@ -80,7 +80,7 @@ class StreamInput:
 
     def __init__(
         self,
-        server: Server,
+        server: RedisClient,
         key: bytes,
         group: str,
         consumer: str,

@@ -15,14 +15,14 @@ from collections.abc import Callable
 from typing import Any
 
 from tidelog import limits
-from tidelog.days.exchange import Server, bytes_server, decide
+from tidelog.days.exchange import RedisClient, bytes_server, decide
 from tidelog.errors import LeaseLost
 
 
 class Lease:
     """A lease that is held; made by `take`."""
 
-    def __init__(self, server: Server, name: str, owner: bytes, ttl_ms: int) -> None:
+    def __init__(self, server: RedisClient, name: str, owner: bytes, ttl_ms: int) -> None:
         self._server = server
         self._name = name
         self._key = f"tidelog:pipeline:lease:{name}".encode()
@@ -32,7 +32,7 @@ class Lease:
         """Higher than that of every earlier holder."""
 
     @classmethod
-    def take(cls, server: Server, name: str, *, ttl_ms: int = limits.LEASE_MS_DEFAULT) -> Lease | None:
+    def take(cls, server: RedisClient, name: str, *, ttl_ms: int = limits.LEASE_MS_DEFAULT) -> Lease | None:
         """The lease, if nobody has it."""
         made = cls(bytes_server(server), name, secrets.token_hex(16).encode(), ttl_ms)
         if not server.set(made._key, made._owner, nx=True, px=ttl_ms):

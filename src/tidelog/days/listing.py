@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import redis
 
 from tidelog import limits
-from tidelog.days.exchange import Server, ask, bytes_server
+from tidelog.days.exchange import RedisClient, ask, bytes_server
 from tidelog.days.index import Index, read_index
 from tidelog.days.jobset import DayStream, JobSet, jobset_of_index
 
@@ -31,14 +31,14 @@ class ListedJobSet(NamedTuple):
     """Messages that came too late."""
 
 
-def find_jobsets(server: Server) -> list[JobSet]:
+def find_jobsets(server: RedisClient) -> list[JobSet]:
     """All job sets, by their names. It goes through all keys."""
     keys = set(bytes_server(server).scan_iter(match=rb"{*_*}_streams", count=limits.DAYS_SCAN_KEYS, _type="set"))
     found = [jobset for jobset in map(jobset_of_index, keys) if jobset is not None]
     return sorted(found, key=lambda jobset: (jobset.queue, jobset.jobset))
 
 
-def scan_indexes(server: Server) -> Iterator[Index]:
+def scan_indexes(server: RedisClient) -> Iterator[Index]:
     """The indexes of all job sets, in no order, some at a time: memory does not grow with their number.
 
     A server that resizes its table of keys meanwhile may name one twice.
@@ -52,7 +52,7 @@ def scan_indexes(server: Server) -> Iterator[Index]:
             yield Index(jobset, members, None)
 
 
-def list_jobsets(server: Server) -> Iterator[ListedJobSet]:
+def list_jobsets(server: RedisClient) -> Iterator[ListedJobSet]:
     """All job sets with their days."""
     for jobset in find_jobsets(server):
         streams = read_index(server, jobset).streams

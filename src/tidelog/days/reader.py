@@ -33,7 +33,7 @@ from typing import Final
 
 from tidelog import limits
 from tidelog.days.batch import unpack_entry
-from tidelog.days.exchange import Entry, Server, bytes_server, entries_in, entries_of, look
+from tidelog.days.exchange import Entry, RedisClient, bytes_server, entries_in, entries_of, look
 from tidelog.days.index import Index, last_id, read_index
 from tidelog.days.jobset import DayStream, JobSet
 from tidelog.days.message import ZERO, EventId, Message, day_of, message_of_entry, shown
@@ -56,7 +56,7 @@ class Reader:
 
     def __init__(
         self,
-        server: Server,
+        server: RedisClient,
         jobset: JobSet,
         start: Start | EventId = BEGINNING,
         *,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import Any
 
-from tidelog.days.exchange import Server, bytes_server, decide
+from tidelog.days.exchange import RedisClient, bytes_server, decide
 from tidelog.days.fence import check_fence
 from tidelog.days.index import Index, last_ids, read_index
 from tidelog.days.jobset import JobSet
@@ -20,7 +20,7 @@ from tidelog.errors import ClientError
 
 
 def expire_days(
-    server: Server, jobset: JobSet, *, keep_days: int, today: date, token: int | None = None
+    server: RedisClient, jobset: JobSet, *, keep_days: int, today: date, token: int | None = None
 ) -> Sequence[date]:
     """Remove the days that are more than `keep_days` before today; returns them.
 
@@ -38,7 +38,7 @@ def expire_days(
     return removed
 
 
-def _remove_day(server: Server, jobset: JobSet, day: date, token: int | None) -> bool:
+def _remove_day(server: RedisClient, jobset: JobSet, day: date, token: int | None) -> bool:
     streams = [jobset.compressed(day), jobset.hot(day)]
     keys = [stream.key for stream in streams]
 

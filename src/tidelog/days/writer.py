@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 
 from tidelog import limits
 from tidelog.days.batch import unpack_entry
-from tidelog.days.exchange import Server, ask, bytes_server, decide, fields
+from tidelog.days.exchange import RedisClient, ask, bytes_server, decide, fields
 from tidelog.days.index import Index, last_id, read_index
 from tidelog.days.jobset import JobSet
 from tidelog.days.message import ZERO, EventId, Message, checked, fields_of, parse_id
@@ -61,7 +61,7 @@ class _Plan(NamedTuple):
 class Writer:
     """Writes into one job set. Several may do so at the same time, also in several processes."""
 
-    def __init__(self, server: Server, jobset: JobSet, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, server: RedisClient, jobset: JobSet, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._server = bytes_server(server)
         self._jobset = jobset
         self._sleep = sleep

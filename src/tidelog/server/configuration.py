@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from tidelog import limits
+from tidelog.address import PORT_DEFAULT, ServerAddress
 from tidelog.engine.parameters import BadValue, read_memory
 from tidelog.errors import EnvironmentFault
 from tidelog.journal.durability import FsyncPolicy
@@ -34,7 +35,7 @@ class ServerConfig:
     data: str = "data"
     """The data directory."""
     host: str = "127.0.0.1"
-    port: int | None = 6399
+    port: int | None = PORT_DEFAULT
     """0: any that is free; None: no TCP."""
     http_port: int | None = None
     """0: any that is free; None: no HTTP."""
@@ -119,6 +120,25 @@ def read_password(path: str) -> bytes:
     if not 0 < len(password) <= _SECRET_BYTES_MAX:
         raise BadValue(f"names {path}, whose first line must be a password of 1 to {_SECRET_BYTES_MAX} bytes")
     return password
+
+
+def with_password(
+    address: ServerAddress, file: str | None, environment: Mapping[str, str], *, option: str
+) -> ServerAddress:
+    """The address of a server with the password that a client uses.
+
+    The first that is given counts: the file that an option names, the password in the URL, the file that the server's
+    own variable names (`TIDELOG_REQUIREPASS_FILE`). `option` is the name of the option, for errors.
+    """
+    variable = f"{ENVIRONMENT_PREFIX}REQUIREPASS_FILE"
+    path = file or (environment.get(variable) if address.password is None else None)
+    if not path:
+        return address
+    try:
+        password = read_password(path)
+    except BadValue as problem:
+        raise BadConfiguration(f"{option if file else variable} {problem}") from None
+    return replace(address, password=password.decode("utf-8", "surrogateescape"))
 
 
 class Setting(NamedTuple):

@@ -27,7 +27,7 @@ from tidelog.days.jobset import DayStream, JobSet
 from tidelog.days.message import parse_id, shown
 from tidelog.errors import DayGone
 from tidelog.spark.day_columns import DayColumns, DayEvents, hot_columns, ids_between
-from tidelog.spark.server import Server
+from tidelog.spark.endpoint import Endpoint
 from tidelog.streams.rows import pack_id, unpack_id
 
 
@@ -45,7 +45,7 @@ class DayPart(InputPartition):
         return DayPart(self.queue, self.jobset, self.day, first, last)
 
 
-def read_day(server: Server, part: DayPart, columns: DayColumns, *, fail_on_loss: bool) -> Iterator[pa.RecordBatch]:
+def read_day(server: Endpoint, part: DayPart, columns: DayColumns, *, fail_on_loss: bool) -> Iterator[pa.RecordBatch]:
     """The batches of a part. On an executor."""
     with server.connect() as client:
         pages = _Pages(client, part, fail_on_loss=fail_on_loss)

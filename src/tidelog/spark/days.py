@@ -48,10 +48,10 @@ from tidelog.days.index import read_index
 from tidelog.days.jobset import JobSet, jobset_of_index
 from tidelog.spark.day_columns import SCHEMA, DayColumns
 from tidelog.spark.day_reading import DayPart, read_day
+from tidelog.spark.endpoint import call, take_endpoint
 from tidelog.spark.kind import Kind
 from tidelog.spark.options import BadOption, Options, moment_us
 from tidelog.spark.ranges import Range, StreamNames, is_pattern, name_of, parse_id, range_of_filters, split_ids
-from tidelog.spark.server import call, take_server
 from tidelog.streams.rows import SEQ_MAX, pack_id
 
 
@@ -90,7 +90,7 @@ class DaysReader(DataSourceReader):
         self._wanted = _take_wanted(options)
         self._rows = options.number("partition_rows", 1) or limits.SPARK_PARTITION_ROWS
         self._fail_on_loss = options.flag("fail_on_loss", True)
-        self._server = take_server(options)
+        self._server = take_endpoint(options)
         options.end("a days that is read")
         self._columns = DayColumns(schema)
 

@@ -34,12 +34,12 @@ from pyspark.sql.types import StructType
 from tidelog import limits
 from tidelog.errors import ClientError
 from tidelog.feeds.span import Span
+from tidelog.spark.endpoint import Endpoint, take_endpoint
 from tidelog.spark.events import EventColumns
 from tidelog.spark.feed_places import Position, ask_oldest, ask_position, explored_feed_server, spans_of
 from tidelog.spark.feed_reading import FeedPart, read_feed
 from tidelog.spark.following import rows_allowed
 from tidelog.spark.options import BadOption, Options, moment_us
-from tidelog.spark.server import Server, take_server
 
 Offset = dict[str, dict[str, Any]]
 
@@ -59,11 +59,11 @@ def make_follower(target: str, options: Options, schema: StructType) -> FeedFoll
     return FeedFollower(explored_feed_server(server), spans, how, columns)
 
 
-def take_followed(target: str, options: Options) -> tuple[Server, tuple[Span, ...], FeedOptions]:
+def take_followed(target: str, options: Options) -> tuple[Endpoint, tuple[Span, ...], FeedOptions]:
     """What is followed, and how; all options are known to be right."""
     spans = spans_of(target)
     how = FeedOptions(_start_of(options.text("start") or "earliest"), options.number("max_records_per_trigger", 1))
-    server = take_server(options)
+    server = take_endpoint(options)
     options.end("a feed that is followed")
     return server, spans, how
 
@@ -83,7 +83,7 @@ def _start_of(text: str) -> str | int | dict[str, int]:
 class PlaceFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Knows where a feed is, over all shards, and which parts of it make a batch."""
 
-    def __init__(self, server: Server, spans: tuple[Span, ...], how: FeedOptions) -> None:
+    def __init__(self, server: Endpoint, spans: tuple[Span, ...], how: FeedOptions) -> None:
         self._server = server
         self._spans = spans
         self._how = how
@@ -169,7 +169,7 @@ class PlaceFollower(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class FeedFollower(PlaceFollower):
     """Follows what happens there."""
 
-    def __init__(self, server: Server, spans: tuple[Span, ...], how: FeedOptions, columns: EventColumns) -> None:
+    def __init__(self, server: Endpoint, spans: tuple[Span, ...], how: FeedOptions, columns: EventColumns) -> None:
         super().__init__(server, spans, how)
         self._columns = columns
 

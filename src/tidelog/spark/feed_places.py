@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 from tidelog import limits
 from tidelog.errors import ClientError, TooOld
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
+from tidelog.spark.endpoint import Endpoint, call, explored
 from tidelog.spark.options import BadOption
-from tidelog.spark.server import Server, call, explored
 
 
 def spans_of(target: str) -> tuple[Span, ...]:
@@ -47,7 +47,7 @@ def _span_of(given: dict[str, Any]) -> Span:
     return _SPANS[kind](what)
 
 
-def explored_feed_server(server: Server) -> Server:
+def explored_feed_server(server: Endpoint) -> Endpoint:
     found = explored(server)
     if not found.is_tidelog:
         raise ClientError(f"{server.url} is no Tidelog: it has no feeds")
@@ -90,7 +90,7 @@ def ask_behind(client: Any, since: int) -> Behind:
     return Behind(behind_us / 1e6, max(1, sum(row[3] for row in rows)) if behind_us else 0)
 
 
-def ask_oldest(server: Server, span: Span) -> int:
+def ask_oldest(server: Endpoint, span: Span) -> int:
     """The ts after which the journal has everything."""
     words: list[bytes | str | int] = ["CHANGEFEED", "SHARD", 0, "SINCE", 0, "UNTIL", 0, "SPAN", span.start, span.end]
     try:

@@ -26,11 +26,10 @@ import redis
 from pyspark.sql.datasource import InputPartition
 
 from tidelog import limits
-from tidelog.client.link import ServerUnreachable
-from tidelog.errors import FeedDiverged, TooOld
+from tidelog.errors import FeedDiverged, ServerUnreachable, TooOld
 from tidelog.feeds.span import Span
+from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.events import Event, EventColumns, Place, gathered
-from tidelog.spark.server import Server
 
 
 class FeedPart(InputPartition):
@@ -67,7 +66,9 @@ class HistoryLost(FeedDiverged):
     """The server came back without something that was read."""
 
 
-def read_feed(server: Server, part: FeedPart, spans: Sequence[Span], columns: EventColumns) -> Iterator[pa.RecordBatch]:
+def read_feed(
+    server: Endpoint, part: FeedPart, spans: Sequence[Span], columns: EventColumns
+) -> Iterator[pa.RecordBatch]:
     """The batches of a part. On an executor."""
     with _without_collecting():
         yield from _read(server, part, spans, columns)
@@ -85,7 +86,7 @@ def _without_collecting() -> Iterator[None]:
             gc.enable()
 
 
-def _read(server: Server, part: FeedPart, spans: Sequence[Span], columns: EventColumns) -> Iterator[pa.RecordBatch]:
+def _read(server: Endpoint, part: FeedPart, spans: Sequence[Span], columns: EventColumns) -> Iterator[pa.RecordBatch]:
     reading = _Reading(part, spans)
     silent_since_s = time.monotonic()
     while not reading.is_done:

@@ -44,13 +44,13 @@ from pyspark.sql.types import StructType
 
 from tidelog import limits
 from tidelog.errors import TooOld
+from tidelog.spark.endpoint import take_endpoint
 from tidelog.spark.events import SCHEMA, EventColumns
 from tidelog.spark.feed_following import make_follower
 from tidelog.spark.feed_places import ask_oldest, ask_position, explored_feed_server, spans_of
 from tidelog.spark.feed_reading import FeedPart, erased, read_feed
 from tidelog.spark.kind import Kind
 from tidelog.spark.options import BadOption, Options, moment_us
-from tidelog.spark.server import take_server
 
 _TS_MAX: Final = 2**63 - 1
 
@@ -95,7 +95,7 @@ class FeedReader(DataSourceReader):
         self._records = options.number("partition_records", 1) or limits.SPARK_PARTITION_RECORDS
         if self._is_initial and (since is not None or until is not None):
             raise BadOption("initial contradicts since and until: the values are those of now")
-        server = take_server(options)
+        server = take_endpoint(options)
         options.end("a feed that is read as a batch")
         self._columns = EventColumns(schema)
         self._server = explored_feed_server(server)

@@ -28,6 +28,7 @@ from pyspark.sql.types import StructType
 
 from tidelog import limits
 from tidelog.errors import ClientError
+from tidelog.spark.endpoint import Endpoint, call, call_all, explored, take_endpoint
 from tidelog.spark.entries import EntryColumns
 from tidelog.spark.options import BadOption, Options
 from tidelog.spark.ranges import (
@@ -40,7 +41,6 @@ from tidelog.spark.ranges import (
     split,
 )
 from tidelog.spark.reading import find_loss, loss_question, read_part
-from tidelog.spark.server import Server, call, call_all, explored, take_server
 
 Positions = dict[str, int] | dict[str, str]
 FIRST: Final = "\0first"
@@ -72,7 +72,7 @@ def take_follow_options(options: Options) -> FollowOptions:
 
 def make_follower(target: str, options: Options, schema: StructType) -> DataSourceStreamReader:
     how = take_follow_options(options)
-    server = take_server(options)
+    server = take_endpoint(options)
     options.end("a stream that is followed")
     columns = EntryColumns(schema)
     server = explored(server)
@@ -86,7 +86,7 @@ def make_follower(target: str, options: Options, schema: StructType) -> DataSour
 class Follower(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """What both ways have in common."""
 
-    def __init__(self, server: Server, target: str, how: FollowOptions, columns: EntryColumns) -> None:
+    def __init__(self, server: Endpoint, target: str, how: FollowOptions, columns: EntryColumns) -> None:
         self._server = server
         self._target = target
         self._how = how

@@ -28,8 +28,8 @@ from pyspark.sql.datasource import (
 from tidelog import limits
 from tidelog.errors import ClientError
 from tidelog.flight.request import RangeEnd, ReadRequest
+from tidelog.spark.endpoint import Endpoint, call, call_all
 from tidelog.spark.options import BadOption, Options, moment_us
-from tidelog.spark.server import Server, call, call_all
 from tidelog.streams.rows import SEQ_MAX, pack_id
 
 _ID: Final = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
@@ -211,7 +211,7 @@ def name_of(key: bytes) -> str:
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
-def plan(server: Server, target: str, wanted: Range, names: StreamNames, rows: int) -> list[StreamPart]:
+def plan(server: Endpoint, target: str, wanted: Range, names: StreamNames, rows: int) -> list[StreamPart]:
     """The tasks of a batch. What they read is settled here: entries that come later are not in it."""
     if not is_pattern(target) and not names.has(target):
         return []
@@ -228,21 +228,21 @@ def plan(server: Server, target: str, wanted: Range, names: StreamNames, rows: i
         return list(_plan_ids(client, streams, wanted, rows))
 
 
-def _check_type(client: Any, stream: str, server: Server) -> None:
+def _check_type(client: Any, stream: str, server: Endpoint) -> None:
     kind = call(client, "TYPE", stream).decode()
     if kind != "stream":
         what = "there is no stream" if kind == "none" else f"there is a {kind} and no stream"
         raise ClientError(f"{what} {stream!r} in database {server.database} of {server.url}")
 
 
-def _plan_offsets(server: Server, streams: list[str], wanted: Range, rows: int) -> Iterator[StreamPart]:
+def _plan_offsets(server: Endpoint, streams: list[str], wanted: Range, rows: int) -> Iterator[StreamPart]:
     with server.open_flight() as (client, options):
         for stream in streams:
             first, last = _bounds(client, options, server, stream, wanted)
             yield from split(stream, max(first, wanted.first_offset), min(last, wanted.last_offset), rows)
 
 
-def _bounds(client: Any, options: Any, server: Server, stream: str, wanted: Range) -> tuple[int, int]:
+def _bounds(client: Any, options: Any, server: Endpoint, stream: str, wanted: Range) -> tuple[int, int]:
     """The offsets of a range of ids, as things are now."""
     request = ReadRequest(
         stream.encode(),
@@ -260,7 +260,7 @@ def _bounds(client: Any, options: Any, server: Server, stream: str, wanted: Rang
     return parts[0]["from"]["offset"], parts[-1]["to"]["offset"]
 
 
-def offset_of_id(server: Server, stream: str, number: int) -> int:
+def offset_of_id(server: Endpoint, stream: str, number: int) -> int:
     """The offset of the first entry at or after an id."""
     with server.open_flight() as (client, options):
         return _bounds(client, options, server, stream, Range(first_number=number))[0]

@@ -17,9 +17,9 @@ from tidelog import limits
 from tidelog.errors import ClientError, TooOld
 from tidelog.flight.nodes import unpacked
 from tidelog.flight.request import RangeEnd, ReadRequest
+from tidelog.spark.endpoint import Endpoint, call
 from tidelog.spark.entries import Entries, EntryColumns, from_flight, from_xrange
 from tidelog.spark.ranges import StreamPart
-from tidelog.spark.server import Server, call
 from tidelog.streams.rows import SEQ_MAX
 
 
@@ -27,7 +27,7 @@ class EntriesLost(TooOld):
     """Entries that were to be read have been evicted."""
 
 
-def read_part(server: Server, part: StreamPart, columns: EntryColumns, *, fail_on_loss: bool) -> Iterator[Any]:
+def read_part(server: Endpoint, part: StreamPart, columns: EntryColumns, *, fail_on_loss: bool) -> Iterator[Any]:
     """The batches of a part. On an executor."""
     if part.by_offset:
         if server.flight is None:
@@ -41,7 +41,7 @@ def read_part(server: Server, part: StreamPart, columns: EntryColumns, *, fail_o
             yield columns.batch(part.stream, entries)
 
 
-def _read_offsets(server: Server, part: StreamPart, columns: EntryColumns) -> Iterator[pa.RecordBatch]:
+def _read_offsets(server: Endpoint, part: StreamPart, columns: EntryColumns) -> Iterator[pa.RecordBatch]:
     places = RangeEnd(offset=part.first), RangeEnd(offset=part.last)
     request = ReadRequest(part.stream.encode(), server.database, *places, is_packed=True)
     with server.open_flight() as (client, options):
@@ -80,7 +80,7 @@ def find_loss(stream: str, first: int, last: int, reply: list[Any]) -> EntriesLo
     )
 
 
-def _pages(server: Server, part: StreamPart) -> Iterator[Entries]:
+def _pages(server: Endpoint, part: StreamPart) -> Iterator[Entries]:
     """The entries of a range of ids, some at a time."""
     start, end = _id_text(part.first), _id_text(part.last)
     with server.connect() as client:

@@ -30,13 +30,13 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from tidelog import limits
+from tidelog.spark.endpoint import explored, take_endpoint
 from tidelog.spark.entries import SCHEMA, EntryColumns
 from tidelog.spark.following import make_follower
 from tidelog.spark.kind import Kind
 from tidelog.spark.options import Options
 from tidelog.spark.ranges import Range, StreamNames, StreamPart, plan, range_of_filters, take_range
 from tidelog.spark.reading import read_part
-from tidelog.spark.server import explored, take_server
 from tidelog.spark.writer import BatchAppender, StreamAppender
 
 
@@ -73,7 +73,7 @@ class StreamReader(DataSourceReader):
         self._fail_on_loss = options.flag("fail_on_loss", True)
         self._names = StreamNames()
         self._pushed = Range()
-        server = take_server(options)
+        server = take_endpoint(options)
         options.end("a stream that is read")
         self._columns = EntryColumns(schema)
         self._server = explored(server)

@@ -42,8 +42,8 @@ from pyspark.sql.types import (
 
 from tidelog import limits
 from tidelog.errors import ClientError
+from tidelog.spark.endpoint import Endpoint, call, explored, take_endpoint
 from tidelog.spark.options import BadOption, Options
-from tidelog.spark.server import Server, call, explored, take_server
 
 _TEXTS: Final = (BinaryType, StringType)
 _PLAIN: Final = (*_TEXTS, NumericType, DecimalType, BooleanType, DateType, TimestampType)
@@ -218,9 +218,9 @@ class _Appender:
 
     def __init__(self, target: str, options: Options, schema: StructType) -> None:
         self._rows = Rows(schema, target)
-        server = take_server(options)
+        server = take_endpoint(options)
         options.end("a stream that is written")
-        self._server: Server = explored(server)
+        self._server: Endpoint = explored(server)
 
     def _append(self, iterator: Iterator[pa.RecordBatch], producer: str, batch: int) -> Written:
         partition = _task().partitionId()

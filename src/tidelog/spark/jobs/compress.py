@@ -14,11 +14,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import redis
 
+from tidelog.address import ServerAddress
 from tidelog.days.compressor import Outcome, compress_day
 from tidelog.days.jobset import JobSet
 from tidelog.days.listing import scan_indexes
-from tidelog.days.location import Location
 from tidelog.errors import FencedOff, TidelogError
+from tidelog.redis_client import connect
 from tidelog.spark.jobs.job import FAILED, FENCED, Done, Job
 from tidelog.spark.jobs.pace import Throttle
 
@@ -44,7 +45,7 @@ class CompressJob(Job[HotDay]):
                     yield HotDay(index.jobset.queue, index.jobset.jobset, stream.day)
 
     def task(self, token: int, share: float | None) -> Callable[[HotDay], Done]:
-        return partial(compress_hot_day, location=self.location, token=token, share=share)
+        return partial(compress_hot_day, address=self.address, token=token, share=share)
 
     def failed(self, item: HotDay, error: str) -> Done:
         return Done(item.queue, item.jobset, (item.day.isoformat(),), FAILED, error=error)
@@ -63,12 +64,12 @@ class CompressJob(Job[HotDay]):
         }
 
 
-def compress_hot_day(item: HotDay, *, location: Location, token: int, share: float | None) -> Done:
+def compress_hot_day(item: HotDay, *, address: ServerAddress, token: int, share: float | None) -> Done:
     """What a task does."""
     begun = time.monotonic()
     done = partial(Done, item.queue, item.jobset, (item.day.isoformat(),))
     try:
-        with location.connect() as server:
+        with connect(address) as server:
             result = compress_day(server, JobSet(item.queue, item.jobset), item.day, token, on_bytes=Throttle(share))
     except FencedOff as error:
         return done(FENCED, time.monotonic() - begun, error=str(error))

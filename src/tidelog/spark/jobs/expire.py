@@ -10,11 +10,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import redis
 
+from tidelog.address import ServerAddress
 from tidelog.days.jobset import JobSet
 from tidelog.days.listing import scan_indexes
-from tidelog.days.location import Location
 from tidelog.days.retention import expire_days
 from tidelog.errors import FencedOff, TidelogError
+from tidelog.redis_client import connect
 from tidelog.spark.jobs.job import FAILED, FENCED, Done, Job
 
 REMOVED = "removed"
@@ -43,7 +44,7 @@ class ExpireJob(Job[OldDays]):
 
     def task(self, token: int, share: float | None) -> Callable[[OldDays], Done]:  # noqa: ARG002
         return partial(
-            expire_old_days, location=self.location, token=token, keep_days=self.older_than_days, today=self.today
+            expire_old_days, address=self.address, token=token, keep_days=self.older_than_days, today=self.today
         )
 
     def failed(self, item: OldDays, error: str) -> Done:
@@ -54,12 +55,12 @@ class ExpireJob(Job[OldDays]):
         return {"jobsets": total.items, "days": total.days, "skipped": total.skipped, "failed": total.failed}
 
 
-def expire_old_days(item: OldDays, *, location: Location, token: int, keep_days: int, today: date) -> Done:
+def expire_old_days(item: OldDays, *, address: ServerAddress, token: int, keep_days: int, today: date) -> Done:
     """What a task does."""
     begun = time.monotonic()
     found = tuple(day.isoformat() for day in item.days)
     try:
-        with location.connect() as server:
+        with connect(address) as server:
             jobset = JobSet(item.queue, item.jobset)
             removed = expire_days(server, jobset, keep_days=keep_days, today=today, token=token)
     except FencedOff as error:

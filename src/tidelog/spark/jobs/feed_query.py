@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog import limits
-from tidelog.client.link import ServerUnreachable
+from tidelog.errors import ServerUnreachable
+from tidelog.spark.endpoint import Endpoint, source_options
 from tidelog.spark.jobs.holding import Stop
 from tidelog.spark.jobs.query_error import explained
-from tidelog.spark.server import Server, source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +61,7 @@ def while_it_answers(run: Callable[[], None], stop: Stop, *, is_once: bool) -> N
 class FeedQuery:
     """Runs until there is nothing left, or it is stopped."""
 
-    def __init__(self, server: Server, target: str, start: str, pulse: Pulse) -> None:
+    def __init__(self, server: Endpoint, target: str, start: str, pulse: Pulse) -> None:
         self._server = server
         self._target = target
         self._start = start

@@ -19,7 +19,7 @@ from typing import Any, Final
 import redis
 
 from tidelog import limits
-from tidelog.days.exchange import Server
+from tidelog.days.exchange import RedisClient
 from tidelog.days.lease import Lease
 from tidelog.errors import ClientError, LeaseLost, TidelogError
 from tidelog.spark.jobs.report import KEYS, Figures, Parts, Report, no_parts
@@ -46,7 +46,7 @@ class Stop(threading.Event):
         self.set()
 
 
-def take_lease(server: Server, job: str, ttl_ms: int, name: str, rivals: Sequence[str]) -> Lease:
+def take_lease(server: RedisClient, job: str, ttl_ms: int, name: str, rivals: Sequence[str]) -> Lease:
     """The lease; `JobRunning` says which of the jobs that share it has it."""
     lease = Lease.take(server, name, ttl_ms=ttl_ms)
     if lease is None:
@@ -54,7 +54,7 @@ def take_lease(server: Server, job: str, ttl_ms: int, name: str, rivals: Sequenc
     return lease
 
 
-def take_leases(server: Server, job: str, ttl_ms: int, names: Sequence[str], rivals: Sequence[str]) -> list[Lease]:
+def take_leases(server: RedisClient, job: str, ttl_ms: int, names: Sequence[str], rivals: Sequence[str]) -> list[Lease]:
     """All of them, or none."""
     taken: list[Lease] = []
     try:
@@ -67,7 +67,7 @@ def take_leases(server: Server, job: str, ttl_ms: int, names: Sequence[str], riv
     return taken
 
 
-def _who_runs(server: Server, name: str, rivals: Sequence[str]) -> str:
+def _who_runs(server: RedisClient, name: str, rivals: Sequence[str]) -> str:
     left_ms = max(0, int(server.pttl(f"tidelog:pipeline:lease:{name}")))
     text = f"another job has the lease {name!r}"
     for job in rivals:
@@ -98,7 +98,7 @@ class Holding:
     @classmethod
     def take(
         cls,
-        server: Server,
+        server: RedisClient,
         job: str,
         stop: Stop,
         figures: Callable[[], Figures],

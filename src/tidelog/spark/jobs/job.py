@@ -18,8 +18,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from tidelog import limits
-from tidelog.days.location import Location
+from tidelog.address import ServerAddress
 from tidelog.errors import ClientError
+from tidelog.redis_client import connect
 from tidelog.spark.jobs.holding import DAYS, DAYS_JOBS, Holding, Stop
 from tidelog.spark.jobs.pace import Pace
 
@@ -97,10 +98,10 @@ class Job(ABC, Generic[Item]):
     name: ClassVar[str]
     productive: ClassVar[str]
 
-    def __init__(self, location: Location, *, older_than_days: int, today: date) -> None:
+    def __init__(self, address: ServerAddress, *, older_than_days: int, today: date) -> None:
         if older_than_days < 0:
             raise ClientError(f"--older-than-days is {older_than_days}: it cannot be negative")
-        self.location = location
+        self.address = address
         self.older_than_days = older_than_days
         self.today = today
         self.total = Total(self.productive)
@@ -141,7 +142,7 @@ def run_job(
 
     `on_found` is told how many items were found so far, and whether these are all.
     """
-    with job.location.connect() as server:
+    with connect(job.address) as server:
         figures = lambda: {**job.figures(), "last_error": job.total.last_error}  # noqa: E731
         with Holding.take(server, job.name, stop, figures, lease=DAYS, rivals=DAYS_JOBS, ttl_ms=lease_ms) as holding:
             _run_waves(job, holding.token, server, make_spark, stop, pace, on_result, on_found)

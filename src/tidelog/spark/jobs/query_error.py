@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tidelog.client.link import ServerUnreachable
-from tidelog.errors import EnvironmentFault, FeedDiverged, TidelogError, TooOld
+from tidelog.errors import EnvironmentFault, FeedDiverged, ServerUnreachable, TidelogError, TooOld
 
 _OURS: Final = re.compile(r"tidelog\.[\w.]+\.(\w+): (.+)")
 _RAISED: Final = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)(?:: .+)?$", re.MULTILINE)

@@ -31,7 +31,7 @@ from collections.abc import Callable, Mapping, Set
 from typing import Any, Final, NamedTuple
 
 from tidelog import limits
-from tidelog.days.exchange import Server
+from tidelog.days.exchange import RedisClient
 from tidelog.spark.feed_places import ask_behind
 
 Figures = Mapping[str, int | float | str | None]
@@ -53,7 +53,7 @@ class Report:
 
     def __init__(
         self,
-        server: Server,
+        server: RedisClient,
         job: str,
         token: int,
         figures: Callable[[], Figures],

@@ -25,6 +25,7 @@ import pyarrow.dataset as pa_dataset
 from tidelog import limits
 from tidelog.errors import InternalError
 from tidelog.feeds.span import Span
+from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.jobs import report
 from tidelog.spark.jobs.report import Figures
 from tidelog.spark.lake.json_columns import ARROW_TYPES, DELTA_TYPES, Columns, agreed
@@ -32,7 +33,6 @@ from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES, SEQ_INITIA
 from tidelog.spark.lake.part_files import SUMMARY
 from tidelog.spark.lake.tables import FileMade, LakeTable, Place, faults_of
 from tidelog.spark.lake.task import Work
-from tidelog.spark.server import Server
 
 _AGREEMENTS_MAX: Final = 8
 """How often tasks are done again because they had found different columns."""
@@ -73,7 +73,7 @@ class Batches:
     def __init__(
         self,
         tables: Mapping[str, LakeTable],
-        server: Server,
+        server: Endpoint,
         spans: tuple[Span, ...],
         on_batch: Callable[[Taken], object] = lambda _: None,
     ) -> None:

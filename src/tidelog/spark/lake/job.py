@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
-from tidelog.days.location import Location
+from tidelog.address import ServerAddress
 from tidelog.errors import ClientError, FeedDiverged, TooOld
 from tidelog.feeds.span import Span, span_of_prefix
+from tidelog.redis_client import connect
+from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.feed_places import ask_oldest, ask_position, explored_feed_server
 from tidelog.spark.jobs.feed_query import FeedQuery, Pulse, while_it_answers
 from tidelog.spark.jobs.holding import Holding, Stop
@@ -30,7 +32,6 @@ from tidelog.spark.lake.storage import Storage
 from tidelog.spark.lake.tables import LakeTable, Place, open_table
 from tidelog.spark.lake.task import OWN_KEYS
 from tidelog.spark.lake.upkeep import compact, vacuum
-from tidelog.spark.server import server_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,17 +81,17 @@ class LakeJob:
 
     def __init__(
         self,
-        location: Location,
+        address: ServerAddress,
         storage: Storage,
         options: LakeOptions,
         on_batch: Callable[[Taken], object] = lambda _: None,
     ) -> None:
         options.check()
-        self.location = location
+        self.address = address
         self._storage = storage
         self._options = options
         self._on_batch = on_batch
-        self._server = server_at(location)
+        self._server = Endpoint(address)
         self._batches: Batches | None = None
         self._current: Current | None = None
         self._looked_at: int | None = None
@@ -128,7 +129,7 @@ class LakeJob:
         """Until there is nothing left, or it is stopped."""
         self._server = explored_feed_server(self._server)
         lease = f"{NAME}:{hashlib.sha256(self._storage.root.encode()).hexdigest()[:16]}"
-        with self.location.connect() as client:
+        with connect(self.address) as client:
             self._lag = Lag(client)
             self._holding = Holding.take(
                 client, NAME, stop, self.figures, lease=lease, ttl_ms=self._options.lease_ms, is_fenced=False

@@ -17,13 +17,13 @@ from tidelog import limits
 from tidelog.errors import ClientError
 from tidelog.flight.nodes import unpacked
 from tidelog.flight.request import RangeEnd, ReadRequest
+from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.entries import SCHEMA, EntryColumns, from_flight
-from tidelog.spark.server import Server
 
 _COLUMNS: Final = ("offset", "id", "timestamp", "tag", "entry", "fields")
 
 
-def read_standing(server: Server, stream: bytes, first: int, last: int) -> Iterator[pa.RecordBatch]:
+def read_standing(server: Endpoint, stream: bytes, first: int, last: int) -> Iterator[pa.RecordBatch]:
     """The entries from an offset up to and with another, some at a time."""
     if last < first or last < 1:
         return

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from tidelog.feeds.span import Span
+from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.entries import timestamps_of_ms
 from tidelog.spark.events import SCHEMA, EventColumns
 from tidelog.spark.feed_parts import parts_of
@@ -33,7 +34,6 @@ from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES, SEQ_INITIA
 from tidelog.spark.lake.part_files import PartFiles, part_files, summary
 from tidelog.spark.lake.standing_entries import read_standing
 from tidelog.spark.lake.storage import Storage
-from tidelog.spark.server import Server
 
 OWN_KEYS: Final = b"tidelog:pipeline:"
 """What jobs say about themselves is in no lake: it would grow by being looked after."""
@@ -43,7 +43,7 @@ OWN_KEYS: Final = b"tidelog:pipeline:"
 class Work:
     """What is the same for all tasks of a batch. It travels to the executors."""
 
-    server: Server
+    server: Endpoint
     spans: tuple[Span, ...]
     storage: Storage
     after: Mapping[str, int]

@@ -18,10 +18,10 @@ from deltalake import DeltaTable
 
 from tidelog import limits
 from tidelog.errors import ClientError
+from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.feed_places import ask_position
 from tidelog.spark.lake.storage import Storage
 from tidelog.spark.lake.tables import LakeUnusable
-from tidelog.spark.server import Server
 from tidelog.spark.views.definition import Source, View
 from tidelog.spark.views.folders import FOLDER, view_names
 from tidelog.spark.views.maintained import MaintainedView
@@ -84,9 +84,9 @@ def stored_views(storage: Storage, names: list[str]) -> list[View]:
 def check_view(
     spark: SparkSession,
     storage: Storage,
-    server: Server,
+    server: Endpoint,
     view: View,
-    everything: Callable[[Any, Server, MaintainedView], tuple[Any, Mapping[Any, pa.Table]]],
+    everything: Callable[[Any, Endpoint, MaintainedView], tuple[Any, Mapping[Any, pa.Table]]],
 ) -> Check:
     """Recompute a view, and compare."""
     kept = MaintainedView(spark, storage, server, view)
@@ -104,7 +104,7 @@ def check_view(
         time.sleep(limits.VIEW_CHECK_PAUSE_S)
 
 
-def _compared(storage: Storage, server: Server, kept: MaintainedView, expected: pa.Table) -> Check:
+def _compared(storage: Storage, server: Endpoint, kept: MaintainedView, expected: pa.Table) -> Check:
     plan, name = kept.plan, kept.view.name
     hashes = Hashes(server, plan, name)
     wanted = hashes.texts(rows_by_group(plan, expected), expected.schema)

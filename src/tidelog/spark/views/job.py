@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from tidelog import limits
-from tidelog.days.location import Location
+from tidelog.address import ServerAddress
 from tidelog.errors import FeedDiverged, TooOld
 from tidelog.feeds.span import span_of_prefix
+from tidelog.redis_client import connect
+from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.feed_parts import PARTS
 from tidelog.spark.feed_places import ask_oldest, ask_position, explored_feed_server
 from tidelog.spark.jobs.feed_query import FeedQuery, Pulse, while_it_answers
@@ -26,7 +28,6 @@ from tidelog.spark.jobs.holding import Holding, Stop
 from tidelog.spark.jobs.report import Batches, Figures, Lag
 from tidelog.spark.lake.storage import Storage
 from tidelog.spark.lake.tables import Place
-from tidelog.spark.server import Server, server_at
 from tidelog.spark.views.definition import View
 from tidelog.spark.views.folders import make_sure_of
 from tidelog.spark.views.maintained import MaintainedView
@@ -54,10 +55,10 @@ class ViewOptions:
 class ViewJob:
     """Some views, kept from one server. Making one refuses what can be refused without Spark."""
 
-    def __init__(self, location: Location, storage: Storage, views: Sequence[View], options: ViewOptions) -> None:
+    def __init__(self, address: ServerAddress, storage: Storage, views: Sequence[View], options: ViewOptions) -> None:
         for view in views:
             plan(view)
-        self._location = location
+        self._address = address
         self._storage = storage
         self._views = list(views)
         self._options = options
@@ -108,11 +109,11 @@ class ViewJob:
 
     def run(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
         """Until there is nothing left, or it is stopped."""
-        server = explored_feed_server(server_at(self._location))
+        server = explored_feed_server(Endpoint(self._address))
         make_sure_of(self._storage)
         spark = make_spark()
         self._kept = [MaintainedView(spark, self._storage, server, view) for view in self._views]
-        with self._location.connect() as client:
+        with connect(self._address) as client:
             self._lag = Lag(client)
             self._holding = Holding.take(
                 client,
@@ -128,7 +129,7 @@ class ViewJob:
                 while_it_answers(lambda: self._run(spark, server, stop), stop, is_once=self._options.is_once)
                 self._holding.state = "stopped" if stop.is_set() else "done"
 
-    def _run(self, spark: SparkSession, server: Server, stop: Stop) -> None:
+    def _run(self, spark: SparkSession, server: Endpoint, stop: Stop) -> None:
         reader = Reader(server, [wanted for view in self._kept for wanted in view.wanted.values()])
         for view in self._kept:
             view.load()
@@ -145,7 +146,7 @@ class ViewJob:
                     raise
                 self._forget(error, server)
 
-    def _forget(self, error: TooOld | FeedDiverged, server: Server) -> None:
+    def _forget(self, error: TooOld | FeedDiverged, server: Endpoint) -> None:
         """The views that cannot go on; all of them if it is not known which."""
         lapsed = []
         if isinstance(error, TooOld):
@@ -154,7 +155,7 @@ class ViewJob:
         for view in lapsed or self._kept:
             view.forget()
 
-    def _begin(self, spark: SparkSession, server: Server, stop: Stop) -> None:
+    def _begin(self, spark: SparkSession, server: Endpoint, stop: Stop) -> None:
         """Build what is not there, and look over what is."""
         for view in self._kept:
             if stop.is_set():
@@ -166,7 +167,7 @@ class ViewJob:
             place, changes = everything(spark, server, view)
             view.build(changes, place)
 
-    def _follow(self, spark: SparkSession, server: Server, reader: Reader, stop: Stop) -> None:
+    def _follow(self, spark: SparkSession, server: Endpoint, reader: Reader, stop: Stop) -> None:
         place = self._place
         assert place is not None
         start = json.dumps({"ts": place.ts, "epoch": place.epoch})
@@ -187,7 +188,7 @@ class ViewJob:
         self._batches.add(sum(map(len, changes.values())), time.monotonic() - begun)
 
 
-def everything(spark: SparkSession, server: Server, view: MaintainedView) -> tuple[Place, Mapping[Any, pa.Table]]:
+def everything(spark: SparkSession, server: Endpoint, view: MaintainedView) -> tuple[Place, Mapping[Any, pa.Table]]:
     """All rows of a view's sources, and a place from which changes are to be taken in afterwards."""
     reader = Reader(server, list(view.wanted.values()))
     with server.connect() as client:

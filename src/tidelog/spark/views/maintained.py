@@ -26,9 +26,9 @@ from pyspark.sql import SparkSession
 
 from tidelog import limits
 from tidelog.errors import LimitExceeded
+from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.lake.storage import Storage
 from tidelog.spark.lake.tables import Place
-from tidelog.spark.server import Server
 from tidelog.spark.views.definition import View
 from tidelog.spark.views.evaluation import Evaluation
 from tidelog.spark.views.folders import STATE
@@ -46,7 +46,7 @@ _SOURCE: Final = "source"
 class MaintainedView:
     """A view that is being kept. Making one checks its definition, and changes nothing."""
 
-    def __init__(self, spark: SparkSession, storage: Storage, server: Server, view: View) -> None:
+    def __init__(self, spark: SparkSession, storage: Storage, server: Endpoint, view: View) -> None:
         self.view = view
         plan = plan_of(view)
         if len(plan.columns) > limits.VIEW_COLUMNS_MAX:

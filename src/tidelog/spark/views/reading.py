@@ -18,11 +18,11 @@ from pyspark.sql.types import StructType
 
 from tidelog import limits
 from tidelog.feeds.span import Span
+from tidelog.spark.endpoint import Endpoint, call, source_options
 from tidelog.spark.events import SCHEMA, EventColumns
 from tidelog.spark.feed_parts import parts_of
 from tidelog.spark.feed_reading import FeedPart, read_feed
 from tidelog.spark.lake.tables import Place
-from tidelog.spark.server import Server, call, source_options
 from tidelog.spark.views.changes import CLEAR, chosen, compose, no_changes
 from tidelog.spark.views.extract import DaysExtractor, StreamExtractor, extractor, span_of
 from tidelog.spark.views.rows import Rows
@@ -70,7 +70,7 @@ class Wanted(NamedTuple):
 class Reader:
     """Reads the changes of some sources."""
 
-    def __init__(self, server: Server, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, server: Endpoint, wanted: Sequence[Wanted]) -> None:
         self._server = server
         self._given = list(dict.fromkeys(wanted))
         self.wanted = _each_source(self._given)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from tidelog import limits
-from tidelog.spark.server import Server, call_all
+from tidelog.spark.endpoint import Endpoint, call_all
 from tidelog.spark.views.groups import as_text, group_texts
 from tidelog.spark.views.naming import hash_prefix
 from tidelog.spark.views.plan import Plan
@@ -77,7 +77,7 @@ def _is_same(one: Row | None, other: Row) -> bool:
 class Hashes:
     """The hashes of a view."""
 
-    def __init__(self, server: Server, plan: Plan, name: str) -> None:
+    def __init__(self, server: Endpoint, plan: Plan, name: str) -> None:
         self._server = server
         self._columns = [output for output, _ in plan.outputs]
         self._prefix = hash_prefix(name).encode()

@@ -1,0 +1,100 @@
+"""How a redis-py client is made from the address of a server, and what becomes of redis-py's errors.
+
+    connect          a client for commands, as users of redis-py know it; also for a Redis Cluster
+    connected        the same for a `with` block, whose errors become ours
+    connect_raw      one connection whose replies are left as they came: for Spark, which reads many
+    connect_async    a client for asyncio: for feeds
+
+redis-py comes with `pip install tidelog[client]`; what must work without it does not import this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import redis
+from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import ExponentialBackoff, NoBackoff
+from redis.cluster import RedisCluster
+from redis.exceptions import RedisClusterException
+from redis.retry import Retry
+
+from tidelog import limits
+from tidelog.address import ServerAddress
+from tidelog.errors import CommandError, ServerRefused, ServerUnreachable, TidelogError
+
+_REPLY_S_MAX: Final = 30.0
+_RAW_REPLY_S_MAX: Final = 60.0
+_RAW_ATTEMPTS: Final = 3
+
+
+def connect(address: ServerAddress) -> Any:
+    """A client; the caller closes it. A cluster is asked for its nodes at once, other servers are not contacted yet."""
+    if address.is_cluster:
+        options = {**_login(address), "ssl": address.is_tls, "socket_timeout": _REPLY_S_MAX}
+        return RedisCluster(host=address.host, port=address.port, **options)
+    # Tried twice: the server may have closed a connection that nobody used. A caller that waits for a server repeats.
+    options = {**_login(address), "retry": Retry(NoBackoff(), 1), "socket_timeout": _REPLY_S_MAX}
+    return redis.Redis.from_url(_url_for_redis(address), db=address.database, **options)
+
+
+@contextmanager
+def connected(address: ServerAddress) -> Iterator[Any]:
+    """The same client, closed at the end of the block. An error of the server or of the way to it becomes ours."""
+    try:
+        with connect(address) as client:
+            yield client
+    except redis.ResponseError as error:
+        raise ServerRefused(f"the server at {address.url} refused: {error}") from None
+    except (redis.ConnectionError, redis.TimeoutError, RedisClusterException) as error:
+        raise explained(error, address.url) from None
+
+
+def connect_raw(address: ServerAddress, *, retries: bool) -> Any:
+    """One connection, whose replies are neither decoded nor made into dicts; the caller closes it.
+
+    `retries`: a request that fails is sent again, which is fine for one that changes nothing.
+    """
+    retry = Retry(ExponentialBackoff(cap=1, base=0.05), _RAW_ATTEMPTS) if retries else Retry(NoBackoff(), 0)
+    client: Any = redis.Redis.from_url(
+        _url_for_redis(address),
+        **_login(address),
+        db=address.database,
+        protocol=2,
+        retry=retry,
+        socket_timeout=_RAW_REPLY_S_MAX,
+        socket_connect_timeout=limits.CLIENT_CONNECT_S_MAX,
+        single_connection_client=True,
+    )
+    client.response_callbacks.clear()
+    return client
+
+
+def connect_async(address: ServerAddress) -> Any:
+    """A client for asyncio that speaks RESP2 and tries nothing twice; the caller closes it."""
+    options: dict[str, Any] = {"protocol": 2, "retry": AsyncRetry(NoBackoff(), 0)}
+    if address.path is None:
+        options |= {"socket_keepalive": True, "socket_connect_timeout": limits.CLIENT_CONNECT_S_MAX}
+    return AsyncRedis.from_url(_url_for_redis(address), **_login(address), db=address.database, **options)
+
+
+def _url_for_redis(address: ServerAddress) -> str:
+    return f"{address.url}?{address.settings}" if address.settings else address.url
+
+
+def _login(address: ServerAddress) -> dict[str, Any]:
+    """Text is encoded so that a password of any bytes arrives as it is."""
+    return {"username": address.username, "password": address.password, "encoding_errors": "surrogateescape"}
+
+
+def explained(error: Exception, url: str = "") -> TidelogError:
+    """An error of redis-py or of the machine as one of ours; `url`: where it happened, for the message."""
+    if isinstance(error, redis.AuthenticationError):  # which redis-py counts among those of the connection
+        return ServerRefused(f"the server{url and ' at '}{url} does not let us in: {error}")
+    if isinstance(error, redis.ResponseError):
+        return CommandError(f"ERR {error}")
+    reason = str(error) or type(error).__name__
+    return ServerUnreachable(f"no server answers at {url}: {reason}" if url else reason)

@@ -1,0 +1,81 @@
+"""URLs of servers: what they mean, what they may not say, and that no message shows a password."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from tidelog.address import PORT_DEFAULT, URL_DEFAULT, ServerAddress
+from tidelog.errors import BadAddress
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        (URL_DEFAULT, ServerAddress("127.0.0.1", 6399)),
+        ("redis://h", ServerAddress("h", PORT_DEFAULT)),
+        ("redis://", ServerAddress("127.0.0.1", PORT_DEFAULT)),
+        ("redis://h:1/3", ServerAddress("h", 1, database=3)),
+        ("rediss://:p%40ss@h:1", ServerAddress("h", 1, is_tls=True, password="p@ss")),
+        ("redis://u:p@[::1]:2", ServerAddress("::1", 2, username="u", password="p")),
+        ("redis://:%FF@h", ServerAddress("h", password="\udcff")),
+        ("unix:///run/t.sock", ServerAddress(path="/run/t.sock")),
+        ("unix://:p@/run/a%20b", ServerAddress(path="/run/a b", password="p")),
+    ],
+)
+def test_urls(url: str, expected: ServerAddress) -> None:
+    found = ServerAddress.parse(url)
+    assert found == expected
+    assert ServerAddress.parse(found.url_with_password, database=found.database) == found
+
+
+def test_no_text_shows_the_password_or_settings() -> None:
+    made = ServerAddress.parse("rediss://me:hidden@h:1/2?ssl_password=hidden", takes_settings=True)
+    assert made.url == "rediss://h:1"
+    assert "hidden" not in repr(made)
+    assert pickle.loads(pickle.dumps(made)).password == "hidden"
+    assert made.settings == "ssl_password=hidden"
+
+
+def test_a_database_comes_from_the_url_or_the_option() -> None:
+    assert ServerAddress.parse("redis://h/2").database == 2
+    assert ServerAddress.parse("redis://h/2", database=2).database == 2
+    assert ServerAddress.parse("redis://h", database=2).database == 2
+    assert ServerAddress.parse("unix:///run/s", database=2).database == 2
+    for url, option in (("redis://h/2", 1), ("redis://h/2", 0), ("redis://h/0", 1)):
+        with pytest.raises(BadAddress, match=f"it names database {url[-1]}, but the option says {option}"):
+            ServerAddress.parse(url, database=option)
+
+
+@pytest.mark.parametrize("url", ["redis://h/2", "unix:///run/s"])
+def test_a_cluster_has_neither_databases_nor_a_unix_socket(url: str) -> None:
+    assert ServerAddress.parse("redis://h", is_cluster=True).is_cluster
+    with pytest.raises(BadAddress, match="a Redis Cluster has neither a unix socket nor databases"):
+        ServerAddress.parse(url, is_cluster=True)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("redis://:hidden@h:99999", "'redis://...@h:99999' is not the URL of a server: its port is not a number"),
+        ("redis://u:hidden@h:x", "its port is not a number"),
+        ("redis://:hidden/hidden@h", "its port is not a number"),
+        ("redis//:hidden@h", "'...@h' is not the URL of a server: it must begin with redis://, rediss:// or unix://"),
+        ("hidden:hidden@h", "it must begin with redis://, rediss:// or unix://"),
+        ("http://u:hid@den@h", "it must begin with redis://, rediss:// or unix://, not with 'http'"),
+        ("redis://:hidden@h/orders", "what follows the port must be the number of a database"),
+        ("redis://u:1/hidden@h", "what follows the port must be the number of a database"),
+        ("rediss://:hidden@h?ssl_cert_reqs=none", "settings after a ? are not understood"),
+        ("redis://h?password=hidden", "'redis://h' is not the URL of a server: settings after a ?"),
+        ("redis://h?password=a@hidden", "'redis://...' is not the URL of a server: settings after a ?"),
+        ("unix://:hidden@/run/s?db=1", "settings after a ? are not understood"),
+        ("redis://[h", "it is not a URL"),
+    ],
+)
+def test_a_url_that_is_none_is_refused_without_its_password(url: str, says: str) -> None:
+    with pytest.raises(BadAddress) as caught:
+        ServerAddress.parse(url)
+    assert says in str(caught.value)
+    assert "hid" not in str(caught.value)
+    assert str(caught.value).endswith(caught.value.problem)
