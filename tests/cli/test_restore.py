@@ -59,7 +59,7 @@ def test_a_directory_is_restored_and_told_of(filled: Filled, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("is_iso", [False, True])
 def test_until_a_moment(filled: Filled, tmp_path: Path, is_iso: bool) -> None:
-    from tidelog.cli.values import time_of
+    from tidelog.cli.output.values import time_of
 
     until = time_of(filled.middle_ts) if is_iso else str(filled.middle_ts)
     assert until is not None

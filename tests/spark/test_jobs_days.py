@@ -290,9 +290,9 @@ def test_streams_an_hour_are_spread(filled: Peer, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--today", "yesterday"), "is no date"),
-        (("--conf", "nonsense"), "is no NAME=VALUE"),
-        (("--url", "http://127.0.0.1"), "is no URL of a server"),
+        (("--today", "yesterday"), "is not a date"),
+        (("--conf", "nonsense"), "is not NAME=VALUE"),
+        (("--url", "http://127.0.0.1"), "is not the URL of a server"),
         (("--url", "redis://127.0.0.1:1"), "no server answers"),
     ],
 )

@@ -1,21 +1,23 @@
-"""The command line: one file a subcommand, each thin over the library.
+"""The command line. Each command is one module, thin over the library; each group of commands is a folder.
 
-    app              the tree of commands
-    serve            `tidelog serve`
-    snapshot         `tidelog snapshot`; it asks a running server by server_link
-    restore          `tidelog restore`
-    feed, feed_*     `tidelog feed`, on the Python client
-    journal_*        `tidelog journal ls | show | verify | repair`
-    pipeline_*       `tidelog pipeline compress | expire | verify`
-    stream_*         `tidelog stream ls | tail | info`
-    journal_folder   what they share: which directory is meant, which operations are known
-    output, values   how things are printed: tables on a terminal, plain text in a pipe, JSON lines with --json
-    progress_bar     how far something is that takes long
-    exits            what becomes of errors, Ctrl-C and closed pipes
-    demo             `bin/demo`
+    app           all commands, as a table
+    serve         `tidelog serve`
+    snapshot      `tidelog snapshot`
+    restore       `tidelog restore`
+    feed/         `tidelog feed`
+    stream/       `tidelog stream ls | tail | info`
+    events/       `tidelog events put | tail | ls`
+    pipeline/     `tidelog pipeline compress | expire | lake | verify | status | view`
+    view/         `tidelog view ls | show | check | drop`
+    journal/      `tidelog journal ls | show | verify | repair`
+    options       options that several commands have
+    server_link   the server that the options name, and connections to it
+    output/       how things are printed: tables on a terminal, plain text in a pipe, JSON lines with --json
+    exits         exit statuses, and what becomes of errors, signals and closed pipes
+    __main__      `python -m tidelog.cli`
 
-Starting up is quick because nothing heavy is imported before it is used: this module imports nothing, and commands
-import the library inside their functions.
+The command line starts quickly because nothing heavy is imported before it is used: this module imports nothing, and
+commands import the library inside their functions.
 """
 
 from __future__ import annotations

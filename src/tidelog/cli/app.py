@@ -1,37 +1,126 @@
-"""The tree of commands."""
+"""All commands, as a table. A new command is one module, with a function and an `EPILOG`, and one row here."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Final, NamedTuple
 
 import typer
+from typer.core import TyperCommand
 
 from tidelog import __version__
-from tidelog.cli import (
-    events_ls,
-    events_put,
-    events_tail,
-    feed,
-    journal_ls,
-    journal_repair,
-    journal_show,
-    journal_verify,
-    pipeline_compress,
-    pipeline_expire,
-    pipeline_lake,
-    pipeline_status,
-    pipeline_verify,
-    pipeline_view,
-    restore,
-    serve,
-    snapshot,
-    stream_info,
-    stream_ls,
-    stream_tail,
-    view_check,
-    view_drop,
-    view_ls,
-    view_show,
+from tidelog.cli import restore, serve, snapshot
+from tidelog.cli.events import ls as events_ls
+from tidelog.cli.events import put as events_put
+from tidelog.cli.events import tail as events_tail
+from tidelog.cli.feed import feed
+from tidelog.cli.journal import ls as journal_ls
+from tidelog.cli.journal import repair as journal_repair
+from tidelog.cli.journal import show as journal_show
+from tidelog.cli.journal import verify as journal_verify
+from tidelog.cli.pipeline import compress as pipeline_compress
+from tidelog.cli.pipeline import expire as pipeline_expire
+from tidelog.cli.pipeline import lake as pipeline_lake
+from tidelog.cli.pipeline import status as pipeline_status
+from tidelog.cli.pipeline import verify as pipeline_verify
+from tidelog.cli.pipeline import view as pipeline_view
+from tidelog.cli.stream import info as stream_info
+from tidelog.cli.stream import ls as stream_ls
+from tidelog.cli.stream import tail as stream_tail
+from tidelog.cli.view import check as view_check
+from tidelog.cli.view import drop as view_drop
+from tidelog.cli.view import ls as view_ls
+from tidelog.cli.view import show as view_show
+
+
+class CommandRow(NamedTuple):
+    """A command of `tidelog`."""
+
+    words: str
+    """Its name, after the name of its group if it has one."""
+    function: Callable[..., None]
+    """Its parameters are the options, its docstring is the help text."""
+    epilog: str
+    """Printed after the options: examples, the JSON form, exit statuses."""
+    parser: type[TyperCommand] = TyperCommand
+
+
+class GroupRow(NamedTuple):
+    """A group of commands."""
+
+    name: str
+    help: str
+    examples: tuple[str, ...]
+
+
+GROUPS: Final = (
+    GroupRow(
+        "stream",
+        "Look at the streams of a running server.",
+        ("tidelog stream ls", "tidelog stream tail orders --follow", "tidelog stream info orders"),
+    ),
+    GroupRow(
+        "events",
+        "Write and read the day streams of job sets, on Tidelog or any Redis.",
+        (
+            "tidelog events put reports nightly < events.jsonl",
+            "tidelog events tail reports nightly --from now --json",
+            "tidelog events ls",
+        ),
+    ),
+    GroupRow(
+        "pipeline",
+        "Run jobs over the history of a server on Spark, on this machine or on a cluster.",
+        (
+            "tidelog pipeline compress --older-than-days 2",
+            "tidelog pipeline expire --older-than-days 30",
+            "tidelog pipeline verify data",
+            "tidelog pipeline lake --to lake --once",
+            "tidelog pipeline status",
+        ),
+    ),
+    GroupRow(
+        "view",
+        "List, show, check and remove the views that `tidelog pipeline view` maintains.",
+        ("tidelog view ls", "tidelog view show orders_by_state", "tidelog view check --to lake"),
+    ),
+    GroupRow(
+        "journal",
+        "Look into a journal, check it, and repair it.",
+        (
+            "tidelog journal ls data",
+            "tidelog journal show data --payload --limit 20",
+            "tidelog journal verify data",
+            "tidelog journal repair data --dry-run",
+        ),
+    ),
+)
+
+COMMANDS: Final = (
+    CommandRow("serve", serve.serve, serve.EPILOG),
+    CommandRow("snapshot", snapshot.snapshot, snapshot.EPILOG),
+    CommandRow("feed", feed.feed, feed.EPILOG, feed.FeedCommand),
+    CommandRow("restore", restore.restore, restore.EPILOG),
+    CommandRow("stream ls", stream_ls.ls, stream_ls.EPILOG),
+    CommandRow("stream tail", stream_tail.tail, stream_tail.EPILOG),
+    CommandRow("stream info", stream_info.info, stream_info.EPILOG),
+    CommandRow("events put", events_put.put, events_put.EPILOG),
+    CommandRow("events tail", events_tail.tail, events_tail.EPILOG),
+    CommandRow("events ls", events_ls.ls, events_ls.EPILOG),
+    CommandRow("pipeline compress", pipeline_compress.compress, pipeline_compress.EPILOG),
+    CommandRow("pipeline expire", pipeline_expire.expire, pipeline_expire.EPILOG),
+    CommandRow("pipeline lake", pipeline_lake.lake, pipeline_lake.EPILOG),
+    CommandRow("pipeline verify", pipeline_verify.verify, pipeline_verify.EPILOG),
+    CommandRow("pipeline status", pipeline_status.status, pipeline_status.EPILOG),
+    CommandRow("pipeline view", pipeline_view.view, pipeline_view.EPILOG),
+    CommandRow("view ls", view_ls.ls, view_ls.EPILOG),
+    CommandRow("view show", view_show.show, view_show.EPILOG),
+    CommandRow("view check", view_check.check, view_check.EPILOG),
+    CommandRow("view drop", view_drop.drop, view_drop.EPILOG),
+    CommandRow("journal ls", journal_ls.ls, journal_ls.EPILOG),
+    CommandRow("journal show", journal_show.show, journal_show.EPILOG),
+    CommandRow("journal verify", journal_verify.verify, journal_verify.EPILOG),
+    CommandRow("journal repair", journal_repair.repair, journal_repair.EPILOG),
 )
 
 app = typer.Typer(
@@ -41,7 +130,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    epilog="`tidelog COMMAND --help` says more about each, with examples.",
+    epilog="`tidelog COMMAND --help` explains a command and shows examples.",
 )
 
 
@@ -60,68 +149,16 @@ def tidelog(
     """Tidelog: an event store that keeps every change in one journal."""
 
 
-app.command("serve", epilog=serve.EPILOG)(serve.serve)
-app.command("snapshot", epilog=snapshot.EPILOG)(snapshot.snapshot)
-app.command("feed", cls=feed.FeedCommand, epilog=feed.EPILOG)(feed.feed)
-app.command("restore", epilog=restore.EPILOG)(restore.restore)
+def _fill(root: typer.Typer) -> None:
+    """Adds the rows of both tables to the command line."""
+    typers = {"": root}
+    for group in GROUPS:
+        epilog = "\n\n  ".join(["Examples:", *group.examples])
+        typers[group.name] = typer.Typer(no_args_is_help=True, rich_markup_mode=None, epilog=epilog)
+        root.add_typer(typers[group.name], name=group.name, help=group.help)
+    for command in COMMANDS:
+        group_name, _, name = command.words.rpartition(" ")
+        typers[group_name].command(name, cls=command.parser, epilog=command.epilog)(command.function)
 
-stream = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    epilog="Examples:\n\n  tidelog stream ls\n\n  tidelog stream tail orders --follow\n\n  tidelog stream info orders",
-)
-app.add_typer(stream, name="stream", help="Look at the streams of a running server.")
-stream.command("ls", epilog=stream_ls.EPILOG)(stream_ls.ls)
-stream.command("tail", epilog=stream_tail.EPILOG)(stream_tail.tail)
-stream.command("info", epilog=stream_info.EPILOG)(stream_info.info)
 
-events = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    epilog="Examples:\n\n  tidelog events put reports nightly < events.jsonl\n\n"
-    "  tidelog events tail reports nightly --from now --json\n\n  tidelog events ls",
-)
-app.add_typer(events, name="events", help="Write and read the day streams of job sets, on Tidelog or any Redis.")
-events.command("put", epilog=events_put.EPILOG)(events_put.put)
-events.command("tail", epilog=events_tail.EPILOG)(events_tail.tail)
-events.command("ls", epilog=events_ls.EPILOG)(events_ls.ls)
-
-pipeline = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    epilog="Examples:\n\n  tidelog pipeline compress --older-than-days 2\n\n"
-    "  tidelog pipeline expire --older-than-days 30\n\n  tidelog pipeline verify data\n\n"
-    "  tidelog pipeline lake --to lake --once\n\n  tidelog pipeline status",
-)
-app.add_typer(pipeline, name="pipeline", help="Run what sweeps over history, on Spark: here, or on a cluster.")
-pipeline.command("compress", epilog=pipeline_compress.EPILOG)(pipeline_compress.compress)
-pipeline.command("expire", epilog=pipeline_expire.EPILOG)(pipeline_expire.expire)
-pipeline.command("lake", epilog=pipeline_lake.EPILOG)(pipeline_lake.lake)
-pipeline.command("verify", epilog=pipeline_verify.EPILOG)(pipeline_verify.verify)
-pipeline.command("status", epilog=pipeline_status.EPILOG)(pipeline_status.status)
-pipeline.command("view", epilog=pipeline_view.EPILOG)(pipeline_view.view)
-
-view = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    epilog="Examples:\n\n  tidelog view ls\n\n  tidelog view show orders_by_state\n\n  tidelog view check --to lake",
-)
-app.add_typer(
-    view, name="view", help="Look at the views that `tidelog pipeline view` keeps, check them, and remove them."
-)
-view.command("ls", epilog=view_ls.EPILOG)(view_ls.ls)
-view.command("show", epilog=view_show.EPILOG)(view_show.show)
-view.command("check", epilog=view_check.EPILOG)(view_check.check)
-view.command("drop", epilog=view_drop.EPILOG)(view_drop.drop)
-
-journal = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    epilog="Examples:\n\n  tidelog journal ls data\n\n  tidelog journal show data --payload --limit 20\n\n"
-    "  tidelog journal verify data\n\n  tidelog journal repair data --dry-run",
-)
-app.add_typer(journal, name="journal", help="Look into a journal, check it, and repair it.")
-journal.command("ls", epilog=journal_ls.EPILOG)(journal_ls.ls)
-journal.command("show", epilog=journal_show.EPILOG)(journal_show.show)
-journal.command("verify", epilog=journal_verify.EPILOG)(journal_verify.verify)
-journal.command("repair", epilog=journal_repair.EPILOG)(journal_repair.repair)
+_fill(app)

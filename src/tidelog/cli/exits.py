@@ -14,6 +14,7 @@ the operating system raise become one line on stderr. Anything else is a bug, an
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from typing import Final, ParamSpec
 
 import typer
 
-from tidelog.cli.values import printable
+from tidelog.cli.output.values import printable
 from tidelog.errors import Corruption, TidelogError
 
 FINE: Final = 0
@@ -60,6 +61,19 @@ def guarded(command: Callable[Parameters, int]) -> Callable[Parameters, None]:
         raise typer.Exit(status)
 
     return run
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM. It takes the way of Ctrl-C through loops and callbacks, and the command ends in order."""
+
+
+def terminate_in_order() -> None:
+    """From now on, SIGTERM raises `Terminated`."""
+
+    def on_terminate(_number: int, _frame: object) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, on_terminate)
 
 
 def complain(message: str) -> None:

@@ -9,10 +9,11 @@ import typer
 
 from tidelog import limits
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
-from tidelog.cli.journal_folder import AsJson, real_disk
-from tidelog.cli.output import Column, Output
-from tidelog.cli.progress_bar import progress_bar
-from tidelog.cli.values import parse_moment, time_of, time_or_number
+from tidelog.cli.journal.folder import real_disk
+from tidelog.cli.options import AsJson, ShowsBar
+from tidelog.cli.output.progress_bar import progress_bar
+from tidelog.cli.output.stdout import Column, Output
+from tidelog.cli.output.values import parse_moment, time_of, time_or_number
 from tidelog.ids import Ts
 
 EPILOG: Final = """\
@@ -69,9 +70,7 @@ def restore(
             help="Of a whole data directory, restore what there was at this ts (µs) or ISO time, itself included.",
         ),
     ] = None,
-    progress: Annotated[
-        bool, typer.Option("--progress/--no-progress", help="A progress bar, if stderr is a terminal.")
-    ] = True,
+    progress: ShowsBar = True,
     as_json: AsJson = False,
 ) -> int:
     """Make a new data directory from a backup.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tidelog.cli.exits import FINE, guarded
-from tidelog.cli.values import printable
+from tidelog.cli.output.values import printable
 
 if TYPE_CHECKING:
     from tidelog.server.runtime import Runtime, ServerConfig

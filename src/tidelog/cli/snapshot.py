@@ -11,11 +11,12 @@ import typer
 
 from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
-from tidelog.cli.journal_folder import AsJson, real_disk
-from tidelog.cli.output import Column, Output
-from tidelog.cli.progress_bar import Moved, progress_bar
+from tidelog.cli.journal.folder import real_disk
+from tidelog.cli.options import AsJson, ShowsBar
+from tidelog.cli.output.progress_bar import ReportProgress, progress_bar
+from tidelog.cli.output.stdout import Column, Output
+from tidelog.cli.output.values import time_of, time_or_number
 from tidelog.cli.server_link import ServerLink, connect
-from tidelog.cli.values import time_of, time_or_number
 from tidelog.errors import DataDirectoryError, DirectoryInUse, ServerRefused, SnapshotFailed
 
 if TYPE_CHECKING:
@@ -69,9 +70,7 @@ def snapshot(
             "the file that TIDELOG_REQUIREPASS_FILE names.",
         ),
     ] = None,
-    progress: Annotated[
-        bool, typer.Option("--progress/--no-progress", help="A progress bar, if stderr is a terminal.")
-    ] = True,
+    progress: ShowsBar = True,
     as_json: AsJson = False,
 ) -> int:
     """Make a backup of a data directory.
@@ -93,7 +92,7 @@ def snapshot(
     return FINE
 
 
-def _make_snapshot(disk: Disk, data: str, url: str, password_file: str | None, moved: Moved | None) -> None:
+def _make_snapshot(disk: Disk, data: str, url: str, password_file: str | None, moved: ReportProgress | None) -> None:
     from tidelog.journal.journal import Settings
     from tidelog.journal.layout import read_meta
     from tidelog.store.store import Store
@@ -115,7 +114,7 @@ def _make_snapshot(disk: Disk, data: str, url: str, password_file: str | None, m
         store.journal.close()
 
 
-def _ask_server(disk: Disk, data: str, link: ServerLink, moved: Moved | None) -> None:
+def _ask_server(disk: Disk, data: str, link: ServerLink, moved: ReportProgress | None) -> None:
     """Let the server make a snapshot, and wait until it is there."""
     from tidelog.ids import Ts
     from tidelog.journal.layout import LOCK, read_file
@@ -148,7 +147,7 @@ def _begin(link: ServerLink) -> bool:
     return True
 
 
-def _wait(link: ServerLink, deadline_s: float, moved: Moved | None) -> None:
+def _wait(link: ServerLink, deadline_s: float, moved: ReportProgress | None) -> None:
     while (facts := link.info("persistence"))["rdb_bgsave_in_progress"] != "0":
         if moved is not None:
             done, total = int(facts["current_save_keys_processed"]), int(facts["current_save_keys_total"])

@@ -40,15 +40,15 @@ from tidelog.days.message import ZERO, EventId, Message, day_of, message_of_entr
 from tidelog.errors import DayGone
 
 
-class Start(Enum):
+class ReaderStart(Enum):
     """Where a reader begins, if not after an id."""
 
     BEGINNING = "beginning"
     NOW = "now"
 
 
-BEGINNING: Final = Start.BEGINNING
-NOW: Final = Start.NOW
+BEGINNING: Final = ReaderStart.BEGINNING
+NOW: Final = ReaderStart.NOW
 
 
 class Reader:
@@ -58,7 +58,7 @@ class Reader:
         self,
         server: RedisClient,
         jobset: JobSet,
-        start: Start | EventId = BEGINNING,
+        start: ReaderStart | EventId = BEGINNING,
         *,
         index_s: float | None = None,
         index_same_day_s: float | None = None,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tidelog.cli.demo.stage import Stage
-from tidelog.cli.output import Column
+from tidelog.cli.output.stdout import Column
 
 
 def tell(stage: Stage, *, holds: bool) -> None:

@@ -11,8 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tidelog.cli.events_options import terminate_in_order
-from tidelog.cli.exits import FAILED, FINE, guarded
+from tidelog.cli.exits import FAILED, FINE, guarded, terminate_in_order
 
 EPILOG: Final = """\
 Examples:

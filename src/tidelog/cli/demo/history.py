@@ -14,8 +14,8 @@ from tidelog.cli.demo.processes import DemoProcess, tidelog_command
 from tidelog.cli.demo.query import Answer, Place, answers_of, ask_ledger
 from tidelog.cli.demo.scene import Scene
 from tidelog.cli.demo.stage import Stage
-from tidelog.cli.output import Cell, Column
-from tidelog.cli.values import time_or_number
+from tidelog.cli.output.stdout import Cell, Column
+from tidelog.cli.output.values import time_or_number
 from tidelog.errors import EnvironmentFault
 from tidelog.ids import ShardId
 from tidelog.journal.inspection import FrameInfo, ShardInspection, locate

@@ -26,7 +26,7 @@ from tidelog.cli.demo.views import (
     read_view,
     view_key,
 )
-from tidelog.cli.output import Cell, Column
+from tidelog.cli.output.stdout import Cell, Column
 from tidelog.days import JobSet, Message, Writer
 from tidelog.errors import EnvironmentFault
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tidelog.cli.output import Cell, Column, Output
+from tidelog.cli.output.stdout import Cell, Column, Output
 
 
 class Stage:

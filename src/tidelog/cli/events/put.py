@@ -1,0 +1,162 @@
+"""`tidelog events put`: messages into the day streams of a job set, from lines or from another stream."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+
+import typer
+
+from tidelog.address import URL_DEFAULT
+from tidelog.cli.exits import FINE, TERMINATED, Terminated, guarded, terminate_in_order
+from tidelog.cli.options import Database, IsCluster, JobSetName, PasswordFile, Queue, Url
+from tidelog.cli.output.stdout import Output
+from tidelog.cli.server_link import connected, find_address
+from tidelog.errors import ClientError
+
+if TYPE_CHECKING:
+    from tidelog.days.inputs import Source
+    from tidelog.days.writer import Writer, Written
+
+EPILOG: Final = """\
+Examples:
+
+  tidelog events put reports nightly < events.jsonl
+
+  tidelog events put reports nightly --file events.jsonl --url redis://127.0.0.1:6379
+
+  tidelog events put reports nightly --from-stream incoming --group days --consumer one
+
+A line: {"id": "1731700000000-0", "timestamp_ms": 1731700000000, "event": {...}}. The UTC day of timestamp_ms is the
+message's day; other members are left out. A message that was written before counts as a duplicate; one that comes too
+late for its day goes to the stream {QUEUE_JOBSET}_late. A line that is no message ends the command: what stands before
+it is written.
+
+An entry of --from-stream has the field event; its fields id and timestamp_ms, or its own id, are the message's. It is
+acknowledged when it is written.
+
+JSON: kind "summary" (written, duplicate, late).
+
+Exit status: 0 if everything was taken, or SIGTERM ended --from-stream, 2 for a line that is no message or a server that
+does not answer, 130 for Ctrl-C, 143 for SIGTERM before the last line."""
+
+_WAIT_S: Final = 1.0
+_SHOWN_EVERY_S: Final = 0.2
+
+
+@guarded
+def put(
+    queue: Queue,
+    jobset: JobSetName,
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="FILE", help="Lines of this file instead of standard input.")
+    ] = None,
+    stream: Annotated[
+        str | None, typer.Option("--from-stream", metavar="KEY", help="Entries of this stream instead, as they come.")
+    ] = None,
+    group: Annotated[str | None, typer.Option(metavar="G", help="The group that reads the stream.")] = None,
+    consumer: Annotated[
+        str, typer.Option(metavar="C", help="The consumer of the group; started again, it goes on where it was.")
+    ] = "events-put",
+    until_now: Annotated[
+        bool, typer.Option("--until-now", help="End when everything is written that the stream has now.")
+    ] = False,
+    url: Url = URL_DEFAULT,
+    password_file: PasswordFile = None,
+    database: Database = 0,
+    cluster: IsCluster = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> int:
+    """Write messages into the streams of their days."""
+    if stream is not None and file is not None:
+        raise ClientError("--file and --from-stream exclude each other")
+    if stream is None and (group is not None or until_now):
+        raise ClientError("--group and --until-now are for --from-stream")
+    if stream is not None and group is None:
+        raise ClientError("--from-stream needs a --group")
+    with connected(find_address(url, password_file, database, is_cluster=cluster)) as server:
+        from tidelog.days.jobset import JobSet
+        from tidelog.days.writer import Writer
+
+        writer = Writer(server, JobSet(queue, jobset))
+        server.ping()
+        terminate_in_order()
+        with _Tally(Output(as_json=as_json)) as tally:
+            try:
+                if stream is not None and group is not None:
+                    key = stream.encode("utf-8", "surrogateescape")
+                    _put_stream(writer, tally, server, key, group, consumer, until_now=until_now)
+                else:
+                    with _lines(file) as source:
+                        _put_lines(writer, tally, source)
+            except Terminated:
+                return TERMINATED if stream is None else FINE  # a stream has no end to come to, and keeps what is left
+    return FINE
+
+
+def _put_lines(writer: Writer, tally: _Tally, source: Source) -> None:
+    from tidelog.days.inputs import json_lines
+
+    for messages in json_lines(source):
+        tally.add(writer.write(messages))
+
+
+def _put_stream(
+    writer: Writer, tally: _Tally, server: Any, key: bytes, group: str, consumer: str, *, until_now: bool
+) -> None:
+    from tidelog.days.inputs import StreamInput
+
+    source = StreamInput(server, key, group, consumer)
+    while True:
+        delivery = source.read(0.0 if until_now else _WAIT_S)
+        if delivery.entry_ids:
+            tally.add(writer.write(delivery.messages))
+            source.acknowledge(delivery)
+        elif until_now:
+            return
+
+
+@contextmanager
+def _lines(file: str | None) -> Iterator[Source]:
+    if file is None or file == "-":
+        yield cast("Source", sys.stdin.buffer)
+    else:
+        with open(file, "rb") as opened:
+            yield opened
+
+
+class _Tally:
+    """What was done so far: shown on a terminal as it grows, and summed up at the end, whatever the end is."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._total: Written | None = None
+        self._is_shown = sys.stderr.isatty()
+        self._shown_s = 0.0
+
+    def add(self, more: Written) -> None:
+        self._total = more if self._total is None else self._total.plus(more)
+        if self._is_shown and time.monotonic() - self._shown_s > _SHOWN_EVERY_S:
+            self._shown_s = time.monotonic()
+            sys.stderr.write(f"\r\x1b[K{self._text(',')}")
+            sys.stderr.flush()
+
+    def _text(self, separator: str) -> str:
+        written, duplicate, late = self._total or (0, 0, 0)
+        return f"{written:{separator}} written, {duplicate:{separator}} duplicate, {late:{separator}} late"
+
+    def __enter__(self) -> _Tally:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_shown and self._shown_s:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+        if self._output.as_json:
+            written, duplicate, late = self._total or (0, 0, 0)
+            self._output.object("summary", {"written": written, "duplicate": duplicate, "late": late})
+        else:
+            self._output.line(self._text("," if self._output.is_terminal else ""))

@@ -1,0 +1,129 @@
+"""`tidelog events tail`: the events of a job set over all its days, and those that come."""
+
+from __future__ import annotations
+
+import sys
+import time
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from tidelog import limits
+from tidelog.address import URL_DEFAULT
+from tidelog.cli.exits import FINE, Terminated, complain, guarded, terminate_in_order, until_pipe_closes
+from tidelog.cli.options import Database, IsCluster, JobSetName, PasswordFile, Queue, Url
+from tidelog.cli.output.stdout import Column, Output
+from tidelog.cli.output.values import bytes_to_text, time_of
+from tidelog.cli.server_link import connected, find_address
+from tidelog.errors import ClientError
+
+if TYPE_CHECKING:
+    from tidelog.days.message import EventId, Message
+    from tidelog.days.reader import Reader, ReaderStart
+
+EPILOG: Final = """\
+Examples:
+
+  tidelog events tail reports nightly
+
+  tidelog events tail reports nightly --from now --json | jq .event
+
+  tidelog events tail reports nightly --from 1731700000000-0 --until-now --json > events.jsonl
+
+With --json, a line is what `tidelog events put` takes: {"id": "1731700000000-0", "timestamp_ms": 1731700000000,
+"event": {...}}. An event that is no JSON is shown as text, or as {"base64": "..."}.
+
+An id from before the first day there is begins with that day. If a day is removed that was not read to its end, the
+command ends and says so.
+
+Exit status: 0 at the end (--until-now, SIGTERM, a closed pipe), 1 if an entry or a batch is damaged, 2 if a day is gone
+or no server answers, 130 for Ctrl-C."""
+
+_COLUMNS: Final = (Column("id", 20, style="bold"), Column("time", 27), Column("event"))
+_PAGE: Final = 1000
+_WAIT_S: Final = 1.0
+
+
+@guarded
+def tail(
+    queue: Queue,
+    jobset: JobSetName,
+    start: Annotated[
+        str, typer.Option("--from", metavar="beginning|now|ID", help="Where to begin: an ID is not printed itself.")
+    ] = "beginning",
+    until_now: Annotated[
+        bool, typer.Option("--until-now", help="End when everything has been printed that there is now.")
+    ] = False,
+    url: Url = URL_DEFAULT,
+    password_file: PasswordFile = None,
+    database: Database = 0,
+    cluster: IsCluster = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines, in the form that `put` takes.")] = False,
+) -> int:
+    """Print the events of a job set, over all its days, and those that come, until Ctrl-C."""
+    output = Output(as_json=as_json)
+    if as_json and isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # which JSON is, whatever the terminal speaks
+    with connected(find_address(url, password_file, database, is_cluster=cluster)) as server:
+        from tidelog.days.jobset import JobSet
+        from tidelog.days.reader import Reader
+
+        reader = Reader(server, JobSet(queue, jobset), _start(start))
+        terminate_in_order()
+        try:
+            with until_pipe_closes():
+                if not as_json:
+                    output.header(_COLUMNS)
+                if until_now:
+                    _show(output, reader.until_now())
+                else:
+                    sys.stdout.flush()
+                    _follow(output, reader)
+        except Terminated:
+            return FINE
+    return FINE
+
+
+def _start(text: str) -> ReaderStart | EventId:
+    from tidelog.days.message import parse_id
+    from tidelog.days.reader import ReaderStart
+
+    try:
+        return ReaderStart(text) if text in ("beginning", "now") else parse_id(text)
+    except ValueError as error:
+        raise ClientError(f"--from takes beginning, now or an id: {error}") from None
+
+
+def _follow(output: Output, reader: Reader) -> None:
+    """For ever. A lost connection is made again, and nothing is missed: a reader knows where it is."""
+    import redis
+
+    pause_s = 0.0
+    while True:
+        try:
+            messages = reader.read(_PAGE, _WAIT_S)
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            if not pause_s:
+                complain(f"connection lost ({error}): resuming after {reader.position}")
+            pause_s = min(max(2 * pause_s, limits.CLIENT_RECONNECT_S_MIN), limits.CLIENT_RECONNECT_S_MAX)
+            time.sleep(pause_s)
+            continue
+        if pause_s:
+            pause_s = 0.0
+            complain("connected again")
+        if messages:
+            _show(output, messages)
+            sys.stdout.flush()
+
+
+def _show(output: Output, messages: Any) -> None:
+    from tidelog.days.message import json_of_message
+
+    message: Message
+    for message in messages:
+        if output.as_json:
+            sys.stdout.write(json_of_message(message) + "\n")
+        else:
+            moment = time_of(1000 * message.timestamp_ms) or str(message.timestamp_ms)
+            output.row(_COLUMNS, [str(message.id), moment, bytes_to_text(message.event)])

@@ -1,0 +1,196 @@
+"""`tidelog feed`: what changes on a server, as it happens, on the Python client."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand
+
+from tidelog.address import URL_DEFAULT, ServerAddress
+from tidelog.cli.exits import FINE, Terminated, complain, guarded, terminate_in_order
+from tidelog.cli.feed.lines import FeedLines
+from tidelog.cli.feed.order import Ordered
+from tidelog.cli.options import AsJson, PasswordFile, Url
+from tidelog.cli.output.stdout import Output
+from tidelog.cli.output.values import parse_moment, time_or_number
+from tidelog.cli.server_link import find_address, needs_redis
+from tidelog.errors import ClientError, FeedDiverged, TooOld
+
+if TYPE_CHECKING:
+    from tidelog.client.event import Checkpoint, Event
+    from tidelog.client.feed import Lost
+    from tidelog.client.listening import Listener
+
+EPILOG: Final = """\
+Examples:
+
+  tidelog feed --prefix user:
+
+  tidelog feed --key greeting --key counter --initial
+
+  tidelog feed --since 2025-11-15T20:03:20Z --until-now > changes.jsonl
+
+  tidelog feed --initial --until-now --ordered --no-checkpoints > state.jsonl
+
+  tidelog feed --name exporter --prefix order: | exporter
+
+JSON: kind "value" (ts, key, type, field, value; value null: deleted), "deleterange" (ts, start, end), "steady" (ts),
+"checkpoint" (ts, start, end, epoch, seen), "commit" (ts). Bytes are text if they are UTF-8, otherwise
+{"base64": "..."}.
+
+A lost connection is made again, and nothing is missed; what is said about it goes to stderr.
+
+Exit status: 0 at the end (--until, SIGTERM, a closed pipe), 2 if there is no such feed, 130 for Ctrl-C."""
+
+_SOON_MS: Final = 50
+
+
+def _as_it_is(words: Any) -> Any:
+    """Versions of typer differ in whether they hand over a pair or each of its words; neither is to become text."""
+    return words
+
+
+class FeedCommand(TyperCommand):
+    """Typer has options that are repeatable and options of two words, but none that is both; what it stands on has."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for parameter in self.params:
+            if parameter.name == "spans":
+                parameter.nargs = 2
+
+
+@guarded
+def feed(
+    keys: Annotated[list[str] | None, typer.Option("--key", metavar="KEY", help="This key; repeatable.")] = None,
+    prefixes: Annotated[
+        list[str] | None, typer.Option("--prefix", metavar="PREFIX", help="Keys that begin so; repeatable.")
+    ] = None,
+    spans: Annotated[
+        list[Any] | None,
+        typer.Option(
+            "--span",
+            parser=_as_it_is,
+            metavar="A B",
+            help="Keys from A to before B, which is unbounded if it is empty; repeatable. Without any of these three: "
+            "all keys.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TS", help="Begin after this moment: µs or an ISO time, UTC.")
+    ] = None,
+    initial: Annotated[bool, typer.Option("--initial", help="Begin with the values of now.")] = False,
+    until: Annotated[str | None, typer.Option(metavar="TS", help="End at this moment.")] = None,
+    until_now: Annotated[
+        bool, typer.Option("--until-now", help="End when everything has been printed that there is now.")
+    ] = False,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The server remembers how far this reader has come: without --since it goes on there, and the "
+            "journal keeps what it has not read.",
+        ),
+    ] = None,
+    txn: Annotated[bool, typer.Option("--txn", help="A commit after the changes of each transaction.")] = False,
+    groups: Annotated[bool, typer.Option("--groups", help="Also what happens to groups of streams.")] = False,
+    ordered: Annotated[
+        bool,
+        typer.Option(
+            "--ordered",
+            help="All events in order of ts. They are printed with the next checkpoint, and kept in memory until then; "
+            "if that is too much, it ends with status 2.",
+        ),
+    ] = False,
+    checkpoints: Annotated[
+        bool | None,
+        typer.Option("--checkpoints/--no-checkpoints", help="Print checkpoints. Default: only in JSON."),
+    ] = None,
+    database: Annotated[int, typer.Option("--db", "-n", metavar="N", help="The database.", min=0, max=15)] = 0,
+    url: Url = URL_DEFAULT,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+) -> int:
+    """Print what changes, as it happens: in colours on a terminal, otherwise as JSON lines."""
+    if since is not None and initial:
+        raise ClientError("--since and --initial exclude each other")
+    if until is not None and until_now:
+        raise ClientError("--until and --until-now exclude each other")
+    address = find_address(url, password_file, database, takes_settings=True)
+    wanted: dict[str, Any] = {
+        "prefix": [os.fsencode(each) for each in prefixes or []],
+        "keys": [os.fsencode(each) for each in keys or []],
+        "spans": [(os.fsencode(start), os.fsencode(end)) for start, end in spans or []],  # see FeedCommand
+        "since": _moment("--since", since),
+        "initial": initial,
+        "until": _moment("--until", until),
+        "name": name,
+        "txn": txn,
+        "groups": groups,
+    }
+    output = Output(as_json=as_json or not sys.stdout.isatty())
+    lines = FeedLines(output, has_checkpoints=output.as_json if checkpoints is None else checkpoints)
+    terminate_in_order()
+    try:
+        with _listener(address) as listener:
+            _listen(listener, lines, wanted, is_ordered=ordered, is_until_now=until_now)
+    except Terminated:
+        return FINE
+    except TooOld as error:
+        raise ClientError(
+            f"{error}: begin with --since {error.oldest}, or with --initial and the values of now"
+        ) from None
+    except FeedDiverged as error:
+        raise ClientError(
+            f"{error}, and some of that was printed: what holds goes on with --since {error.since}"
+        ) from None
+    return FINE
+
+
+def _listen(
+    listener: Listener, lines: FeedLines, wanted: dict[str, Any], *, is_ordered: bool, is_until_now: bool
+) -> None:
+    order = Ordered() if is_ordered else None
+    is_lost = False
+    # The values of now are read one after the other while others write: they are whole with the first checkpoint.
+    ends_at_checkpoint = is_until_now and wanted["initial"]
+    if ends_at_checkpoint:
+        wanted["checkpoint_ms"] = _SOON_MS
+    elif is_until_now:
+        wanted["until"] = listener.newest_ts()
+
+    def handle(event: Event, checkpoint: Checkpoint | None) -> bool:
+        nonlocal is_lost
+        if is_lost:
+            is_lost = False
+            complain("connected again")
+        lines.look()
+        for each in [event] if order is None else order.take(event, checkpoint):
+            lines.print(each)
+        return ends_at_checkpoint and checkpoint is not None
+
+    def on_lost(lost: Lost) -> None:
+        nonlocal is_lost
+        if not is_lost:
+            place = "at the beginning" if lost.since is None else f"after {time_or_number(lost.since)}"
+            complain(f"connection lost ({lost.reason}): resuming {place}")
+        is_lost = True
+        lines.on_lost()
+
+    listener.listen(handle, on_lost=on_lost, **wanted)
+
+
+def _listener(address: ServerAddress) -> Listener:
+    with needs_redis():
+        from tidelog.client.listening import Listener
+    return Listener(address)
+
+
+def _moment(option: str, text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_moment(text)
+    except ValueError as error:
+        raise ClientError(f"{option}: {error}") from None

@@ -1,0 +1,82 @@
+"""The events of a feed as lines: JSON for programs, columns and colours on a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from select import POLLERR, POLLHUP, poll
+from typing import TYPE_CHECKING, Final
+
+from tidelog.cli.output.stdout import Column, Output
+from tidelog.cli.output.values import bytes_to_text, time_or_number, value_to_text
+from tidelog.resp.json_form import reply_to_json
+
+if TYPE_CHECKING:
+    from tidelog.client.event import Event
+
+_STYLES: Final = {"deleterange": "red", "steady": "green", "checkpoint": "dim", "commit": "dim"}
+
+
+class FeedLines:
+    """Prints events."""
+
+    def __init__(self, output: Output, *, has_checkpoints: bool) -> None:
+        self._output = output
+        self._has_checkpoints = has_checkpoints
+        self._is_steady = False
+        self._pipe = None if sys.stdout.isatty() else _pipe()
+
+    def print(self, event: Event) -> None:
+        if event.kind != "checkpoint" or self._has_checkpoints:
+            if self._output.as_json:
+                names = [field.name for field in dataclasses.fields(event)]
+                members = {name: reply_to_json(getattr(event, name)) for name in names}
+                self._output.object(event.kind, members)
+            else:
+                self._print_row(event)
+        if event.kind == "steady":
+            self._is_steady = True
+        # What is behind comes in bulk; a change that happens now is to be seen now.
+        if self._is_steady or event.kind == "checkpoint":
+            sys.stdout.flush()
+
+    def look(self) -> None:
+        """Whether somebody still reads: without it, a feed on which nothing happens would go on for ever."""
+        if self._pipe is not None and self._pipe.poll(0):
+            raise BrokenPipeError
+
+    def on_lost(self) -> None:
+        self._is_steady = False
+        sys.stdout.flush()
+
+    def _print_row(self, event: Event) -> None:
+        from tidelog.client.event import Checkpoint, DeleteRange, Value
+
+        style, what, key, rest = _STYLES.get(event.kind, ""), event.kind, "", ""
+        if isinstance(event, Value):
+            parts = [] if event.field is None else [bytes_to_text(event.field)]
+            if event.value is None:
+                style, what = "red", "deleted"
+            else:
+                what = event.type
+                parts.append(value_to_text(event.value))
+            key, rest = bytes_to_text(event.key), " = ".join(parts)
+        elif isinstance(event, DeleteRange | Checkpoint):
+            key = f"{bytes_to_text(event.start)} .. {bytes_to_text(event.end) if event.end else 'the last'}"
+        columns = (
+            Column("time", 27, style="dim"),
+            Column("what", 11, style=style or "cyan"),
+            Column("key", 24, style=style or "bold"),
+            Column("value", style=style),
+        )
+        self._output.row(columns, [time_or_number(event.ts), what, key, rest])
+
+
+def _pipe() -> poll | None:
+    """Tells that whoever reads our output is gone."""
+    try:
+        made = poll()
+        made.register(sys.stdout.fileno(), POLLERR | POLLHUP)
+    except (OSError, ValueError):  # it is no file of the system's
+        return None
+    return made

@@ -1,0 +1,166 @@
+"""`tidelog pipeline lake`: Delta tables that are kept equal to what a server has and what changes there, on Spark."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from tidelog import limits
+from tidelog.address import URL_DEFAULT
+from tidelog.cli.exits import guarded
+from tidelog.cli.options import (
+    BatchRecords,
+    Conf,
+    Database,
+    LeaseSeconds,
+    Master,
+    Once,
+    PasswordFile,
+    ShowsLine,
+    StorageOptions,
+    To,
+    TriggerSeconds,
+    Url,
+)
+from tidelog.cli.output.live_line import live_line
+from tidelog.cli.output.stdout import Cell, Column, Output
+from tidelog.cli.pipeline.runner import JobRun
+from tidelog.cli.pipeline.session import LIGHT, STEADY, needs_spark
+from tidelog.cli.server_link import find_address
+
+if TYPE_CHECKING:
+    from tidelog.spark.lake.job import LakeJob
+
+EPILOG: Final = """\
+Examples:
+
+  tidelog pipeline lake --to lake --once
+
+  tidelog pipeline lake --url redis://10.0.0.5:6399 --to lake --prefix order: --prefix cart: --continuous
+
+  tidelog pipeline lake --to lake --once --json --output json
+
+  tidelog pipeline lake --to s3://bucket/lake --storage endpoint_url=http://127.0.0.1:9000 --storage key=K --storage
+  secret=S --once
+
+Tables below PATH: changes (each change once, by day), current (a row for each key and field that exists), entries (what
+was appended to streams, by day), and with --json bad (what does not fit its columns, with the reason).
+
+Note that --json is about the tables: members of JSON values become columns. What is printed is JSON with --output json:
+kind "batch" (ts, lag_seconds, batches, rows, changes, ...) after each batch, then "summary".
+
+The tables know how far they are, in the commits that add their rows: there is no checkpoint besides them, and a job
+that was killed is just run again. One job at a time keeps a lake; HGETALL tidelog:pipeline:lake says how far it is.
+
+Exit status: 0 if all went well, 2 if it cannot be done (no server, no Spark, a folder that is no lake, history that the
+server no longer has), 3 if another job keeps this lake, 130 for Ctrl-C and 143 for SIGTERM with --once; stopped so,
+--continuous is fine, and so it is when nobody reads what it prints any more. However it ends, it can be run again."""
+
+
+class LakeStart(StrEnum):
+    """Where a new lake begins."""
+
+    AUTO = "auto"
+    EARLIEST = "earliest"
+    INITIAL = "initial"
+    LATEST = "latest"
+
+
+class PrintedForm(StrEnum):
+    """What is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@guarded
+def lake(
+    to: To,
+    url: Url = URL_DEFAULT,
+    prefix: Annotated[
+        list[str] | None,
+        typer.Option("--prefix", metavar="P", help="Only keys that begin like this; may be given again."),
+    ] = None,
+    once: Once = True,
+    start: Annotated[
+        LakeStart,
+        typer.Option(
+            "--start",
+            help="Where a new lake begins: with all that the journal has, with the values of now, or now. auto: "
+            "earliest if the journal goes back to the beginning, otherwise initial.",
+        ),
+    ] = LakeStart.AUTO,
+    json_columns: Annotated[
+        bool, typer.Option("--json", help="Members of values and entries that are JSON objects become columns.")
+    ] = False,
+    storage: StorageOptions = None,
+    trigger_seconds: TriggerSeconds = limits.LAKE_TRIGGER_S,
+    batch_records: BatchRecords = limits.LAKE_BATCH_RECORDS,
+    compact: Annotated[bool, typer.Option("--compact/--no-compact", help="Put small files together.")] = True,
+    vacuum_hours: Annotated[
+        int | None,
+        typer.Option(
+            "--vacuum-hours",
+            metavar="H",
+            min=0,
+            help=f"Remove files that no table has had for so long. [default: {limits.LAKE_VACUUM_HOURS}; those of "
+            "current after a quarter of an hour]",
+            show_default=False,
+        ),
+    ] = None,
+    password_file: PasswordFile = None,
+    database: Database = 0,
+    master: Master = None,
+    conf: Conf = None,
+    lease_seconds: LeaseSeconds = limits.LEASE_MS_DEFAULT / 1000,
+    progress: ShowsLine = True,
+    form: Annotated[
+        PrintedForm, typer.Option("--output", help="What is printed: text, or a JSON object a line.")
+    ] = PrintedForm.TEXT,
+) -> int:
+    """Keep Delta tables equal to a server: what changed, what holds, and what was appended to streams.
+
+    Each change is there exactly once, however often the job is killed and run again.
+    """
+    address = find_address(url, password_file, database)
+    output = Output(as_json=form is PrintedForm.JSON)
+    run = JobRun("lake", output, is_endless=not once)
+    with needs_spark():
+        from tidelog.spark.lake.job import LakeJob, LakeOptions
+        from tidelog.spark.lake.storage import find_storage
+    options = LakeOptions(
+        prefixes=tuple(prefix or ()),
+        start=start.value,
+        is_json=json_columns,
+        is_once=once,
+        batch_records=batch_records,
+        trigger_s=trigger_seconds,
+        is_compacting=compact,
+        vacuum_hours=vacuum_hours,
+        lease_ms=int(1000 * lease_seconds),
+    )
+    job = LakeJob(address, find_storage(to, storage or ()), options, lambda _taken: run.tell_batch(job.figures()))
+    return run.run(
+        lambda spark, _line: job.run(spark, run.stop),
+        live_line("lake", job.told, is_wanted=progress),
+        lambda: _sum_up(job, output, run),
+        master=master,
+        conf=conf,
+        settings=LIGHT if once else STEADY,
+        address=address,
+    )
+
+
+_SUMMARY: Final = ("batches", "changes", "entries", "bad", "passes", "files", "file_bytes", "files_compacted")
+
+
+def _sum_up(job: LakeJob, output: Output, run: JobRun) -> None:
+    figures = job.totals()
+    if output.as_json:
+        run.tell_summary(figures)
+        return
+    told: dict[str, Cell] = {name: int(figures[name] or 0) for name in _SUMMARY}
+    told["seconds"] = f"{run.seconds:.1f}"
+    output.table([Column(name.replace("_", " "), right=True) for name in told], [list(told.values())])

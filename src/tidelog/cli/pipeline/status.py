@@ -1,0 +1,226 @@
+"""`tidelog pipeline status`: how far jobs are, as they say in their hashes, and how far the server is ahead of them."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from tidelog import limits
+from tidelog.address import URL_DEFAULT
+from tidelog.cli.exits import FINE, guarded, until_pipe_closes
+from tidelog.cli.options import AsJson, Database, PasswordFile, Url
+from tidelog.cli.output.job_figures import STATE_STYLES, JobFigures, shown_seconds
+from tidelog.cli.output.stdout import Cell, Column, Output, Styled, rich_table
+from tidelog.cli.server_link import ServerLink, connect
+from tidelog.errors import ClientError, ServerRefused
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+EPILOG: Final = """\
+Examples:
+
+  tidelog pipeline status
+
+  tidelog pipeline status lake --watch
+
+  tidelog pipeline status --json | jq 'select(.lag_seconds > 60)'
+
+A job that says that it runs and was not heard of for 10 seconds is silent: it was killed, or cannot reach the server.
+The lag is that of the moment, also of jobs that have ended.
+
+JSON: kind "job" (job, state, age_seconds, and all that the job says: updated_ms, ts, lag_seconds, lag_records, rows,
+rows_per_second, batches, batch_seconds, last_error ...).
+
+Exit status: 0, or 2 if there is no server or no such job; 130 for Ctrl-C."""
+
+_KEYS: Final = b"tidelog:pipeline:"
+_INDEX: Final = b"tidelog:pipeline:jobs"
+_ERROR_CHARS_SHOWN: Final = 60
+
+_COLUMNS: Final = (
+    Column("job", 16, style="bold"),
+    Column("state", 8),
+    Column("heard", 9, right=True),
+    Column("lag", 9, right=True),
+    Column("records", 11, right=True),
+    Column("rows", 13, right=True),
+    Column("rows/s", 9, right=True),
+    Column("batch", 8, right=True),
+    Column("last error", style="red"),
+)
+
+
+@guarded
+def status(
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[JOB]...", help="Only these jobs, each with its parts: view, view:orders.", show_default=False
+        ),
+    ] = None,
+    url: Url = URL_DEFAULT,
+    password_file: PasswordFile = None,
+    database: Database = 0,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Every second anew, until Ctrl-C.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Show how far the jobs of a server are: what runs, its lag behind the feed, rows, and how long batches take."""
+    output = Output(as_json=as_json)
+    with connect(url, password_file, database) as link, until_pipe_closes():
+        if not watch:
+            found = _ask(link, jobs)
+            _check_names(jobs, found)
+            _show(output, found)
+        elif output.is_terminal:
+            _redraw(link, jobs)
+        else:
+            _repeat(link, jobs, output)
+    return FINE
+
+
+# --- asking -----------------------------------------------------------------------------------------------------------
+
+
+def _ask(link: ServerLink, wanted: Sequence[str] | None) -> list[JobFigures]:
+    """The jobs that have said something, by name."""
+    names = sorted(_decoded(name) for name in link.call(b"SMEMBERS", _INDEX))
+    found = []
+    for name in names:
+        if not wanted or any(name == job or name.startswith(f"{job}:") for job in wanted):
+            fields = _fields(link, name)
+            if fields:
+                found.append(JobFigures(name, {**fields, **_lag_now(link, JobFigures(name, fields))}))
+    return found
+
+
+def _fields(link: ServerLink, job: str) -> dict[str, str]:
+    try:
+        reply = link.call(b"HGETALL", _KEYS + job.encode("utf-8", "surrogateescape"))
+    except ServerRefused:
+        return {}  # no hash
+    return {_decoded(name): _decoded(value) for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def _lag_now(link: ServerLink, told: JobFigures) -> dict[str, int | float]:
+    """How far the server is ahead of it; nothing if the job does not say how far it is, or this is no Tidelog."""
+    ts = told.whole("ts")
+    if ts is None or ts < 0:
+        return {}
+    try:
+        rows = link.call(b"FEED", b"POSITION", b"SINCE", b"%d" % ts, b"BEHIND")
+    except ServerRefused:
+        return {}
+    behind_us = max(0, rows[0][1] - rows[0][4])  # as `tidelog.spark.feed_places.ask_behind` has it
+    return {"lag_seconds": behind_us / 1e6, "lag_records": max(1, sum(row[3] for row in rows)) if behind_us else 0}
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _check_names(wanted: Sequence[str] | None, found: list[JobFigures]) -> None:
+    for job in wanted or ():
+        if not any(told.job == job or told.job.startswith(f"{job}:") for told in found):
+            raise ClientError(f"no job {job!r} has reported to this server, in this database")
+
+
+# --- showing ----------------------------------------------------------------------------------------------------------
+
+
+def _show(output: Output, found: list[JobFigures]) -> None:
+    now_ms = _now_ms()
+    if output.as_json:
+        _show_objects(output, found, now_ms)
+    elif found:
+        output.table(_COLUMNS, [_cells(told, now_ms) for told in found])
+    else:
+        output.line("no job has reported to this server, in this database")
+
+
+def _show_objects(output: Output, found: list[JobFigures], now_ms: int) -> None:
+    for told in found:
+        fields = {name: _value(value) for name, value in told.fields.items() if name != "kind"}
+        age_s = told.age_s(now_ms)
+        ours = {"job": _shown(told.job), "state": told.state(now_ms), "age_seconds": age_s}
+        output.object("job", {**ours, **fields, **ours})
+
+
+def _cells(told: JobFigures, now_ms: int) -> list[Cell]:
+    state = told.state(now_ms)
+    error = told.text("last_error")
+    if error is not None and len(error) > _ERROR_CHARS_SHOWN:
+        error = error[:_ERROR_CHARS_SHOWN] + "…"
+    return [
+        told.job,
+        Styled(state, STATE_STYLES.get(state, "")),
+        shown_seconds(told.age_s(now_ms)),
+        shown_seconds(told.number("lag_seconds")),
+        told.whole("lag_records"),
+        told.whole("rows"),
+        told.whole("rows_per_second"),
+        shown_seconds(told.number("batch_seconds")),
+        error,
+    ]
+
+
+def _redraw(link: ServerLink, jobs: Sequence[str] | None) -> None:
+    """A table on the terminal that stays in its place."""
+    from rich.live import Live
+    from rich.text import Text
+
+    def render() -> RenderableType:
+        now_ms = _now_ms()
+        rows = [_cells(told, now_ms) for told in _ask(link, jobs)]
+        return rich_table(_COLUMNS, rows) if rows else Text("no job has reported yet")
+
+    with Live(render(), auto_refresh=False) as live:
+        while True:
+            time.sleep(limits.PIPELINE_REPORT_S)
+            live.update(render(), refresh=True)
+
+
+def _repeat(link: ServerLink, jobs: Sequence[str] | None, output: Output) -> None:
+    """A line for each job, once a second: for a file, or a program."""
+    if not output.as_json:
+        output.header(_COLUMNS)
+    while True:
+        found, now_ms = _ask(link, jobs), _now_ms()
+        if output.as_json:
+            _show_objects(output, found, now_ms)
+        else:
+            for told in found:
+                output.row(_COLUMNS, _cells(told, now_ms))
+        sys.stdout.flush()
+        time.sleep(limits.PIPELINE_REPORT_S)
+
+
+def _value(field: Any) -> Any:
+    """A field as JSON has it: a number if it is one, null if it is empty."""
+    if not isinstance(field, str):
+        return field
+    if not field:
+        return None
+    try:
+        return int(field)
+    except ValueError:
+        pass
+    try:
+        number = float(field)
+    except ValueError:
+        return _shown(field)
+    return number if math.isfinite(number) else field
+
+
+def _shown(text: str) -> str:
+    """Without what is no UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode(errors="backslashreplace")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,126 @@
+"""`tidelog pipeline view`: views that are declared in SQL, kept as their sources change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from tidelog import limits
+from tidelog.address import URL_DEFAULT
+from tidelog.cli.exits import guarded
+from tidelog.cli.options import (
+    AsJson,
+    BatchRecords,
+    Conf,
+    Database,
+    LeaseSeconds,
+    Master,
+    Once,
+    PasswordFile,
+    ShowsLine,
+    StorageOptions,
+    To,
+    TriggerSeconds,
+    Url,
+)
+from tidelog.cli.output.live_line import live_line
+from tidelog.cli.output.stdout import Column, Output
+from tidelog.cli.pipeline.runner import JobRun
+from tidelog.cli.pipeline.session import LIGHT, STEADY, needs_spark
+from tidelog.cli.server_link import find_address
+
+if TYPE_CHECKING:
+    from tidelog.spark.views.job import ViewJob
+
+EPILOG: Final = """\
+Examples:
+
+  tidelog pipeline view --file views.toml --to lake --once
+
+  tidelog pipeline view --file views.toml --to lake --continuous
+
+  tidelog pipeline view --url redis://10.0.0.5:6399 --file views.toml --to s3://bucket/lake --continuous
+
+The file:
+
+  [views.orders_by_state]
+
+  source = "prefix:order:"        # or "stream:KEY", "days:QUEUE/JOBSET"
+
+  sql = "select state, count(*) as n, sum(cast(amount as double)) as total from source group by state"
+
+  key = ["state"]                 # what names a row: the hash is view:orders_by_state:<state>
+
+Each row is a hash on the server (HGETALL view:orders_by_state:open; CHANGEFEED PREFIX view: tells of changes) and a row
+of the Delta table PATH/views/orders_by_state. A view whose definition has changed is built anew, and takes the place of
+the old one when it is there. `tidelog view check` recomputes views and compares.
+
+JSON: kind "view" (view, version, source_rows, view_rows, ts) for each, then "summary" (batches, rows, changed, seconds,
+stopped).
+
+Exit status: 0 if all went well or it was stopped with --continuous, 2 if it cannot be done (no server, no Spark, a view
+that cannot be kept), 3 if another job keeps these views, 130 for Ctrl-C and 143 for SIGTERM with --once. However it
+ends, it can be run again."""
+
+_COLUMNS: Final = (
+    Column("view", style="bold"),
+    Column("version", right=True),
+    Column("rows", right=True),
+    Column("source rows", right=True),
+    Column("source"),
+)
+
+
+@guarded
+def view(
+    file: Annotated[str, typer.Option("--file", metavar="FILE", help="The views, in TOML.", show_default=False)],
+    to: To,
+    url: Url = URL_DEFAULT,
+    password_file: PasswordFile = None,
+    database: Database = 0,
+    once: Once = True,
+    storage: StorageOptions = None,
+    master: Master = None,
+    conf: Conf = None,
+    batch_records: BatchRecords = limits.VIEW_BATCH_RECORDS,
+    trigger_seconds: TriggerSeconds = limits.VIEW_TRIGGER_S,
+    lease_seconds: LeaseSeconds = limits.LEASE_MS_DEFAULT / 1000,
+    progress: ShowsLine = True,
+    as_json: AsJson = False,
+) -> int:
+    """Keep views that are declared in SQL: as hashes that applications read and watch, and as tables of the lake."""
+    address = find_address(url, password_file, database)
+    output = Output(as_json=as_json)
+    run = JobRun("view", output, is_endless=not once)
+    with needs_spark():
+        from tidelog.spark.lake.storage import find_storage
+        from tidelog.spark.views.definition import read_views
+        from tidelog.spark.views.job import ViewJob, ViewOptions
+    options = ViewOptions(once, batch_records, trigger_seconds, int(1000 * lease_seconds))
+    job = ViewJob(address, find_storage(to, storage or ()), read_views(file), options)
+    return run.run(
+        lambda spark, _line: job.run(spark, run.stop),
+        live_line("view", job.told, is_wanted=progress),
+        lambda: _sum_up(job, output, run),
+        master=master,
+        conf=conf,
+        settings=LIGHT if once else STEADY,
+        address=address,
+    )
+
+
+def _sum_up(job: ViewJob, output: Output, run: JobRun) -> None:
+    parts: dict[str, Any] = {name.partition(":")[2]: dict(figures) for name, figures in job.parts().items()}
+    figures = job.totals()
+    if output.as_json:
+        for name, each in parts.items():
+            output.object("view", {"view": name, **each})
+        run.tell_summary(figures)
+        return
+    names = ("version", "view_rows", "source_rows", "source")
+    output.table(_COLUMNS, [[name, *(each[figure] for figure in names)] for name, each in parts.items()])
+    output.line(
+        f"{figures['rows']} changed rows in {figures['batches']} batches, {figures['changed']} rows of views changed, "
+        f"{run.seconds:.1f} s"
+    )

@@ -1,0 +1,88 @@
+"""`tidelog stream ls`: the streams of a server."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from tidelog.address import URL_DEFAULT
+from tidelog.cli.exits import FINE, guarded, until_pipe_closes
+from tidelog.cli.options import AsJson, Database, PasswordFile, Url
+from tidelog.cli.output.stdout import Column, Output
+from tidelog.cli.output.values import bytes_to_text
+from tidelog.cli.server_link import ServerLink, connect
+from tidelog.cli.stream.facts import facts_of
+from tidelog.errors import ServerRefused
+from tidelog.resp.json_form import bytes_to_json
+
+EPILOG: Final = """\
+Examples:
+
+  tidelog stream ls
+
+  tidelog stream ls 'orders:*' --json
+
+JSON: kind "stream" (key, length, first_offset, last_offset, last_id, nodes, cold_nodes, bytes, groups, pending)."""
+
+_COLUMNS: Final = (
+    Column("stream", 24, style="bold"),
+    Column("entries", 12, right=True),
+    Column("first", 12, right=True),
+    Column("last", 12, right=True),
+    Column("bytes", 14, right=True),
+    Column("groups", 7, right=True),
+    Column("pending", 8, right=True),
+)
+_SCAN_COUNT: Final = b"1000"
+
+
+@guarded
+def ls(
+    pattern: Annotated[str, typer.Argument(metavar="[PATTERN]", help="Keys like this, such as 'orders:*'.")] = "*",
+    url: Url = URL_DEFAULT,
+    password_file: PasswordFile = None,
+    database: Database = 0,
+    as_json: AsJson = False,
+) -> int:
+    """List streams, with how much each has."""
+    output = Output(as_json=as_json)
+    with connect(url, password_file, database) as link, until_pipe_closes():
+        if not as_json:
+            output.header(_COLUMNS)
+        for key in _keys(link, pattern.encode("utf-8", "surrogateescape")):
+            _show(link, output, key)
+    return FINE
+
+
+def _keys(link: ServerLink, pattern: bytes) -> list[bytes]:
+    found: dict[bytes, None] = {}
+    cursor = b"0"
+    while True:
+        cursor, keys = link.call(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", _SCAN_COUNT, b"TYPE", b"stream")
+        found.update(dict.fromkeys(keys))
+        if cursor == b"0":
+            return sorted(found)
+
+
+def _show(link: ServerLink, output: Output, key: bytes) -> None:
+    try:
+        facts = facts_of(link.call(b"TINFO", key))
+    except ServerRefused:
+        return  # it is gone since
+    pending = sum(group["pending"] for group in facts["groups"])
+    if output.as_json:
+        names = ("length", "first-offset", "last-offset", "nodes", "cold-nodes", "bytes")
+        members = {name.replace("-", "_"): facts[name] for name in names}
+        members |= {"last_id": facts["last-id"].decode(), "groups": len(facts["groups"]), "pending": pending}
+        output.object("stream", {"key": bytes_to_json(key), **members})
+        return
+    cells = [
+        facts["length"],
+        facts["first-offset"],
+        facts["last-offset"],
+        facts["bytes"],
+        len(facts["groups"]),
+        pending,
+    ]
+    output.row(_COLUMNS, [bytes_to_text(key), *cells])
