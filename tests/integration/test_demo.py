@@ -16,14 +16,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from demo import acts, history, lake
+from demo.__main__ import EVENTS_MIN, app
+from demo.scene import Scene
+from demo.views import JOBS, jobs_of, view_key
 from tests.cli.command_line import ENVIRONMENT
-from tidelog.cli.demo import acts, history, lake
-from tidelog.cli.demo.__main__ import EVENTS_MIN, app
-from tidelog.cli.demo.scene import Scene
-from tidelog.cli.demo.views import JOBS, jobs_of, view_key
 from tidelog.days import Message, Writer, Written
 
-COMMAND = [sys.executable, "-P", "-m", "tidelog.cli.demo"]
+CHECKOUT = Path(__file__).resolve().parents[2]
+COMMAND = [sys.executable, "-P", "-m", "demo"]
+DEMO_ENVIRONMENT = {**ENVIRONMENT, "PYTHONPATH": f"{CHECKOUT}{os.pathsep}{ENVIRONMENT['PYTHONPATH']}"}
+"""As `bin/demo` sets it: the demo is a package of the checkout, and is not installed."""
 SMALL = ("--events", str(EVENTS_MIN))
 
 
@@ -50,7 +53,7 @@ def _processes_in(folder: Path) -> list[str]:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_everything_it_shows_is_true(tmp_path: Path) -> None:
-    environment = {**ENVIRONMENT, "TMPDIR": str(tmp_path)}
+    environment = {**DEMO_ENVIRONMENT, "TMPDIR": str(tmp_path)}
     command = [*COMMAND, *SMALL, "--json", "--keep"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=580, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
@@ -183,7 +186,7 @@ def test_views_and_a_lake_that_are_wrong_make_it_fail(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_cleans_up_when_it_is_stopped(tmp_path: Path, number: signal.Signals) -> None:
-    environment = {**ENVIRONMENT, "TMPDIR": str(tmp_path)}
+    environment = {**DEMO_ENVIRONMENT, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(COMMAND, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

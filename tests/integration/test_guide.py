@@ -26,8 +26,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from demo.processes import free_port
 from tests.cli.command_line import ENVIRONMENT
-from tidelog.cli.demo.processes import free_port
 
 GUIDE: Final = Path(__file__).resolve().parents[2] / "docs" / "guide.md"
 PORTS: Final = {"6399": "TIDELOG_PORT", "8399": "TIDELOG_HTTP_PORT", "8499": "TIDELOG_FLIGHT_PORT"}

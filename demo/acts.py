@@ -7,9 +7,9 @@ import signal
 import time
 from typing import Final
 
-from tidelog.cli.demo.mover import RETRY_MS
-from tidelog.cli.demo.processes import DemoProcess, Line
-from tidelog.cli.demo.scene import WAIT_S_MAX, Scene, stream_of
+from demo.mover import RETRY_MS
+from demo.processes import DemoProcess, Line
+from demo.scene import WAIT_S_MAX, Scene, stream_of
 from tidelog.errors import EnvironmentFault
 
 _FIRST_PART: Final = 0.6

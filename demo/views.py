@@ -10,7 +10,7 @@ import json
 from collections import Counter, defaultdict
 from typing import Any, Final
 
-from tidelog.cli.demo.week import PROFILES, Week
+from demo.week import PROFILES, Week
 
 [PROFILE] = (each for each in PROFILES if (each.queue, each.jobset) == ("research", "sweeps"))
 """The job set whose events are viewed, and which goes on while views are watched."""

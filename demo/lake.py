@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tidelog.cli.demo.processes import DemoProcess, Line, tidelog_command
-from tidelog.cli.demo.query import answers_of, ask_ledger
-from tidelog.cli.demo.scene import Scene
-from tidelog.cli.demo.views import (
+from demo.processes import DemoProcess, Line, tidelog_command
+from demo.query import answers_of, ask_ledger
+from demo.scene import Scene
+from demo.views import (
     EVENTS,
     JOB_PREFIX,
     JOBS,

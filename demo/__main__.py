@@ -50,10 +50,10 @@ def demo(
 
     Every figure was measured in this run, and every claim is checked against a ledger of what was made.
     """
-    from tidelog.cli.demo import acts, history, lake
-    from tidelog.cli.demo.scene import Scene
-    from tidelog.cli.demo.stage import Stage
-    from tidelog.cli.demo.week import DAYS, make_week
+    from demo import acts, history, lake
+    from demo.scene import Scene
+    from demo.stage import Stage
+    from demo.week import DAYS, make_week
 
     terminate_in_order()
     stage = Stage(as_json=as_json)

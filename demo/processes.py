@@ -27,6 +27,7 @@ _STOP_S_MAX: Final = 20.0
 _LOOK_S: Final = 0.01
 _STARTS_MAX: Final = 5
 _KEPT_SETTINGS: Final = "TIDELOG_SPARK_"
+_CHECKOUT: Final = str(Path(__file__).resolve().parent.parent)
 _JAVA: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
 Line = dict[str, Any]
@@ -62,6 +63,8 @@ class DemoProcess:
             for key, value in os.environ.items()
             if not key.startswith("TIDELOG_") or key.startswith(_KEPT_SETTINGS)
         }
+        # The demo is not installed: its children find it in the checkout.
+        environment["PYTHONPATH"] = os.pathsep.join([_CHECKOUT, *filter(None, [os.environ.get("PYTHONPATH")])])
         with self.errors.open("ab") as errors:
             self._process = subprocess.Popen(
                 command,

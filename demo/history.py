@@ -10,10 +10,10 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from tidelog.cli.demo.processes import DemoProcess, tidelog_command
-from tidelog.cli.demo.query import Answer, Place, answers_of, ask_ledger
-from tidelog.cli.demo.scene import Scene
-from tidelog.cli.demo.stage import Stage
+from demo.processes import DemoProcess, tidelog_command
+from demo.query import Answer, Place, answers_of, ask_ledger
+from demo.scene import Scene
+from demo.stage import Stage
 from tidelog.cli.output.stdout import Cell, Column
 from tidelog.cli.output.values import time_or_number
 from tidelog.errors import EnvironmentFault
@@ -32,7 +32,7 @@ _JOB_S_MAX: Final = 180.0
 
 def start_analyst(scene: Scene) -> DemoProcess:
     """Spark takes some seconds to start: it does so while days are compressed."""
-    return scene.start("analyst", "tidelog.cli.demo.analyst", scene.server.url)
+    return scene.start("analyst", "demo.analyst", scene.server.url)
 
 
 def compress(scene: Scene) -> dict[date, tuple[int, int]]:

@@ -1,6 +1,6 @@
 """A change feed of the demo, in a process of its own: it is told of every change of the day streams, and keeps count.
 
-`python -m tidelog.cli.demo.watcher URL` prints a line of JSON at each checkpoint:
+`python -m demo.watcher URL` prints a line of JSON at each checkpoint:
 
     {"ts": ..., "seen": {"queue/jobset": [messages, digest]}, "late": n, "reconnected": n,
      "compressed": {"queue/jobset": n}, "gone": {"queue/jobset": n}}
@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
-from tidelog.cli.demo.digest import MessageDigest
+from demo.digest import MessageDigest
 from tidelog.client.event import Value
 from tidelog.client.listening import Listener
 
@@ -31,7 +31,7 @@ _CHECKPOINT_MS: Final = 250
 _AWAY_S_MAX: Final = 60.0
 
 
-class Watcher:
+class FeedWatcher:
     """What a feed has told so far."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Watcher:
 
 
 def main() -> None:
-    watcher = Watcher()
+    watcher = FeedWatcher()
     with Listener(sys.argv[1]) as listener:
         listener.listen(
             watcher.take,

@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from tidelog.cli.demo.views import EVENTS, JOBS, PROFILE, TOML, jobs_of, ledger_rows
-from tidelog.cli.demo.week import PROFILES, Profile, Week
+from demo.views import EVENTS, JOBS, PROFILE, TOML, jobs_of, ledger_rows
+from demo.week import PROFILES, Profile, Week
 from tidelog.spark.views.definition import read_views
 from tidelog.spark.views.query import plan
 

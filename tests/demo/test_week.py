@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.cli.demo.week import Week, make_week
+from demo.week import Week, make_week
 
 FIRST_DAY = date(2024, 5, 6)
 

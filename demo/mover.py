@@ -1,7 +1,7 @@
 """A consumer of the demo: takes pages of incoming messages as a member of a group, writes them into day streams, and
 acknowledges them. Several of them share the work.
 
-`python -m tidelog.cli.demo.mover URL STREAM...` prints, a line of JSON each:
+`python -m demo.mover URL STREAM...` prints, a line of JSON each:
 
     {"took": STREAM, "first": offset, "last": offset}                                     a page was delivered
     {"done": STREAM, "first", "last", "written", "duplicate", "late"}                     and is acknowledged

@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple
 
 import redis
 
-from tidelog.cli.demo.digest import MessageDigest, Seen
-from tidelog.cli.demo.mover import GROUP, PAGE, PREFIX, patiently
-from tidelog.cli.demo.processes import DemoProcess, Line, ServerProcess, module_command
-from tidelog.cli.demo.stage import Stage
-from tidelog.cli.demo.week import QUEUES, Week
+from demo.digest import MessageDigest, Seen
+from demo.mover import GROUP, PAGE, PREFIX, patiently
+from demo.processes import DemoProcess, Line, ServerProcess, module_command
+from demo.stage import Stage
+from demo.week import QUEUES, Week
 from tidelog.days import EventId, JobSet, Reader
 from tidelog.days.exchange import fields
 from tidelog.days.message import json_of_message
@@ -26,7 +26,7 @@ WAIT_S_MAX: Final = 90.0
 _LOOK_S: Final = 0.02
 
 
-class Progress(NamedTuple):
+class GroupProgress(NamedTuple):
     """How far a group has come in a stream."""
 
     last_offset: int
@@ -75,7 +75,7 @@ class Scene:
         self.moving_since_s = 0.0
         for stream in self.appended:
             self.client.execute_command("TGROUP", stream, GROUP, "MAXPENDING", PAGE)
-        self.watcher = self.start("feed", "tidelog.cli.demo.watcher", self.server.url)
+        self.watcher = self.start("feed", "demo.watcher", self.server.url)
         self.watcher.wait_until(lambda: bool(self.watcher.lines), "the first checkpoint", WAIT_S_MAX)
 
     def start(self, name: str, module: str, *arguments: object) -> DemoProcess:
@@ -86,7 +86,7 @@ class Scene:
 
     def start_mover(self, name: str) -> DemoProcess:
         self.moving_since_s = self.moving_since_s or time.monotonic()
-        made = self.start(name, "tidelog.cli.demo.mover", self.server.url, *self.appended)
+        made = self.start(name, "demo.mover", self.server.url, *self.appended)
         self.movers.append(made)
         return made
 
@@ -102,11 +102,11 @@ class Scene:
         patiently(lambda: self.client.execute_command(*chunk.command))
         self.appended[chunk.stream] += len(chunk)
 
-    def progress(self, stream: str) -> Progress:
+    def progress(self, stream: str) -> GroupProgress:
         facts = fields(patiently(lambda: self.client.execute_command("TINFO", stream)))
         groups = [fields(each) for each in facts[b"groups"]]
         [group] = [each for each in groups if each[b"name"] == GROUP.encode()]
-        return Progress(facts[b"last-offset"], group[b"last-offset"], group[b"ack-offset"], group[b"pending"])
+        return GroupProgress(facts[b"last-offset"], group[b"last-offset"], group[b"ack-offset"], group[b"pending"])
 
     @property
     def moved(self) -> int:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from tidelog.cli.demo.digest import MessageDigest, Seen
+from demo.digest import MessageDigest, Seen
 from tidelog.days import EventId, JobSet, Message
 
 DAYS: Final = 7

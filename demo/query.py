@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
 
-from tidelog.cli.demo.week import Figures, Week
+from demo.week import Figures, Week
 
 SQL: Final = """\
 WITH told AS (

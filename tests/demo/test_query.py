@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.cli.demo.query import Answer, answers_of, ask_ledger
-from tidelog.cli.demo.week import Cell, Week
+from demo.query import Answer, answers_of, ask_ledger
+from demo.week import Cell, Week
 
 MONDAY, TUESDAY = date(2024, 5, 6), date(2024, 5, 7)
 

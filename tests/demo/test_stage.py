@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tidelog.cli.demo.stage import Stage
+from demo.stage import Stage
 from tidelog.cli.output.stdout import Column
 
 

@@ -1,6 +1,6 @@
 """The demo's Spark session, in a process of its own: it starts while something else is done, and is stopped by its id.
 
-`python -m tidelog.cli.demo.analyst URL` prints a line of JSON when it is ready, and one for each line that it reads:
+`python -m demo.analyst URL` prints a line of JSON when it is ready, and one for each line that it reads:
 
     {"start_s": seconds}
 
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import tidelog.spark
-from tidelog.cli.demo.query import COLUMNS, LAKE_CHANGES, LAKE_DAYS, LAKE_JOBS, SQL
-from tidelog.cli.demo.views import EVENTS, JOBS
+from demo.query import COLUMNS, LAKE_CHANGES, LAKE_DAYS, LAKE_JOBS, SQL
+from demo.views import EVENTS, JOBS
 
 
 def main() -> None:
