@@ -27,7 +27,9 @@ Rule = Callable[[str, str], Iterable[str]]
 
 # --- what the rules know ----------------------------------------------------------------------------------------
 
-FOUNDATION: Final = frozenset({"__init__", "errors", "limits", "ids", "hlc", "ports", "address", "redis_client"})
+FOUNDATION: Final = frozenset(
+    {"__init__", "errors", "limits", "ids", "hlc", "ports", "address", "keys", "redis_client"}
+)
 
 LAYERS: Final = (
     "resp",
@@ -59,7 +61,7 @@ WIRING: Final = frozenset({"tidelog.server.runtime"})
 
 CLIENTS: Final = frozenset({"channels", "days"})
 """Packages that run on any Redis: they import nothing of the engine ..."""
-CLIENT_FOUNDATION: Final = frozenset({"__init__", "errors", "limits", "ids", "address", "redis_client"})
+CLIENT_FOUNDATION: Final = frozenset({"__init__", "errors", "limits", "ids", "address", "keys", "redis_client"})
 """... and of the foundation only this."""
 
 EDGES: Final = frozenset({"server", "flight", "gateway", "console", "client", "channels", "days", "spark", "cli"})

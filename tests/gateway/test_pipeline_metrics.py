@@ -6,9 +6,10 @@ import re
 from typing import Any, Final
 
 from tidelog import limits
-from tidelog.gateway.pipeline_metrics import INDEX, KEYS, pipeline_samples
+from tidelog.gateway.pipeline_metrics import pipeline_samples
 from tidelog.gateway.sample import render
 from tidelog.ids import Ts
+from tidelog.keys import JOB_INDEX, PIPELINE_PREFIX
 from tidelog.store.keyspace import Database
 from tidelog.types.set import Set
 
@@ -36,9 +37,9 @@ LINE: Final = re.compile(r'^[a-z_]+(\{([a-z]+="([^"\\\n]|\\["\\n])*",?)+\})? [-0
 
 def shown(jobs: dict[bytes, Any], index: Any = None) -> list[str]:
     database = Database(0)
-    database.put(INDEX, Set.fromkeys(jobs) if index is None else index)
+    database.put(JOB_INDEX.encode(), Set.fromkeys(jobs) if index is None else index)
     for job, value in jobs.items():
-        database.put(KEYS + job, value)
+        database.put(PIPELINE_PREFIX.encode() + job, value)
     lines = render(pipeline_samples(database, NOW_MS, VISIBLE_TS, lambda ts: max(ts, BEGIN_TS))).splitlines()
     names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
     assert len(names) == len(set(names)), "samples of a metric do not follow each other"

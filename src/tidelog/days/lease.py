@@ -17,6 +17,7 @@ from typing import Any
 from tidelog import limits
 from tidelog.days.exchange import RedisClient, bytes_server, decide
 from tidelog.errors import LeaseLost
+from tidelog.keys import LEASE_COUNT_PREFIX, LEASE_PREFIX
 
 
 class Lease:
@@ -25,7 +26,7 @@ class Lease:
     def __init__(self, server: RedisClient, name: str, owner: bytes, ttl_ms: int) -> None:
         self._server = server
         self._name = name
-        self._key = f"tidelog:pipeline:lease:{name}".encode()
+        self._key = f"{LEASE_PREFIX}{name}".encode()
         self._owner = owner
         self._ttl_ms = ttl_ms
         self.token = 0
@@ -37,7 +38,7 @@ class Lease:
         made = cls(bytes_server(server), name, secrets.token_hex(16).encode(), ttl_ms)
         if not server.set(made._key, made._owner, nx=True, px=ttl_ms):
             return None
-        made.token = int(server.incr(f"tidelog:pipeline:fence:{name}"))
+        made.token = int(server.incr(f"{LEASE_COUNT_PREFIX}{name}"))
         return made if server.get(made._key) == made._owner else None
 
     def renew(self) -> None:

@@ -21,11 +21,12 @@ from typing import Final, NamedTuple
 from tidelog import limits
 from tidelog.gateway.sample import Sample, label
 from tidelog.ids import Ts
+from tidelog.keys import JOB_INDEX, PIPELINE_PREFIX
 from tidelog.store.keyspace import Database
 from tidelog.types.set import Set
 
-KEYS: Final = b"tidelog:pipeline:"
-INDEX: Final = b"tidelog:pipeline:jobs"
+_JOB_PREFIX: Final = PIPELINE_PREFIX.encode()
+_JOB_INDEX: Final = JOB_INDEX.encode()
 
 _FIGURES: Final = (
     (b"lag_records", "tidelog_pipeline_lag_records", "gauge", "Records of the journal that a job has yet to take."),
@@ -69,10 +70,10 @@ def pipeline_samples(
 
 def _jobs(database: Database) -> Iterator[_PipelineJob]:
     """Each once: names that are no UTF-8 must not become the same label."""
-    index = database.find(INDEX)
+    index = database.find(_JOB_INDEX)
     seen = set()
     for name in islice(index, limits.PIPELINE_JOBS_SHOWN_MAX) if isinstance(index, Set) else ():
-        fields = database.find(KEYS + name)
+        fields = database.find(_JOB_PREFIX + name)
         text = label(name.decode(errors="backslashreplace"))
         if type(fields) is dict and len(name) <= _NAME_BYTES_MAX and text not in seen:
             seen.add(text)

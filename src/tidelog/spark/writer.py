@@ -42,6 +42,7 @@ from pyspark.sql.types import (
 
 from tidelog import limits
 from tidelog.errors import ClientError
+from tidelog.keys import WRITTEN_PREFIX
 from tidelog.spark.endpoint import Endpoint, call, explored, take_endpoint
 from tidelog.spark.options import BadOption, Options
 
@@ -210,7 +211,7 @@ def progress_key(stream: bytes) -> bytes:
     """The hash with the last seq of each producer, in the same slot of a Redis Cluster as the stream."""
     found = _HASH_TAG.search(stream.decode("latin-1"))
     tag = found[1].encode("latin-1") if found is not None else stream
-    return b"tidelog:written:{%b}:%b" % (tag, stream)
+    return WRITTEN_PREFIX.encode() + b"{%b}:%b" % (tag, stream)
 
 
 class _Appender:

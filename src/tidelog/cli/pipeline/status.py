@@ -18,6 +18,7 @@ from tidelog.cli.output.job_figures import STATE_STYLES, JobFigures, shown_secon
 from tidelog.cli.output.stdout import Cell, Column, Output, Styled, rich_table
 from tidelog.cli.server_link import ServerLink, connect
 from tidelog.errors import ClientError, ServerRefused
+from tidelog.keys import JOB_INDEX, PIPELINE_PREFIX
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,8 +40,6 @@ rows_per_second, batches, batch_seconds, last_error ...).
 
 Exit status: 0, or 2 if there is no server or no such job; 130 for Ctrl-C."""
 
-_KEYS: Final = b"tidelog:pipeline:"
-_INDEX: Final = b"tidelog:pipeline:jobs"
 _ERROR_CHARS_SHOWN: Final = 60
 
 _COLUMNS: Final = (
@@ -89,7 +88,7 @@ def status(
 
 def _ask(link: ServerLink, wanted: Sequence[str] | None) -> list[JobFigures]:
     """The jobs that have said something, by name."""
-    names = sorted(_decoded(name) for name in link.call(b"SMEMBERS", _INDEX))
+    names = sorted(_decoded(name) for name in link.call(b"SMEMBERS", JOB_INDEX.encode()))
     found = []
     for name in names:
         if not wanted or any(name == job or name.startswith(f"{job}:") for job in wanted):
@@ -101,7 +100,7 @@ def _ask(link: ServerLink, wanted: Sequence[str] | None) -> list[JobFigures]:
 
 def _fields(link: ServerLink, job: str) -> dict[str, str]:
     try:
-        reply = link.call(b"HGETALL", _KEYS + job.encode("utf-8", "surrogateescape"))
+        reply = link.call(b"HGETALL", f"{PIPELINE_PREFIX}{job}".encode("utf-8", "surrogateescape"))
     except ServerRefused:
         return {}  # no hash
     return {_decoded(name): _decoded(value) for name, value in zip(reply[::2], reply[1::2], strict=True)}

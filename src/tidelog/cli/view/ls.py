@@ -11,6 +11,7 @@ from tidelog.cli.exits import FINE, guarded, until_pipe_closes
 from tidelog.cli.options import AsJson, Database, PasswordFile, Url
 from tidelog.cli.output.stdout import Column, Output
 from tidelog.cli.server_link import ServerLink, connect
+from tidelog.keys import JOB_INDEX, PIPELINE_PREFIX, VIEW_JOB_PREFIX
 
 EPILOG: Final = """\
 Examples:
@@ -34,7 +35,6 @@ _COLUMNS: Final = (
     Column("key"),
     Column("sql"),
 )
-_JOBS: Final = "tidelog:pipeline:"
 _SQL_CHARS_SHOWN: Final = 80
 
 
@@ -58,13 +58,14 @@ def ls(
 
 def views_of(link: ServerLink) -> list[dict[str, Any]]:
     """What is said of each view, by name."""
-    names = sorted(name for name in link.call(b"SMEMBERS", f"{_JOBS}jobs".encode()) if name.startswith(b"view:"))
+    jobs = link.call(b"SMEMBERS", JOB_INDEX.encode())
+    names = sorted(name for name in jobs if name.startswith(VIEW_JOB_PREFIX.encode()))
     found = []
     for name in names:
-        flat = link.call(b"HGETALL", _JOBS.encode() + name)
+        flat = link.call(b"HGETALL", PIPELINE_PREFIX.encode() + name)
         fields = {flat[at].decode(): flat[at + 1].decode(errors="replace") for at in range(0, len(flat), 2)}
         if fields:
-            found.append(_members(name.decode().partition(":")[2], fields))
+            found.append(_members(name.decode().removeprefix(VIEW_JOB_PREFIX), fields))
     return found
 
 

@@ -15,6 +15,7 @@ from tidelog.cli.output.stdout import Column, Output
 from tidelog.cli.server_link import ServerLink, connect
 from tidelog.cli.view.ls import views_of
 from tidelog.errors import ClientError
+from tidelog.keys import VIEW_ROW_PREFIX
 
 EPILOG: Final = """\
 Examples:
@@ -42,7 +43,7 @@ def show(
     """Show the rows of a view."""
     output = Output(as_json=as_json)
     with connect(url, password_file, database) as link, until_pipe_closes():
-        prefix = f"view:{name}:".encode()
+        prefix = f"{VIEW_ROW_PREFIX}{name}:".encode()
         keys = sorted(_keys(link, prefix))
         if not keys and name not in [view["view"] for view in views_of(link)]:
             raise ClientError(f"there is no view {name!r}: `tidelog view ls` lists those that there are")

@@ -22,7 +22,8 @@ from tidelog import limits
 from tidelog.days.exchange import RedisClient
 from tidelog.days.lease import Lease
 from tidelog.errors import ClientError, LeaseLost, TidelogError
-from tidelog.spark.jobs.report import KEYS, Figures, Parts, Report, no_parts
+from tidelog.keys import LEASE_PREFIX, PIPELINE_PREFIX
+from tidelog.spark.jobs.report import Figures, Parts, Report, no_parts
 
 DAYS: Final = "days"
 """The lease of all jobs that rewrite days: their tokens meet at the same fences, and must be in one order."""
@@ -68,10 +69,10 @@ def take_leases(server: RedisClient, job: str, ttl_ms: int, names: Sequence[str]
 
 
 def _who_runs(server: RedisClient, name: str, rivals: Sequence[str]) -> str:
-    left_ms = max(0, int(server.pttl(f"tidelog:pipeline:lease:{name}")))
+    left_ms = max(0, int(server.pttl(LEASE_PREFIX + name)))
     text = f"another job has the lease {name!r}"
     for job in rivals:
-        state, started_ms, updated_ms = server.hmget(KEYS + job, "state", "started_ms", "updated_ms")
+        state, started_ms, updated_ms = server.hmget(PIPELINE_PREFIX + job, "state", "started_ms", "updated_ms")
         if state == b"running" and started_ms and updated_ms:
             now_ms = time.time_ns() // 1_000_000
             seconds = [max(0, now_ms - int(each)) // 1000 for each in (started_ms, updated_ms)]

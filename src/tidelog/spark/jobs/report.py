@@ -32,14 +32,13 @@ from typing import Any, Final, NamedTuple
 
 from tidelog import limits
 from tidelog.days.exchange import RedisClient
+from tidelog.keys import JOB_INDEX, PIPELINE_PREFIX
 from tidelog.spark.feed_places import ask_behind
 
 Figures = Mapping[str, int | float | str | None]
 Parts = Mapping[str, Figures]
 """By the name of the job that has them."""
 
-KEYS: Final = "tidelog:pipeline:"
-INDEX: Final = "tidelog:pipeline:jobs"
 _INSTANT_S: Final = 0.001
 """No batch is quicker than this, whatever the clock says."""
 
@@ -93,9 +92,9 @@ class Report:
     def _write(self, link: Any, told: Parts, fresh: Set[str]) -> None:
         for job, fields in told.items():
             if job in fresh:
-                link.delete(KEYS + job)
-            link.hset(KEYS + job, mapping=_plain(fields))
-        link.sadd(INDEX, *told)  # each time: somebody may have flushed the database
+                link.delete(PIPELINE_PREFIX + job)
+            link.hset(PIPELINE_PREFIX + job, mapping=_plain(fields))
+        link.sadd(JOB_INDEX, *told)  # each time: somebody may have flushed the database
 
 
 def _plain(fields: Figures) -> dict[str, int | float | str]:

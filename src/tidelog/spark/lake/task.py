@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from tidelog.feeds.span import Span
+from tidelog.keys import PIPELINE_PREFIX
 from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.entries import timestamps_of_ms
 from tidelog.spark.events import SCHEMA, EventColumns
@@ -35,7 +36,7 @@ from tidelog.spark.lake.part_files import PartFiles, part_files, summary
 from tidelog.spark.lake.standing_entries import read_standing
 from tidelog.spark.lake.storage import Storage
 
-OWN_KEYS: Final = b"tidelog:pipeline:"
+OWN_KEYS: Final = PIPELINE_PREFIX.encode()
 """What jobs say about themselves is in no lake: it would grow by being looked after."""
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from tidelog import limits
 from tidelog.errors import ClientError
+from tidelog.keys import JOB_INDEX, PIPELINE_PREFIX
 from tidelog.spark.jobs.holding import take_lease
-from tidelog.spark.jobs.report import INDEX, KEYS
 from tidelog.spark.lake.storage import Storage
 from tidelog.spark.views.definition import NAME
 from tidelog.spark.views.folders import FOLDER, remove_view
@@ -36,7 +36,7 @@ def drop_view(client: Any, storage: Storage, name: str, database: int) -> int:
             lease.renew()
             cursor, keys = client.scan(cursor or 0, match=f"{hash_prefix(name)}*", count=limits.VIEW_SCAN_KEYS)
             count += int(client.delete(*keys)) if keys else 0
-        is_listed = client.delete(KEYS + part) + client.srem(INDEX, part)
+        is_listed = client.delete(PIPELINE_PREFIX + part) + client.srem(JOB_INDEX, part)
     finally:
         lease.release()
     if not is_there and not count and not is_listed:

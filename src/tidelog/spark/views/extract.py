@@ -28,14 +28,14 @@ import pyarrow.compute as pc
 
 from tidelog.days.jobset import JobSet
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
-from tidelog.spark.jobs.report import KEYS
+from tidelog.keys import PIPELINE_PREFIX
 from tidelog.spark.views.changes import GONE, SET, changes_schema, clear, column, compose, no_changes
 from tidelog.spark.views.members import Members, decoded, text_array
 
 _offset: Final = struct.Struct(">Q").pack
 _event_id: Final = struct.Struct(">IQQ").pack
 _day_id: Final = struct.Struct(">I").pack
-_OWN_KEYS: Final = KEYS.encode()
+_OWN_KEYS: Final = PIPELINE_PREFIX.encode()
 """What jobs say about themselves is no row: a view of it would change by being kept."""
 
 

@@ -15,17 +15,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tidelog.keys import VIEW_JOB_PREFIX, VIEW_ROW_PREFIX
+
 _NULL: Final = "%"
 
 
 def hash_prefix(view: str) -> str:
     """What the hashes of a view, and nothing else, begin with."""
-    return f"view:{view}:"
+    return f"{VIEW_ROW_PREFIX}{view}:"
 
 
 def lease_of(view: str) -> str:
     """The lease of whoever keeps a view, and what its part of a job's report is called."""
-    return f"view:{view}"
+    return f"{VIEW_JOB_PREFIX}{view}"
 
 
 def hash_name(view: str, parts: Sequence[str | None]) -> str:

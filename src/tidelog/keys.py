@@ -1,0 +1,35 @@
+"""The names of the keys that Tidelog itself writes. Applications may read them, and should not write them.
+
+The keys of day streams are not here: they are built from the names of a job set, in `days/jobset.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PIPELINE_PREFIX: Final = "tidelog:pipeline:"
+"""`tidelog:pipeline:<job>`: the hash in which a pipeline job reports its progress. Jobs write it; `tidelog pipeline
+status`, `tidelog view ls` and /metrics read it. The lake and views skip all keys with this prefix."""
+
+JOB_INDEX: Final = f"{PIPELINE_PREFIX}jobs"
+"""The set of the jobs, and parts of jobs, that have such a hash. Written and read with the hashes."""
+
+LEASE_PREFIX: Final = f"{PIPELINE_PREFIX}lease:"
+"""`tidelog:pipeline:lease:<name>`: the holder of a lease, until it expires. `days/lease.py` writes it. A job that
+cannot start reads it, to say for how long the lease is still held."""
+
+LEASE_COUNT_PREFIX: Final = f"{PIPELINE_PREFIX}fence:"
+"""`tidelog:pipeline:fence:<name>`: how often the lease was taken, which is the token of its holder. Only
+`days/lease.py` writes and reads it."""
+
+WRITTEN_PREFIX: Final = "tidelog:written:"
+"""`tidelog:written:{<tag>}:<stream>`: the hash with the last sequence number of each producer that writes a stream of a
+plain Redis. Only Spark's stream writer writes and reads it."""
+
+VIEW_ROW_PREFIX: Final = "view:"
+"""`view:<name>:<key>`: the hash of one row of a view. `tidelog pipeline view` writes it; applications, `tidelog view
+show` and `tidelog view check` read it."""
+
+VIEW_JOB_PREFIX: Final = "view:"
+"""`view:<name>`: the part of the job `view` that keeps one view, in the set of jobs and as the name of its lease.
+`tidelog pipeline view` writes it; `tidelog view ls` reads it."""
