@@ -20,7 +20,7 @@ def test_every_kind() -> None:
 
 
 def test_what_is_no_event() -> None:
-    with pytest.raises(CommandError, match="no event"):
+    with pytest.raises(CommandError, match="which is not an event"):
         event_of([b"message", b"channel", b"text"])
 
 

@@ -112,7 +112,7 @@ def test_a_swap_that_another_left_after_removing_the_hot_stream_is_finished(serv
 def test_a_fence_that_is_none_is_named(server: Any) -> None:
     Writer(server, JOBSET).write(on(1, range(3)))
     server.set(JOBSET.fence, "x")
-    with pytest.raises(FormatError, match=r"_fence: b'x' is no token"):
+    with pytest.raises(FormatError, match=r"_fence: b'x' is not a token"):
         compress_day(server, JOBSET, DAY_1, 1)
     assert index_of(server) == {HOT}
 

@@ -54,7 +54,7 @@ def test_a_bad_line_is_named_and_what_came_before_it_is_given_out(bad: bytes) ->
     lines = LINES.splitlines()
     batches = json_lines(io.BytesIO(b"\n".join([*lines[:2], b"", bad, *lines[2:]])))
     assert next(batches) == MESSAGES[:2]
-    with pytest.raises(BadMessage, match="line 4: no message"):
+    with pytest.raises(BadMessage, match="line 4: not a message"):
         next(batches)
 
 
@@ -133,7 +133,7 @@ def test_an_entry_that_is_no_message_is_named_and_what_came_before_it_is_written
     fill(server, range(3, 5))
     source = StreamInput(server, b"source", "days", "one")
     assert copy(server, source) == 2
-    with pytest.raises(BadMessage, match=f"entry {at(1, 2).id} of source: no message"):
+    with pytest.raises(BadMessage, match=f"entry {at(1, 2).id} of source: not a message"):
         source.read()
     server.xdel("source", str(at(1, 2).id))
     again = StreamInput(server, b"source", "days", "one")

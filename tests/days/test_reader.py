@@ -327,5 +327,5 @@ def test_entries_that_are_none_of_ours_are_named(server: Any) -> None:
 
 def test_a_note_of_retention_that_is_none_is_named(server: Any) -> None:
     server.set(JOBSET.expired, "x")
-    with pytest.raises(FormatError, match=r"\{queue_jobs\}_expired: b'x' is no id"):
+    with pytest.raises(FormatError, match=r"\{queue_jobs\}_expired: b'x' is not an id"):
         everything(server)

@@ -1,11 +1,11 @@
 """How a command ends: its exit status, and what becomes of errors.
 
-    0    done, and nothing wrong was found
+    0    the command did its work, and found nothing wrong
     1    damage was found, or some of many items failed
-    2    cannot do: no such directory, not one of ours, in use, a wrong argument
+    2    the command could not run: no such directory, not one of ours, in use, a wrong argument
     3    another job is running
     130  Ctrl-C
-    143  SIGTERM, where it leaves something undone
+    143  SIGTERM, if it left work undone
 
 A command is a function that returns its status; `guarded` makes it one that typer can run. The errors that Tidelog and
 the operating system raise become one line on stderr. Anything else is a bug, and keeps its traceback.
@@ -83,7 +83,7 @@ def complain(message: str) -> None:
 
 @contextmanager
 def until_pipe_closes() -> Iterator[None]:
-    """End the block quietly when whoever reads our output has seen enough, as `head` does."""
+    """Ends the block quietly when the reader of our output closes the pipe, as `head` does."""
     try:
         yield
         sys.stdout.flush()

@@ -30,7 +30,7 @@ Examples:
 JSON: kind "damaged" (problem) for snapshots that could not be used, and at the end "restored" (path, ts, time,
 shards, keys, bytes, snapshot_ts, transactions).
 
-Exit status: 0 if the directory is complete, 1 if the backup is damaged, 2 if it could not be made."""
+Exit status: 0 if the directory is complete, 1 if the backup is damaged, 2 if the directory could not be made."""
 
 _COLUMNS: Final = (
     Column("restored", style="bold"),
@@ -49,16 +49,18 @@ def restore(
         str,
         typer.Argument(
             metavar="BACKUP",
-            help="What `tidelog snapshot` made, a snapshot of a data directory, or (a copy of) a whole one.",
+            help="A backup that `tidelog snapshot` made, one snapshot of a data directory, or a whole data directory.",
             show_default=False,
         ),
     ],
-    data: Annotated[str, typer.Option(metavar="DIR", help="The data directory to make; it must be missing or empty.")],
+    data: Annotated[
+        str, typer.Option(metavar="DIR", help="The data directory to create; it must be missing or empty.")
+    ],
     shards: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help="Into how many shards to divide it. [default: as the backup]",
+            help="The number of shards. [default: as many as the backup has]",
             min=1,
             max=limits.SHARDS_MAX,
         ),
@@ -67,7 +69,7 @@ def restore(
         str | None,
         typer.Option(
             metavar="TS|TIME",
-            help="Of a whole data directory, restore what there was at this ts (µs) or ISO time, itself included.",
+            help="Restore the state at this ts (µs) or ISO time, including it. BACKUP must be a whole data directory.",
         ),
     ] = None,
     progress: ShowsBar = True,
@@ -75,9 +77,9 @@ def restore(
 ) -> int:
     """Make a new data directory from a backup.
 
-    From a whole data directory, the newest snapshot that is whole is taken, and then the journal after it. Everything
-    is checked before the new directory counts: one whose restore was cut off is refused by `tidelog serve`, and
-    another restore into it begins anew. The backup is not changed.
+    A whole data directory is restored from its newest intact snapshot and the journal after that snapshot. Everything
+    is checked before the new directory can be used: `tidelog serve` refuses a directory whose restore did not finish,
+    and restoring into it again starts from the beginning. The backup is not changed.
     """
     from tidelog.store.restore import restore as run
     from tidelog.store.store import Store

@@ -15,8 +15,9 @@ from tidelog.cli.output.values import printable
 if TYPE_CHECKING:
     from tidelog.server.runtime import Runtime, ServerConfig
 
-EPILOG: Final = """Every option can also be set in the environment (--http-port: TIDELOG_HTTP_PORT) and in the
-configuration file (http-port = 8399); an option counts before the environment, and that before the file.
+EPILOG: Final = """\
+Every option can also be set in the environment (--http-port is TIDELOG_HTTP_PORT) and in the configuration file
+(http-port = 8399). The command line wins over the environment, and the environment wins over the file.
 
 Examples:
 
@@ -30,28 +31,31 @@ Examples:
 @guarded
 def serve(
     data: Annotated[
-        str | None, typer.Option(metavar="DIR", help="The data directory, made if it is missing. [default: data]")
+        str | None,
+        typer.Option(metavar="DIR", help="The data directory; it is created if it does not exist. [default: data]"),
     ] = None,
     host: Annotated[
         str | None, typer.Option(metavar="HOST", help="The address to listen on. [default: 127.0.0.1]")
     ] = None,
     port: Annotated[
-        str | None, typer.Option(metavar="PORT", help="The port for Redis clients; 0: none. [default: 6399]")
+        str | None, typer.Option(metavar="PORT", help="The port for Redis clients; 0: no port. [default: 6399]")
     ] = None,
     http_port: Annotated[
         str | None,
-        typer.Option("--http-port", metavar="PORT", help="The port for /metrics and /health; 0: none. [default: 8399]"),
+        typer.Option(
+            "--http-port", metavar="PORT", help="The HTTP port for /metrics and /health; 0: no port. [default: 8399]"
+        ),
     ] = None,
     flight_port: Annotated[
         str | None,
-        typer.Option("--flight-port", metavar="PORT", help="The port for Arrow Flight; 0: none. [default: 8499]"),
+        typer.Option("--flight-port", metavar="PORT", help="The port for Arrow Flight; 0: no port. [default: 8499]"),
     ] = None,
     http_hosts: Annotated[
         str | None,
         typer.Option(
             "--http-hosts",
             metavar="NAME,...",
-            help="Names that HTTP may be asked under, beside those of the loopback interface.",
+            help="Host names that HTTP requests may use, besides those of the loopback interface.",
         ),
     ] = None,
     unix_socket: Annotated[
@@ -61,14 +65,14 @@ def serve(
     shards: Annotated[
         str | None,
         typer.Option(
-            metavar="N", help="Into how many shards a new data directory is divided; it stays that way. [default: 1]"
+            metavar="N", help="The number of shards of a new data directory; it cannot be changed later. [default: 1]"
         ),
     ] = None,
     fsync: Annotated[
         str | None,
         typer.Option(
             metavar="POLICY",
-            help="When changes are made durable: always (before the reply), everysec or never. [default: everysec]",
+            help="When changes are synced to disk: always (before the reply), everysec or never. [default: everysec]",
         ),
     ] = None,
     requirepass_file: Annotated[
@@ -76,8 +80,8 @@ def serve(
         typer.Option(
             "--requirepass-file",
             metavar="FILE",
-            help="Clients must give the password that is the first line of this file. Without one, only this machine "
-            "is served.",
+            help="Clients must authenticate with the password in the first line of this file. Without a password, "
+            "only clients on this machine are served.",
         ),
     ] = None,
     tls_cert: Annotated[
@@ -91,19 +95,21 @@ def serve(
         ),
     ] = None,
     maxclients: Annotated[
-        str | None, typer.Option(metavar="N", help="How many connections there may be. [default: 10000]")
+        str | None, typer.Option(metavar="N", help="The highest number of client connections. [default: 10000]")
     ] = None,
     timeout: Annotated[
         str | None,
-        typer.Option(metavar="SECONDS", help="Close a connection that is silent for longer; 0: never. [default: 0]"),
+        typer.Option(
+            metavar="SECONDS", help="Close a connection that has been idle for this long; 0: never. [default: 0]"
+        ),
     ] = None,
     snapshot_after: Annotated[
         str | None,
         typer.Option(
             "--snapshot-after",
             metavar="SIZE",
-            help="Make a snapshot when the journal since the last one exceeds this, and that one's size; 0: only when "
-            "asked to. [default: 256mb]",
+            help="Make a snapshot when the journal since the last snapshot is larger than this and than that "
+            "snapshot; 0: only on request. [default: 256mb]",
         ),
     ] = None,
     config: Annotated[
@@ -113,7 +119,8 @@ def serve(
 ) -> int:
     """Serve Redis clients from a data directory.
 
-    Prints one line when it is ready. SIGTERM or Ctrl-C stop it in order: what was read is answered and made durable.
+    Prints one line when it is ready. SIGTERM or Ctrl-C stop it cleanly: every command that was received is answered and
+    synced to disk.
     """
     from tidelog.server.configuration import configure
 

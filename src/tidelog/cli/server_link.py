@@ -1,6 +1,7 @@
-"""A connection to a running server, for commands that ask it for something: one request at a time, and no more.
+"""The server that the options name, and connections to it.
 
-hiredis decodes the replies, as in the server; redis-py is not among what an installation needs.
+`ServerLink` sends one request at a time, and decodes replies with hiredis, as the server does: commands that need no
+more work without redis-py, which is an extra.
 """
 
 from __future__ import annotations

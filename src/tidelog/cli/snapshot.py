@@ -12,7 +12,7 @@ import typer
 from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
 from tidelog.cli.journal.folder import real_disk
-from tidelog.cli.options import AsJson, ShowsBar
+from tidelog.cli.options import AsJson, PasswordFile, ShowsBar
 from tidelog.cli.output.progress_bar import ReportProgress, progress_bar
 from tidelog.cli.output.stdout import Column, Output
 from tidelog.cli.output.values import time_of, time_or_number
@@ -34,7 +34,7 @@ Examples:
 
 JSON: kind "backup" (path, ts, time, shards, keys, bytes).
 
-Exit status: 0 if the backup is complete, 1 if the snapshot is damaged, 2 if it could not be made."""
+Exit status: 0 if the backup is complete, 1 if the snapshot is damaged, 2 if the backup could not be made."""
 
 _COLUMNS: Final = (
     Column("backup", style="bold"),
@@ -51,32 +51,24 @@ _WAIT_S_MAX: Final = 24 * 3600
 @guarded
 def snapshot(
     data: Annotated[str, typer.Option(metavar="DIR", help="The data directory.", show_default=False)],
-    to: Annotated[str, typer.Option(metavar="BACKUP", help="The folder to make; it must not exist.")],
+    to: Annotated[str, typer.Option(metavar="BACKUP", help="The folder to create; it must not exist.")],
     url: Annotated[
         str,
         typer.Option(
             metavar="URL",
             envvar="TIDELOG_URL",
-            help="Where the server is that has DIR open, if one has: redis://HOST:PORT, rediss://... (TLS) or "
+            help="The server that has DIR open, if there is one: redis://HOST:PORT, rediss://... (TLS) or "
             "unix:///PATH.",
         ),
     ] = URL_DEFAULT,
-    password_file: Annotated[
-        str | None,
-        typer.Option(
-            "--password-file",
-            metavar="FILE",
-            help="The server's password is the first line of this file. Without it, the one in the URL counts, or "
-            "the file that TIDELOG_REQUIREPASS_FILE names.",
-        ),
-    ] = None,
+    password_file: PasswordFile = None,
     progress: ShowsBar = True,
     as_json: AsJson = False,
 ) -> int:
     """Make a backup of a data directory.
 
-    If no server has it open, a snapshot is made here. Otherwise the server is asked for one, which holds nobody up,
-    and that is copied. The copy is complete, durable and checked before it gets its name.
+    If a server has the directory open, this command asks the server for a snapshot, which blocks no client, and copies
+    it. Otherwise it makes the snapshot itself. BACKUP appears only once the copy is complete, synced and checked.
     """
     from tidelog.store.backup import check_free, copy_newest_snapshot
 
@@ -153,7 +145,7 @@ def _wait(link: ServerLink, deadline_s: float, moved: ReportProgress | None) -> 
             done, total = int(facts["current_save_keys_processed"]), int(facts["current_save_keys_total"])
             moved("saving", min(done, total), total)
         if time.monotonic() > deadline_s:
-            raise SnapshotFailed(f"the server at {link.url} does not come to an end with its snapshot")
+            raise SnapshotFailed(f"the server at {link.url} did not finish its snapshot in time")
         time.sleep(_POLL_S)
 
 

@@ -4,13 +4,13 @@ async with Client("redis://127.0.0.1:6399") as client:
     async for event in client.feed(prefix=b"user:"):
         ...
 
-client      Client: where the server is
+client      Client: a server, its feeds, and the commands about feeds
 feed        Feed: one feed over any number of connections
-progress    how far a feed has come: where it resumes, what it has delivered already
-link        one connection
-request     what a feed asks for, as a command
-event       what it gets
-listening   the same for code without a loop
+progress    how far a feed has come: where it resumes, and which events it has delivered
+link        one connection of a feed
+request     the command that starts a feed
+event       the events that a feed delivers
+listening   feeds for code without an event loop
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a server is, and what can be asked of it about feeds. Everything else that Redis clients do, redis-py does."""
+"""The client of a server: its feeds, and the commands about feeds. Use redis-py for everything else."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Client:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close it, and the feeds that nobody reads any more."""
+        """Close the client and all of its feeds."""
         for feed in list(self._feeds):
             await feed.aclose()
         await self._redis.aclose()
@@ -72,23 +72,24 @@ class Client:
         reconnect_s_max: float | None = None,
         on_lost: Callable[[Lost], None] | None = None,
     ) -> Feed:
-        """What changes, from now on.
+        """The changes of a server, from now on or from an earlier moment.
 
-        prefix, keys     which keys; one or several, as bytes or text. Nothing of them and no spans: all keys
-        spans            pairs of keys, from the first to before the second, which is unbounded if it is empty
-        since            begin after this ts, or where a Checkpoint was: FeedTooOld, FeedDiverged if it cannot
-        initial          begin with the values of now
-        until            end at this ts, with what has it
-        name             the server keeps what this reader has not acknowledged, and without `since` begins there
-        txn              a Commit after the events of each transaction
-        groups           also what happens to groups of streams
-        checkpoint_ms    a Checkpoint so often, at least
+        prefix, keys     one or several prefixes or keys, as bytes or text. Without these and `spans`: all keys
+        spans            pairs of keys: from the first up to, but not including, the second; empty: no upper bound
+        since            start after this ts or Checkpoint; FeedTooOld or FeedDiverged if the server cannot
+        initial          start with the current values
+        until            end after the events of this ts
+        name             the server keeps the journal that this reader has not acknowledged; without `since`, the feed
+                         starts there
+        txn              deliver a Commit after the events of each transaction
+        groups           also deliver changes of consumer groups
+        checkpoint_ms    deliver a Checkpoint at least this often
         database         its number; None: the one of the URL
-        reconnect_s_max  give up (ServerUnreachable) when the server was away for so long; None: never
-        on_lost          called when a connection was lost, before it is made again
+        reconnect_s_max  raise ServerUnreachable when the server was away for this long; None: never
+        on_lost          called when the connection is lost, before the client connects again
         """
         if since is not None and initial:
-            raise ValueError("since and initial exclude each other")
+            raise ValueError("since and initial cannot be used together")
         number = self._database if database is None else database
         request = FeedRequest(
             spans_of(prefix, keys, spans), since, initial, until, name, txn, groups, checkpoint_ms, number
@@ -99,11 +100,11 @@ class Client:
         return feed
 
     async def positions(self) -> list[Position]:
-        """How far each shard is visible: the ts to resume after what is there now, or to end a feed at."""
+        """How far each shard is visible: a ts to resume a feed after, or to end it at."""
         return [Position(*each) for each in await self._call("FEED", "POSITION")]
 
     async def acknowledge(self, name: str, ts: int) -> None:
-        """A named feed needs nothing at or below `ts` any more."""
+        """Tell the server that a named feed no longer needs anything at or below `ts`."""
         await self._call("FEED", "ACK", name, ts)
 
     async def _call(self, *words: Word) -> Any:

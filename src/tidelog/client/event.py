@@ -92,5 +92,5 @@ def event_of(reply: Sequence[Any]) -> Event:
         return Value(ts, key, type_name.decode(), field, value)
     kind = _KINDS.get(reply[0])
     if kind is None:
-        raise CommandError(f"ERR the server sent {reply[0]!r}, which is no event")
+        raise CommandError(f"ERR the server sent {reply[0]!r}, which is not an event")
     return kind(*reply[1:])

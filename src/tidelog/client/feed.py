@@ -4,8 +4,8 @@
                               |
                               +-- UNTIL is reached: the end      an error that connecting again cannot heal: raised
 
-It resumes at its last checkpoint and drops what it has delivered already. The first connection is not tried again: who
-gives a wrong address should hear of it.
+It resumes at its last checkpoint and drops events that it has delivered already. The first connection is not tried
+again, so that a wrong address is an error at once.
 """
 
 from __future__ import annotations

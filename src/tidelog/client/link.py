@@ -1,6 +1,6 @@
-"""One connection of a feed: redis-py connects and authenticates, hiredis decodes, we read events until it ends.
+"""One connection of a feed. redis-py connects and authenticates, hiredis decodes, and this module reads the events.
 
-RESP2, in which events are plain arrays: in RESP3 redis-py takes pushes for its own.
+It uses RESP2, in which events are plain arrays: in RESP3, redis-py would take pushes for its own.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Link:
             async with asyncio.timeout(silent_s_max):
                 return await self._connection.read_response()
         except TimeoutError:
-            raise ServerUnreachable(f"nothing came for {silent_s_max:g} s") from None
+            raise ServerUnreachable(f"the server sent nothing for {silent_s_max:g} s") from None
         except (redis.RedisError, OSError) as error:
             raise explained(error) from error
 

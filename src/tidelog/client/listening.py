@@ -1,8 +1,8 @@
-"""A feed for code without a loop: a function is called with each event, until the feed ends or it has enough.
+"""A feed for code without an event loop: a function is called with each event, until the feed ends or it returns true.
 
-It runs in the thread of the caller, so that an exception of a signal handler (Ctrl-C) arrives wherever that thread is,
-be it waiting for the next event or writing one to a pipe that nobody reads. A feed does not read while its caller is
-busy, which the server notices, and waits.
+Everything runs in the thread of the caller. So an exception of a signal handler (Ctrl-C) arrives wherever that thread
+is, whether it waits for the next event or writes to a pipe. While the function runs, the feed reads nothing, and the
+server waits.
 """
 
 from __future__ import annotations

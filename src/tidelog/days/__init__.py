@@ -5,19 +5,19 @@ Writer(redis.Redis(port=6399), jobset).write([Message(EventId(1731700000000, 0),
 for message in Reader(redis.Redis(port=6399), jobset).until_now():
     ...
 
-jobset       the keys, and the streams that the index names
-message      id, time and event; as an entry, as a line of JSON
+jobset       the keys of a job set
+message      a message: id, time and event; as an entry of a stream and as a line of JSON
 batch        many messages in one entry of a compressed stream
-exchange     transactions, on redis-py
-index        which streams there are, and how far they go
-writer       messages into the streams of their days, each once
-reader       messages out of them, over all days
-inputs       where messages come from: lines, or another stream
-compressor   one day from hot to compressed
-retention    old days go
-fence        who came later wins
-lease        one job at a time
-listing      which job sets and days a server has
+exchange     transactions on redis-py, without Lua
+index        the streams of a job set, and their last ids
+writer       writes messages into the streams of their days, each message once
+reader       reads messages, over all days
+inputs       reads messages to write: from lines, or from another stream
+compressor   turns a hot day into a compressed one
+retention    removes old days
+fence        refuses a job that a later one has replaced
+lease        lets one job run at a time
+listing      lists the job sets and days of a server
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def packed_of_entry(key: bytes, entry_id: bytes, values: Mapping[bytes, bytes]) 
     """The batch of an entry of a compressed stream, packed."""
     packed = values.get(b"batch")
     if packed is None:
-        raise FormatError(f"entry {entry_id.decode()} is no batch: it has no field `batch`", path=shown(key))
+        raise FormatError(f"entry {entry_id.decode()} is not a batch: it has no field `batch`", path=shown(key))
     return packed
 
 
@@ -84,7 +84,7 @@ def _unpack(highest: EventId, packed: bytes) -> Any:
     opened_bytes = _opened_bytes(packed)
     if opened_bytes > limits.DAYS_BATCH_OPENED_BYTES_MAX:
         most = limits.DAYS_BATCH_OPENED_BYTES_MAX
-        raise ValueError(f"it says that it opens to {opened_bytes} bytes, more than {most}")
+        raise ValueError(f"its uncompressed size is {opened_bytes} bytes, more than {most}")
     with pa.ipc.open_stream(packed) as reader:
         table = reader.read_all()
     table.validate(full=True)
@@ -112,7 +112,7 @@ def _ids(table: Any) -> tuple[Any, Any]:
     halves = pc.extract_regex(text, _ID_PARTS)
     if halves.null_count:
         wrong = text.filter(halves.is_null())[0].as_py()
-        raise ValueError(f"{wrong!r} is no id: it has the form <ms>-<seq>")
+        raise ValueError(f"{wrong!r} is not an id: an id has the form <ms>-<seq>")
     return halves.field("ms").cast(pa.uint64()), halves.field("seq").cast(pa.uint64())
 
 
@@ -133,7 +133,7 @@ def _opened_bytes(packed: bytes) -> int:
         if message.type == "record batch":
             total += _opened_body_bytes(message.metadata.to_pybytes(), message.body)
         elif message.type != "schema":
-            raise ValueError(f"a {message.type} does not belong into a batch")
+            raise ValueError(f"a {message.type} does not belong in a batch")
     return total
 
 
@@ -161,7 +161,7 @@ def _field(metadata: bytes, table: int, number: int) -> int:
     """Where a field of a table lies; 0 if the table does without."""
     vtable = table - struct.unpack_from("<i", metadata, table)[0]
     if vtable < 0:
-        raise ValueError("its metadata point outside")
+        raise ValueError("its metadata points outside of itself")
     entry = 4 + 2 * number
     has_entry = entry < struct.unpack_from("<H", metadata, vtable)[0]
     offset: int = struct.unpack_from("<H", metadata, vtable + entry)[0] if has_entry else 0
@@ -171,7 +171,7 @@ def _field(metadata: bytes, table: int, number: int) -> int:
 def _target(metadata: bytes, place: int) -> int:
     """Where the thing lies that a field points to."""
     if not place:
-        raise ValueError("its metadata are not whole")
+        raise ValueError("its metadata is incomplete")
     return place + _u32(metadata, place)
 
 

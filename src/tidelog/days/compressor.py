@@ -130,7 +130,7 @@ def compression(
             return (yield from work.attempt())
         except _Changed:
             yield "begun anew"
-    raise Contended(f"{shown(work.hot.key)} was changed at every attempt to compress it; is its day over?")
+    raise Contended(f"{shown(work.hot.key)} changed during every attempt to compress it: is its day over?")
 
 
 class _Compression:
@@ -208,7 +208,7 @@ class _Compression:
             if not is_as_it_was or state_of(self._server, self.hot.key) != before:
                 raise _Changed
             if self._written is not None and state_of(self._server, self._compressed.key) != self._written:
-                raise Contended(f"{shown(self._compressed.key)} is being written by another attempt of the same job")
+                raise Contended(f"{shown(self._compressed.key)} is being written by another run of the same job")
             pipeline.multi()
             change(pipeline)
 

@@ -79,7 +79,7 @@ def decide(
             except redis.WatchError:
                 # Another came first. Who always loses against faster ones waits longer each time.
                 sleep(random.uniform(0, min(0.001 * 2 ** min(attempt, 10), limits.DAYS_ATTEMPT_PAUSE_S_MAX)))
-    raise Contended(f"{what}: others changed the same keys at every attempt; try again when they are done")
+    raise Contended(f"{what}: other clients changed the same keys during every attempt; try again later")
 
 
 def fields(pairs: Iterable[Any]) -> dict[bytes, Any]:

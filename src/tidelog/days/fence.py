@@ -30,7 +30,7 @@ def check_fence(pipeline: Any, jobset: JobSet, token: int) -> int:
     """The token that the fence has; `FencedOff` if it is higher than ours. The pipeline must watch the fence."""
     text = pipeline.get(jobset.fence) or b"0"
     if not text.isdigit():
-        raise FormatError(f"{text[:40]!r} is no token", path=shown(jobset.fence))
+        raise FormatError(f"{text[:40]!r} is not a token", path=shown(jobset.fence))
     found = int(text)
     if found > token:
         raise FencedOff(f"{shown(jobset.fence)} is at {found}: the job with token {token} was replaced by a later one")

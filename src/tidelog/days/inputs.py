@@ -51,7 +51,7 @@ def _messages(lines: Sequence[bytes], before: int) -> Iterator[list[Message]]:
         except (BadMessage, UnicodeDecodeError) as error:
             if messages:
                 yield messages
-            reason = error if isinstance(error, BadMessage) else f"no message: {error}"
+            reason = error if isinstance(error, BadMessage) else f"not a message: {error}"
             raise BadMessage(f"line {number}: {reason}") from None
     if messages:
         yield messages
@@ -152,6 +152,6 @@ class StreamInput:
 
 def _message(entry_id: bytes, values: dict[bytes, bytes]) -> Message:
     if b"event" not in values:
-        raise BadMessage("no message: event is missing")
+        raise BadMessage("not a message: it has no field event")
     own = parse_id(values.get(b"id", entry_id))
     return checked(Message(own, int(values.get(b"timestamp_ms", own.ms)), values[b"event"]))

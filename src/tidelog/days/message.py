@@ -52,7 +52,7 @@ def parse_id(text: str | bytes) -> EventId:
     """`ValueError` if it is none."""
     found = _ID.fullmatch(text if isinstance(text, str) else text.decode("ascii", "replace"))
     if found is None:
-        raise ValueError(f"{text!r} is no id: it has the form <ms>-<seq>")
+        raise ValueError(f"{text!r} is not an id: an id has the form <ms>-<seq>")
     made = EventId(int(found[1]), int(found[2]))
     if max(made) > U64_MAX:
         raise ValueError(f"the numbers of {text!r} do not fit 64 bits")
@@ -79,9 +79,13 @@ class Message(NamedTuple):
 def checked(message: Message) -> Message:
     """The message, if it can be written; otherwise `BadMessage`."""
     if not ZERO < message.id <= (U64_MAX, U64_MAX) or min(message.id) < 0 or message.id.seq > U64_MAX:
-        raise BadMessage(f"{message.id} cannot be the id of a message: it must be larger than 0-0 and fit 64 bits each")
+        raise BadMessage(
+            f"{message.id} cannot be the id of a message: it must be larger than 0-0, and each part must fit 64 bits"
+        )
     if not 0 <= message.timestamp_ms <= TIMESTAMP_MS_MAX:
-        raise BadMessage(f"message {message.id}: timestamp_ms {message.timestamp_ms} is no time until the year 9999")
+        raise BadMessage(
+            f"message {message.id}: timestamp_ms {message.timestamp_ms} is not a time before the year 10000"
+        )
     if len(message.event) > limits.DAYS_EVENT_BYTES_MAX:
         size, most = len(message.event), limits.DAYS_EVENT_BYTES_MAX
         raise BadMessage(f"message {message.id}: its event has {size} bytes, more than {most}")
@@ -108,7 +112,7 @@ def message_of_entry(key: bytes, entry_id: bytes, fields: Mapping[bytes, bytes])
             raise ValueError(f"{timestamp_ms} does not fit 64 bits")
     except (KeyError, ValueError) as error:
         what = f"timestamp_ms: {error}" if isinstance(error, ValueError) else "it has no field `event`"
-        raise FormatError(f"entry {made} is no event of a job set: {what}", path=shown(key)) from None
+        raise FormatError(f"entry {made} is not an event of a job set: {what}", path=shown(key)) from None
     return Message(made, timestamp_ms, event)
 
 
@@ -149,7 +153,7 @@ def message_of_json(line: str) -> Message:
         return checked(Message(parse_id(name), timestamp_ms, members["event"][1].encode()))
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise BadMessage(f"no message: {reason}") from None
+        raise BadMessage(f"not a message: {reason}") from None
 
 
 def _is_json(text: str) -> bool:
@@ -188,7 +192,7 @@ def _members(line: str) -> dict[str, tuple[Any, str]]:
         members[name] = value, line[begin:at]
         at = after_space(at)
     if expect("}", at) != len(line):
-        raise ValueError("there is more behind the object")
+        raise ValueError("there is more text after the object")
     return members
 
 

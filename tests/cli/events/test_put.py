@@ -51,7 +51,7 @@ def test_a_bad_line_is_named_and_what_stands_before_it_is_written(days: DaysServ
     text = text_of(LINES[:3]) + "\n{nonsense\n" + text_of(LINES[3:])
     outcome = run("events", "put", "q_1", "jobs", *days.options, stdin=text)
     assert (outcome.status, outcome.stdout) == (2, "3 written, 0 duplicate, 0 late\n")
-    assert outcome.stderr.startswith("tidelog: line 5: no message: ")
+    assert outcome.stderr.startswith("tidelog: line 5: not a message: ")
     assert outcome.stderr.count("\n") == 1
     assert days.redis.xlen(HOT) == 3
 
@@ -127,10 +127,10 @@ def test_a_terminal_is_shown_how_it_goes(servers: Servers, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--file", "a", "--from-stream", "b", "--group", "g"], "exclude each other"),
-        (["--from-stream", "b"], "needs a --group"),
-        (["--group", "g"], "for --from-stream"),
-        (["--until-now"], "for --from-stream"),
+        (["--file", "a", "--from-stream", "b", "--group", "g"], "cannot be used together"),
+        (["--from-stream", "b"], "needs --group"),
+        (["--group", "g"], "need --from-stream"),
+        (["--until-now"], "need --from-stream"),
         (["--url", "http://x"], "not the URL of a server"),
         (["--url", "redis://127.0.0.1:1"], "no server answers at redis://127.0.0.1:1"),
         (["--url", "unix:///nowhere", "--cluster"], "neither a unix socket"),

@@ -234,8 +234,8 @@ def test_a_name_is_acknowledged(server: ServerProcess, redis: Any) -> None:
         (("--url", "redis://127.0.0.1:1"), "127.0.0.1:1"),
         (("--url", "http://127.0.0.1"), "is not the URL of a server"),
         (("--since", "yesterday"), "--since: 'yesterday' is neither"),
-        (("--since", "1", "--initial"), "exclude each other"),
-        (("--until", "1", "--until-now"), "exclude each other"),
+        (("--since", "1", "--initial"), "cannot be used together"),
+        (("--until", "1", "--until-now"), "cannot be used together"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_2(arguments: tuple[str, ...], message: str) -> None:
@@ -262,7 +262,7 @@ def test_history_that_is_gone(tmp_path: Path) -> None:
         outcome = run("feed", "--url", url_of(server), "--since", "1")
         assert (outcome.status, outcome.stdout) == (2, "")
         oldest = now(server.client())
-        assert f"begin with --since {oldest}" in outcome.stderr
+        assert f"start with --since {oldest}" in outcome.stderr
         assert run("feed", "--url", url_of(server), "--since", oldest, "--until-now").status == 0
 
 

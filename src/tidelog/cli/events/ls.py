@@ -1,4 +1,4 @@
-"""`tidelog events ls`: the job sets of a server and how their days stand."""
+"""`tidelog events ls`: lists the job sets of a server and the state of their days."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Examples:
 
   tidelog events ls --url redis://127.0.0.1:6379 --json
 
-The entries of a hot day are its events; those of a compressed one are batches of up to 4 MB of events.
+In a hot day, each entry is one event. In a compressed day, each entry is a batch of up to 4 MB of events.
 
 JSON: kind "day" (queue, jobset, day, state, entries), "late" (queue, jobset, entries)."""
 

@@ -1,4 +1,4 @@
-"""`tidelog events put`: messages into the day streams of a job set, from lines or from another stream."""
+"""`tidelog events put`: writes messages into the day streams of a job set, from lines or from another stream."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ Examples:
 
   tidelog events put reports nightly --from-stream incoming --group days --consumer one
 
-A line: {"id": "1731700000000-0", "timestamp_ms": 1731700000000, "event": {...}}. The UTC day of timestamp_ms is the
-message's day; other members are left out. A message that was written before counts as a duplicate; one that comes too
-late for its day goes to the stream {QUEUE_JOBSET}_late. A line that is no message ends the command: what stands before
-it is written.
+A line looks like this: {"id": "1731700000000-0", "timestamp_ms": 1731700000000, "event": {...}}. The message goes into
+the stream of the UTC day of timestamp_ms; other members of the object are dropped. A message that was written before is
+counted as a duplicate. A message that comes too late for its day goes to the stream {QUEUE_JOBSET}_late. If a line is
+not a message, the command ends; all messages before that line are written.
 
-An entry of --from-stream has the field event; its fields id and timestamp_ms, or its own id, are the message's. It is
-acknowledged when it is written.
+An entry of --from-stream must have a field event. The message takes its id and timestamp_ms from fields of these names,
+or from the id of the entry. The entry is acknowledged once the message is written.
 
 JSON: kind "summary" (written, duplicate, late).
 
-Exit status: 0 if everything was taken, or SIGTERM ended --from-stream, 2 for a line that is no message or a server that
-does not answer, 130 for Ctrl-C, 143 for SIGTERM before the last line."""
+Exit status: 0 if everything was written, or SIGTERM ended --from-stream; 2 if a line is not a message or no server
+answers; 130 for Ctrl-C; 143 for SIGTERM before the last line."""
 
 _WAIT_S: Final = 1.0
 _SHOWN_EVERY_S: Final = 0.2
@@ -52,17 +52,21 @@ def put(
     queue: Queue,
     jobset: JobSetName,
     file: Annotated[
-        str | None, typer.Option("--file", metavar="FILE", help="Lines of this file instead of standard input.")
+        str | None, typer.Option("--file", metavar="FILE", help="Read lines from this file instead of standard input.")
     ] = None,
     stream: Annotated[
-        str | None, typer.Option("--from-stream", metavar="KEY", help="Entries of this stream instead, as they come.")
+        str | None,
+        typer.Option("--from-stream", metavar="KEY", help="Read entries of this stream instead, as they come."),
     ] = None,
-    group: Annotated[str | None, typer.Option(metavar="G", help="The group that reads the stream.")] = None,
+    group: Annotated[str | None, typer.Option(metavar="G", help="The consumer group that reads the stream.")] = None,
     consumer: Annotated[
-        str, typer.Option(metavar="C", help="The consumer of the group; started again, it goes on where it was.")
+        str,
+        typer.Option(
+            metavar="C", help="The consumer in the group. If you start it again, it continues where it stopped."
+        ),
     ] = "events-put",
     until_now: Annotated[
-        bool, typer.Option("--until-now", help="End when everything is written that the stream has now.")
+        bool, typer.Option("--until-now", help="Stop when all current entries of the stream are written.")
     ] = False,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
@@ -70,13 +74,13 @@ def put(
     cluster: IsCluster = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> int:
-    """Write messages into the streams of their days."""
+    """Write messages into the day streams of a job set."""
     if stream is not None and file is not None:
-        raise ClientError("--file and --from-stream exclude each other")
+        raise ClientError("--file and --from-stream cannot be used together")
     if stream is None and (group is not None or until_now):
-        raise ClientError("--group and --until-now are for --from-stream")
+        raise ClientError("--group and --until-now need --from-stream")
     if stream is not None and group is None:
-        raise ClientError("--from-stream needs a --group")
+        raise ClientError("--from-stream needs --group")
     with connected(find_address(url, password_file, database, is_cluster=cluster)) as server:
         from tidelog.days.jobset import JobSet
         from tidelog.days.writer import Writer
@@ -93,7 +97,7 @@ def put(
                     with _lines(file) as source:
                         _put_lines(writer, tally, source)
             except Terminated:
-                return TERMINATED if stream is None else FINE  # a stream has no end to come to, and keeps what is left
+                return TERMINATED if stream is None else FINE  # a stream has no end, and keeps the rest
     return FINE
 
 
@@ -129,7 +133,7 @@ def _lines(file: str | None) -> Iterator[Source]:
 
 
 class _Tally:
-    """What was done so far: shown on a terminal as it grows, and summed up at the end, whatever the end is."""
+    """Counts messages. It shows the counts on a terminal as they grow, and prints them however the command ends."""
 
     def __init__(self, output: Output) -> None:
         self._output = output

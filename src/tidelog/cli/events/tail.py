@@ -1,4 +1,4 @@
-"""`tidelog events tail`: the events of a job set over all its days, and those that come."""
+"""`tidelog events tail`: prints the events of a job set over all its days, and new events as they come."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Examples:
 
   tidelog events tail reports nightly --from 1731700000000-0 --until-now --json > events.jsonl
 
-With --json, a line is what `tidelog events put` takes: {"id": "1731700000000-0", "timestamp_ms": 1731700000000,
-"event": {...}}. An event that is no JSON is shown as text, or as {"base64": "..."}.
+With --json, each line has the form that `tidelog events put` reads: {"id": "1731700000000-0", "timestamp_ms":
+1731700000000, "event": {...}}. An event that is not JSON is printed as text, or as {"base64": "..."}.
 
-An id from before the first day there is begins with that day. If a day is removed that was not read to its end, the
-command ends and says so.
+If ID is older than the first day, printing starts with that day. If a day is removed before all of it was printed, the
+command ends with an error.
 
-Exit status: 0 at the end (--until-now, SIGTERM, a closed pipe), 1 if an entry or a batch is damaged, 2 if a day is gone
-or no server answers, 130 for Ctrl-C."""
+Exit status: 0 at the end (--until-now, SIGTERM, a closed pipe), 1 if an entry or a batch is damaged, 2 if a day was
+removed or no server answers, 130 for Ctrl-C."""
 
 _COLUMNS: Final = (Column("id", 20, style="bold"), Column("time", 27), Column("event"))
 _PAGE: Final = 1000
@@ -50,21 +50,24 @@ def tail(
     queue: Queue,
     jobset: JobSetName,
     start: Annotated[
-        str, typer.Option("--from", metavar="beginning|now|ID", help="Where to begin: an ID is not printed itself.")
+        str,
+        typer.Option(
+            "--from", metavar="beginning|now|ID", help="Where to start. The message with this ID is not printed."
+        ),
     ] = "beginning",
-    until_now: Annotated[
-        bool, typer.Option("--until-now", help="End when everything has been printed that there is now.")
-    ] = False,
+    until_now: Annotated[bool, typer.Option("--until-now", help="Stop after printing all current messages.")] = False,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
     database: Database = 0,
     cluster: IsCluster = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines, in the form that `put` takes.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON lines that `tidelog events put` can read.")
+    ] = False,
 ) -> int:
-    """Print the events of a job set, over all its days, and those that come, until Ctrl-C."""
+    """Print the events of a job set over all its days, and new events as they come, until Ctrl-C."""
     output = Output(as_json=as_json)
     if as_json and isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # which JSON is, whatever the terminal speaks
+        sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8, whatever the encoding of the terminal is
     with connected(find_address(url, password_file, database, is_cluster=cluster)) as server:
         from tidelog.days.jobset import JobSet
         from tidelog.days.reader import Reader
@@ -96,7 +99,7 @@ def _start(text: str) -> ReaderStart | EventId:
 
 
 def _follow(output: Output, reader: Reader) -> None:
-    """For ever. A lost connection is made again, and nothing is missed: a reader knows where it is."""
+    """Runs until it is interrupted. After a lost connection it connects again, and the reader goes on where it was."""
     import redis
 
     pause_s = 0.0

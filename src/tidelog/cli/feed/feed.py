@@ -1,4 +1,4 @@
-"""`tidelog feed`: what changes on a server, as it happens, on the Python client."""
+"""`tidelog feed`: prints the changes of a server as they happen, on the Python client."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ JSON: kind "value" (ts, key, type, field, value; value null: deleted), "deletera
 "checkpoint" (ts, start, end, epoch, seen), "commit" (ts). Bytes are text if they are UTF-8, otherwise
 {"base64": "..."}.
 
-A lost connection is made again, and nothing is missed; what is said about it goes to stderr.
+After a lost connection, the feed connects again and misses nothing. Messages about that go to stderr.
 
-Exit status: 0 at the end (--until, SIGTERM, a closed pipe), 2 if there is no such feed, 130 for Ctrl-C."""
+Exit status: 0 at the end (--until, SIGTERM, a closed pipe), 2 if the feed cannot be read, 130 for Ctrl-C."""
 
 _SOON_MS: Final = 50
 
 
 def _as_it_is(words: Any) -> Any:
-    """Versions of typer differ in whether they hand over a pair or each of its words; neither is to become text."""
+    """Some versions of typer pass a pair of words, others each word. Neither must become text."""
     return words
 
 
 class FeedCommand(TyperCommand):
-    """Typer has options that are repeatable and options of two words, but none that is both; what it stands on has."""
+    """A command with a repeatable option of two words. Typer has no such option; click, on which it is built, has."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -65,9 +65,12 @@ class FeedCommand(TyperCommand):
 
 @guarded
 def feed(
-    keys: Annotated[list[str] | None, typer.Option("--key", metavar="KEY", help="This key; repeatable.")] = None,
+    keys: Annotated[
+        list[str] | None, typer.Option("--key", metavar="KEY", help="Print changes of this key; repeatable.")
+    ] = None,
     prefixes: Annotated[
-        list[str] | None, typer.Option("--prefix", metavar="PREFIX", help="Keys that begin so; repeatable.")
+        list[str] | None,
+        typer.Option("--prefix", metavar="PREFIX", help="Print changes of keys with this prefix; repeatable."),
     ] = None,
     spans: Annotated[
         list[Any] | None,
@@ -75,50 +78,54 @@ def feed(
             "--span",
             parser=_as_it_is,
             metavar="A B",
-            help="Keys from A to before B, which is unbounded if it is empty; repeatable. Without any of these three: "
-            "all keys.",
+            help="Print changes of keys from A up to, but not including, B; an empty B means no upper bound; "
+            "repeatable. Without --key, --prefix and --span, changes of all keys are printed.",
         ),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TS", help="Begin after this moment: µs or an ISO time, UTC.")
+        str | None, typer.Option(metavar="TS", help="Start after this moment: a number of µs, or an ISO time in UTC.")
     ] = None,
-    initial: Annotated[bool, typer.Option("--initial", help="Begin with the values of now.")] = False,
-    until: Annotated[str | None, typer.Option(metavar="TS", help="End at this moment.")] = None,
+    initial: Annotated[bool, typer.Option("--initial", help="Start with the current values.")] = False,
+    until: Annotated[str | None, typer.Option(metavar="TS", help="Stop at this moment.")] = None,
     until_now: Annotated[
-        bool, typer.Option("--until-now", help="End when everything has been printed that there is now.")
+        bool, typer.Option("--until-now", help="Stop after printing everything that has happened up to now.")
     ] = False,
     name: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The server remembers how far this reader has come: without --since it goes on there, and the "
-            "journal keeps what it has not read.",
+            help="Register this reader with the server. The server remembers how far it has read, and keeps the "
+            "journal from there on. Without --since, the feed continues where this reader stopped.",
         ),
     ] = None,
-    txn: Annotated[bool, typer.Option("--txn", help="A commit after the changes of each transaction.")] = False,
-    groups: Annotated[bool, typer.Option("--groups", help="Also what happens to groups of streams.")] = False,
+    txn: Annotated[bool, typer.Option("--txn", help="Print a commit after the changes of each transaction.")] = False,
+    groups: Annotated[bool, typer.Option("--groups", help="Also print changes of consumer groups.")] = False,
     ordered: Annotated[
         bool,
         typer.Option(
             "--ordered",
-            help="All events in order of ts. They are printed with the next checkpoint, and kept in memory until then; "
-            "if that is too much, it ends with status 2.",
+            help="Print all events in the order of their ts. Events stay in memory until the next checkpoint, and are "
+            "printed then; if there are too many, the command ends with status 2.",
         ),
     ] = False,
     checkpoints: Annotated[
         bool | None,
-        typer.Option("--checkpoints/--no-checkpoints", help="Print checkpoints. Default: only in JSON."),
+        typer.Option(
+            "--checkpoints/--no-checkpoints", help="Print checkpoints. By default they are printed only as JSON."
+        ),
     ] = None,
-    database: Annotated[int, typer.Option("--db", "-n", metavar="N", help="The database.", min=0, max=15)] = 0,
+    database: Annotated[
+        int, typer.Option("--db", "-n", metavar="N", help="The number of the database.", min=0, max=15)
+    ] = 0,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
     as_json: AsJson = False,
 ) -> int:
-    """Print what changes, as it happens: in colours on a terminal, otherwise as JSON lines."""
+    """Print changes as they happen: in columns on a terminal, otherwise as JSON lines."""
     if since is not None and initial:
-        raise ClientError("--since and --initial exclude each other")
+        raise ClientError("--since and --initial cannot be used together")
     if until is not None and until_now:
-        raise ClientError("--until and --until-now exclude each other")
+        raise ClientError("--until and --until-now cannot be used together")
     address = find_address(url, password_file, database, takes_settings=True)
     wanted: dict[str, Any] = {
         "prefix": [os.fsencode(each) for each in prefixes or []],
@@ -141,11 +148,12 @@ def feed(
         return FINE
     except TooOld as error:
         raise ClientError(
-            f"{error}: begin with --since {error.oldest}, or with --initial and the values of now"
+            f"{error}: start with --since {error.oldest}, or with --initial to get the current values"
         ) from None
     except FeedDiverged as error:
         raise ClientError(
-            f"{error}, and some of that was printed: what holds goes on with --since {error.since}"
+            f"{error}, and some of it was printed already: discard what came after that ts, and go on with --since "
+            f"{error.since}"
         ) from None
     return FINE
 
@@ -155,7 +163,7 @@ def _listen(
 ) -> None:
     order = Ordered() if is_ordered else None
     is_lost = False
-    # The values of now are read one after the other while others write: they are whole with the first checkpoint.
+    # The current values are read one by one while others write: they are complete at the first checkpoint.
     ends_at_checkpoint = is_until_now and wanted["initial"]
     if ends_at_checkpoint:
         wanted["checkpoint_ms"] = _SOON_MS

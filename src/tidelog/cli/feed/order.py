@@ -37,9 +37,8 @@ class Ordered:
             yield from ready
         elif self._bytes > limits.FEED_ORDERED_BYTES_MAX:
             raise LimitExceeded(
-                f"{len(self._events)} events came without a checkpoint, and more than "
-                f"{limits.FEED_ORDERED_BYTES_MAX >> 20} MiB are not kept to put them in order: "
-                f"none of them was printed; try it without --ordered"
+                f"{len(self._events)} events without a checkpoint take more than {limits.FEED_ORDERED_BYTES_MAX >> 20} "
+                f"MiB, which is too much to put them in order: none of them was printed; try again without --ordered"
             )
 
 

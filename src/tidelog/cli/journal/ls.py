@@ -30,7 +30,7 @@ JSON: kind "segment" (shard, file, first_lsn, frames, bytes, blob_bytes, first_t
 "frame" (shard, segment, frame, position, lsn, ts, flags, prev_record_offset, records, last_ts, used_bytes, checksum),
 "snapshot", "set_aside", "tail", "damage", and at the end "total". Every ts has a time beside it.
 
-Exit status: 0, or 1 if damage was seen, or 2 if DIR cannot be read."""
+Exit status: 0, 1 if damage was found, 2 if DIR cannot be read."""
 
 _SEGMENTS: Final = (
     Column("shard", right=True),
@@ -69,17 +69,17 @@ _SNAPSHOTS: Final = (
 def ls(
     folder: Folder,
     frames: Annotated[
-        bool, typer.Option("--frames", help="List the frames too: each is read, walked, and its checksum checked.")
+        bool, typer.Option("--frames", help="Also list the frames; each is read, and its checksum is checked.")
     ] = False,
     as_json: AsJson = False,
 ) -> int:
     """List the segments of a journal, and its snapshots.
 
-    Only file sizes and heads of frames are read, so it is quick however large the journal is; with --frames all of it
-    is read. It takes no lock: a server may be writing meanwhile.
+    It reads only file sizes and the heads of frames, so it is quick for a journal of any size; with --frames it reads
+    everything. It takes no lock: a server may be writing at the same time.
 
-    The first ts of a segment is at or below that of every record in it; the ts of its last frame likewise for the
-    records of that frame. A segment is sealed when another follows it. The checksum of a frame is ok, BAD, or open: the
+    No record of a segment has a ts below the first ts of the segment, and no record of its last frame has a ts below
+    that of the frame. A segment is sealed when another follows it. The checksum of a frame is ok, BAD, or open: the
     last frame of a shard gets its checksum when it is full, and until then its marks vouch for it.
     """
     from tidelog.journal.inspection import ShardInspection

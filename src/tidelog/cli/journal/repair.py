@@ -1,4 +1,4 @@
-"""`tidelog journal repair`: back to the newest point that is whole; what is given up is set aside."""
+"""`tidelog journal repair`: goes back to the newest intact point, and sets the rest aside."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Examples:
 
 JSON: kind "action" (text), and at the end "summary" (needed, dry_run, set_aside, last_ts, last_time).
 
-Exit status: 0 if it is whole now (or, with --dry-run, can be made so), 1 if nothing whole is left to go back to, 2 if
-DIR cannot be repaired: no such directory, or a server has it open."""
+Exit status: 0 if the directory is intact now (with --dry-run: can be repaired), 1 if no intact point is left to go back
+to, 2 if DIR cannot be repaired: there is no such directory, or a server has it open."""
 
 _ACTIONS: Final = (Column("", right=True), Column("action"))
 
@@ -31,16 +31,16 @@ _ACTIONS: Final = (Column("", right=True), Column("action"))
 def repair(
     folder: WholeFolder,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done; nothing is changed.")
+        bool, typer.Option("--dry-run", help="Only print what would be done; nothing is changed.")
     ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Make a damaged data directory open again.
 
-    It goes back to the newest point that is whole on all shards, and cuts what follows. Nothing is deleted: what it
-    cuts is kept in a folder set-aside-N of the data directory. Transactions after the last ts that it names are lost
-    to the server; followers and feeds that had seen more are told so. It needs the directory for itself: stop the
-    server first.
+    The journal goes back to the newest point that is intact on all shards, and everything after it is cut. Nothing is
+    deleted: the cut parts are kept in a folder set-aside-N of the data directory. The server loses the transactions
+    after the last ts that the command prints; followers and feeds that had seen more are told so. Stop the server
+    first: the command needs the directory for itself.
 
     A torn tail after a crash needs no repair: the next start cuts it.
     """
@@ -49,7 +49,9 @@ def repair(
     disk, output = real_disk(), Output(as_json=as_json)
     place = find_place(disk, folder)
     if place.is_shard:
-        complain(f"{folder} is one shard: they are repaired together, by `tidelog journal repair {place.folder}`")
+        complain(
+            f"{folder} is one shard, and all shards are repaired together: use `tidelog journal repair {place.folder}`"
+        )
         return CANNOT
     report = run(disk, place.folder, dry_run=dry_run)
     with until_pipe_closes():  # it is done, whoever listens

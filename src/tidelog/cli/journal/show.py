@@ -54,7 +54,7 @@ expire_ms, payload_bytes, continues, proved; with --payload also payload), then 
 fields of its operation; that of an unknown opcode is {"raw": ...}. Keys and values are strings if they are UTF-8, and
 otherwise {"base64": "..."}.
 
-Exit status: 0, or 1 if damage was seen, or 2 if DIR cannot be read."""
+Exit status: 0, 1 if damage was found, 2 if DIR cannot be read."""
 
 _COLUMNS: Final = (
     Column("shard", 5, right=True),
@@ -75,7 +75,8 @@ _COLUMNS: Final = (
 def show(
     folder: Folder,
     payload: Annotated[
-        bool, typer.Option("--payload", help="Decode the payloads too; those of unknown opcodes are shown as they are.")
+        bool,
+        typer.Option("--payload", help="Also decode the payloads; payloads of unknown opcodes are shown as they are."),
     ] = False,
     lsn: Annotated[
         str | None,
@@ -87,27 +88,27 @@ def show(
     ] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY", help="Only records that name this key, or every key. Can be given repeatedly."),
+        typer.Option(metavar="KEY", help="Only records that name this key, or every key. Repeatable."),
     ] = None,
     opcode: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME|0xNN", help="Only this opcode. Can be given repeatedly."),
+        typer.Option(metavar="NAME|0xNN", help="Only this opcode. Repeatable."),
     ] = None,
     shard: Annotated[int | None, typer.Option(metavar="N", help="Only this shard.", min=0)] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", help="At most this many records.", min=0)] = None,
     control: Annotated[
-        bool, typer.Option("--control/--no-control", help="With or without marks, selects and epochs.")
+        bool, typer.Option("--control/--no-control", help="Show marks, selects and epochs, or leave them out.")
     ] = True,
     as_json: AsJson = False,
 ) -> int:
     """Show the records of a journal, shard by shard, in order.
 
-    It goes straight to the first frame that may hold what is asked for. Payloads are only looked at with --payload or
-    --key. It takes no lock: a server may be writing meanwhile.
+    It goes straight to the first frame that may have such records, and reads payloads only with --payload or --key. It
+    takes no lock: a server may be writing at the same time.
 
     The segment is named by its first lsn; the position is in bytes from the start of its file. A record about the
     journal itself (mark, select, epoch) has no lsn, and neither has the continuation of one that was split over two
-    frames. The flag `unproved` is on what no checksum or mark vouches for.
+    frames. The flag `unproved` marks records that no checksum or mark covers.
     """
     from tidelog.journal.inspection import ShardInspection
     from tidelog.journal.record_inspection import select_records
@@ -180,7 +181,7 @@ def _parse_opcode(table: OperationTable, text: str) -> int:
         number = -1
     if not 0 < number <= 0xFF:
         names = ", ".join([*table.names(), *numbers])
-        raise typer.BadParameter(f"{text!r} is no opcode: give 0x01 to 0xff, or {names}", param_hint="--opcode")
+        raise typer.BadParameter(f"{text!r} is not an opcode: give 0x01 to 0xff, or {names}", param_hint="--opcode")
     return number
 
 

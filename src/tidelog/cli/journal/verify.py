@@ -1,4 +1,4 @@
-"""`tidelog journal verify`: every byte checked against everything that vouches for it."""
+"""`tidelog journal verify`: checks every byte of a journal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JSON: kind "shard" (shard, segments, frames, records, transactions, bytes, blobs
 problem), "note" (text), and at the end "summary" (sound, problems, snapshots, cycle, synced_cycle, last_ts, last_time,
 tail_bytes).
 
-Exit status: 0 if it is sound, 1 if damage was found, 2 if DIR cannot be read."""
+Exit status: 0 if the journal is sound, 1 if damage was found, 2 if DIR cannot be read."""
 
 _SHARDS: Final = (
     Column("shard", right=True),
@@ -52,8 +52,8 @@ def verify(
 ) -> int:
     """Check a whole journal: every checksum, mark, blob, lsn and transaction, and the snapshots.
 
-    A torn tail is no damage: what was written last and never became complete is cut by the next start. It takes no
-    lock: a server may be writing meanwhile. The shards vouch for each other, so that for one shard the whole directory
+    A torn tail is not damage: it is an unfinished write, and the next start cuts it. The command takes no lock: a
+    server may be writing at the same time. The shards vouch for each other, so if DIR is one shard, the whole directory
     is checked.
     """
     disk, output = real_disk(), Output(as_json=as_json)

@@ -1,6 +1,6 @@
-"""What a job says of itself, read for people: from its hash, or from the job in this process.
+"""The figures that a job reports, from its hash or from the job in this process, as text for people.
 
-Figures may be anything: whoever may write to the server can write such a hash. What is no number is not known.
+Any client can write such a hash, so a figure may be anything. A figure that is not a number counts as unknown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One line on stderr that says how far a job without end is, redrawn twice a second; none where nobody would see it.
+"""One line on stderr that shows how far a job is, redrawn twice a second; none if stderr is not a terminal.
 
     with (
         Holding.take(server, "lake", stop, figures, lease=name) as holding,
@@ -8,7 +8,7 @@
 
     lake  running  lag 0.41 s, 8,123 records  1,204,000 rows, 20,310/s  batch 0.38 s
 
-The callable only hands over figures that are known: it is called on another thread, and must not wait for anything.
+The callable runs on another thread and must not wait: it returns figures that are already known.
 """
 
 from __future__ import annotations

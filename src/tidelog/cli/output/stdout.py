@@ -1,4 +1,4 @@
-"""Where the output of a command goes, in the form that its reader wants.
+"""Prints the output of a command in the form that its reader wants.
 
     a terminal   tables and colours, by rich
     a pipe       the same columns as plain text; numbers without separators

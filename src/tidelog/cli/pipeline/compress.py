@@ -1,4 +1,4 @@
-"""`tidelog pipeline compress`: days of job sets that are old enough become batches, on Spark."""
+"""`tidelog pipeline compress`: packs old days of job sets into batches, on Spark."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ Examples:
 
   tidelog pipeline compress --older-than-days 2 --dry-run --json
 
-One job that rewrites days runs at a time. While it runs, and afterwards, `tidelog pipeline status` says how far it is.
---bytes-per-second counts what all tasks together read from the server and write to it.
+Only one job that rewrites days runs at a time. `tidelog pipeline status` shows its progress, also after it has ended.
 
 JSON: kind "stream" (queue, jobset, day, outcome, events, batches, event_bytes, packed_bytes, seconds, error), then
 "summary".
@@ -69,7 +68,13 @@ def compress(
     ] = None,
     bytes_per_second: Annotated[
         float | None,
-        typer.Option("--bytes-per-second", metavar="N", min=1, help="Over all tasks.", show_default=False),
+        typer.Option(
+            "--bytes-per-second",
+            metavar="N",
+            min=1,
+            help="The most that all tasks together read and write.",
+            show_default=False,
+        ),
     ] = None,
     lease_seconds: LeaseSeconds = limits.LEASE_MS_DEFAULT / 1000,
     only_list: DryRun = False,
@@ -77,10 +82,10 @@ def compress(
     today: Today = None,
     as_json: AsJson = False,
 ) -> int:
-    """Compress the days of job sets that are old enough.
+    """Compress old days of job sets.
 
-    Each day becomes batches of up to 4 MB of events, which are read back and compared before they take the day's place
-    in one step; readers go on through it. Messages that come for a compressed day afterwards are late.
+    The events of a day are packed into batches of up to 4 MB. The batches are read back and compared, and then replace
+    the day in one step; readers go on without a gap. Messages that come later for a compressed day count as late.
     """
     address = find_address(url, password_file, database, is_cluster=cluster)
     from tidelog.spark.jobs.compress import CompressJob

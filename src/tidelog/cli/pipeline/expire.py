@@ -1,4 +1,4 @@
-"""`tidelog pipeline expire`: days of job sets that are old enough are removed, on Spark."""
+"""`tidelog pipeline expire`: removes old days of job sets, on Spark."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Examples:
 
   tidelog pipeline expire --url redis://10.0.0.5:6379 --older-than-days 30 --dry-run
 
-Readers that had not read all of a day are told that it is gone. One job that rewrites days runs at a time; `tidelog
-pipeline status` says how far it is.
+A reader that has not read all of a removed day gets an error. Only one job that rewrites days runs at a time; `tidelog
+pipeline status` shows its progress.
 
 JSON: kind "jobset" (queue, jobset, days, outcome, seconds, error), then "summary".
 
@@ -58,7 +58,9 @@ def expire(
     conf: Conf = None,
     jobsets_per_hour: Annotated[
         float | None,
-        typer.Option("--jobsets-per-hour", metavar="N", min=0.001, help="Begin at most so many.", show_default=False),
+        typer.Option(
+            "--jobsets-per-hour", metavar="N", min=0.001, help="Start at most this many job sets.", show_default=False
+        ),
     ] = None,
     lease_seconds: LeaseSeconds = limits.LEASE_MS_DEFAULT / 1000,
     only_list: DryRun = False,
@@ -66,7 +68,7 @@ def expire(
     today: Today = None,
     as_json: AsJson = False,
 ) -> int:
-    """Remove the days of job sets that are old enough, compressed or not, and late messages of that age."""
+    """Remove old days of job sets, compressed or not, and late messages of the same age."""
     address = find_address(url, password_file, database, is_cluster=cluster)
     from tidelog.spark.jobs.expire import ExpireJob
     from tidelog.spark.jobs.pace import Pace

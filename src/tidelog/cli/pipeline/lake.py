@@ -1,4 +1,4 @@
-"""`tidelog pipeline lake`: Delta tables that are kept equal to what a server has and what changes there, on Spark."""
+"""`tidelog pipeline lake`: keeps Delta tables up to date with a server, on Spark."""
 
 from __future__ import annotations
 
@@ -45,18 +45,19 @@ Examples:
   tidelog pipeline lake --to s3://bucket/lake --storage endpoint_url=http://127.0.0.1:9000 --storage key=K --storage
   secret=S --once
 
-Tables below PATH: changes (each change once, by day), current (a row for each key and field that exists), entries (what
-was appended to streams, by day), and with --json bad (what does not fit its columns, with the reason).
+The tables below PATH are: changes (every change, by day), current (a row for each key and field that exists), entries
+(what was appended to streams, by day), and with --json bad (values that do not fit their columns, with the reason).
 
-Note that --json is about the tables: members of JSON values become columns. What is printed is JSON with --output json:
-kind "batch" (ts, lag_seconds, batches, rows, changes, ...) after each batch, then "summary".
+The option --json changes the tables, not the output: members of JSON values become columns. With --output json, the
+command prints kind "batch" (ts, lag_seconds, batches, rows, changes, ...) after each batch, then "summary".
 
-The tables know how far they are, in the commits that add their rows: there is no checkpoint besides them, and a job
-that was killed is just run again. One job at a time keeps a lake; HGETALL tidelog:pipeline:lake says how far it is.
+Each commit to a table also records how far the table is. So there is no separate checkpoint: after a job was killed,
+just run it again. Only one job at a time writes a lake; `tidelog pipeline status lake` shows its progress.
 
-Exit status: 0 if all went well, 2 if it cannot be done (no server, no Spark, a folder that is no lake, history that the
-server no longer has), 3 if another job keeps this lake, 130 for Ctrl-C and 143 for SIGTERM with --once; stopped so,
---continuous is fine, and so it is when nobody reads what it prints any more. However it ends, it can be run again."""
+Exit status: 0 if all went well, 2 if the job could not run (no server, no Spark, a folder that is not a lake, history
+that the server no longer has), 3 if another job writes this lake, 130 for Ctrl-C and 143 for SIGTERM. With
+--continuous, the status is 0 if a signal stopped the job, or if the reader of its output went away. However it ends,
+you can run it again."""
 
 
 class LakeStart(StrEnum):
@@ -81,32 +82,32 @@ def lake(
     url: Url = URL_DEFAULT,
     prefix: Annotated[
         list[str] | None,
-        typer.Option("--prefix", metavar="P", help="Only keys that begin like this; may be given again."),
+        typer.Option("--prefix", metavar="P", help="Only take keys with this prefix; repeatable."),
     ] = None,
     once: Once = True,
     start: Annotated[
         LakeStart,
         typer.Option(
             "--start",
-            help="Where a new lake begins: with all that the journal has, with the values of now, or now. auto: "
-            "earliest if the journal goes back to the beginning, otherwise initial.",
+            help="Where a new lake starts. earliest: with all changes in the journal; initial: with the current "
+            "values; latest: with the next change; auto: earliest if the journal is complete, otherwise initial.",
         ),
     ] = LakeStart.AUTO,
     json_columns: Annotated[
-        bool, typer.Option("--json", help="Members of values and entries that are JSON objects become columns.")
+        bool, typer.Option("--json", help="Turn the members of JSON objects in values and entries into columns.")
     ] = False,
     storage: StorageOptions = None,
     trigger_seconds: TriggerSeconds = limits.LAKE_TRIGGER_S,
     batch_records: BatchRecords = limits.LAKE_BATCH_RECORDS,
-    compact: Annotated[bool, typer.Option("--compact/--no-compact", help="Put small files together.")] = True,
+    compact: Annotated[bool, typer.Option("--compact/--no-compact", help="Merge small files.")] = True,
     vacuum_hours: Annotated[
         int | None,
         typer.Option(
             "--vacuum-hours",
             metavar="H",
             min=0,
-            help=f"Remove files that no table has had for so long. [default: {limits.LAKE_VACUUM_HOURS}; those of "
-            "current after a quarter of an hour]",
+            help="Remove files that no table has used for this long. "
+            f"[default: {limits.LAKE_VACUUM_HOURS}; for the table current: a quarter of an hour]",
             show_default=False,
         ),
     ] = None,
@@ -117,12 +118,12 @@ def lake(
     lease_seconds: LeaseSeconds = limits.LEASE_MS_DEFAULT / 1000,
     progress: ShowsLine = True,
     form: Annotated[
-        PrintedForm, typer.Option("--output", help="What is printed: text, or a JSON object a line.")
+        PrintedForm, typer.Option("--output", help="Print text, or one JSON object a line.")
     ] = PrintedForm.TEXT,
 ) -> int:
-    """Keep Delta tables equal to a server: what changed, what holds, and what was appended to streams.
+    """Keep Delta tables up to date with a server: its changes, its current values, and the entries of its streams.
 
-    Each change is there exactly once, however often the job is killed and run again.
+    The tables have each change exactly once, however often the job is killed and run again.
     """
     address = find_address(url, password_file, database)
     output = Output(as_json=form is PrintedForm.JSON)

@@ -1,4 +1,4 @@
-"""`tidelog pipeline status`: how far jobs are, as they say in their hashes, and how far the server is ahead of them."""
+"""`tidelog pipeline status`: shows the progress that jobs report in their hashes, and their lag behind the server."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ Examples:
 
   tidelog pipeline status --json | jq 'select(.lag_seconds > 60)'
 
-A job that says that it runs and was not heard of for 10 seconds is silent: it was killed, or cannot reach the server.
-The lag is that of the moment, also of jobs that have ended.
+The state `silent` means that a running job has not reported for 10 seconds: it was killed, or cannot reach the server.
+The lag is measured now, also for jobs that have ended.
 
-JSON: kind "job" (job, state, age_seconds, and all that the job says: updated_ms, ts, lag_seconds, lag_records, rows,
-rows_per_second, batches, batch_seconds, last_error ...).
+JSON: kind "job" (job, state, age_seconds, and all figures that the job reports: updated_ms, ts, lag_seconds,
+lag_records, rows, rows_per_second, batches, batch_seconds, last_error ...).
 
-Exit status: 0, or 2 if there is no server or no such job; 130 for Ctrl-C."""
+Exit status: 0, 2 if no server answers or there is no such job, 130 for Ctrl-C."""
 
 _ERROR_CHARS_SHOWN: Final = 60
 
@@ -60,16 +60,16 @@ def status(
     jobs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[JOB]...", help="Only these jobs, each with its parts: view, view:orders.", show_default=False
+            metavar="[JOB]...", help="Show only these jobs and their parts: view, view:orders.", show_default=False
         ),
     ] = None,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
     database: Database = 0,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Every second anew, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second, until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show how far the jobs of a server are: what runs, its lag behind the feed, rows, and how long batches take."""
+    """Show the jobs of a server: their state, lag, rows and batch times."""
     output = Output(as_json=as_json)
     with connect(url, password_file, database) as link, until_pipe_closes():
         if not watch:

@@ -1,4 +1,4 @@
-"""`tidelog pipeline verify`: the audit of `tidelog journal verify`, on Spark."""
+"""`tidelog pipeline verify`: checks a journal as `tidelog journal verify` does, on Spark."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ Examples:
 
   tidelog pipeline verify s3://bucket/data --storage anon=true --json
 
-Executors read the files themselves: on a cluster, DIR must be there on every machine, or be a URL that fsspec knows.
-The report is that of `tidelog journal verify`, as is the JSON; damage is told in the same words.
+Executors read the files themselves: on a cluster, DIR must exist on every machine, or be a URL that fsspec understands.
+The report and its JSON are those of `tidelog journal verify`.
 
-Exit status: 0 if it is sound, 1 if there is damage, 2 if it is no journal, 130 for Ctrl-C, 143 for SIGTERM."""
+Exit status: 0 if the journal is sound, 1 if there is damage, 2 if DIR is not a journal, 130 for Ctrl-C, 143 for
+SIGTERM."""
 
 
 class _Stopped(Exception):
@@ -48,22 +49,24 @@ def verify(
     folder: Annotated[
         str,
         typer.Argument(
-            metavar="DIR", help="A data directory or a snapshot; a URL that fsspec knows.", show_default=False
+            metavar="DIR",
+            help="A data directory or a snapshot: a path, or a URL that fsspec understands.",
+            show_default=False,
         ),
     ],
     storage: Annotated[
         list[str] | None,
-        typer.Option("--storage", metavar="NAME=VALUE", help="An option of fsspec's; may be given again."),
+        typer.Option("--storage", metavar="NAME=VALUE", help="An fsspec option for the URL; repeatable."),
     ] = None,
     frames: Annotated[
-        int, typer.Option("--frames", metavar="N", min=1, help="Frames of one task.")
+        int, typer.Option("--frames", metavar="N", min=1, help="How many frames a task checks.")
     ] = limits.SPARK_PARTITION_FRAMES,
     master: Master = None,
     conf: Conf = None,
     progress: ShowsBar = True,
     as_json: AsJson = False,
 ) -> int:
-    """Check a whole journal, side by side: every checksum, mark, blob, lsn and transaction, and the snapshots."""
+    """Check a whole journal in parallel: every checksum, mark, blob, lsn and transaction, and the snapshots."""
     with needs_spark():
         from tidelog.spark.jobs.verify import Proof, audit_side_by_side, prove_numbered
         from tidelog.spark.jobs.waves import Waves
@@ -108,5 +111,5 @@ def verify(
 def _option(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise ClientError(f"--storage {text!r} is no NAME=VALUE such as anon=true")
+        raise ClientError(f"--storage {text!r} is not NAME=VALUE, such as anon=true")
     return name, value

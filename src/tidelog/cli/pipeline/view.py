@@ -1,4 +1,4 @@
-"""`tidelog pipeline view`: views that are declared in SQL, kept as their sources change."""
+"""`tidelog pipeline view`: keeps views that are declared in SQL up to date, on Spark."""
 
 from __future__ import annotations
 
@@ -50,18 +50,19 @@ The file:
 
   sql = "select state, count(*) as n, sum(cast(amount as double)) as total from source group by state"
 
-  key = ["state"]                 # what names a row: the hash is view:orders_by_state:<state>
+  key = ["state"]                 # these columns name a row: its hash is view:orders_by_state:<state>
 
-Each row is a hash on the server (HGETALL view:orders_by_state:open; CHANGEFEED PREFIX view: tells of changes) and a row
-of the Delta table PATH/views/orders_by_state. A view whose definition has changed is built anew, and takes the place of
-the old one when it is there. `tidelog view check` recomputes views and compares.
+Each row of a view is a hash on the server and a row of the Delta table PATH/views/orders_by_state. Applications read it
+with HGETALL view:orders_by_state:open, and follow changes with CHANGEFEED PREFIX view:. If the definition of a view
+changes, the view is built again, and replaces the old one once it is complete. `tidelog view check` recomputes views
+and compares.
 
-JSON: kind "view" (view, version, source_rows, view_rows, ts) for each, then "summary" (batches, rows, changed, seconds,
-stopped).
+JSON: kind "view" (view, version, source_rows, view_rows, ts) for each view, then "summary" (batches, rows, changed,
+seconds, stopped).
 
-Exit status: 0 if all went well or it was stopped with --continuous, 2 if it cannot be done (no server, no Spark, a view
-that cannot be kept), 3 if another job keeps these views, 130 for Ctrl-C and 143 for SIGTERM with --once. However it
-ends, it can be run again."""
+Exit status: 0 if all went well, 2 if the job could not run (no server, no Spark, a view that cannot be kept up to
+date), 3 if another job keeps these views, 130 for Ctrl-C and 143 for SIGTERM. With --continuous, the status is 0 if a
+signal stopped the job. However it ends, you can run it again."""
 
 _COLUMNS: Final = (
     Column("view", style="bold"),
@@ -74,7 +75,9 @@ _COLUMNS: Final = (
 
 @guarded
 def view(
-    file: Annotated[str, typer.Option("--file", metavar="FILE", help="The views, in TOML.", show_default=False)],
+    file: Annotated[
+        str, typer.Option("--file", metavar="FILE", help="The TOML file that declares the views.", show_default=False)
+    ],
     to: To,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
@@ -89,7 +92,7 @@ def view(
     progress: ShowsLine = True,
     as_json: AsJson = False,
 ) -> int:
-    """Keep views that are declared in SQL: as hashes that applications read and watch, and as tables of the lake."""
+    """Keep views that are declared in SQL up to date, as hashes on the server and as tables of the lake."""
     address = find_address(url, password_file, database)
     output = Output(as_json=as_json)
     run = JobRun("view", output, is_endless=not once)

@@ -20,7 +20,7 @@ Examples:
 
   tidelog stream info orders
 
-JSON: kind "stream", then kind "group" for each."""
+JSON: kind "stream", then kind "group" for each consumer group."""
 
 _FACTS: Final = (Column("fact", style="bold"), Column("value", right=True))
 _GROUPS: Final = (
@@ -43,7 +43,7 @@ def info(
     database: Database = 0,
     as_json: AsJson = False,
 ) -> int:
-    """Show what there is to know about a stream."""
+    """Show the size, the offsets and the consumer groups of a stream."""
     output = Output(as_json=as_json)
     name = key.encode("utf-8", "surrogateescape")
     with connect(url, password_file, database) as link, until_pipe_closes():

@@ -39,13 +39,15 @@ _SCAN_COUNT: Final = b"1000"
 
 @guarded
 def ls(
-    pattern: Annotated[str, typer.Argument(metavar="[PATTERN]", help="Keys like this, such as 'orders:*'.")] = "*",
+    pattern: Annotated[
+        str, typer.Argument(metavar="[PATTERN]", help="Only streams whose keys match this pattern, such as 'orders:*'.")
+    ] = "*",
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
     database: Database = 0,
     as_json: AsJson = False,
 ) -> int:
-    """List streams, with how much each has."""
+    """List the streams and their sizes."""
     output = Output(as_json=as_json)
     with connect(url, password_file, database) as link, until_pipe_closes():
         if not as_json:

@@ -24,7 +24,7 @@ Examples:
 
   tidelog stream tail orders --follow
 
-JSON: kind "entry" (offset, tag, and entry, or fields for what XADD wrote)."""
+JSON: kind "entry" (offset, tag, and entry; an entry that XADD wrote has fields instead of entry)."""
 
 _COLUMNS: Final = (Column("offset", 12, right=True, style="bold"), Column("tag", 16), Column("entry"))
 _AT_ONCE: Final = 1000
@@ -36,16 +36,21 @@ _BLOCK_MS: Final = b"1000"
 def tail(
     key: Annotated[str, typer.Argument(metavar="KEY", help="The stream.")],
     start: Annotated[
-        int | None, typer.Option("--from", metavar="OFFSET", help="Begin here instead of with the last ones.", min=0)
+        int | None,
+        typer.Option("--from", metavar="OFFSET", help="Start at this offset instead of with the last entries.", min=0),
     ] = None,
-    count: Annotated[int, typer.Option("--count", "-c", metavar="N", help="How many of the last ones.", min=0)] = 10,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with those that come, until Ctrl-C.")] = False,
+    count: Annotated[
+        int, typer.Option("--count", "-c", metavar="N", help="Print this many of the last entries.", min=0)
+    ] = 10,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Also print new entries as they come, until Ctrl-C.")
+    ] = False,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
     database: Database = 0,
     as_json: AsJson = False,
 ) -> int:
-    """Print the last entries of a stream, or all from an offset on."""
+    """Print the last entries of a stream, or all entries from an offset on."""
     output = Output(as_json=as_json)
     name = key.encode("utf-8", "surrogateescape")
     with connect(url, password_file, database) as link, until_pipe_closes():

@@ -1,4 +1,4 @@
-"""`tidelog view check`: views beside their recomputation from scratch."""
+"""`tidelog view check`: compares views with their recomputation from scratch."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ Examples:
 
   tidelog view check orders_by_state --to lake --json
 
-Each view is computed anew from all of its source, by Spark, and compared with its hashes on the server and its table in
-the lake. Definitions are those that the lake has, or those of --file.
+Spark computes each view again from all of its source. The result is compared with the hashes on the server and with the
+table in the lake.
 
-JSON: kind "check" (view, right, settled, rows; hashes and table, each with missing, wrong, extra: lists of keys).
+JSON: kind "check" (view, right, settled, rows, hashes, table; hashes and table have lists of keys: missing, wrong and
+extra).
 
-Exit status: 0 if all are right, 1 if one is not, 2 if it cannot be done."""
+Exit status: 0 if all views are right, 1 if one is not, 2 if they could not be checked."""
 
 _COLUMNS: Final = (
     Column("view", style="bold"),
@@ -45,20 +46,26 @@ _KEYS_SHOWN: Final = 3
 def check(
     to: To,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these views.", show_default=False)
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Check only these views.", show_default=False)
     ] = None,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
     database: Database = 0,
     file: Annotated[
-        str | None, typer.Option("--file", metavar="FILE", help="The views, in TOML.", show_default=False)
+        str | None,
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            help="Take the definitions from this TOML file instead of the lake.",
+            show_default=False,
+        ),
     ] = None,
     storage: StorageOptions = None,
     master: Master = None,
     conf: Conf = None,
     as_json: AsJson = False,
 ) -> int:
-    """Recompute views from scratch, and compare."""
+    """Recompute views from scratch, and compare the results with the views."""
     address = find_address(url, password_file, database)
     output = Output(as_json=as_json)
     with needs_spark():

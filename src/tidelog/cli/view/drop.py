@@ -1,4 +1,4 @@
-"""`tidelog view drop`: remove a view that is kept no more."""
+"""`tidelog view drop`: removes a view that is no longer kept up to date."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ Examples:
 
   tidelog view drop orders_by_state --to lake
 
-A view that is taken out of its file stays as it was, and is changed no more. This removes its hashes view:NAME:*, its
-table, and all that `tidelog pipeline view` has noted of it. One that is still in a file is built anew by the next run.
+If you take a view out of its file, its hashes and its table stay, and are no longer updated. This command removes the
+hashes view:NAME:*, the table, and everything else that `tidelog pipeline view` has stored for the view. If the view is
+still in a file, the next run builds it again.
 
 JSON: kind "dropped" (view, hashes).
 
-Exit status: 0, 2 if it cannot be done (no server, no such view), 3 if a job keeps it."""
+Exit status: 0, 2 if the view could not be removed (no server, no such view), 3 if a job keeps it up to date."""
 
 
 @guarded
@@ -34,7 +35,7 @@ def drop(
     storage: StorageOptions = None,
     as_json: AsJson = False,
 ) -> int:
-    """Remove a view: its hashes, its table, and what is noted of it."""
+    """Remove a view: its hashes, its table and its records."""
     address = find_address(url, password_file, database)
     output = Output(as_json=as_json)
     with needs_spark():

@@ -1,4 +1,4 @@
-"""`tidelog view ls`: the views that a server has."""
+"""`tidelog view ls`: lists the views of a server."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Examples:
 
   tidelog view ls --url redis://10.0.0.5:6399 --json
 
-These are the views that `tidelog pipeline view` keeps or has kept, as it says in the hashes tidelog:pipeline:view:*.
+The list has all views that `tidelog pipeline view` keeps or has kept. It reads the hashes tidelog:pipeline:view:*.
 
 JSON: kind "view" (view, state, version, view_rows, source_rows, source, sql, key, ts, age_seconds).
 
-Exit status: 0, or 2 if there is no server."""
+Exit status: 0, or 2 if no server answers."""
 
 _COLUMNS: Final = (
     Column("view", style="bold"),
@@ -42,7 +42,7 @@ _SQL_CHARS_SHOWN: Final = 80
 def ls(
     url: Url = URL_DEFAULT, password_file: PasswordFile = None, database: Database = 0, as_json: AsJson = False
 ) -> int:
-    """List the views of a server, with what they are made of."""
+    """List the views of a server, with their sources and definitions."""
     output = Output(as_json=as_json)
     with connect(url, password_file, database) as link, until_pipe_closes():
         found = views_of(link)

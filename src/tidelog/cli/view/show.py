@@ -1,4 +1,4 @@
-"""`tidelog view show`: the rows of a view, as an application reads them."""
+"""`tidelog view show`: shows the rows of a view, as an application reads them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Examples:
 
   tidelog view show orders_by_state --limit 10 --json
 
-The rows are the hashes view:NAME:*, as HGETALL gives them; their order is that of their keys.
+Each row is a hash view:NAME:*, as HGETALL returns it. Rows are sorted by their keys.
 
 JSON: kind "row" (key, and a member "fields" with all columns that are not null, as text).
 
-Exit status: 0, or 2 if there is no server or no such view."""
+Exit status: 0, or 2 if no server answers or there is no such view."""
 
 
 @guarded
@@ -37,7 +37,7 @@ def show(
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
     database: Database = 0,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many rows.")] = 1000,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Show at most this many rows.")] = 1000,
     as_json: AsJson = False,
 ) -> int:
     """Show the rows of a view."""
@@ -46,7 +46,7 @@ def show(
         prefix = f"{VIEW_ROW_PREFIX}{name}:".encode()
         keys = sorted(_keys(link, prefix))
         if not keys and name not in [view["view"] for view in views_of(link)]:
-            raise ClientError(f"there is no view {name!r}: `tidelog view ls` lists those that there are")
+            raise ClientError(f"there is no view {name!r}: `tidelog view ls` lists all views")
         rows = [_fields(link.call(b"HGETALL", key)) for key in islice(keys, limit)]
         _show(output, [key.removeprefix(prefix).decode(errors="replace") for key in keys[:limit]], rows, len(keys))
     return FINE
