@@ -22,14 +22,14 @@ from tidelog.errors import BadMessage
 # --- lines ----------------------------------------------------------------------------------------------------------
 
 
-class Source(Protocol):
+class LineSource(Protocol):
     """A file of bytes, or a pipe."""
 
     def read1(self, size: int, /) -> bytes:
         """What there is, at least a byte; nothing at the end."""
 
 
-def json_lines(source: Source) -> Iterator[list[Message]]:
+def json_lines(source: LineSource) -> Iterator[list[Message]]:
     """The messages of lines; empty lines are passed over."""
     rest = b""
     number = 0
@@ -60,7 +60,7 @@ def _messages(lines: Sequence[bytes], before: int) -> Iterator[list[Message]]:
 # --- another stream ---------------------------------------------------------------------------------------------------
 
 
-class Delivery(NamedTuple):
+class StreamDelivery(NamedTuple):
     """Messages, and the entries to acknowledge when they are written."""
 
     messages: list[Message]
@@ -100,7 +100,7 @@ class StreamInput:
             if "BUSYGROUP" not in str(error):
                 raise
 
-    def read(self, wait_s: float = 0.0) -> Delivery:
+    def read(self, wait_s: float = 0.0) -> StreamDelivery:
         """The next ones; none if none came within `wait_s`."""
         if self._own is not None:
             entries = self._read_group(self._own, None)
@@ -123,7 +123,7 @@ class StreamInput:
         oldest = self._server.xpending_range(self._key, self._group, "-", "+", 1, consumername=self._consumer)
         return bool(oldest) and parse_id(oldest[0]["message_id"]) < parse_id(entry_id)
 
-    def acknowledge(self, delivery: Delivery) -> None:
+    def acknowledge(self, delivery: StreamDelivery) -> None:
         """They are written."""
         if delivery.entry_ids:
             self._server.xack(self._key, self._group, *delivery.entry_ids)
@@ -134,8 +134,8 @@ class StreamInput:
         )
         return entries_of(reply)
 
-    def _delivery(self, entries: list[Entry]) -> Delivery:
-        delivery = Delivery([], [])
+    def _delivery(self, entries: list[Entry]) -> StreamDelivery:
+        delivery = StreamDelivery([], [])
         for entry_id, values in entries:
             if values:  # not one that was deleted while it was pending
                 try:

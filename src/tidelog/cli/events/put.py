@@ -18,7 +18,7 @@ from tidelog.cli.server_link import connected, find_address
 from tidelog.errors import ClientError
 
 if TYPE_CHECKING:
-    from tidelog.days.inputs import Source
+    from tidelog.days.inputs import LineSource
     from tidelog.days.writer import Writer, Written
 
 EPILOG: Final = """\
@@ -101,7 +101,7 @@ def put(
     return FINE
 
 
-def _put_lines(writer: Writer, tally: _Tally, source: Source) -> None:
+def _put_lines(writer: Writer, tally: _Tally, source: LineSource) -> None:
     from tidelog.days.inputs import json_lines
 
     for messages in json_lines(source):
@@ -124,9 +124,9 @@ def _put_stream(
 
 
 @contextmanager
-def _lines(file: str | None) -> Iterator[Source]:
+def _lines(file: str | None) -> Iterator[LineSource]:
     if file is None or file == "-":
-        yield cast("Source", sys.stdin.buffer)
+        yield cast("LineSource", sys.stdin.buffer)
     else:
         with open(file, "rb") as opened:
             yield opened
