@@ -37,8 +37,8 @@ from tidelog.days.message import DAY_MS, EventId, Message
 from tidelog.days.reader import Reader
 from tidelog.days.writer import Writer
 from tidelog.spark.jobs.compress import CompressJob
-from tidelog.spark.jobs.holding import Stop
 from tidelog.spark.jobs.job import run_job
+from tidelog.spark.jobs.job_lease import Stop
 from tidelog.spark.jobs.lazy_session import LazySession
 from tidelog.spark.jobs.pace import Pace
 

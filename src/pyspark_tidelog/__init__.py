@@ -3,6 +3,6 @@
 So `format("tidelog")` works wherever the package is installed, without a call that registers it.
 """
 
-from tidelog.spark.source import TidelogSource as DefaultSource
+from tidelog.spark.source.data_source import TidelogSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -8,8 +8,8 @@ from typing import Any
 
 from demo.views import EVENTS, JOBS, PROFILE, TOML, jobs_of, ledger_rows
 from demo.week import PROFILES, Profile, Week
-from tidelog.spark.views.definition import read_views
-from tidelog.spark.views.query import plan
+from tidelog.spark.views.sql.definition import read_views
+from tidelog.spark.views.sql.query import plan_view
 
 MONDAY = date(2024, 5, 6)
 MONDAY_MS = int(datetime(2024, 5, 6, tzinfo=UTC).timestamp() * 1000)
@@ -59,4 +59,4 @@ def test_the_views_can_be_kept(tmp_path: Path) -> None:
     views = read_views(str(file))
     assert [view.name for view in views] == [EVENTS, JOBS]
     for view in views:
-        assert set(view.key) < {name for name, _ in plan(view).outputs}
+        assert set(view.key) < {name for name, _ in plan_view(view).outputs}

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import Filter
 from pyspark.sql.types import StructType
 
-from tidelog.spark.source import TidelogSource
+from tidelog.spark.source.data_source import TidelogSource
 
 
 def reader(schema: StructType | None = None, filters: list[Filter] | None = None, **options: Any) -> Any:
@@ -24,7 +24,7 @@ def source_of(**options: Any) -> TidelogSource:
     return TidelogSource({name: str(value) for name, value in options.items()})
 
 
-def follower(schema: StructType | None = None, **options: Any) -> Any:
+def micro_batches(schema: StructType | None = None, **options: Any) -> Any:
     """A `DataSourceStreamReader`, whose batches are Arrow's."""
     source = source_of(**options)
     return source.streamReader(schema or source.schema())

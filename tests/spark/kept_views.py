@@ -15,13 +15,13 @@ from pyspark.sql import SparkSession
 from tests.spark.random_views import RandomView, text_of
 from tests.spark.view_world import World
 from tidelog.address import ServerAddress
+from tidelog.spark.delta.storage import find_storage
 from tidelog.spark.endpoint import Endpoint
-from tidelog.spark.feed_places import explored_feed_server
-from tidelog.spark.jobs.holding import Stop
-from tidelog.spark.lake.storage import find_storage
-from tidelog.spark.views.checking import check_view
-from tidelog.spark.views.definition import View
-from tidelog.spark.views.job import ViewJob, ViewOptions, everything
+from tidelog.spark.jobs.job_lease import Stop
+from tidelog.spark.source.feed.position import explored_feed_server
+from tidelog.spark.views.keeping.checking import check_view
+from tidelog.spark.views.keeping.job import ViewJob, ViewOptions
+from tidelog.spark.views.sql.definition import View
 
 SECONDS_MAX = 120
 
@@ -89,7 +89,7 @@ class KeptViews:
     def check(self, view: View) -> None:
         """By the engine's own recomputation."""
         server = explored_feed_server(Endpoint(self.address))
-        found = check_view(self.spark, self.storage, server, view, everything)
+        found = check_view(self.spark, self.storage, server, view)
         assert found.is_right, found
 
     def table(self, name: str) -> list[dict[str, str | None]]:

@@ -1,7 +1,7 @@
 """A lake beside the server that it is kept from: what must be in it, what is, and batches without Spark.
 
-`InProcess` drives the same `Batches` and `Work` as the job does, in this process: what Spark adds (processes, retries)
-is tested with it elsewhere.
+`InProcess` drives the same `BatchCommitter` and `Work` as the job does, in this process: what Spark adds (processes,
+retries) is tested with it elsewhere.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from deltalake import DeltaTable
 
 from tests.spark.in_process import read, reader
 from tidelog.address import ServerAddress
+from tidelog.spark.delta.storage import find_storage
 from tidelog.spark.endpoint import Endpoint
-from tidelog.spark.feed_places import ask_oldest, ask_position, explored_feed_server
-from tidelog.spark.feed_reading import FeedPart
-from tidelog.spark.lake.batches import Batches
+from tidelog.spark.lake.batches import BatchCommitter
 from tidelog.spark.lake.current import Current
 from tidelog.spark.lake.job import LakeOptions
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES
-from tidelog.spark.lake.storage import find_storage
 from tidelog.spark.lake.tables import LakeTable, open_table
+from tidelog.spark.source.feed.position import ask_oldest, ask_position, explored_feed_server
+from tidelog.spark.source.feed.reading import FeedPart
 
 Rows = dict[tuple[bytes, bytes | None], tuple[str, bytes | None]]
 """Of each key and field its type and value."""
@@ -145,7 +145,7 @@ class InProcess:
         self.server = explored_feed_server(Endpoint(ServerAddress(port=port)))
         names = [CHANGES, CURRENT, ENTRIES, *([BAD] if options.is_json else [])]
         self.tables = {name: self._table(name) for name in names}
-        self.batches = Batches(self.tables, self.server, options.spans)
+        self.batches = BatchCommitter(self.tables, self.server, options.spans)
         self.current = Current(self._table(CURRENT), self._table(CHANGES))
         self._is_initial = options.start == "initial"
         self._spans = options.spans
@@ -161,14 +161,14 @@ class InProcess:
         with self.server.connect() as client:
             position = ask_position(client)
         until = position.visible if until is None else until
-        place = self.tables[CHANGES].place
-        if place is None and not self._is_initial:
-            from tidelog.spark.lake.tables import Place
+        point = self.tables[CHANGES].point
+        if point is None and not self._is_initial:
+            from tidelog.spark.delta.table import HistoryPoint
 
-            place = Place(ask_oldest(self.server, self._spans[0]), position.epoch)
-            self.tables[CHANGES].commit([], place)
-        since = 0 if place is None else max(place.ts, self._reached or 0)
-        epoch = None if place is None else place.epoch
+            point = HistoryPoint(ask_oldest(self.server, self._spans[0]), position.epoch)
+            self.tables[CHANGES].commit([], point)
+        since = 0 if point is None else max(point.ts, self._reached or 0)
+        epoch = None if point is None else point.epoch
         if since < until:
             parts = [
                 FeedPart(
@@ -177,12 +177,12 @@ class InProcess:
                     until,
                     epoch=epoch,
                     seen=None if epoch is None else since,
-                    is_initial=place is None,
+                    is_initial=point is None,
                     until_epoch=position.epoch,
                 )
                 for shard in position.shards
             ]
-            self.initial_ts = until if place is None else 0
+            self.initial_ts = until if point is None else 0
             self.batches.take(_Frame(parts))
             self._reached = until
         return until

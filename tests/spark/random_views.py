@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
+from tests.spark.hash_names import hash_name
 from tests.spark.view_world import Row
-from tidelog.spark.views.definition import Source, View
-from tidelog.spark.views.naming import hash_name
+from tidelog.spark.views.sql.definition import View, ViewSource
 
 Rows = Sequence[Row]
 Texts = dict[str, str]
@@ -228,7 +228,7 @@ def text_of(value: Any) -> str | None:
 
 
 def random_view(chance: random.Random, name: str, kind: str) -> RandomView:
-    source = Source(kind, {"prefix": "order:", "stream": "ticks", "days": "shop/web"}[kind])  # type: ignore[arg-type]
+    source = ViewSource(kind, {"prefix": "order:", "stream": "ticks", "days": "shop/web"}[kind])  # type: ignore[arg-type]
     join = chance.choice(["", "", "join", "left join"])
     choices = {**GROUPS, "hour": HOUR, OWN_GROUPS[kind]: _column(OWN_GROUPS[kind])}
     if join:
@@ -262,5 +262,5 @@ def random_view(chance: random.Random, name: str, kind: str) -> RandomView:
         sql += f" group by {', '.join(str(number + 1) for number in range(len(groups)))}"
     if least:
         sql += f" having count(*) >= {least}"
-    lookups = {"cities": Source("prefix", "city:")} if join else {}
+    lookups = {"cities": ViewSource("prefix", "city:")} if join else {}
     return RandomView(View(name, source, sql, tuple(groups), lookups), groups, outputs, where, join, least)

@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from tests.days.days_of_events import DAY_1, DAY_2, DAY_3, JOBSET, at, everything, on
 from tests.spark.conftest import Peer
-from tests.spark.in_process import follower, read, reader
+from tests.spark.in_process import micro_batches, read, reader
 from tidelog import limits
 from tidelog.days import EventId, JobSet, Message, Writer, compress_day, expire_days
 from tidelog.days.batch import pack
@@ -135,14 +135,14 @@ def test_a_large_hot_day_is_read_by_several_tasks(peer: Peer, monkeypatch: pytes
 
 def test_bad_options(tide: Peer) -> None:
     for target in ("queue", "/jobs", "queue/"):
-        with pytest.raises(BadOption, match="it is QUEUE/JOBSET"):
+        with pytest.raises(BadOption, match="give QUEUE/JOBSET"):
             reader(days=target, url=tide.url)
     for name, value in (("from_day", "May"), ("from_id", "x")):
         options: dict[str, Any] = {name: value}
         with pytest.raises(BadOption, match=f"{name}='{value}'"):
             reader(days="a/b", url=tide.url, **options)
     with pytest.raises(ClientError, match="cannot be read as a stream"):
-        follower(days="a/b")
+        micro_batches(days="a/b")
 
 
 # --- while days change ------------------------------------------------------------------------------------------------

@@ -12,15 +12,16 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tests.spark.conftest import Peer
-from tests.spark.in_process import follower, reader, rows_between
+from tests.spark.in_process import micro_batches, reader, rows_between
 from tidelog import limits
 from tidelog.errors import ClientError
 from tidelog.spark.endpoint import take_endpoint
-from tidelog.spark.events import EventColumns
-from tidelog.spark.feed_parts import parts_of
-from tidelog.spark.feed_places import explored_feed_server, spans_of
-from tidelog.spark.feed_reading import HistoryLost, read_feed
 from tidelog.spark.options import BadOption, Options
+from tidelog.spark.source.feed.columns import EventColumns
+from tidelog.spark.source.feed.parts import parts_of
+from tidelog.spark.source.feed.position import explored_feed_server
+from tidelog.spark.source.feed.reading import HistoryLost, read_feed
+from tidelog.spark.source.feed.spans import spans_of
 
 KEY_AND_VALUE = StructType([StructField("key", StringType()), StructField("value", StringType())])
 
@@ -53,7 +54,7 @@ def test_a_place_is_where_it_goes_on(tide: Peer, monkeypatch: pytest.MonkeyPatch
     tide.client.set("k", "before")
     shard, ts, epoch = tide.call("FEED", "POSITION")[0]
     tide.client.set("k", "after")
-    made = follower(feedparts="key:k", url=tide.url, start=f'{{"ts": {ts}, "epoch": {epoch}}}')
+    made = micro_batches(feedparts="key:k", url=tide.url, start=f'{{"ts": {ts}, "epoch": {epoch}}}')
     start = made.initialOffset()
     end = made.latestOffset(start, ReadAllAvailable())
     [row] = rows_between(made, start, end)
@@ -71,7 +72,7 @@ def test_a_place_of_another_history_is_noticed(tide: Peer, monkeypatch: pytest.M
     monkeypatch.setattr(limits, "SPARK_POLL_S", 0.0)
     tide.client.set("k", "v")
     _, ts, epoch = tide.call("FEED", "POSITION")[0]
-    made = follower(feed="key:k", url=tide.url, start=f'{{"ts": {ts + 10}, "epoch": {epoch - 1}}}')
+    made = micro_batches(feed="key:k", url=tide.url, start=f'{{"ts": {ts + 10}, "epoch": {epoch - 1}}}')
     start = made.initialOffset()
     while (end := made.latestOffset(start, ReadAllAvailable())) == start:
         tide.client.set("k", "more")
@@ -81,9 +82,9 @@ def test_a_place_of_another_history_is_noticed(tide: Peer, monkeypatch: pytest.M
 
 def test_bad_input_is_refused(tide: Peer) -> None:
     for start in ("{", '{"ts": 1}', '{"ts": "x", "epoch": 1}', "{}"):
-        with pytest.raises(BadOption, match="a place is"):
-            follower(feedparts="*", url=tide.url, start=start)
+        with pytest.raises(BadOption, match="give a ts, an ISO time, or"):
+            micro_batches(feedparts="*", url=tide.url, start=start)
     with pytest.raises(BadOption, match="give no schema"):
-        follower(KEY_AND_VALUE, feedparts="*", url=tide.url)
+        micro_batches(KEY_AND_VALUE, feedparts="*", url=tide.url)
     with pytest.raises(ClientError, match="a feedparts cannot be read as a batch"):
         reader(feedparts="*", url=tide.url)

@@ -25,10 +25,11 @@ from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.errors import ClientError, ServerUnreachable
 from tidelog.spark.endpoint import Endpoint
-from tidelog.spark.events import SCHEMA, EventColumns, Place, gathered
-from tidelog.spark.feed_places import ask_oldest, spans_of
-from tidelog.spark.feed_reading import FeedPart, HistoryErased, read_feed
 from tidelog.spark.options import BadOption
+from tidelog.spark.source.feed.columns import SCHEMA, EventColumns, ShardProgress, gathered
+from tidelog.spark.source.feed.position import ask_oldest
+from tidelog.spark.source.feed.reading import FeedPart, HistoryErased, read_feed
+from tidelog.spark.source.feed.spans import spans_of
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -144,11 +145,11 @@ def test_initial_values(tide: Peer) -> None:
 
 def test_seq_goes_on_over_batches() -> None:
     events: list[Any] = [[b"value", ts, b"k", b"string", None, b"v"] for ts in (1, 1, 2, 3, 3, 3)]
-    whole, place = gathered(0, events, Place(0, 0))
+    whole, place = gathered(0, events, ShardProgress(0, 0))
     assert list(whole.seqs) == [0, 1, 0, 0, 1, 2]
-    assert place == Place(3, 3)
+    assert place == ShardProgress(3, 3)
     for cut in range(1, len(events)):
-        first, between = gathered(0, events[:cut], Place(0, 0))
+        first, between = gathered(0, events[:cut], ShardProgress(0, 0))
         second, end = gathered(0, events[cut:], between)
         assert [*first.seqs, *second.seqs] == [0, 1, 0, 0, 1, 2]
         assert end == place
@@ -163,14 +164,14 @@ def test_columns_of_a_batch_that_is_mixed() -> None:
         [b"value", 5, b"k", b"string", None, b"v"],
         [b"value", 2**62, b"k", b"none", None, None],
     ]
-    rows = EventColumns(SCHEMA).batch(gathered(3, events, Place(0, 0))[0]).to_pylist()
+    rows = EventColumns(SCHEMA).batch(gathered(3, events, ShardProgress(0, 0))[0]).to_pylist()
     assert [row["value"] for row in rows] == [None, None, b"7", b"8,9", b"v", None]
     assert [row["entries"] and len(row["entries"]) for row in rows] == [2, None, None, None, None, None]
     assert [(row["key"], row["end"]) for row in rows[:2]] == [(b"t", None), (b"a", b"c")]
     assert rows[-1]["timestamp"] is None
     assert {row["shard"] for row in rows} == {3}
     few = StructType([StructField("value", StringType()), StructField("kind", StringType())])
-    made = EventColumns(few).batch(gathered(3, events[1:3], Place(0, 0))[0]).to_pylist()
+    made = EventColumns(few).batch(gathered(3, events[1:3], ShardProgress(0, 0))[0]).to_pylist()
     assert made == [{"value": None, "kind": "deleterange"}, {"value": "7", "kind": "value"}]
 
 
@@ -197,7 +198,7 @@ def test_which_keys(tide: Peer, target: str, expected: list[bytes]) -> None:
 
 @pytest.mark.parametrize("target", ["a", "prefix", "[]", "{}", '["a"]', '[{"keys": "a"}]', '[{"span": ["b", "a"]}]'])
 def test_targets_that_are_none(target: str) -> None:
-    with pytest.raises(BadOption, match=r"it is \*, prefix:PREFIX, key:KEY, or a JSON list"):
+    with pytest.raises(BadOption, match=r"give \*, prefix:PREFIX, key:KEY, or a JSON list"):
         spans_of(target)
 
 
@@ -241,7 +242,7 @@ def test_a_long_history_is_read_by_several_tasks(sharded: ServerProcess) -> None
 
 
 def test_a_server_without_feeds(plain: Peer) -> None:
-    with pytest.raises(ClientError, match="is no Tidelog: it has no feeds"):
+    with pytest.raises(ClientError, match="is not a Tidelog, and only a Tidelog has feeds"):
         reader(feed="*", url=plain.url)
 
 

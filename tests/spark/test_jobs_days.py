@@ -27,8 +27,8 @@ from tidelog.days.lease import Lease
 from tidelog.days.message import EventId, Message
 from tidelog.days.writer import Writer
 from tidelog.spark.jobs.compress import CompressJob, HotDay
-from tidelog.spark.jobs.holding import Stop
 from tidelog.spark.jobs.job import Done, run_job
+from tidelog.spark.jobs.job_lease import Stop
 from tidelog.spark.jobs.pace import Pace, Throttle
 from tidelog.spark.jobs.waves import Waves
 

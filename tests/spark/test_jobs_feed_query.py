@@ -7,7 +7,7 @@ import pytest
 from tidelog import limits
 from tidelog.errors import ServerUnreachable
 from tidelog.spark.jobs.feed_query import while_it_answers
-from tidelog.spark.jobs.holding import Stop
+from tidelog.spark.jobs.job_lease import Stop
 from tidelog.spark.jobs.query_error import explained
 
 

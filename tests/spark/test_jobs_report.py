@@ -18,8 +18,8 @@ from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.redis_client import connect
 from tidelog.spark.endpoint import Endpoint, take_endpoint
-from tidelog.spark.jobs.holding import Holding, JobRunning, Stop
-from tidelog.spark.jobs.report import Batches, Figures, Lag
+from tidelog.spark.jobs.figures import BatchFigures, Figures, Lag
+from tidelog.spark.jobs.job_lease import JobLease, JobRunning, Stop
 from tidelog.spark.options import Options
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -54,7 +54,7 @@ def test_a_job_says_how_far_it_is_and_keeps_its_lease(tide: Peer) -> None:
     rows = [1]
     with spark_server(tide).connect() as client:
         figures = lambda: {"rows": rows[0], "ts": None, "last_error": "a bad row"}  # noqa: E731
-        with Holding.take(client, "lake", Stop(), figures, lease="lake:abc", ttl_ms=300) as holding:
+        with JobLease.take(client, "lake", Stop(), figures, lease="lake:abc", ttl_ms=300) as holding:
             first = told(tide, "lake")
             assert first.keys() == {"state", "started_ms", "updated_ms", "token", "rows", "ts", "last_error"}
             assert (first["state"], first["rows"], first["ts"], first["last_error"]) == (
@@ -79,12 +79,12 @@ def test_a_job_that_fails_says_why(tide: Peer) -> None:
         pass
 
     with spark_server(tide).connect() as client:
-        with pytest.raises(Broken), Holding.take(client, "lake", Stop(), dict, lease="lake:abc"):
+        with pytest.raises(Broken), JobLease.take(client, "lake", Stop(), dict, lease="lake:abc"):
             raise Broken("no such table\n" + 5000 * "at com.example\n")
         assert told(tide, "lake")["state"] == "failed"
         assert told(tide, "lake")["last_error"].startswith("no such table")
         assert len(told(tide, "lake")["last_error"]) == limits.PIPELINE_TEXT_CHARS_MAX
-        with Holding.take(client, "lake", Stop(), dict, lease="lake:abc"):
+        with JobLease.take(client, "lake", Stop(), dict, lease="lake:abc"):
             assert told(tide, "lake")["last_error"] == "", "what an earlier run left is still there"
 
 
@@ -93,7 +93,9 @@ def test_parts_have_hashes_of_their_own(tide: Peer) -> None:
     parts: dict[str, Figures] = {"view:a": {"rows": 1}}
     with (
         spark_server(tide).connect() as client,
-        Holding.take(client, "view", Stop(), lambda: {"rows": 3}, lease="view:x", parts=lambda: dict(parts)) as holding,
+        JobLease.take(
+            client, "view", Stop(), lambda: {"rows": 3}, lease="view:x", parts=lambda: dict(parts)
+        ) as holding,
     ):
         assert told(tide, "view")["rows"] == "3"
         assert told(tide, "view:a")["rows"] == "1"
@@ -110,7 +112,7 @@ def test_parts_have_hashes_of_their_own(tide: Peer) -> None:
 
 def test_a_job_and_its_parts_are_one_transaction(tide: Peer) -> None:
     with spark_server(tide).connect() as client:
-        held = Holding.take(client, "view", Stop(), dict, lease="v", parts=lambda: {"view:a": {}, "view:b": {}})
+        held = JobLease.take(client, "view", Stop(), dict, lease="v", parts=lambda: {"view:a": {}, "view:b": {}})
         before = Lag(client).of(1)["lag_records"]
         with held:
             pass
@@ -125,10 +127,10 @@ def test_a_job_and_its_parts_are_one_transaction(tide: Peer) -> None:
 @pytest.mark.parametrize("make", ["spark", "days"])
 def test_a_second_job_is_told_who_runs(tide: Peer, make: str) -> None:
     made: Any = connect(ServerAddress.parse(tide.url)) if make == "days" else spark_server(tide).connect()
-    with made as client, Holding.take(client, "lake", Stop(), dict, lease="lake:abc"):
-        with pytest.raises(JobRunning, match=r"lake did not begin: .* 'lake:abc' \(lake, begun \d+ s ago, last heard"):
-            Holding.take(client, "lake", Stop(), dict, lease="lake:abc")
-        with Holding.take(client, "view", Stop(), dict, lease="view:abc") as other:  # another lease, another job
+    with made as client, JobLease.take(client, "lake", Stop(), dict, lease="lake:abc"):
+        with pytest.raises(JobRunning, match=r"lake did not start: .* 'lake:abc' \(lake, started \d+ s ago, last rep"):
+            JobLease.take(client, "lake", Stop(), dict, lease="lake:abc")
+        with JobLease.take(client, "view", Stop(), dict, lease="view:abc") as other:  # another lease, another job
             other.state = "done"
 
 
@@ -138,16 +140,16 @@ def test_a_job_may_hold_several_leases_and_has_all_or_none(tide: Peer) -> None:
 
     parts: dict[str, Any] = {"view:a": {}, "view:b": {}}
     with spark_server(tide).connect() as client:
-        with Holding.take(client, "view", Stop(), dict, lease=["view:a", "view:b"], parts=lambda: parts, ttl_ms=300):
+        with JobLease.take(client, "view", Stop(), dict, lease=["view:a", "view:b"], parts=lambda: parts, ttl_ms=300):
             assert leases() == {b"a", b"b"}
-            with pytest.raises(JobRunning, match=r"another job has the lease 'view:b' \(view:b, begun"):
-                Holding.take(client, "view", Stop(), dict, lease=["view:c", "view:b"])
+            with pytest.raises(JobRunning, match=r"another job has the lease 'view:b' \(view:b, started"):
+                JobLease.take(client, "view", Stop(), dict, lease=["view:c", "view:b"])
             assert leases() == {b"a", b"b"}
             time.sleep(0.5)  # more than a term
             assert leases() == {b"a", b"b"}
         assert leases() == set()
         stop = Stop()
-        with Holding.take(client, "view", stop, dict, lease=["view:a", "view:b", "view:c"], ttl_ms=300):
+        with JobLease.take(client, "view", stop, dict, lease=["view:a", "view:b", "view:c"], ttl_ms=300):
             tide.client.set("tidelog:pipeline:lease:view:b", "another's")
             assert stop.wait(20)
         assert "'view:b'" in stop.reason
@@ -156,7 +158,10 @@ def test_a_job_may_hold_several_leases_and_has_all_or_none(tide: Peer) -> None:
 
 def test_a_job_whose_lease_is_taken_away_stops_and_leaves_the_hash_alone(tide: Peer) -> None:
     stop = Stop()
-    with spark_server(tide).connect() as client, Holding.take(client, "lake", stop, dict, lease="lake:abc", ttl_ms=300):
+    with (
+        spark_server(tide).connect() as client,
+        JobLease.take(client, "lake", stop, dict, lease="lake:abc", ttl_ms=300),
+    ):
         tide.client.set("tidelog:pipeline:lease:lake:abc", "another's")
         assert stop.wait(20)
         tide.client.hset("tidelog:pipeline:lake", "state", "another's")
@@ -167,7 +172,7 @@ def test_a_job_whose_lease_is_taken_away_stops_and_leaves_the_hash_alone(tide: P
 def test_a_job_without_a_fence_takes_a_lease_again_that_nobody_has(tide: Peer) -> None:
     stop = Stop()
     held = {"lease": "lake:abc", "ttl_ms": 300, "is_fenced": False}
-    with spark_server(tide).connect() as client, Holding.take(client, "lake", stop, dict, **held) as holding:  # type: ignore[arg-type]
+    with spark_server(tide).connect() as client, JobLease.take(client, "lake", stop, dict, **held) as holding:  # type: ignore[arg-type]
         tide.client.flushall()
         eventually(lambda: tide.client.exists("tidelog:pipeline:lease:lake:abc") == 1)
         eventually(lambda: told(tide, "lake").get("state") == "running")
@@ -185,23 +190,23 @@ def test_figures_that_fail_stop_the_job(tide: Peer) -> None:
             raise ZeroDivisionError("rows a second")
         return {}
 
-    with spark_server(tide).connect() as client, Holding.take(client, "lake", stop, figures, lease="lake:abc"):
+    with spark_server(tide).connect() as client, JobLease.take(client, "lake", stop, figures, lease="lake:abc"):
         is_broken.set()
         assert stop.wait(20)
-    assert stop.reason == "it could not say how far it is: ZeroDivisionError('rows a second')"
+    assert stop.reason == "its report failed: ZeroDivisionError('rows a second')"
 
 
 def test_status_and_metrics_show_a_running_job(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", has_http=True) as process:
         url = f"redis://127.0.0.1:{process.port}"
-        batches = Batches()
+        batches = BatchFigures()
         batches.add(1000, 0.25)
         with take_endpoint(Options({"url": url})).connect() as client:
             client.set("a", "1")
             lag, ts = Lag(client), client.execute_command("FEED", "POSITION")[0][1]  # type: ignore[no-untyped-call]
             figures = lambda: {**lag.of(ts), **batches.figures(), "tables": 3}  # noqa: E731
             parts = lambda: {"view:a": {"rows": 7}}  # noqa: E731
-            with Holding.take(client, "view", Stop(), figures, lease="view:x", parts=parts):
+            with JobLease.take(client, "view", Stop(), figures, lease="view:x", parts=parts):
                 view, part = invoke("pipeline", "status", "--url", url, "--json").objects
                 assert (view["job"], view["state"], view["rows"], view["tables"]) == ("view", "running", 1000, 3)
                 assert view["lag_records"] > 0
@@ -241,7 +246,7 @@ def test_lag(tmp_path: Path) -> None:
 
 def test_batches() -> None:
     now = [1000.0]
-    batches = Batches(lambda: now[0])
+    batches = BatchFigures(lambda: now[0])
     assert batches.figures() == {
         "batches": 0,
         "rows": 0,
@@ -263,7 +268,7 @@ def test_batches() -> None:
 
 def test_a_rate_over_long_batches_and_idle_times() -> None:
     now = [0.0]
-    batches = Batches(lambda: now[0])
+    batches = BatchFigures(lambda: now[0])
     now[0] = 30.0
     batches.add(3000, 30.0)
     assert batches.figures()["rows_per_second"] == 100

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.cli.command_line import invoke
 from tests.cli.directories import fill
 from tidelog.journal.verify import VerifyReport, verify
-from tidelog.spark.jobs.verify import FrameRun, Proof, Task, TimeRange, audit_side_by_side, prove
+from tidelog.spark.jobs.verify import FrameRun, Proof, Task, TimeRange, audit_in_parallel, prove
 from tidelog.store.type_table import operation_table
 from tidelog.system.disk import SystemDisk
 
@@ -49,7 +49,7 @@ def alone(folder: Path) -> VerifyReport:
 
 def side_by_side(folder: Path, frames: int = 1) -> tuple[VerifyReport, list[Task]]:
     here = Here(str(folder))
-    return audit_side_by_side(str(folder), {}, here, frames=frames), here.tasks
+    return audit_in_parallel(str(folder), {}, here, frames=frames), here.tasks
 
 
 def as_told(report: VerifyReport) -> tuple[object, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import fsspec
 import pytest
@@ -20,8 +20,9 @@ from tests.spark.in_process import reader
 from tests.spark.ordered_journal import KEYS, write_ordered, write_pairs
 from tidelog.errors import Corruption, DataDirectoryError
 from tidelog.journal.operation import DEL, VAL, decode_items
-from tidelog.spark.journal import SCHEMA, JournalReader, ReadCounts
 from tidelog.spark.remote_disk import RemoteDisk
+from tidelog.spark.source.journal.kind import JournalFileReader, JournalPart, ReadCounts
+from tidelog.spark.source.journal.rows import SCHEMA
 from tidelog.store.type_table import operation_table
 from tidelog.system.disk import SystemDisk
 
@@ -41,10 +42,10 @@ def written(folder: str) -> list[Written]:
 def read(
     folder: str, filters: list[Filter] | None = None, schema: StructType | None = None, **options: Any
 ) -> tuple[list[dict[str, Any]], ReadCounts]:
-    made = reader(schema, filters, journal=folder, **options)
-    assert isinstance(made, JournalReader)
+    made = reader(schema, filters, journal=folder, **options).reader
+    assert isinstance(made, JournalFileReader)
     counts = ReadCounts()
-    batches = (batch for part in made.partitions() for batch in made.read_counted(part, counts))
+    batches = (batch for part in made.partitions() for batch in made.read_counted(cast(JournalPart, part), counts))
     return [row for batch in batches for row in batch.to_pylist()], counts
 
 
@@ -239,7 +240,7 @@ def test_files_that_lie_elsewhere(folder: str, written: list[Written]) -> None:
         assert places(found) == list(expected(written))
         disk = RemoteDisk(files)
         assert disk.list("/backup") == SystemDisk().list(folder)
-        with pytest.raises(OSError, match="only read here"):
+        with pytest.raises(OSError, match="this disk is read-only"):
             disk.remove("/backup/meta.json")
         with pytest.raises(FileNotFoundError):
             disk.open("/backup/nothing", "read")

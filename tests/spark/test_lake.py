@@ -15,12 +15,14 @@ from tests.integration.server_process import ServerProcess
 from tests.spark.lake_check import InProcess, Lake, address_of, check, fed_entries, stored
 from tidelog import limits
 from tidelog.errors import ClientError, EnvironmentFault
-from tidelog.spark.jobs.holding import JobRunning, Stop
-from tidelog.spark.lake.batches import Taken
+from tidelog.spark.delta.faults import TableFault, TableTaken, TableUnusable
+from tidelog.spark.delta.storage import find_storage
+from tidelog.spark.delta.table import HistoryPoint
+from tidelog.spark.jobs.job_lease import JobRunning, Stop
+from tidelog.spark.lake.batches import BatchTotals
 from tidelog.spark.lake.job import LakeJob, LakeOptions
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES, SEQ_INITIAL
-from tidelog.spark.lake.storage import find_storage
-from tidelog.spark.lake.tables import LakeFault, LakeTable, LakeTaken, LakeUnusable, Place
+from tidelog.spark.lake.tables import LakeTable
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 
@@ -93,7 +95,7 @@ def test_a_lake_that_stays_is_stopped_in_order(spark: SparkSession, server: Serv
     folder, draw, stop = tmp_path / "lake", random.Random(2), Stop()
     seen = 0
 
-    def on_batch(taken: Taken) -> None:
+    def on_batch(taken: BatchTotals) -> None:
         nonlocal seen
         seen = taken.events
         if seen > 200:
@@ -141,7 +143,7 @@ def test_a_lake_has_one_keeper(spark: SparkSession, server: ServerProcess, tmp_p
     second = LakeJob(address_of(server.port), find_storage(str(tmp_path / "lake")), options)
 
     def on_spark() -> SparkSession:
-        with pytest.raises(JobRunning, match="did not begin: another job has the lease"):
+        with pytest.raises(JobRunning, match="did not start: another job has the lease"):
             second.run(lambda: spark, Stop())
         return spark
 
@@ -326,7 +328,7 @@ def test_of_two_jobs_one_is_told(server: ServerProcess, tmp_path: Path) -> None:
         client.set("a", "1")
         first, second = (InProcess(server.port, tmp_path) for _ in range(2))
         first.take()
-        with pytest.raises(LakeTaken, match="another job wrote to it"):
+        with pytest.raises(TableTaken, match="another job wrote to this table"):
             second.take()
         client.set("a", "2")
         first.run()
@@ -341,10 +343,10 @@ def test_what_any_table_has_must_still_be_history(tmp_path: Path) -> None:
     """Killed between two commits, with the server in its next epoch by then."""
     job = job_at(tmp_path, is_json=True)
     tables = job._open()
-    tables[CHANGES].commit([], Place(10, 3))
+    tables[CHANGES].commit([], HistoryPoint(10, 3))
     assert json.loads(job._start(tables)) == {"ts": 10, "epoch": 3, "seen": 10}
-    tables[ENTRIES].commit([], Place(20, 4))
-    tables[BAD].commit([], Place(15, 4))
+    tables[ENTRIES].commit([], HistoryPoint(20, 4))
+    tables[BAD].commit([], HistoryPoint(15, 4))
     assert json.loads(job._start(tables)) == {"ts": 10, "epoch": 4, "seen": 20}
 
 
@@ -353,7 +355,7 @@ def test_a_start_with_values_that_was_killed_is_finished_as_one(tmp_path: Path, 
     """Whatever is asked for then: what it left would be there twice, or out of date."""
     job = job_at(tmp_path, start=start)
     tables = job._open()
-    tables[CURRENT].commit([], Place(10, 3))
+    tables[CURRENT].commit([], HistoryPoint(10, 3))
     assert job._start(tables) == "initial"
 
 
@@ -378,10 +380,10 @@ def test_tables_are_looked_at_after_batches(
             run.take()
             looked.clear()
             for _ in range(5):
-                job._see_to(run.tables, run.current)
+                job._work_between(run.tables, run.current)
             assert looked.count(CHANGES) == 1
             run.current.last_s, run.current._rewritten_bytes = 0.0, 0
-            job._see_to(run.tables, run.current)
+            job._work_between(run.tables, run.current)
             assert not run.current.is_behind
         check(server.port, client, tmp_path)
 
@@ -402,7 +404,7 @@ def test_files_that_are_elsewhere_are_not_committed(
             return found
 
         monkeypatch.setattr(run.batches, "_read", lose)
-        with pytest.raises(LakeFault, match=r"part-.*is not here: executors on other machines must share the folder"):
+        with pytest.raises(TableFault, match=r"part-.* cannot be found here: executors on other machines must share"):
             run.take()
         InProcess(server.port, tmp_path).run()
         check(server.port, client, tmp_path)
@@ -414,17 +416,17 @@ def test_files_that_are_elsewhere_are_not_committed(
 def test_what_is_no_lake_is_left_alone(server: ServerProcess, tmp_path: Path) -> None:
     (tmp_path / "changes").mkdir()
     (tmp_path / "changes" / "thesis.txt").write_text("all my work")
-    with pytest.raises(LakeUnusable, match=r"has files in it and is no Delta table \(thesis\.txt\)"):
+    with pytest.raises(TableUnusable, match=r"holds files and is not a Delta table \(thesis\.txt\)"):
         InProcess(server.port, tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises((LakeUnusable, EnvironmentFault), match="file"):
+    with pytest.raises((TableUnusable, EnvironmentFault), match="file"):
         InProcess(server.port, tmp_path / "file")
 
 
 def test_a_lake_is_kept_with_the_settings_it_was_made_with(server: ServerProcess, tmp_path: Path) -> None:
     InProcess(server.port, tmp_path, LakeOptions(prefixes=("a", "b")))
     InProcess(server.port, tmp_path, LakeOptions(prefixes=("b", "a")))
-    with pytest.raises(LakeUnusable, match="made with other settings"):
+    with pytest.raises(TableUnusable, match="made with other settings"):
         InProcess(server.port, tmp_path, LakeOptions(prefixes=("a",)))
 
 
@@ -433,16 +435,16 @@ def test_another_table_is_not_taken_for_ours(server: ServerProcess, tmp_path: Pa
     from deltalake import write_deltalake
 
     write_deltalake(str(tmp_path / "changes"), pa.table({"a": [1]}))
-    with pytest.raises(LakeUnusable, match="did not make"):
+    with pytest.raises(TableUnusable, match="did not make"):
         InProcess(server.port, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"start": "sometime"}, "it is one of auto"),
-        ({"prefixes": ("tidelog:pipeline:lease",)}, "in no lake"),
-        ({"prefixes": tuple(f"p{n}" for n in range(limits.FEED_SPANS_MAX + 1))}, "at most"),
+        ({"start": "sometime"}, "give one of auto"),
+        ({"prefixes": ("tidelog:pipeline:lease",)}, "does not hold the reports of jobs"),
+        ({"prefixes": tuple(f"p{n}" for n in range(limits.FEED_SPANS_MAX + 1))}, "prefixes, more than"),
     ],
 )
 def test_bad_options_are_refused(options: Any, message: str, tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidelog.spark.delta.storage import find_storage
+from tidelog.spark.delta.table import HistoryPoint
 from tidelog.spark.lake.current import Current
-from tidelog.spark.lake.fold import GONE, Range, fold, merged, taken_away
+from tidelog.spark.lake.fold import GONE, DeletedRange, fold, merged, taken_away
 from tidelog.spark.lake.layout import CHANGES, CURRENT, SCHEMAS, SEQ_INITIAL, file_schema
 from tidelog.spark.lake.part_files import PartFiles
-from tidelog.spark.lake.storage import find_storage
-from tidelog.spark.lake.tables import Place, open_table
+from tidelog.spark.lake.tables import open_table
 
 Change = dict[str, Any]
 
@@ -68,26 +69,26 @@ def rows_of(happened: list[tuple[str, bytes, int, int]], first_ts: int = 1) -> l
     return rows
 
 
-def is_in(span: Range, key: bytes) -> bool:
+def is_in(span: DeletedRange, key: bytes) -> bool:
     return len(key) % 2 == span.shard and span.start <= key and (not span.end or key < span.end)
 
 
 def naive(rows: list[Change], held: dict[Any, Any]) -> dict[Any, Any]:
     held = dict(held)
     for row in rows:
-        place = row["key"], row["field"]
+        point = row["key"], row["field"]
         if row["kind"] == "deleterange":
-            span = Range(row["shard"], row["key"], row["end"], 0, 0)
+            span = DeletedRange(row["shard"], row["key"], row["end"], 0, 0)
             held = {its: value for its, value in held.items() if not is_in(span, its[0])}
         elif row["type"] == "none":
             held = {its: value for its, value in held.items() if its[0] != row["key"]}
         elif row["type"] == "stream":
             if row["field"] is None:
-                held[place] = ("stream", None)
+                held[point] = ("stream", None)
         elif row["value"] is None:
-            held.pop(place, None)
+            held.pop(point, None)
         else:
-            held[place] = row["type"], row["value"]
+            held[point] = row["type"], row["value"]
     return held
 
 
@@ -184,7 +185,7 @@ def test_the_table_follows_in_passes(tmp_path: Path, monkeypatch: pytest.MonkeyP
             following.catch_up()
             caught_up += 1
             assert held_in(current.delta.to_pyarrow_table()) == expected
-            assert current.place == changes.place == Place(ts - 1, 7)
+            assert current.point == changes.point == HistoryPoint(ts - 1, 7)
     following.catch_up()
     assert held_in(current.delta.to_pyarrow_table()) == expected
     assert following.passes > caught_up + 3
@@ -219,7 +220,7 @@ def test_a_file_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [file.rows for file in made] == [15, 15, 10]
     groups = [pq.ParquetFile(tmp_path / CHANGES / file.path).metadata.num_row_groups for file in made]
     assert groups == [3, 3, 2]
-    changes.commit(made, Place(40, 7))
+    changes.commit(made, HistoryPoint(40, 7))
     assert changes.delta.to_pyarrow_dataset().count_rows() == 40
 
 
@@ -252,4 +253,4 @@ def commit_changes(changes: Any, rows: pa.Table, ts: int) -> None:
         )
         for batch in part.combine_chunks().to_batches():
             files.write(CHANGES, batch)
-    changes.commit(files.close(), Place(ts, 7))
+    changes.commit(files.close(), HistoryPoint(ts, 7))

@@ -60,13 +60,13 @@ def test_members_are_columns_of_their_types() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (b"\xff{}", "it is no UTF-8"),
-        (b"{", "it is no JSON"),
-        (b"", "it is no JSON"),
-        (b'{"a": NaN}', "NaN is no JSON"),
-        (b"[1]", "it is an array, and no object"),
-        (b"17", "it is a number, and no object"),
-        (b"null", "it is null, and no object"),
+        (b"\xff{}", "it is not UTF-8"),
+        (b"{", "it is not JSON"),
+        (b"", "it is not JSON"),
+        (b'{"a": NaN}', "NaN is not JSON"),
+        (b"[1]", "it is an array, not an object"),
+        (b"17", "it is a number, not an object"),
+        (b"null", "it is null, not an object"),
         (b"[" * 100_000, "it is nested too deeply"),
     ],
 )
@@ -103,11 +103,11 @@ def test_a_member_that_does_not_fit_is_null_and_set_aside() -> None:
     )
     assert found == [{"b": True, "l": 1}, {}, {"n": 5.0, "b": False, "l": -(2**63)}, {"n": 1.0}]
     assert bad == {
-        0: "member 'n': it is a text, and its column is of type double",
-        1: "member 'n': it cannot be kept exactly in a column of type double; "
-        "member 'b': it is a number, and its column is of type boolean; "
-        "member 'l': it cannot be kept exactly in a column of type bigint",
-        3: "member 's': it cannot be kept exactly in a column of type string",
+        0: "member 'n': it is a text, but its column has type double",
+        1: "member 'n': it does not fit exactly into a column of type double; "
+        "member 'b': it is a number, but its column has type boolean; "
+        "member 'l': it does not fit exactly into a column of type bigint",
+        3: "member 's': it does not fit exactly into a column of type string",
     }
 
 

@@ -158,13 +158,13 @@ def test_what_cannot_be_is_said_in_one_line(server: ServerProcess, tmp_path: Pat
     (tmp_path / "full" / "changes" / "thesis.txt").write_text("all my work")
     to = str(tmp_path / "lake")
     for words, said in (
-        (("--to", str(tmp_path / "full"), "--url", url), "is no Delta table (thesis.txt): give another folder"),
+        (("--to", str(tmp_path / "full"), "--url", url), "is not a Delta table (thesis.txt): give another folder"),
         (("--to", str(tmp_path / "file"), "--url", url), "file"),
         (("--to", "", "--url", url), "--to is empty"),
         (("--to", to, "--url", "redis://127.0.0.1:1"), "127.0.0.1:1"),
         (("--to", to, "--url", "http://127.0.0.1"), "no URL of a server"),
-        (("--to", to, "--url", url, "--prefix", "tidelog:pipeline:x"), "in no lake"),
-        (("--to", to, "--url", url, "--storage", "key"), "is no NAME=VALUE"),
+        (("--to", to, "--url", url, "--prefix", "tidelog:pipeline:x"), "does not hold the reports of jobs"),
+        (("--to", to, "--url", url, "--storage", "key"), "is not NAME=VALUE"),
         (("--to", to, "--url", url, "--storage", "key=1"), "is for object stores"),
         (("--to", to, "--url", url, "--password-file", str(tmp_path / "none")), "--password-file"),
         (("--to", to, "--url", url, "--conf", "nothing"), "--conf"),
@@ -178,7 +178,7 @@ def test_what_cannot_be_is_said_in_one_line(server: ServerProcess, tmp_path: Pat
 
 def test_a_plain_redis_has_no_feed(redis_port: int, tmp_path: Path) -> None:
     status, error = lake("--once", "--to", str(tmp_path), "--url", f"redis://127.0.0.1:{redis_port}")
-    assert (status, "is no Tidelog" in error) == (2, True), error
+    assert (status, "is not a Tidelog" in error) == (2, True), error
 
 
 @pytest.mark.long

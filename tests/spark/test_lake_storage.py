@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from tests.integration.server_process import ServerProcess, free_port
 from tests.spark.lake_check import InProcess, stored
 from tidelog.errors import ClientError
-from tidelog.spark.lake.storage import find_storage
+from tidelog.spark.delta.storage import find_storage
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from tests.spark.conftest import Peer
-from tests.spark.in_process import follower, reader, source_of
+from tests.spark.in_process import micro_batches, reader, source_of
 from tidelog.address import PORT_DEFAULT, URL_DEFAULT
 from tidelog.errors import ClientError
 from tidelog.spark.endpoint import take_endpoint
@@ -25,11 +25,11 @@ def test_a_target_is_named_by_an_option_or_a_path() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({}, "exactly one of the options journal, stream is needed, and there is nothing"),
+        ({}, "give exactly one of the options journal, stream; there is nothing"),
         ({"stream": "a", "journal": "b"}, "there is stream=a, journal=b"),
         ({"stream": "a", "path": "stream:b"}, "there is stream=a, stream=b"),
-        ({"path": "orders"}, "'orders' is nothing to load: it is journal:NAME or stream:NAME"),
-        ({"path": "topic:orders"}, "nothing to load"),
+        ({"path": "orders"}, "'orders' cannot be loaded: give journal:NAME or stream:NAME"),
+        ({"path": "topic:orders"}, "cannot be loaded"),
         ({"stream": ""}, "the option stream is empty"),
     ],
 )
@@ -63,8 +63,8 @@ def test_what_nobody_took_is_refused_with_what_there_is() -> None:
         ({"to_time": "2025-01-01", "to_id": "1-0"}, "to_id and to_time contradict each other"),
         ({"from_id": "1-0-0"}, "from_id='1-0-0'"),
         ({"from_offset": "x"}, "from_offset='x'"),
-        ({"partition_rows": 0}, "partition_rows='0': it is a number from 1"),
-        ({"fail_on_loss": "maybe"}, "fail_on_loss='maybe': it is true or false"),
+        ({"partition_rows": 0}, "partition_rows='0': give a number from 1"),
+        ({"fail_on_loss": "maybe"}, "fail_on_loss='maybe': give true or false"),
         ({"url": "http://127.0.0.1"}, "redis://, rediss:// or unix://"),
         ({"url": "redis://127.0.0.1:1/3", "database": 4}, "it names database 3, but the option says 4"),
         ({"url": "redis://:secret@127.0.0.1:1", "password_file": "f"}, "password_file contradicts the url"),
@@ -84,7 +84,7 @@ def test_bad_options_of_a_stream_that_is_followed() -> None:
         ({"max_rows_per_trigger": 0}, "max_rows_per_trigger"),
     ):
         with pytest.raises(BadOption, match=says):
-            follower(stream="s", **options)
+            micro_batches(stream="s", **options)
 
 
 def test_a_schema_that_cannot_be(tide: Peer) -> None:
@@ -98,10 +98,10 @@ def test_a_schema_that_cannot_be(tide: Peer) -> None:
 
 def test_what_a_kind_does_not_offer() -> None:
     with pytest.raises(ClientError, match="a journal cannot be read as a stream"):
-        follower(journal="data")
+        micro_batches(journal="data")
     with pytest.raises(ClientError, match="a journal cannot be written"):
         source_of(journal="data").writer(StructType(), False)
-    with pytest.raises(ClientError, match="what is written is appended"):
+    with pytest.raises(ClientError, match="rows can only be appended"):
         source_of(stream="s").writer(StructType(), True)
 
 

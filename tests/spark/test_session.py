@@ -100,8 +100,8 @@ def test_the_package_is_the_same_each_time_and_is_enough(tmp_path: Path) -> None
     assert all(name.endswith(".py") for name in names)
     zipfile.ZipFile(made).extractall(tmp_path / "unpacked" / "tidelog")
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import tidelog.spark.source, tidelog.spark.streams, "
-        "tidelog.spark.journal; print(tidelog.__file__)"
+        "import sys; sys.path.insert(0, sys.argv[1]); import tidelog.spark.source.data_source, "
+        "tidelog.spark.source.stream.kind, tidelog.spark.source.journal.kind; print(tidelog.__file__)"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", program, str(tmp_path / "unpacked")],

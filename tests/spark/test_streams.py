@@ -25,8 +25,8 @@ from tests.integration.server_process import ServerProcess
 from tests.spark.conftest import Peer
 from tests.spark.in_process import read, reader
 from tidelog.errors import ClientError, ServerRefused
-from tidelog.spark.entries import SCHEMA
-from tidelog.spark.reading import EntriesLost
+from tidelog.spark.source.stream.columns import SCHEMA
+from tidelog.spark.source.stream.reading import EntriesLost
 
 # --- through Spark ----------------------------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ def test_a_password(tmp_path: Path) -> None:
         made = reader(stream="s", url=url, password_file=secret)
         assert sum(batch.num_rows for part in made.partitions() for batch in made.read(part)) == 1
         assert read(stream="s", url=url.replace("//", "//default:s3cret@")).num_rows == 1
-        assert "s3cret" not in repr(made._server)
+        assert "s3cret" not in repr(made.reader._server)
         with pytest.raises(ServerRefused, match="does not let us in: Authentication required"):
             reader(stream="s", url=url).partitions()
         assert server.terminate() == 0

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.changed_rows import COLUMNS, IDS, applied, random_steps, table_of
-from tidelog.spark.views.changes import CLEAR, changes_schema, clear, compose, no_changes
+from tidelog.spark.views.keeping.changes import CLEAR, changes_schema, clear, compose, no_changes
 
 BEFORE = {bytes([number]): ({0: "before"}, frozenset([b"a", b"q"])) for number in range(0, IDS, 2)}
 

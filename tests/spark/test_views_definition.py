@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.spark.hash_names import hash_name, parts_of
 from tidelog import limits
 from tidelog.errors import BadView
-from tidelog.spark.views.definition import Source, View, read_views
-from tidelog.spark.views.naming import hash_name, hash_prefix, parts_of
+from tidelog.spark.views.naming import hash_prefix
+from tidelog.spark.views.sql.definition import View, ViewSource, read_views
 
 GOOD = """
 [views.orders_by_state]
@@ -49,13 +50,13 @@ def test_views_are_read_in_order(tmp_path: Path) -> None:
     first, second, third = read(tmp_path, GOOD)
     assert (first.name, first.source, first.key, first.lookups) == (
         "orders_by_state",
-        Source("prefix", "order:"),
+        ViewSource("prefix", "order:"),
         ("state",),
         {},
     )
-    assert second.source == Source("stream", "orders")
-    assert second.lookups == {"customers": Source("prefix", "customer:")}
-    assert (third.source, third.key) == (Source("days", "queue/jobs/a"), ())
+    assert second.source == ViewSource("stream", "orders")
+    assert second.lookups == {"customers": ViewSource("prefix", "customer:")}
+    assert (third.source, third.key) == (ViewSource("days", "queue/jobs/a"), ())
     assert str(third.source) == "days:queue/jobs/a"
 
 
@@ -85,31 +86,34 @@ def test_the_digest_is_of_what_decides_the_result(tmp_path: Path) -> None:
         ("", "declares no view: write [views.NAME]"),
         ("[views]", "declares no view"),
         ("views = 3", "declares no view"),
-        ("[view.a]", "view: there is no such entry"),
-        ("[views]\na = 3", "view a: is 3, and has to be a table: write [views.a]"),
+        ("[view.a]", "view is not a known entry"),
+        ("[views]\na = 3", "view a: is 3, but must be a table: write [views.a]"),
         (declared('"a b"'), "view a b: a name is 1 to 64"),
         (declared("a" * 65), "a name is 1 to 64"),
-        (declared(sources='"x"'), "view a: sources: there is no such entry (there are source, sql, key, lookups)"),
+        (declared(sources='"x"'), "view a: sources is not a known entry (use source, sql, key, lookups)"),
         (declared(source=""), 'source is missing: write for example source = "prefix:order:"'),
         (declared(sql=""), "sql is missing"),
         (declared(key=""), 'key is missing: write the columns that name a row, such as key = ["state"]'),
-        (declared(source="3"), "source is 3, and has to be text"),
+        (declared(source="3"), "source is 3, but must be text"),
         (declared(source='"order:"'), 'source is \'order:\': write "prefix:P" or "stream:KEY" or'),
         (declared(source='"order"'), "source is 'order': write"),
         (declared(source='"stream:"'), "the key of the stream is missing"),
-        (declared(source='"days:queue"'), "a job set is named as days:QUEUE/JOBSET"),
-        (declared(source='"days:/a"'), "a job set is named as days:QUEUE/JOBSET"),
-        (declared(source='"days:*/nightly"'), "patterns are not maintained: name one job set"),
-        (declared(source='"stream:log-?"'), "patterns are not maintained: name one stream"),
-        (declared(source="'stream:[ab]'"), "patterns are not maintained: name one stream"),
+        (declared(source='"days:queue"'), "name a job set as days:QUEUE/JOBSET"),
+        (declared(source='"days:/a"'), "name a job set as days:QUEUE/JOBSET"),
+        (declared(source='"days:*/nightly"'), "patterns are not supported: name one job set"),
+        (declared(source='"stream:log-?"'), "patterns are not supported: name one stream"),
+        (declared(source="'stream:[ab]'"), "patterns are not supported: name one stream"),
         (declared(source='"prefix:%s"' % ("a" * 1025)), "source has 1025 characters, more than 1024"),
         (declared(source='"prefix:order:*"'), "a prefix has no *: write prefix:order:"),
-        (declared(source='"prefix:"'), "has the view's own hashes view:a:* in it, so that it would feed itself"),
-        (declared(source='"prefix:vi"'), "feed itself"),
-        (declared(source='"prefix:view:a:"'), "feed itself"),
-        (declared(source='"prefix:view:a:x"'), "feed itself"),
-        (declared(lookups='{ c = "prefix:view:" }'), "lookup c 'prefix:view:' has the view's own hashes"),
-        (declared(sql="[]"), "sql is [], and has to be text: one SELECT"),
+        (
+            declared(source='"prefix:"'),
+            "includes the view's own hashes view:a:*, so the view would read what it writes",
+        ),
+        (declared(source='"prefix:vi"'), "would read what it writes"),
+        (declared(source='"prefix:view:a:"'), "would read what it writes"),
+        (declared(source='"prefix:view:a:x"'), "would read what it writes"),
+        (declared(lookups='{ c = "prefix:view:" }'), "lookup c 'prefix:view:' includes the view's own hashes"),
+        (declared(sql="[]"), "sql is [], but must be text: one SELECT"),
         (declared(sql='" -- nothing"'), "sql is empty"),
         (declared(sql='"select \'a"'), "sql cannot be read: "),
         (declared(sql='"%s"' % (" " * (limits.VIEW_SQL_CHARS_MAX + 1))), "sql has 20001 characters, more than 20000"),
@@ -119,10 +123,10 @@ def test_the_digest_is_of_what_decides_the_result(tmp_path: Path) -> None:
         (declared(key='["a", "b", "a"]'), "key names a column twice: a, b, a"),
         (declared(lookups="3"), "lookups is 3: write [views.a.lookups]"),
         (declared(lookups='{ c = "stream:c" }'), "lookup c is 'stream:c': write \"prefix:P\""),
-        (declared(lookups="{ c = true }"), "lookup c is true, and has to be text"),
+        (declared(lookups="{ c = true }"), "lookup c is true, but must be text"),
         (declared(lookups='{ "c d" = "prefix:c:" }'), "lookup 'c d': a name is a letter"),
-        (declared(lookups='{ Source = "prefix:c:" }'), "the name source has a meaning of its own"),
-        (declared(lookups='{ c = "prefix:c:", C = "prefix:d:" }'), "differs in case only"),
+        (declared(lookups='{ Source = "prefix:c:" }'), "the name source is reserved"),
+        (declared(lookups='{ c = "prefix:c:", C = "prefix:d:" }'), "differs only in case"),
         (declared() + "".join(f'lookups.c{n} = "prefix:c:"\n' for n in range(9)), "9 lookups, more than 8"),
         ("".join(declared(f"a{number}") for number in range(101)), "has 101 views, more than 100"),
     ],

@@ -22,12 +22,12 @@ from tidelog.days.message import DAY_MS, EventId, Message
 from tidelog.days.reader import Reader
 from tidelog.days.retention import expire_days
 from tidelog.days.writer import Writer
-from tidelog.spark.events import SCHEMA
-from tidelog.spark.views.changes import CLEAR
-from tidelog.spark.views.extract import Extractor, extractor
-from tidelog.spark.views.members import Members
-from tidelog.spark.views.reading import Wanted
-from tidelog.spark.views.rows import Rows
+from tidelog.spark.source.feed.columns import SCHEMA
+from tidelog.spark.views.keeping.change_reader import SourceColumns
+from tidelog.spark.views.keeping.changes import CLEAR
+from tidelog.spark.views.keeping.extract import Extractor, extractor
+from tidelog.spark.views.keeping.members import Members
+from tidelog.spark.views.keeping.source_rows import SourceRows
 
 Row = dict[str, str | None]
 
@@ -53,8 +53,8 @@ class Store:
         self.client = client
         self.call = client.execute_command
         self._since = self._visible()
-        self._rows: dict[Wanted, Rows] = {}
-        self.changes: dict[Wanted, pa.Table] = {}
+        self._rows: dict[SourceColumns, SourceRows] = {}
+        self.changes: dict[SourceColumns, pa.Table] = {}
         """What was taken in last."""
 
     def _visible(self) -> int:
@@ -84,12 +84,12 @@ class Store:
         return found
 
 
-def wanted_of(source: str, columns: Sequence[str]) -> Wanted:
+def wanted_of(source: str, columns: Sequence[str]) -> SourceColumns:
     kind, _, target = source.partition(":")
-    return Wanted(kind, target, tuple(columns))
+    return SourceColumns(kind, target, tuple(columns))
 
 
-def rows_of(rows: Rows, columns: Sequence[str]) -> list[Row]:
+def rows_of(rows: SourceRows, columns: Sequence[str]) -> list[Row]:
     table = sorted(rows.table.to_pylist(), key=lambda row: row["id"])
     return [{name: row[f"c{number}"] for number, name in enumerate(columns)} for row in table]
 

@@ -20,22 +20,23 @@ from tests.spark.view_world import World
 from tidelog import limits
 from tidelog.errors import ClientError, EnvironmentFault
 from tidelog.feeds.span import span_of_prefix
+from tidelog.spark.delta.faults import TableUnusable
+from tidelog.spark.delta.storage import find_storage
+from tidelog.spark.delta.table import HistoryPoint
 from tidelog.spark.endpoint import Endpoint
-from tidelog.spark.feed_places import ask_oldest, explored_feed_server
-from tidelog.spark.jobs.holding import JobRunning
-from tidelog.spark.lake.storage import find_storage
-from tidelog.spark.lake.tables import LakeUnusable, Place
-from tidelog.spark.views.changes import clear, no_changes
-from tidelog.spark.views.definition import Source, View
-from tidelog.spark.views.job import everything
-from tidelog.spark.views.maintained import MaintainedView
-from tidelog.spark.views.result_table import ResultTable
-from tidelog.spark.views.results import Hashes
-from tidelog.spark.views.row_log import RowLog
+from tidelog.spark.jobs.job_lease import JobRunning
+from tidelog.spark.source.feed.position import ask_oldest, explored_feed_server
+from tidelog.spark.views.keeping.change_reader import read_everything
+from tidelog.spark.views.keeping.changes import clear, no_changes
+from tidelog.spark.views.keeping.maintained import MaintainedView
+from tidelog.spark.views.keeping.result_table import ResultTable
+from tidelog.spark.views.keeping.results import Hashes
+from tidelog.spark.views.keeping.row_log import RowLog
+from tidelog.spark.views.sql.definition import View, ViewSource
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-ORDERS = Source("prefix", "order:")
+ORDERS = ViewSource("prefix", "order:")
 FORGETFUL = {"RETAIN_BYTES": 0, "SNAPSHOTS_KEPT": 1, "FRAME_BYTES_DEFAULT": 1 << 20, "FRAMES_PER_SEGMENT_MAX": 2}
 """Limits of a server that keeps nothing that a snapshot has."""
 CITY = Scalar("cities.name", lambda row: row.get("cities.name"))
@@ -45,7 +46,7 @@ def by_city(name: str = "by_city") -> RandomView:
     sql = "select cities.name as city, count(*) as number, max(source.state) as last_state from source "
     sql += "left join cities on cities.key = source.city group by cities.name"
     outputs = {each: AGGREGATES[each] for each in ("number", "last_state")}
-    view = View(name, ORDERS, sql, ("city",), {"cities": Source("prefix", "city:")})
+    view = View(name, ORDERS, sql, ("city",), {"cities": ViewSource("prefix", "city:")})
     return RandomView(view, {"city": CITY}, outputs, None, "left join", 0)
 
 
@@ -194,29 +195,29 @@ def test_a_view_that_is_further_than_a_batch_is_left_alone(scene: Scene, monkeyp
     scene.change()
     server = explored_feed_server(Endpoint(scene.kept.address))
     view = MaintainedView(scene.kept.spark, scene.kept.storage, server, made.view)
-    place, rows = everything(scene.kept.spark, server, view)
-    view.build(rows, place)
+    point, rows = read_everything(scene.kept.spark, server, list(view.wanted.values()))
+    view.build(rows, point)
     nothing = {each: clear(len(each.columns)) for each in view.wanted.values()}
-    assert view.apply(nothing, Place(place.ts - 1, place.epoch)) == 0
-    assert view.place == place
+    assert view.apply(nothing, HistoryPoint(point.ts - 1, point.epoch)) == 0
+    assert view.point == point
     scene.compare(made)
     none = {each: no_changes(len(each.columns)) for each in view.wanted.values()}
-    assert view.apply(none, Place(place.ts + 1, place.epoch)) == 0
-    assert view.place == Place(place.ts + 1, place.epoch)
+    assert view.apply(none, HistoryPoint(point.ts + 1, point.epoch)) == 0
+    assert view.point == HistoryPoint(point.ts + 1, point.epoch)
     again = MaintainedView(scene.kept.spark, scene.kept.storage, server, made.view)
     again.load()
-    assert again.place == place, "what did not change is not noted at once"
+    assert again.point == point, "what did not change is not noted at once"
     monkeypatch.setattr(limits, "LAKE_IDLE_COMMIT_S", 0.0)
-    assert view.apply(none, Place(place.ts + 2, place.epoch)) == 0
+    assert view.apply(none, HistoryPoint(point.ts + 2, point.epoch)) == 0
     again.load()
-    assert again.place == Place(place.ts + 2, place.epoch), "but now and then"
+    assert again.point == HistoryPoint(point.ts + 2, point.epoch), "but now and then"
     monkeypatch.undo()
     # A change of the lookup alone is noted where the source is, too.
     cities = view.wanted["cities"]
-    view.apply({**none, cities: clear(len(cities.columns))}, Place(place.ts + 3, place.epoch))
+    view.apply({**none, cities: clear(len(cities.columns))}, HistoryPoint(point.ts + 3, point.epoch))
     again = MaintainedView(scene.kept.spark, scene.kept.storage, server, made.view)
     again.load()
-    assert again.place == Place(place.ts + 3, place.epoch)
+    assert again.point == HistoryPoint(point.ts + 3, point.epoch)
 
 
 # --- definitions that change ------------------------------------------------------------------------------------------
@@ -302,7 +303,7 @@ def test_only_a_view_that_is_too_old_is_built_anew(
 ) -> None:
     """A view of what never changes is as far as the others, unless nobody kept it for a while."""
     command = [*limited_server.COMMAND, json.dumps(FORGETFUL), "serve"]
-    idle = View("idle", Source("prefix", "nothing:"), "select count(*) as n from source", ())
+    idle = View("idle", ViewSource("prefix", "nothing:"), "select count(*) as n from source", ())
     busy, left_out = of_all(), by_city()
     built: list[str] = []
 
@@ -336,7 +337,7 @@ def test_another_database_has_views_of_its_own(scene: Scene, tmp_path: Path) -> 
     view = of_all().view
     scene.kept.once([view])
     scene.kept.address = replace(scene.kept.address, database=1)
-    with pytest.raises(LakeUnusable, match="was made from database 0"):
+    with pytest.raises(TableUnusable, match="was made from database 0"):
         scene.kept.once([view])
     scene.kept.storage = find_storage(str(tmp_path / "other"))
     scene.kept.once([view])
@@ -376,8 +377,8 @@ def test_a_second_job_is_turned_away_and_hashes_come_back_after_flushdb(scene: S
 @pytest.mark.long
 def test_views_of_what_is_not_there_yet_are_empty(scene: Scene) -> None:
     sql = "select tag, count(*) as n from source group by tag"
-    of_stream = View("of_stream", Source("stream", "ticks"), sql, ("tag",))
-    of_days = View("of_days", Source("days", "shop/web"), "select count(*) as n from source", ())
+    of_stream = View("of_stream", ViewSource("stream", "ticks"), sql, ("tag",))
+    of_days = View("of_days", ViewSource("days", "shop/web"), "select count(*) as n from source", ())
     scene.kept.once([of_stream, of_days])
     assert hashes_of(scene.client, "of_stream") == {}
     assert hashes_of(scene.client, "of_days") == {"view:of_days:": {"n": "0"}}

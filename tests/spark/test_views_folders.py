@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.spark.lake.storage import find_storage
-from tidelog.spark.lake.tables import LakeFault
-from tidelog.spark.views.folders import make_sure_of, remove_view, view_names
+from tidelog.spark.delta.faults import TableFault
+from tidelog.spark.delta.storage import find_storage
+from tidelog.spark.views.keeping.folders import check_writable, remove_view, view_names
 
 
 def test_a_folder_that_can_be_written_to_is_left_empty(tmp_path: Path) -> None:
-    make_sure_of(find_storage(str(tmp_path / "deep" / "lake")))
+    check_writable(find_storage(str(tmp_path / "deep" / "lake")))
     assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
 
 
@@ -20,8 +20,8 @@ def test_what_cannot_be_written_to_is_told(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("x")
     for target in (str(file), str(file / "lake"), "ftp://host/lake"):
-        with pytest.raises(LakeFault, match=r"file|ftp"):
-            make_sure_of(find_storage(target))
+        with pytest.raises(TableFault, match=r"file|ftp"):
+            check_writable(find_storage(target))
     assert file.read_text() == "x"
 
 
@@ -39,5 +39,5 @@ def test_views_are_listed_and_removed_with_their_state(tmp_path: Path) -> None:
 
 
 def test_that_a_lake_cannot_be_listed_is_told() -> None:
-    with pytest.raises(LakeFault, match="ftp://host/lake: Unknown scheme"):
+    with pytest.raises(TableFault, match="ftp://host/lake: Unknown scheme"):
         view_names(find_storage("ftp://host/lake"))

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.spark.hash_names import hash_name
 from tidelog.errors import BadView
-from tidelog.spark.views.definition import Source, View
-from tidelog.spark.views.evaluation import Evaluation
-from tidelog.spark.views.groups import Groups, Reduction, as_text, group_texts
-from tidelog.spark.views.naming import hash_name
-from tidelog.spark.views.plan import Aggregate
-from tidelog.spark.views.query import plan
-from tidelog.spark.views.results import Results, rows_by_group
-from tidelog.spark.views.rows import rows_schema
+from tidelog.spark.views.keeping.evaluation import Evaluation
+from tidelog.spark.views.keeping.groups import Groups, Reduction, as_text, group_texts
+from tidelog.spark.views.keeping.results import Results, rows_by_group
+from tidelog.spark.views.keeping.source_rows import rows_schema
+from tidelog.spark.views.sql.definition import View, ViewSource
+from tidelog.spark.views.sql.plan import Aggregate
+from tidelog.spark.views.sql.query import plan_view
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -69,7 +69,7 @@ COLUMNS = ("f", "t", "w", "x")
 
 
 def view(sql: str, key: Sequence[str]) -> View:
-    return View("v", Source("stream", "s"), sql, tuple(key))
+    return View("v", ViewSource("stream", "s"), sql, tuple(key))
 
 
 def random_rows(chance: random.Random, columns: Sequence[str], ids: Sequence[int]) -> pa.Table:
@@ -91,7 +91,7 @@ def is_same(one: Any, other: Any) -> bool:
 def test_groups_come_to_what_spark_makes_of_all_rows(spark: SparkSession, name: str) -> None:
     sql, key = QUERIES[name]
     declared = view(sql, key)
-    evaluation = Evaluation(spark, declared, plan(declared))
+    evaluation = Evaluation(spark, declared, plan_view(declared))
     made = evaluation.plan
     groups, results = Groups(made, evaluation.contributed), Results(made)
     results.update(None, evaluation.finished(groups.reduced().drop_columns(["group"])))
@@ -116,7 +116,7 @@ def test_groups_come_to_what_spark_makes_of_all_rows(spark: SparkSession, name: 
 
 def test_rows_between_which_others_went_are_all_seen(spark: SparkSession) -> None:
     declared = view("select t, count(*) as n from source group by t", ["t"])
-    evaluation = Evaluation(spark, declared, plan(declared))
+    evaluation = Evaluation(spark, declared, plan_view(declared))
     rows = pa.Table.from_pylist([{"id": b"1", "rest": [b""], "c0": "a"}, {"id": b"2", "rest": [b""]}], rows_schema(1))
     parts = pa.concat_tables([rows, rows.slice(0, 0), rows, rows.slice(0, 0), rows])
     assert len(evaluation.contributions(parts, {})) == 6
@@ -135,7 +135,7 @@ def test_rows_between_which_others_went_are_all_seen(spark: SparkSession) -> Non
             "select t, max(cast(w as timestamp)) - min(cast(w as timestamp)) as m from source group by t",
             "output m is dur",
         ),
-        ("select cast(t as double) as t, count(*) as n from source group by 1", "names no row"),
+        ("select cast(t as double) as t, count(*) as n from source group by 1", "cannot name a row"),
         ("select t, no_such_function(count(*)) as n from source group by t", "NO_SUCH_FUNCTION"),
         ("select t, sum(cast(t as boolean)) as n from source group by t", "sum"),
     ],
@@ -143,7 +143,7 @@ def test_rows_between_which_others_went_are_all_seen(spark: SparkSession) -> Non
 def test_what_has_no_text_or_no_order_is_refused(spark: SparkSession, sql: str, reason: str) -> None:
     declared = view(sql, ["t"])
     with pytest.raises(BadView, match=reason):
-        Evaluation(spark, declared, plan(declared))
+        Evaluation(spark, declared, plan_view(declared))
 
 
 # --- without Spark ----------------------------------------------------------------------------------------------------

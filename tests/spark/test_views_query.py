@@ -8,17 +8,17 @@ import sys
 import pytest
 
 from tidelog.errors import BadView
-from tidelog.spark.views.definition import Source, View
-from tidelog.spark.views.query import Aggregate, Plan, plan
+from tidelog.spark.views.sql.definition import View, ViewSource
+from tidelog.spark.views.sql.query import Aggregate, ViewPlan, plan_view
 
 
 def view(sql: str, *key: str, **lookups: str) -> View:
-    tables = {name: Source("prefix", prefix) for name, prefix in lookups.items()}
-    return View("v", Source("stream", "orders"), sql, key, tables)
+    tables = {name: ViewSource("prefix", prefix) for name, prefix in lookups.items()}
+    return View("v", ViewSource("stream", "orders"), sql, key, tables)
 
 
-def planned(sql: str, *key: str, **lookups: str) -> Plan:
-    return plan(view(sql, *key, **lookups))
+def planned(sql: str, *key: str, **lookups: str) -> ViewPlan:
+    return plan_view(view(sql, *key, **lookups))
 
 
 def test_a_grouped_view() -> None:
@@ -26,7 +26,7 @@ def test_a_grouped_view() -> None:
         "select state, count(*) as n, sum(cast(amount as double)) as total from source where amount > 0 group by state",
         "state",
     )
-    assert made == Plan(
+    assert made == ViewPlan(
         columns=("amount", "state"),
         lookups={},
         projection="SELECT `source`.`_row` AS `_row`, `source`.`state` AS `g0`, CAST(`source`.`amount` AS DOUBLE) AS "
@@ -187,86 +187,86 @@ REFUSED = [
     ("select", "there is no FROM"),
     ("selec a from source", "sql"),
     ("select a from source where", "sql cannot be read: "),
-    ("insert into a select 1", "sql is no SELECT"),
-    ("table source", "sql is no SELECT"),
+    ("insert into a select 1", "sql is not a SELECT"),
+    ("table source", "sql is not a SELECT"),
     ("select key from source; select key from source", "sql has 2 statements: write one SELECT"),
-    ("select key from source union select key from source", "UNION, INTERSECT and EXCEPT are not maintained"),
-    ("with a as (select 1) select key from source", "WITH is not maintained"),
-    ("select distinct key from source", "DISTINCT is not maintained: write GROUP BY"),
+    ("select key from source union select key from source", "UNION, INTERSECT and EXCEPT are not supported"),
+    ("with a as (select 1) select key from source", "WITH is not supported"),
+    ("select distinct key from source", "DISTINCT is not supported: write GROUP BY"),
     ("select key from source order by key", "ORDER BY has no meaning"),
-    ("select key from source limit 1", "LIMIT is not maintained"),
-    ("select key from source offset 1", "OFFSET is not maintained"),
-    ("select key from source lateral view explode(a) t as b", "LATERAL VIEW is not maintained"),
-    ("select /*+ broadcast(a) */ key from source", "hints are not taken"),
+    ("select key from source limit 1", "LIMIT is not supported"),
+    ("select key from source offset 1", "OFFSET is not supported"),
+    ("select key from source lateral view explode(a) t as b", "LATERAL VIEW is not supported"),
+    ("select /*+ broadcast(a) */ key from source", "hints are not supported"),
     ("select key from source tablesample (1 percent)", "is not"),
-    ("select " + "(" * 26 + "key" + ")" * 26 + " as key from source", "more than 25 brackets inside each other"),
-    ("select " + "- " * 1500 + "1 as key from source", "sql has too much inside each other"),
+    ("select " + "(" * 26 + "key" + ")" * 26 + " as key from source", "nests more than 25 brackets"),
+    ("select " + "- " * 1500 + "1 as key from source", "sql is nested too deeply"),
     ("select " + "+".join("a" * 2100) + " as key from source", "words, more than 4000"),
     # Tables.
-    ("select key from orders", "there is no table orders: there is source, c; another is declared as lookups.orders"),
-    ("select key from c", "FROM has to name source"),
-    ("select key from (select 1) as source", "a query in FROM is not maintained"),
-    ("select key from range(3)", "is no table of a view"),
-    ("select key from other.source", "is no table of a view"),
+    ("select key from orders", "there is no table orders: use source, c; declare another as lookups.orders"),
+    ("select key from c", "FROM must name source"),
+    ("select key from (select 1) as source", "a subquery in FROM is not supported"),
+    ("select key from range(3)", "a view can only read"),
+    ("select key from other.source", "a view can only read"),
     ("select key from source as s(a, b)", "the columns of table source keep their names"),
-    ("select key from source", "lookup c is not joined: write [LEFT] JOIN c ON c.key = source.column, or leave it out"),
-    ("select source.key from source right join c on c.key = source.a", "RIGHT JOIN is not maintained"),
-    ("select source.key from source full join c on c.key = source.a", "FULL JOIN is not maintained"),
-    ("select source.key from source cross join c", "CROSS JOIN, or a comma, is not maintained"),
-    ("select source.key from source, c", "CROSS JOIN, or a comma, is not maintained"),
-    ("select source.key from source left semi join c on c.key = source.a", "SEMI JOIN is not maintained"),
-    ("select source.key from source left anti join c on c.key = source.a", "ANTI JOIN is not maintained"),
-    ("select source.key from source natural join c", "NATURAL in a join is not maintained"),
-    ("select source.key from source join c using (key)", "USING in a join is not maintained"),
-    ("select source.key from source join c", "a join without ON is not maintained"),
-    ("select source.key from source join c on true", "a join without ON is not maintained"),
+    ("select key from source", "lookup c is not joined: write [LEFT] JOIN c ON c.key = source.column, or remove it"),
+    ("select source.key from source right join c on c.key = source.a", "RIGHT JOIN is not supported"),
+    ("select source.key from source full join c on c.key = source.a", "FULL JOIN is not supported"),
+    ("select source.key from source cross join c", "CROSS JOIN, or a comma, is not supported"),
+    ("select source.key from source, c", "CROSS JOIN, or a comma, is not supported"),
+    ("select source.key from source left semi join c on c.key = source.a", "SEMI JOIN is not supported"),
+    ("select source.key from source left anti join c on c.key = source.a", "ANTI JOIN is not supported"),
+    ("select source.key from source natural join c", "NATURAL in a join is not supported"),
+    ("select source.key from source join c using (key)", "USING in a join is not supported"),
+    ("select source.key from source join c", "a join without ON is not supported"),
+    ("select source.key from source join c on true", "a join without ON is not supported"),
     ("select source.key from source join source as b on b.key = source.a", "source joined with itself"),
     ("select source.key from source join c on c.key = source.a join c on c.key = source.b", "two tables are called c"),
     ("select source.key from source s join c source on c.key = s.a", "two tables are called source"),
     ("select source.key from source join c window on c.key = source.a", "window is the time window of GROUP BY"),
     ("select source.key from source join c on rand() > source.a", "rand() is not repeatable"),
     ("select source.key from source join c on max(c.key) = source.a", "max in ON is not possible"),
-    ("select source.key from source join lateral (select 1) on true", "is not maintained"),
+    ("select source.key from source join lateral (select 1) on true", "is not supported"),
     # Columns.
     (
         "select key from source join c on c.key = source.a",
-        "column key could be of any table: write source.key or c.key",
+        "column key could belong to any table: write source.key or c.key",
     ),
-    ("select source.key, c.b from source join c on c.x = source.a", "the latest of rows that a join multiplies"),
+    ("select source.key, c.b from source join c on c.x = source.a", "this join can turn one row into several"),
     (
         "select source.key, c.b from source join c on c.key = source.a or c.x = 1",
-        "the latest of rows that a join multiplies",
+        "this join can turn one row into several",
     ),
-    ("select source.key, c.b from source join c on c.key = c.x", "the latest of rows that a join multiplies"),
+    ("select source.key, c.b from source join c on c.key = c.x", "this join can turn one row into several"),
 ]
 
 REFUSED_ALONE = [
-    ("select * from source", "* is not maintained: nobody knows all columns"),
-    ("select source.* from source", "* is not maintained"),
-    ("select key, count(source.*) as n from source group by key", "* is not maintained"),
+    ("select * from source", "* is not supported: a view does not know all columns"),
+    ("select source.* from source", "* is not supported"),
+    ("select key, count(source.*) as n from source group by key", "* is not supported"),
     ("select a.b as key from source", "write get_json_object(a, '$.b')"),
     ("select source.a.b.c as key from source", "write get_json_object(a, '$.b.c')"),
     ("select s.a as key from source", "there is no table s"),
-    ("select key, _row as r from source", "column _row has a meaning of its own"),
-    ("select key, `_Order` as o from source", "column _Order has a meaning of its own"),
-    ("select key, a, A as b from source", "columns a and A differ in case only"),
-    ("select upper(a) as key, concat(key, 'b') as b from source", "key is the name of an output, which only"),
-    ("select upper(a) as key, b from source where key = 'b'", "write source.key if a column is meant"),
+    ("select key, _row as r from source", "column _row is reserved"),
+    ("select key, `_Order` as o from source", "column _Order is reserved"),
+    ("select key, a, A as b from source", "columns a and A differ only in case"),
+    ("select upper(a) as key, concat(key, 'b') as b from source", "key names an output, and only"),
+    ("select upper(a) as key, b from source where key = 'b'", "write source.key if you mean a column"),
     # Outputs.
     ("select " + ",".join(f"a{n}" for n in range(201)) + " from source", "201 outputs, more than 200"),
     ("select key, upper(a) from source", "output 2 has no name: write UPPER(`a`) as NAME"),
     ("select key, a, b as A from source", "outputs a and A have the same name"),
-    ("select key, a as _a from source", "output '_a': a name does not begin with _"),
+    ("select key, a as _a from source", "output '_a': a name must not begin with _"),
     ("select key, a as `a b` from source", "output 'a b'"),
     (f"select key, a as {'a' * 129} from source", "its name has more than 128 characters"),
     # Functions.
-    ("select key, sum(a) over (partition by b) as s from source", "OVER (...) is not maintained"),
-    ("select key, row_number() as s from source", "row_number() is not maintained"),
-    ("select key, (select 1) as s from source", "a query inside the SELECT is not maintained"),
-    ("select key from source where a in (select 1)", "a query inside the SELECT is not maintained"),
-    ("select key from source where exists (select 1)", "a query inside the SELECT is not maintained"),
+    ("select key, sum(a) over (partition by b) as s from source", "OVER (...) is not supported"),
+    ("select key, row_number() as s from source", "row_number() is not supported"),
+    ("select key, (select 1) as s from source", "a subquery is not supported"),
+    ("select key from source where a in (select 1)", "a subquery is not supported"),
+    ("select key from source where exists (select 1)", "a subquery is not supported"),
     ("select key, explode(a) as e from source", "explode() makes several rows of one"),
-    ("select key, rand() as r from source", "rand() is not repeatable: see to it that the data has the value"),
+    ("select key, rand() as r from source", "rand() is not repeatable: store the value in the data"),
     ("select key, UUID() as r from source", "uuid() is not repeatable"),
     ("select key, unix_timestamp() as r from source", "unix_timestamp() is not repeatable"),
     ("select key from source where at < now()", "now() is not repeatable"),
@@ -274,22 +274,22 @@ REFUSED_ALONE = [
     ("select key from source where at < current_date()", "is not repeatable"),
     ("select key from source where at < localtimestamp", "localtimestamp is not repeatable"),
     ("select key from source where at < timestamp 'now'", "'now' as a time is not repeatable"),
-    ("select key from source where a = :b", "stands for a value that nobody gives"),
-    ("select key, collect_list(a) as l from source group by key", "collect_list() is not maintained: there is count,"),
-    ("select key, approx_unheard_of(a) as l from source group by key", "approx_unheard_of() is not maintained"),
-    ("select key, first(a) as f from source group by key", "first() is not maintained"),
-    ("select key, any(a) as f from source group by key", "is not maintained: there is count"),
+    ("select key from source where a = :b", "is a parameter, and a view has no parameters"),
+    ("select key, collect_list(a) as l from source group by key", "collect_list() is not supported: use count,"),
+    ("select key, approx_unheard_of(a) as l from source group by key", "approx_unheard_of() is not supported"),
+    ("select key, first(a) as f from source group by key", "first() is not supported"),
+    ("select key, any(a) as f from source group by key", "is not supported: use count"),
     ("select key, builtin.sum(a) as f from source group by key", "write the function by its name alone"),
     ("select key, identifier('a') as f from source", "identifier() is not possible"),
-    ("select key, count(* except (a)) as f from source group by key", "* is not maintained"),
-    ("select key, stddev(a) as f from source group by key", "stddev() is not maintained"),
-    ("select key, last(a) ignore nulls as f from source group by key", "IGNORE NULLS is not maintained"),
-    ("select key, last(a, true) as f from source group by key", "not 2; leave nulls out by WHERE"),
-    ("select key, percentile_cont(0.5) within group (order by a) as p from source group by key", "is not maintained"),
+    ("select key, count(* except (a)) as f from source group by key", "* is not supported"),
+    ("select key, stddev(a) as f from source group by key", "stddev() is not supported"),
+    ("select key, last(a) ignore nulls as f from source group by key", "IGNORE NULLS is not supported"),
+    ("select key, last(a, true) as f from source group by key", "not 2; exclude nulls with WHERE"),
+    ("select key, percentile_cont(0.5) within group (order by a) as p from source group by key", "is not supported"),
     ("select key, sum(distinct a) as f from source group by key", "only count(distinct x) is"),
     ("select key, count(distinct a, b) as f from source group by key", "write count(distinct to_json(array("),
-    ("select key, upper(distinct a) as f from source", "DISTINCT is only for count(distinct x)"),
-    ("select key, upper(a) filter (where b) as f from source", "FILTER goes with an aggregate"),
+    ("select key, upper(distinct a) as f from source", "DISTINCT is only supported in count(distinct x)"),
+    ("select key, upper(a) filter (where b) as f from source", "FILTER needs an aggregate"),
     ("select key, latest(a) filter (where b) as f from source group by key", "put the condition into WHERE"),
     ("select key, sum(max(a)) as f from source group by key", "sum over an aggregate is not possible"),
     ("select key, sum(a) filter (where max(b) > 1) as f from source group by key", "over an aggregate"),
@@ -301,32 +301,32 @@ REFUSED_ALONE = [
     ("select key, count(*) as n from source group by key, max(a)", "max in GROUP BY is not possible"),
     ("select key, count(*) as n from source group by 2", "count in GROUP BY is not possible"),
     ("select key, count(*) as n from source group by 3", "GROUP BY 3: there are outputs 1 to 2"),
-    ("select key, count(*) as n from source group by 'a'", "is a constant, which groups nothing"),
+    ("select key, count(*) as n from source group by 'a'", "is a constant and groups nothing"),
     ("select 'a' as key, count(*) as n from source group by all", "GROUP BY names no column"),
     ("select key, count(*) as n from source group by rollup(key)", "GROUPING SETS, ROLLUP and CUBE are not"),
     ("select key, count(*) as n from source group by key with cube", "GROUPING SETS, ROLLUP and CUBE are not"),
     ("select key, count(*) as n from source group by grouping sets ((key))", "GROUPING SETS, ROLLUP and CUBE are"),
     ("select key, a, count(*) as n from source group by key", "output a uses column a, which is neither in GROUP BY"),
-    ("select key, count(*) as n from source", "always exactly one row without GROUP BY: write key = []"),
+    ("select key, count(*) as n from source", "without GROUP BY there is always exactly one row: write key = []"),
     ("select key, count(*) as n from source group by key having a > 1", "HAVING uses column a, which is neither"),
     ("select key from source having key > 1", "HAVING without GROUP BY"),
     ("select upper(key) as key, count(*) as n from source group by key", "key names key, which is UPPER("),
-    ("select count(*) as n from source group by key", "key names key, which is no output: there is n"),
+    ("select count(*) as n from source group by key", "key names key, which is not an output: the outputs are n"),
     ("select upper(a) as key, count(*) as n from source group by a, key", "GROUP BY has `source`.`a`, which key does"),
     ("select a as key, b, count(*) as n from source group by a, b", "two rows would share a hash"),
-    ("select count(*) as key from source group by a", "which is COUNT(*), while GROUP BY has `source`.`a`"),
+    ("select count(*) as key from source group by a", "which is COUNT(*), but GROUP BY has `source`.`a`"),
     (
         "select key, upper(a) as a, count(*) as n from source group by key, a having a = 'A'",
         "a in HAVING is an output and a column: write source.a",
     ),
     ("select 1 as key, a from source", "key names key, which is a constant"),
     # Windows.
-    ("select window.start as key, count(*) as n from source group by a", "goes with GROUP BY window(time"),
+    ("select window.start as key, count(*) as n from source group by a", "needs GROUP BY window(time"),
     ("select window(at, '1 minute') as key, count(*) as n from source group by 1", "write window.start or window.end"),
     ("select a as key, count(*) as n from source group by a, window(at, '1 minute')", "which key does not name"),
     (
         "select window.start as key, count(*) as n from source group by window(at, '1 hour', '1 minute')",
-        "windows that slide are not maintained",
+        "sliding windows are not supported",
     ),
     (
         "select window(a, '1 hour').start as key, max(window(b, '1 hour').start) as m from source group by 1",
@@ -373,15 +373,15 @@ def test_refusing_needs_no_spark_session() -> None:
         "import tidelog\n"
         "package.__path__ = [tidelog.__path__[0] + '/spark']\n"
         "sys.modules['tidelog.spark'] = package\n"
-        "from tidelog.spark.views import definition, naming, query\n"
+        "from tidelog.spark.views.sql import definition, query\n"
         "assert 'pyspark' not in sys.modules, 'pyspark was imported'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_the_latest_of_keys_is_refused_unless_each_key_is_a_row() -> None:
-    def of_keys(sql: str, *key: str) -> Plan:
-        return plan(View("v", Source("prefix", "order:"), sql, key))
+    def of_keys(sql: str, *key: str) -> ViewPlan:
+        return plan_view(View("v", ViewSource("prefix", "order:"), sql, key))
 
     of_keys("select key, state from source", "key")
     of_keys("select key, latest(state) as state, count(*) as n from source group by key", "key")

@@ -15,20 +15,21 @@ from deltalake import DeltaTable, write_deltalake
 from tests.spark.conftest import Peer
 from tests.spark.kept_views import hashes_of
 from tidelog import limits
+from tidelog.spark.delta.faults import TableTaken, TableUnusable
+from tidelog.spark.delta.storage import find_storage
+from tidelog.spark.delta.table import HistoryPoint
 from tidelog.spark.endpoint import take_endpoint
-from tidelog.spark.lake.storage import find_storage
-from tidelog.spark.lake.tables import LakeTaken, LakeUnusable, Place
 from tidelog.spark.options import Options
-from tidelog.spark.views.definition import Source, View
-from tidelog.spark.views.query import plan
-from tidelog.spark.views.result_table import ResultTable, open_result
-from tidelog.spark.views.results import Difference, Hashes, Results, rows_by_group, texts_of
+from tidelog.spark.views.keeping.result_table import ResultTable, open_result
+from tidelog.spark.views.keeping.results import Difference, Hashes, Results, rows_by_group, texts_of
+from tidelog.spark.views.sql.definition import View, ViewSource
+from tidelog.spark.views.sql.query import plan_view
 
 VIEW = View(
-    "v", Source("stream", "s"), "select a, b, count(*) as n, max(x) as hi from source group by a, b", ("a", "b")
+    "v", ViewSource("stream", "s"), "select a, b, count(*) as n, max(x) as hi from source group by a, b", ("a", "b")
 )
 SCHEMA = pa.schema([("a", pa.string()), ("b", pa.int32()), ("n", pa.int64()), ("hi", pa.string())])
-PLACE = Place(1, 1)
+POINT = HistoryPoint(1, 1)
 
 
 def table(*rows: tuple[Any, ...], schema: pa.Schema = SCHEMA) -> pa.Table:
@@ -39,7 +40,7 @@ def table(*rows: tuple[Any, ...], schema: pa.Schema = SCHEMA) -> pa.Table:
 
 
 def test_only_what_is_different_is_told() -> None:
-    results = Results(plan(VIEW))
+    results = Results(plan_view(VIEW))
     first = results.update(None, table(("x", 1, 5, None), ("y", None, 1, "u")))
     assert (set(first.changed), set(first.gone)) == ({"x:1", "y:%"}, set())
     same = results.update(["x:1", "never"], table(("x", 1, 5, None)))
@@ -51,9 +52,9 @@ def test_only_what_is_different_is_told() -> None:
 
 
 def test_nan_is_what_it_was() -> None:
-    view = View("v", Source("stream", "s"), "select a, max(x) as x from source group by a", ("a",))
+    view = View("v", ViewSource("stream", "s"), "select a, max(x) as x from source group by a", ("a",))
     schema = pa.schema([("a", pa.string()), ("x", pa.float64())])
-    results = Results(plan(view))
+    results = Results(plan_view(view))
     assert results.update(None, table(("k", math.nan), schema=schema))
     assert not results.update(None, table(("k", math.nan), schema=schema))
     assert results.update(None, table(("k", 1.0), schema=schema))
@@ -64,7 +65,7 @@ def test_nan_is_what_it_was() -> None:
 
 @pytest.fixture
 def hashes(tide: Peer) -> Hashes:
-    return Hashes(take_endpoint(Options({"url": tide.url})), plan(VIEW), "v")
+    return Hashes(take_endpoint(Options({"url": tide.url})), plan_view(VIEW), "v")
 
 
 def test_hashes_have_the_columns_that_are_not_null(tide: Peer, hashes: Hashes) -> None:
@@ -140,15 +141,15 @@ def rows_in(folder: Path) -> list[tuple[Any, ...]]:
 
 def test_a_table_gets_what_is_different(tmp_path: Path) -> None:
     made = ResultTable(find_storage(str(tmp_path)), VIEW, SCHEMA)
-    assert (made.place, made.is_ours, made.version) == (None, False, 1)
+    assert (made.point, made.is_ours, made.version) == (None, False, 1)
     rows = {"x:1": ("x", 1, 5, None), "%:%": (None, None, 1, "u"), "%:2": (None, 2, 1, "u"), "y:%": ("y", None, 1, "")}
-    made.replace(rows, PLACE)
-    assert (made.place, made.is_ours, made.version) == (PLACE, True, 1)
+    made.replace(rows, POINT)
+    assert (made.point, made.is_ours, made.version) == (POINT, True, 1)
     changed = {"%:%": (None, None, 2, None), "new:3": ("new", 3, 1, "v")}
-    made.merge(Difference(changed, {"y:%": rows["y:%"], "never:0": ("never", 0, 0, None)}), Place(2, 1))
+    made.merge(Difference(changed, {"y:%": rows["y:%"], "never:0": ("never", 0, 0, None)}), HistoryPoint(2, 1))
     expected = [rows["x:1"], rows["%:2"], changed["%:%"], changed["new:3"]]
     assert rows_in(tmp_path) == sorted(expected, key=repr)
-    assert ResultTable(find_storage(str(tmp_path)), VIEW, SCHEMA).place == Place(2, 1)
+    assert ResultTable(find_storage(str(tmp_path)), VIEW, SCHEMA).point == HistoryPoint(2, 1)
 
 
 @pytest.mark.parametrize(
@@ -165,75 +166,77 @@ def test_keys_of_any_type_are_found_again(tmp_path: Path, kind: pa.DataType, one
     schema = pa.schema([("a", kind), ("b", kind), ("n", pa.int64())])
     made = ResultTable(find_storage(str(tmp_path)), VIEW, schema)
     keys = [(a, b) for a in (one, other, None) for b in (one, other, None)]
-    made.replace({repr(key): (*key, 1) for key in keys}, PLACE)
-    made.merge(Difference({repr(key): (*key, 2) for key in keys[:5]}, {repr(keys[8]): (*keys[8], 1)}), Place(2, 1))
+    made.replace({repr(key): (*key, 1) for key in keys}, POINT)
+    made.merge(
+        Difference({repr(key): (*key, 2) for key in keys[:5]}, {repr(keys[8]): (*keys[8], 1)}), HistoryPoint(2, 1)
+    )
     counts = [row[2] for row in rows_in(tmp_path)]
     assert sorted(counts) == [1, 1, 1, 2, 2, 2, 2, 2]
 
 
 def test_a_view_without_a_key_is_one_row(tmp_path: Path) -> None:
-    view = View("v", Source("stream", "s"), "select count(*) as n from source", ())
+    view = View("v", ViewSource("stream", "s"), "select count(*) as n from source", ())
     made = ResultTable(find_storage(str(tmp_path)), view, pa.schema([("n", pa.int64())]))
-    made.replace({"": (0,)}, PLACE)
-    made.merge(Difference({"": (7,)}, {}), Place(2, 1))
+    made.replace({"": (0,)}, POINT)
+    made.merge(Difference({"": (7,)}, {}), HistoryPoint(2, 1))
     assert rows_in(tmp_path) == [(7,)]
 
 
 def test_another_definition_takes_the_place_of_the_first(tmp_path: Path) -> None:
     storage = find_storage(str(tmp_path))
-    ResultTable(storage, VIEW, SCHEMA).replace({"x:1": ("x", 1, 5, None)}, PLACE)
-    view = View("v", Source("stream", "s"), "select c, count(*) as n from source group by c", ("c",))
+    ResultTable(storage, VIEW, SCHEMA).replace({"x:1": ("x", 1, 5, None)}, POINT)
+    view = View("v", ViewSource("stream", "s"), "select c, count(*) as n from source group by c", ("c",))
     schema = pa.schema([("c", pa.string()), ("n", pa.int64())])
     made = ResultTable(storage, view, schema)
     assert (made.is_ours, made.version) == (False, 2)
-    made.replace({"z": ("z", 1)}, Place(2, 1))
+    made.replace({"z": ("z", 1)}, HistoryPoint(2, 1))
     assert (made.is_ours, made.version) == (True, 2)
     assert rows_in(tmp_path) == [("z", 1)]
-    made.merge(Difference({"z": ("z", 2)}, {}), Place(3, 1))
+    made.merge(Difference({"z": ("z", 2)}, {}), HistoryPoint(3, 1))
     assert rows_in(tmp_path) == [("z", 2)]
     assert ResultTable(storage, VIEW, SCHEMA).version == 3
 
 
 def test_a_table_of_another_database_is_left_alone(tmp_path: Path) -> None:
     storage = find_storage(str(tmp_path))
-    ResultTable(storage, VIEW, SCHEMA, 1).replace({"x:1": ("x", 1, 5, None)}, PLACE)
+    ResultTable(storage, VIEW, SCHEMA, 1).replace({"x:1": ("x", 1, 5, None)}, POINT)
     assert ResultTable(storage, VIEW, SCHEMA, 1).is_ours
-    with pytest.raises(LakeUnusable, match="was made from database 1, and now it is 0"):
+    with pytest.raises(TableUnusable, match="was made from database 1, and now it is 0"):
         ResultTable(storage, VIEW, SCHEMA)
 
 
 def test_small_files_are_put_together_and_the_place_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = ResultTable(find_storage(str(tmp_path)), VIEW, SCHEMA)
-    made.replace({}, PLACE)
+    made.replace({}, POINT)
     rows = {f"x:{number}": ("x", number, 1, None) for number in range(4)}
     for number, (name, row) in enumerate(rows.items()):
         if number == 3:
             assert len(DeltaTable(str(tmp_path / "views" / "v")).file_uris()) == 3
             monkeypatch.setattr(limits, "VIEW_VACUUM_S", -1.0)
-        made.merge(Difference({name: row}, {}), Place(2 + number, 1))
+        made.merge(Difference({name: row}, {}), HistoryPoint(2 + number, 1))
     assert len(DeltaTable(str(tmp_path / "views" / "v")).file_uris()) == 1
     assert rows_in(tmp_path) == sorted(rows.values(), key=repr)
-    assert made.place == ResultTable(find_storage(str(tmp_path)), VIEW, SCHEMA).place == Place(5, 1)
-    made.merge(Difference({}, rows), Place(6, 1))
+    assert made.point == ResultTable(find_storage(str(tmp_path)), VIEW, SCHEMA).point == HistoryPoint(5, 1)
+    made.merge(Difference({}, rows), HistoryPoint(6, 1))
     assert rows_in(tmp_path) == []
 
 
 def test_who_comes_second_is_told(tmp_path: Path) -> None:
     storage = find_storage(str(tmp_path))
-    ResultTable(storage, VIEW, SCHEMA).replace({}, PLACE)
+    ResultTable(storage, VIEW, SCHEMA).replace({}, POINT)
     one, other = ResultTable(storage, VIEW, SCHEMA), ResultTable(storage, VIEW, SCHEMA)
-    one.merge(Difference({"x:1": ("x", 1, 5, None)}, {}), Place(2, 1))
-    with pytest.raises(LakeTaken, match="another job wrote to it"):
-        other.merge(Difference({"x:1": ("x", 1, 6, None)}, {}), Place(2, 1))
+    one.merge(Difference({"x:1": ("x", 1, 5, None)}, {}), HistoryPoint(2, 1))
+    with pytest.raises(TableTaken, match="another job wrote to this table"):
+        other.merge(Difference({"x:1": ("x", 1, 6, None)}, {}), HistoryPoint(2, 1))
     assert rows_in(tmp_path) == [("x", 1, 5, None)]
 
 
 def test_a_table_that_is_somebody_elses_is_left_alone(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "views" / "v"), pa.table({"a": [1]}))
-    with pytest.raises(LakeUnusable, match="did not make"):
+    with pytest.raises(TableUnusable, match="did not make"):
         open_result(find_storage(str(tmp_path)), "v")
 
 
 def test_rows_are_named_by_their_key_whatever_their_order() -> None:
-    found = rows_by_group(plan(VIEW), table(("a:b", 1, 1, None), (None, None, 1, None)))
+    found = rows_by_group(plan_view(VIEW), table(("a:b", 1, 1, None), (None, None, 1, None)))
     assert found == {"a%3Ab:1": ("a:b", 1, 1, None), "%:%": (None, None, 1, None)}

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.spark.changed_rows import COLUMNS, State, applied, living, random_steps, table_of
-from tidelog.spark.views.changes import clear, compose, no_changes
-from tidelog.spark.views.rows import Rows, rows_schema
+from tidelog.spark.views.keeping.changes import clear, compose, no_changes
+from tidelog.spark.views.keeping.source_rows import SourceRows, rows_schema
 
 
-def state_of(rows: Rows) -> State:
+def state_of(rows: SourceRows) -> State:
     found: State = {}
     for row in rows.table.to_pylist():
         columns = {number: row[f"c{number}"] for number in range(COLUMNS) if row[f"c{number}"] is not None}
@@ -21,7 +21,7 @@ def state_of(rows: Rows) -> State:
     return found
 
 
-def by_id(rows: Rows) -> dict[bytes, Any]:
+def by_id(rows: SourceRows) -> dict[bytes, Any]:
     return {row["id"]: row for row in rows.table.to_pylist()}
 
 
@@ -29,7 +29,7 @@ def by_id(rows: Rows) -> dict[bytes, Any]:
 def test_rows_are_what_the_changes_say(first: int) -> None:
     for seed in range(first, first + 100):
         chance = random.Random(seed)
-        rows, expected = Rows(COLUMNS), State()
+        rows, expected = SourceRows(COLUMNS), State()
         for _ in range(4):
             steps = random_steps(chance)
             before = by_id(rows)
@@ -46,7 +46,7 @@ def test_rows_are_what_the_changes_say(first: int) -> None:
 def test_changes_that_are_applied_again_change_nothing() -> None:
     for seed in range(100):
         chance = random.Random(seed)
-        rows = Rows(COLUMNS)
+        rows = SourceRows(COLUMNS)
         rows.apply(compose(table_of(random_steps(chance))))
         steps = compose(table_of(random_steps(chance)))
         rows.apply(steps)
@@ -56,14 +56,14 @@ def test_changes_that_are_applied_again_change_nothing() -> None:
 
 
 def test_many_changes_leave_few_chunks() -> None:
-    rows = Rows(COLUMNS)
+    rows = SourceRows(COLUMNS)
     for seed in range(100):
         rows.apply(compose(table_of(random_steps(random.Random(seed)))))
         assert rows.table["id"].num_chunks <= 17
 
 
 def test_nothing_is_applied_to_nothing() -> None:
-    rows = Rows(COLUMNS)
+    rows = SourceRows(COLUMNS)
     assert len(rows.apply(no_changes(COLUMNS)).ids) == 0
     assert len(rows.apply(clear(COLUMNS)).ids) == 0
     assert len(rows) == 0

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from tidelog.spark.views import functions
-from tidelog.spark.views.definition import Source, View
-from tidelog.spark.views.query import Aggregate, Plan, plan
+from tidelog.spark.views.sql import functions
+from tidelog.spark.views.sql.definition import View, ViewSource
+from tidelog.spark.views.sql.query import Aggregate, ViewPlan, plan_view
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -74,7 +74,7 @@ def reduced(aggregate: Aggregate, rows: Sequence[Row]) -> Any:
     return plain[aggregate.function](there)
 
 
-def by_parts(spark: SparkSession, made: Plan) -> list[str]:
+def by_parts(spark: SparkSession, made: ViewPlan) -> list[str]:
     """The view by way of the plan's parts."""
     contributions = defaultdict[tuple[Any, ...], list[Row]](list)
     if made.is_global:
@@ -93,7 +93,7 @@ def by_parts(spark: SparkSession, made: Plan) -> list[str]:
     return shown(spark.sql(made.final).collect())
 
 
-def result_types(spark: SparkSession, made: Plan) -> list[StructField]:
+def result_types(spark: SparkSession, made: ViewPlan) -> list[StructField]:
     """What Spark makes the results of the aggregates: asked, not computed."""
     calls = [
         f"{each.function.replace('latest', 'any_value')}({', '.join(each.arguments) or '*'}) as r{number}"
@@ -109,8 +109,8 @@ def shown(rows: Sequence[Sequence[Any]]) -> list[str]:
 
 def checked(spark: SparkSession, sql: str, *key: str, is_plain: bool = True) -> list[str]:
     """The view's rows, which are the same by parts, at once, and, where Spark has all of it, as it is written."""
-    lookups = {"customers": Source("prefix", "c:")} if "customers" in sql else {}
-    made = plan(View("v", Source("stream", "o"), sql, key, lookups))
+    lookups = {"customers": ViewSource("prefix", "c:")} if "customers" in sql else {}
+    made = plan_view(View("v", ViewSource("stream", "o"), sql, key, lookups))
     at_once: DataFrame = spark.sql(made.recompute)
     assert at_once.columns == [name for name, _ in made.outputs]
     rows = shown(at_once.collect())

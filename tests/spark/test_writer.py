@@ -17,8 +17,8 @@ from tests.spark.conftest import Peer
 from tidelog import limits
 from tidelog.errors import ClientError
 from tidelog.spark.options import BadOption, Target
-from tidelog.spark.source import TidelogSource
-from tidelog.spark.writer import BatchAppender, Calls, Rows, progress_key
+from tidelog.spark.source.data_source import TidelogSource
+from tidelog.spark.source.stream.writing import AppendCalls, BatchAppender, EntryEncoder, progress_key
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_rows_say_where_they_go(spark: SparkSession, tide: Peer) -> None:
     assert sorted(tide.entries("s0")) == [b"0", b"2", b"4", b"6", b"8"]
     assert sorted(tide.entries("s1")) == [b"1", b"3", b"5", b"7", b"9"]
     writer = frame.write.format("tidelog").option("url", tide.url)
-    with pytest.raises(Exception, match="what is written is appended: give mode"):
+    with pytest.raises(Exception, match="rows can only be appended: give mode"):
         writer.mode("overwrite").save()
     with pytest.raises(Exception, match="drop the column `stream`"):
         writer.mode("append").save("stream:out")
@@ -114,21 +114,21 @@ def fields(**types: Any) -> StructType:
     ("schema", "says"),
     [
         (fields(entry=LongType()), "column entry is bigint: cast it"),
-        (fields(entry=BinaryType(), price=LongType()), "column 'price' has no place in an entry"),
+        (fields(entry=BinaryType(), price=LongType()), "column 'price' does not fit beside a column `entry`"),
         (fields(prices=ArrayType(LongType())), "column prices is array<bigint>"),
         (fields(), "there is nothing to write"),
     ],
 )
 def test_rows_that_cannot_be_entries(schema: StructType, says: str) -> None:
     with pytest.raises(BadOption, match=says):
-        Rows(schema, "out")
+        EntryEncoder(schema, "out")
 
 
 def test_nulls_are_refused_where_they_mean_nothing() -> None:
     with pytest.raises(ClientError, match="column entry has nulls"):
-        list(Rows(fields(entry=StringType()), "out").entries(pa.record_batch({"entry": pa.array(["a", None])})))
-    with pytest.raises(ClientError, match="nulls alone"):
-        list(Rows(fields(a=StringType()), "out").entries(pa.record_batch({"a": pa.array(["a", None])})))
+        list(EntryEncoder(fields(entry=StringType()), "out").entries(pa.record_batch({"entry": pa.array(["a", None])})))
+    with pytest.raises(ClientError, match="only nulls"):
+        list(EntryEncoder(fields(a=StringType()), "out").entries(pa.record_batch({"a": pa.array(["a", None])})))
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def by_producer(request: pytest.FixtureRequest) -> bool:
 def write(peer: Peer, batch: int, entries: range, *, by_producer: bool, size: int = 0) -> int:
     client = type(peer.client)(port=peer.client.connection_pool.connection_kwargs["port"])
     with client:
-        calls = Calls(client, "spark:q:0", batch, has_fields=False, by_producer=by_producer)
+        calls = AppendCalls(client, "spark:q:0", batch, has_fields=False, by_producer=by_producer)
         for number in entries:
             calls.add(b"out", [b"t", b"%d" % number + bytes(size)])
         calls.end()

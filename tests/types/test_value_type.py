@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.feeds.made import Watched
-from tidelog.cli.values import value_to_text
+from tidelog.cli.output.values import value_to_text
 from tidelog.errors import InternalError
 from tidelog.journal.operation import OperationKind
 from tidelog.store.type_table import TypeTable, value_types

@@ -12,7 +12,7 @@ import redis
 
 from tidelog.address import URL_DEFAULT, ServerAddress
 from tidelog.client.event import Checkpoint
-from tidelog.client.feed import Connections, Feed, Lost
+from tidelog.client.feed import Feed, FeedConnections, Lost
 from tidelog.client.link import Link, explained
 from tidelog.client.request import FeedRequest, Keys, Word, spans_of
 from tidelog.redis_client import connect_async
@@ -95,7 +95,9 @@ class Client:
             spans_of(prefix, keys, spans), since, initial, until, name, txn, groups, checkpoint_ms, number
         )
         pool = self._redis.connection_pool
-        feed = Feed(Connections(lambda: Link(pool, number), request, reconnect_s_max=reconnect_s_max, on_lost=on_lost))
+        feed = Feed(
+            FeedConnections(lambda: Link(pool, number), request, reconnect_s_max=reconnect_s_max, on_lost=on_lost)
+        )
         self._feeds.add(feed)
         return feed
 

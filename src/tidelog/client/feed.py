@@ -39,7 +39,7 @@ class Lost(NamedTuple):
 class Feed(AsyncIterator[Event]):
     """An asynchronous iterator of events. Closing, dropping or cancelling it leaves no socket behind."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: FeedConnections) -> None:
         self._progress = connections.progress
         # The generator must not know of this object: who drops the one then drops the other, which closes its link.
         self._events = connections.run()
@@ -59,7 +59,7 @@ class Feed(AsyncIterator[Event]):
         await self._events.aclose()
 
 
-class Connections:
+class FeedConnections:
     """The connections of a feed, one after the other."""
 
     def __init__(

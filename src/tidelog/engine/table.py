@@ -58,7 +58,7 @@ ALL_KEYS = Keys(1, -1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CommandGroup:
     """A group of commands, under Redis's name."""
 
     name: str
@@ -66,16 +66,16 @@ class Group:
     """The ACL category of all its commands; None: it has none, or the flags say which."""
 
 
-STRING = Group("string", "@string")
-GENERIC = Group("generic", "@keyspace")
-HASH = Group("hash", "@hash")
-SET = Group("set", "@set")
-SORTED_SET = Group("sorted-set", "@sortedset")
-STREAM = Group("stream", "@stream")
-PUBSUB = Group("pubsub")
-TRANSACTIONS = Group("transactions", "@transaction")
-CONNECTION = Group("connection", "@connection")
-SERVER = Group("server")
+STRING = CommandGroup("string", "@string")
+GENERIC = CommandGroup("generic", "@keyspace")
+HASH = CommandGroup("hash", "@hash")
+SET = CommandGroup("set", "@set")
+SORTED_SET = CommandGroup("sorted-set", "@sortedset")
+STREAM = CommandGroup("stream", "@stream")
+PUBSUB = CommandGroup("pubsub")
+TRANSACTIONS = CommandGroup("transactions", "@transaction")
+CONNECTION = CommandGroup("connection", "@connection")
+SERVER = CommandGroup("server")
 
 _BY_FLAG: dict[str, tuple[str, ...]] = {
     "write": ("@write",),
@@ -91,7 +91,7 @@ _BY_FLAG: dict[str, tuple[str, ...]] = {
 class Command:
     """One row."""
 
-    group: Group
+    group: CommandGroup
     name: str
     """In capitals; a subcommand is `CONTAINER|NAME`."""
     arity: int
@@ -119,14 +119,14 @@ class Command:
 
 
 def read(
-    group: Group, name: str, arity: int, handler: ReadHandler, keys: Keys, flags: str = "", *, summary: str
+    group: CommandGroup, name: str, arity: int, handler: ReadHandler, keys: Keys, flags: str = "", *, summary: str
 ) -> Command:
     """A row for a command that reads."""
     return _row(group, name, arity, handler, HandlerKind.READ, keys, f"readonly {flags}", summary)
 
 
 def write(
-    group: Group,
+    group: CommandGroup,
     name: str,
     arity: int,
     handler: WriteHandler,
@@ -141,7 +141,7 @@ def write(
 
 
 def connection(
-    group: Group,
+    group: CommandGroup,
     name: str,
     arity: int,
     handler: ConnectionHandler,
@@ -156,7 +156,7 @@ def connection(
 
 
 def _row(
-    group: Group,
+    group: CommandGroup,
     name: str,
     arity: int,
     handler: Callable[..., Any],

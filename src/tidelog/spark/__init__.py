@@ -1,38 +1,31 @@
-"""The pipeline: whatever sweeps over history runs on Spark, through the data source `tidelog`.
+"""Tidelog on Spark: a data source, and the jobs of `tidelog pipeline`, which run over history.
 
-    session      a Spark session as the pipeline needs it, on this machine or on a cluster
-    java         where the Java comes from that Spark runs on
-    package      our sources as one file, for executors that do not have them installed
+    spark = tidelog.spark.session()
+    spark.read.format("tidelog").load("stream:orders")
 
-    source       the data source: which kind of thing is read or written
-    options      what `.option(...)` may say
-    kind         what a kind of thing has to offer
-    server       the server that is talked to, over RESP and Flight
+The way in:
 
-    streams      the kind `stream`: entries of streams, as batch and as stream, and appending to them
-    ranges       which part of a stream is read, and by which tasks
-    reading      what a task does to read its part
-    following    a stream without end: offsets, limits, what was lost
-    entries      entries as columns
-    writer       rows become entries, each once
+    session      makes a Spark session, on this machine or on a cluster
+    java         finds the Java that Spark runs on
+    package      packs our sources into one file, for executors that do not have them installed
+    cache        the folder for files that these make
 
-    feeds           the kind `feed`: what changed, as batch and as stream
-    feed_places     what a feed watches, and where its server stands
-    feed_reading    what a task does to read its part of a feed, to its end
-    feed_following  a feed without end: positions, limits, the first batch
-    events          events as columns
+What everything else builds on:
 
-    days         the kind `days`: the events of job sets
-    day_reading  what a task does to read its part of a day
-    day_columns  events of days as columns
+    options      the options of the data source, checked
+    endpoint     a server that is talked to, over RESP and Flight
+    remote_disk  journal files in an object store
+    delta        Delta tables that record how far they are
 
-    journal      the kind `journal`: the records of a data directory or snapshot
-    remote_disk  files that lie in an object store
+What runs:
 
-    jobs         what `tidelog pipeline` runs
-    lake         Delta tables that are kept equal to a feed
+    source       the data source `tidelog`: streams, feeds, days, journals
+    jobs         batch jobs over all history (`compress`, `expire`, `verify`), and what all jobs share
+    lake         the job `lake`: Delta tables that are kept equal to a feed
+    views        the job `view`: results of SQL that are kept up to date
 
-`pyspark` is imported only here.
+Of these, a package imports only what is listed before it; `lake` and `views` do not import each other. No other package
+of Tidelog imports `pyspark`.
 """
 
 from tidelog.spark.session import session

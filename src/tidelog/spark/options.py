@@ -1,7 +1,7 @@
-"""What `.option(...)` may say, checked before anything is read: a name that nobody knows is most likely a mistake.
+"""The options of the data source, checked before anything is read. An unknown name is most likely a mistake.
 
-Spark gives options as text, with names in any case. Each part of the source takes those that it knows from an
-`Options`, each as what it is to be; whatever is left then is refused, with the names that were asked for.
+Spark passes options as text, with names in any case. Each part of the source takes the options that it knows from an
+`Options`, with the type that it needs. Whatever nobody took is refused, with a list of the names that are known.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidelog.errors import ClientError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _IGNORED: Final = frozenset(["path", "paths", "__paths__", "checkpointlocation", "queryname", "outputmode"])
-"""Spark's own, or taken from the target."""
+"""Options of Spark's own, or taken from the target."""
 
 
 class BadOption(ClientError):
@@ -22,7 +22,7 @@ class BadOption(ClientError):
 
 
 class Target:
-    """What is read or written: the kind, and which one; `default` if nothing says it."""
+    """What is read or written: a kind and a name; `default` if the options name no target."""
 
     def __init__(
         self, given: Mapping[str, str], kinds: Collection[str], default: tuple[str, str] | None = None
@@ -33,7 +33,7 @@ class Target:
             kind, colon, name = options["path"].partition(":")
             if not colon or kind not in kinds:
                 shown = " or ".join(f"{each}:NAME" for each in sorted(kinds))
-                raise BadOption(f"{options['path']!r} is nothing to load: it is {shown}")
+                raise BadOption(f"{options['path']!r} cannot be loaded: give {shown}")
             named.append((kind, name))
         if not named and default is not None:
             named.append(default)
@@ -41,13 +41,13 @@ class Target:
             raise BadOption(f"the option {named[0][0]} is empty")
         if len(named) != 1:
             shown = ", ".join(f"{kind}={name}" for kind, name in named) or "nothing"
-            raise BadOption(f"exactly one of the options {', '.join(sorted(kinds))} is needed, and there is {shown}")
+            raise BadOption(f"give exactly one of the options {', '.join(sorted(kinds))}; there is {shown}")
         self.kind, self.name = named[0]
         self.options = Options({name: value for name, value in options.items() if name not in kinds})
 
 
 class Options:
-    """Options that are being taken."""
+    """Options, of which each part takes those that it knows."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {name.lower(): value for name, value in given.items() if name.lower() not in _IGNORED}
@@ -62,7 +62,7 @@ class Options:
         if value is None:
             return None
         if not (value.isascii() and value.isdigit()) or not low <= int(value) <= high:
-            raise BadOption(f"{name}={value!r}: it is a number from {low} to {high}")
+            raise BadOption(f"{name}={value!r}: give a number from {low} to {high}")
         return int(value)
 
     def flag(self, name: str, default: bool) -> bool:
@@ -70,7 +70,7 @@ class Options:
         if value is None:
             return default
         if value.lower() not in ("true", "false"):
-            raise BadOption(f"{name}={value!r}: it is true or false")
+            raise BadOption(f"{name}={value!r}: give true or false")
         return value.lower() == "true"
 
     def moment_us(self, name: str) -> int | None:
@@ -87,13 +87,13 @@ class Options:
         return given[0] if given else None
 
     def prefixed(self, prefix: str) -> dict[str, str]:
-        """All options whose names begin like this, without that beginning."""
+        """All options with this prefix, without the prefix."""
         found = {name: value for name, value in self._given.items() if name.startswith(prefix)}
         self._known.update(found or [f"{prefix}*"])
         return {name.removeprefix(prefix): value for name, value in found.items()}
 
     def end(self, use: str) -> None:
-        """Refuse what nobody took."""
+        """Refuse the options that nobody took."""
         strange = sorted(self._given.keys() - self._known)
         if strange:
             raise BadOption(f"{use} has no option {strange[0]!r}: there are {', '.join(sorted(self._known))}")
@@ -106,6 +106,6 @@ def moment_us(name: str, value: Any) -> int:
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            raise BadOption(f"{name}={value!r}: it is an ISO time such as 2025-11-15T20:03:20Z, or µs") from None
+            raise BadOption(f"{name}={value!r}: give an ISO time such as 2025-11-15T20:03:20Z, or µs") from None
     moment: datetime = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(microseconds=1)

@@ -1,17 +1,17 @@
 """Our sources as one zip file, for executors that do not have the package installed.
 
-Spark unpacks an archive into a folder that is on the path of its Python processes; what is in the file is the inside of
-`tidelog`, and the folder gets that name. (`addPyFile` reaches functions of users, but no data source.)
+Spark unpacks an archive into a folder on the path of its Python processes. The zip holds the inside of `tidelog`, and
+the folder gets that name. (`addPyFile` reaches functions of users, but no data source.)
 
-The same sources always give the same bytes, under a name that says which: Spark sends a file once a session, and a
-second session finds it made. Compiled modules stay behind, as they are for one Python and one kind of machine only.
-What the sources import (pyarrow, numpy, redis, crc32c) must be on the executors; see docs/spark.md for how.
+The same sources always give the same bytes, under a name that is derived from them: Spark sends a file once in a
+session, and a second session finds the file already made. Compiled modules are left out, as they fit only one Python
+and one kind of machine. The packages that our sources import (pyarrow, numpy, redis, crc32c) must be installed on the
+executors; docs/spark.md says how.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import zipfile
 from collections.abc import Iterator
 from io import BytesIO
@@ -21,26 +21,21 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 import tidelog
+from tidelog.spark.cache import write_once
 
 _MOMENT: Final = (1980, 1, 1, 0, 0, 0)
-"""The earliest that a zip file can say."""
+"""The earliest time that a zip file can hold."""
 
 
 def send_package(spark: SparkSession, cache: Path) -> None:
-    """Let executors have our sources."""
+    """Send our sources to the executors."""
     spark.sparkContext.addArchive(f"{write_package(cache)}#{tidelog.__name__}")
 
 
 def write_package(cache: Path) -> Path:
-    """The zip file, made unless it is there."""
+    """The zip file; it is made if it does not exist."""
     data = _zip(sorted(_sources()))
-    path = cache / f"tidelog-{tidelog.__version__}-{hashlib.sha256(data).hexdigest()[:16]}.zip"
-    if not path.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        made = path.with_name(f"{path.name}.{os.getpid()}")
-        made.write_bytes(data)
-        made.replace(path)
-    return path
+    return write_once(cache / f"tidelog-{tidelog.__version__}-{hashlib.sha256(data).hexdigest()[:16]}.zip", data)
 
 
 def _sources() -> Iterator[tuple[str, bytes]]:

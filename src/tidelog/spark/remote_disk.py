@@ -1,6 +1,6 @@
-"""Files that lie in an object store, or wherever else fsspec can read: `ports.Disk`, for reading alone.
+"""Journal files in an object store, or wherever else fsspec can read: a `ports.Disk` that only reads.
 
-Each read is a range of its own: a journal is read in frames of some MiB, and what is passed over costs nothing.
+Each read fetches a range of its own. A journal is read in frames of some MiB, so skipped frames cost nothing.
 """
 
 from __future__ import annotations
@@ -92,4 +92,4 @@ class RemoteDisk:
 
 
 def _refuse(path: str) -> NoReturn:
-    raise OSError(errno.EROFS, "it is only read here", path)
+    raise OSError(errno.EROFS, "this disk is read-only", path)

@@ -1,13 +1,14 @@
-"""A Spark session as the pipeline needs it.
+"""A Spark session with the settings that Tidelog needs.
 
     spark = tidelog.spark.session()                               on this machine, on all its cores
     spark = tidelog.spark.session(master="spark://host:7077")     on a cluster, which gets our sources
 
-On this machine nothing listens to the network, nothing is printed that nobody asked for, and Java comes from wherever
-there is one. Whatever is said here can be said otherwise: `conf` comes last, with `_` for `.` where a name has to be a
-Python word (`spark_sql_shuffle_partitions=8`), or as a dict (`**{"spark.sql.shuffle.partitions": 8}`).
+On this machine nothing listens to the network, Spark prints nothing unasked, and any suitable Java is found. Every
+setting can be overridden: `conf` is applied last. Write `_` for `.` where a name has to be a Python word
+(`spark_sql_shuffle_partitions=8`), or pass a dict (`**{"spark.sql.shuffle.partitions": 8}`).
 
-Spark reads some of this from the environment of the process, once, when its Java is started: the first session decides.
+Spark reads some settings from the environment of the process, once, when its Java starts. So the first session decides
+them.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from tidelog import limits
-from tidelog.spark.java import cache_folder, find_java_home
+from tidelog.spark.cache import cache_folder, write_once
+from tidelog.spark.java import find_java_home
 from tidelog.spark.package import send_package
 
 _LOG_FILE: Final = "TIDELOG_SPARK_LOG"
 
 _LOGGING: Final = """\
-# Written by tidelog.spark: errors go to a file, so that the terminal has what was asked for and nothing else.
+# Written by tidelog.spark: errors go to a file and not to the terminal.
 rootLogger.level = error
 rootLogger.appenderRef.file.ref = file
 appender.file.type = File
@@ -34,7 +36,7 @@ appender.file.name = file
 appender.file.fileName = ${env:TIDELOG_SPARK_LOG:-/dev/null}
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c: %m%n%ex
-# It tells at another level which port it has.
+# It logs its port at another level.
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
 """
@@ -53,15 +55,15 @@ _ALWAYS: Final = {
 _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # There is one machine to shuffle on, and a partition costs it some milliseconds.
+    # All partitions are on one machine, and each costs it some milliseconds.
     "spark.sql.shuffle.partitions": "4",
 }
 
 
 def session(app: str = "tidelog", master: str | None = None, *, send: bool | None = None, **conf: Any) -> SparkSession:
-    """The session of this process, made unless it is there; one that is there gets the given `conf` and keeps its own.
+    """The session of this process; an existing one keeps its settings and gets the given `conf` in addition.
 
-    `master` None: what the environment says (`MASTER`, or spark-submit's arguments), otherwise this machine's cores.
+    `master` None: the one of the environment (`MASTER`, or spark-submit's arguments), otherwise this machine's cores.
     `send` None: executors get our sources unless they run on this machine.
     """
     given = {name if "." in name else name.replace("_", "."): _text(value) for name, value in conf.items()}
@@ -86,7 +88,7 @@ def session(app: str = "tidelog", master: str | None = None, *, send: bool | Non
 
 
 def set_up_environment(*, is_local: bool) -> None:
-    """What Spark takes from the environment; what is set already stays."""
+    """Set the variables that Spark reads from the environment, unless they are set already."""
     cache = cache_folder(os.environ)
     os.environ["JAVA_HOME"] = find_java_home(os.environ, cache)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -99,7 +101,7 @@ def set_up_environment(*, is_local: bool) -> None:
 
 
 def _given_master() -> str | None:
-    """Who started us may have decided it: spark-submit passes its arguments on."""
+    """The master that the environment names, for example because spark-submit started this process."""
     if "MASTER" in os.environ:
         return os.environ["MASTER"]
     words = os.environ.get("PYSPARK_SUBMIT_ARGS", "").split()
@@ -107,14 +109,7 @@ def _given_master() -> str | None:
 
 
 def _write_logging(cache: Path) -> Path:
-    folder = cache / "conf"
-    path = folder / "log4j2.properties"
-    if not path.exists() or path.read_text() != _LOGGING:
-        folder.mkdir(parents=True, exist_ok=True)
-        made = path.with_name(f"{path.name}.{os.getpid()}")
-        made.write_text(_LOGGING)
-        made.replace(path)
-    return folder
+    return write_once(cache / "conf" / "log4j2.properties", _LOGGING.encode()).parent
 
 
 def _text(value: Any) -> str:

@@ -22,9 +22,9 @@ key = ["state"]
     [
         ("", "declares no view"),
         ("views = 1", "declares no view"),
-        (VIEWS.replace("count(*)", "median(x)"), "median() is not maintained"),
-        (VIEWS.replace('["state"]', '["other"]'), "no output"),
-        (VIEWS.replace("prefix:order:", "prefix:view:"), "would feed itself"),
+        (VIEWS.replace("count(*)", "median(x)"), "median() is not supported"),
+        (VIEWS.replace('["state"]', '["other"]'), "not an output"),
+        (VIEWS.replace("prefix:order:", "prefix:view:"), "would read what it writes"),
         (VIEWS.replace("group by state", "group by"), "GROUP BY names no column"),
     ],
 )

@@ -11,19 +11,19 @@ from tests.cli.view_hashes import Kept
 
 pytest.importorskip("deltalake")
 
-from tidelog.spark.lake.storage import find_storage
-from tidelog.spark.lake.tables import Place
-from tidelog.spark.views.definition import Source, View
-from tidelog.spark.views.result_table import ResultTable
+from tidelog.spark.delta.storage import find_storage
+from tidelog.spark.delta.table import HistoryPoint
+from tidelog.spark.views.keeping.result_table import ResultTable
+from tidelog.spark.views.sql.definition import View, ViewSource
 
 SQL = "select count(*) as n from source"
 
 
 def lake_with(folder: Path, *names: str, database: int = 0) -> None:
     for name in names:
-        view = View(name, Source("prefix", "order:"), SQL, ())
+        view = View(name, ViewSource("prefix", "order:"), SQL, ())
         schema = pa.schema([("n", pa.int64())])
-        ResultTable(find_storage(str(folder)), view, schema, database).replace({"": (1,)}, Place(1, 1))
+        ResultTable(find_storage(str(folder)), view, schema, database).replace({"": (1,)}, HistoryPoint(1, 1))
         (folder / "_state" / name / "0-abc" / "source").mkdir(parents=True)
 
 
@@ -65,7 +65,7 @@ def test_what_is_no_name_removes_nothing(kept: Kept, tmp_path: Path, name: str) 
     kept.put("orders", new={"n": "2"})
     outcome = kept.view("drop", name, "--to", str(tmp_path))
     assert outcome.status == 2
-    assert "is no name of a view" in outcome.stderr
+    assert "is not the name of a view" in outcome.stderr
     assert folders(tmp_path) == ["_state/orders", "views/orders"]
     assert kept.client.exists("view:orders:new")
 

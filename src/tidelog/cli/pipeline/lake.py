@@ -129,8 +129,8 @@ def lake(
     output = Output(as_json=form is PrintedForm.JSON)
     run = JobRun("lake", output, is_endless=not once)
     with needs_spark():
+        from tidelog.spark.delta.storage import find_storage
         from tidelog.spark.lake.job import LakeJob, LakeOptions
-        from tidelog.spark.lake.storage import find_storage
     options = LakeOptions(
         prefixes=tuple(prefix or ()),
         start=start.value,

@@ -39,7 +39,7 @@ class JobRun:
 
     def __init__(self, name: str, output: Output, *, is_endless: bool = False) -> None:
         with needs_spark():
-            from tidelog.spark.jobs.holding import Stop
+            from tidelog.spark.jobs.job_lease import Stop
         self._name = name
         self._output = output
         self._is_endless = is_endless
@@ -65,7 +65,7 @@ class JobRun:
         sum_up     prints the summary, also of a job that was stopped
         address    the server that the job works on; its errors become ours
         """
-        from tidelog.spark.jobs.holding import JobRunning
+        from tidelog.spark.jobs.job_lease import JobRunning
 
         with (
             stopped_in_order(self.stop) as signals,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.errors import ClientError, EnvironmentFault
 
 if TYPE_CHECKING:
-    from tidelog.spark.jobs.holding import Stop
+    from tidelog.spark.jobs.job_lease import Stop
     from tidelog.spark.jobs.lazy_session import LazySession
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"

@@ -115,7 +115,7 @@ def _lag_now(link: ServerLink, told: JobFigures) -> dict[str, int | float]:
         rows = link.call(b"FEED", b"POSITION", b"SINCE", b"%d" % ts, b"BEHIND")
     except ServerRefused:
         return {}
-    behind_us = max(0, rows[0][1] - rows[0][4])  # as `tidelog.spark.feed_places.ask_behind` has it
+    behind_us = max(0, rows[0][1] - rows[0][4])  # as `tidelog.spark.source.feed.position.ask_behind` has it
     return {"lag_seconds": behind_us / 1e6, "lag_records": max(1, sum(row[3] for row in rows)) if behind_us else 0}
 
 

@@ -68,7 +68,7 @@ def verify(
 ) -> int:
     """Check a whole journal in parallel: every checksum, mark, blob, lsn and transaction, and the snapshots."""
     with needs_spark():
-        from tidelog.spark.jobs.verify import Proof, audit_side_by_side, prove_numbered
+        from tidelog.spark.jobs.verify import Proof, audit_in_parallel, prove_numbered
         from tidelog.spark.jobs.waves import Waves
         from tidelog.spark.remote_disk import disk_of
     options = dict(map(_option, storage or []))
@@ -102,7 +102,7 @@ def verify(
             return [proofs[number] for number in range(len(tasks))]
 
         with suppress(_Stopped):
-            reports.append(audit_side_by_side(url, options, run_tasks, frames=frames))
+            reports.append(audit_in_parallel(url, options, run_tasks, frames=frames))
 
     status = run.run(work, progress_bar(is_wanted=progress), lambda: None, master=master, conf=conf)
     return tell(output, reports[0], place) if reports else status

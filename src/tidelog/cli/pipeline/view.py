@@ -31,7 +31,7 @@ from tidelog.cli.pipeline.session import LIGHT, STEADY, needs_spark
 from tidelog.cli.server_link import find_address
 
 if TYPE_CHECKING:
-    from tidelog.spark.views.job import ViewJob
+    from tidelog.spark.views.keeping.job import ViewJob
 
 EPILOG: Final = """\
 Examples:
@@ -97,9 +97,9 @@ def view(
     output = Output(as_json=as_json)
     run = JobRun("view", output, is_endless=not once)
     with needs_spark():
-        from tidelog.spark.lake.storage import find_storage
-        from tidelog.spark.views.definition import read_views
-        from tidelog.spark.views.job import ViewJob, ViewOptions
+        from tidelog.spark.delta.storage import find_storage
+        from tidelog.spark.views.keeping.job import ViewJob, ViewOptions
+        from tidelog.spark.views.sql.definition import read_views
     options = ViewOptions(once, batch_records, trigger_seconds, int(1000 * lease_seconds))
     job = ViewJob(address, find_storage(to, storage or ()), read_views(file), options)
     return run.run(

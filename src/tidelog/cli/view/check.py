@@ -15,7 +15,7 @@ from tidelog.cli.server_link import connected, find_address
 from tidelog.errors import ClientError
 
 if TYPE_CHECKING:
-    from tidelog.spark.views.checking import Check, Differences
+    from tidelog.spark.views.keeping.checking import Check, Differences
 
 EPILOG: Final = """\
 Examples:
@@ -69,12 +69,11 @@ def check(
     address = find_address(url, password_file, database)
     output = Output(as_json=as_json)
     with needs_spark():
+        from tidelog.spark.delta.storage import find_storage
         from tidelog.spark.endpoint import Endpoint
-        from tidelog.spark.feed_places import explored_feed_server
-        from tidelog.spark.lake.storage import find_storage
-        from tidelog.spark.views.checking import check_view, stored_views
-        from tidelog.spark.views.definition import read_views
-        from tidelog.spark.views.job import everything
+        from tidelog.spark.source.feed.position import explored_feed_server
+        from tidelog.spark.views.keeping.checking import check_view, stored_views
+        from tidelog.spark.views.sql.definition import read_views
     place = find_storage(to, storage or ())
     views = stored_views(place, names or []) if file is None else read_views(file)
     strange = set(names or ()) - {view.name for view in views}
@@ -87,7 +86,7 @@ def check(
     with connected(address), spark_session("tidelog check", master, conf, settings=LIGHT) as spark:
         server = explored_feed_server(Endpoint(address))
         for view in views:
-            found = check_view(spark(), place, server, view, everything)
+            found = check_view(spark(), place, server, view)
             checks.append(found)
             if as_json:
                 output.object("check", _members(found))

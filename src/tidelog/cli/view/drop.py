@@ -39,9 +39,9 @@ def drop(
     address = find_address(url, password_file, database)
     output = Output(as_json=as_json)
     with needs_spark():
-        from tidelog.spark.jobs.holding import JobRunning
-        from tidelog.spark.lake.storage import find_storage
-        from tidelog.spark.views.dropping import drop_view
+        from tidelog.spark.delta.storage import find_storage
+        from tidelog.spark.jobs.job_lease import JobRunning
+        from tidelog.spark.views.keeping.dropping import drop_view
     place = find_storage(to, storage or ())
     try:
         with connected(address) as client:

@@ -1,7 +1,7 @@
-"""The job `compress`: hot days that are old enough become batches, a task a day.
+"""The job `compress`: hot days that are old enough become compressed days, one task for each day.
 
-What a task does is `days.compressor`: batches are written beside the hot stream, read back, compared by number and
-digest, and swapped in by one transaction. A task that dies has changed nothing that counts.
+A task runs `days.compressor`: batches are written beside the hot stream, read back, compared by number and digest, and
+swapped in by one transaction. A task that dies leaves the day as it was.
 """
 
 from __future__ import annotations

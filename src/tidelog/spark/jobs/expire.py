@@ -1,4 +1,4 @@
-"""The job `expire`: days that are old enough are removed, hot and compressed ones alike, a task a job set."""
+"""The job `expire`: removes days that are old enough, hot and compressed ones alike, one task for each job set."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ REMOVED = "removed"
 
 
 class OldDays(NamedTuple):
-    """A job set with days that are to go."""
+    """A job set with days to remove."""
 
     queue: str
     jobset: str
     days: tuple[date, ...]
-    """As they were found; what is removed is looked up again."""
+    """As they were found. The task looks again before it removes them."""
 
 
 class ExpireJob(Job[OldDays]):

@@ -1,10 +1,10 @@
-"""A query of Spark's that hands the parts of a feed to a job, batch after batch.
+"""The Spark query that hands the parts of a feed to a job, batch after batch.
 
-The job's tables are the checkpoint: they know how far they are, and a query is begun from there. Spark wants a folder
-for a checkpoint of its own, and gets one that is thrown away.
+The job's tables are the checkpoint: they record how far they are, and the query begins there. Spark insists on a
+checkpoint folder of its own; it gets a temporary one.
 
-It is stopped between two batches. A batch that is interrupted ends in an error of Spark's whose text Spark then takes
-apart in a way that can overflow its stack; and there is nothing to gain, for a batch takes seconds.
+The query is stopped only between two batches. Interrupting a batch gains nothing, as it takes only seconds, and Spark
+then parses the text of its own error in a way that can overflow its stack.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog import limits
 from tidelog.errors import ServerUnreachable
 from tidelog.spark.endpoint import Endpoint, source_options
-from tidelog.spark.jobs.holding import Stop
+from tidelog.spark.jobs.job_lease import Stop
 from tidelog.spark.jobs.query_error import explained
 
 if TYPE_CHECKING:
@@ -31,19 +31,19 @@ _POLL_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
-    """When there are batches, and how large they are."""
+class BatchTrigger:
+    """How often there are batches, and how large they are."""
 
     is_once: bool
-    """Until there is nothing left."""
+    """End when there is nothing left."""
     records: int
-    """Of each shard, about."""
+    """About so many of each shard in a batch."""
     seconds: float
-    """How often to look for more, if it is not once."""
+    """How often to look for more, unless `is_once`."""
 
 
 def while_it_answers(run: Callable[[], None], stop: Stop, *, is_once: bool) -> None:
-    """Run a job that stays; if its server goes away it is run again when that is back, from what its tables have."""
+    """Run a job. If its server goes away, run it again when the server is back, from what its tables have."""
     lost_s = 0.0
     while True:
         begun = time.monotonic()
@@ -59,9 +59,9 @@ def while_it_answers(run: Callable[[], None], stop: Stop, *, is_once: bool) -> N
 
 
 class FeedQuery:
-    """Runs until there is nothing left, or it is stopped."""
+    """Runs until there is nothing left, or until it is stopped."""
 
-    def __init__(self, server: Endpoint, target: str, start: str, pulse: Pulse) -> None:
+    def __init__(self, server: Endpoint, target: str, start: str, pulse: BatchTrigger) -> None:
         self._server = server
         self._target = target
         self._start = start
@@ -77,7 +77,7 @@ class FeedQuery:
         stop: Stop,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
-        """`take` gets the parts of each batch, on a thread of Spark's; `meanwhile` is called again and again."""
+        """`take` gets the parts of each batch, on a thread of Spark's; `meanwhile` is called repeatedly on this one."""
         with tempfile.TemporaryDirectory(prefix="tidelog-query-", ignore_cleanup_errors=True) as checkpoint:
             query = self._begun(spark, take, checkpoint)
             try:
@@ -87,7 +87,7 @@ class FeedQuery:
             finally:
                 self._is_over = True
                 with self._busy:
-                    pass  # the batch that it is at has ended; others are passed over
+                    pass  # the current batch has ended; later ones are skipped
                 query.stop()
         problem = query.exception()
         if problem is not None and not stop.is_set():
@@ -107,7 +107,7 @@ class FeedQuery:
         source: Any = spark.readStream.format("tidelog").options(**source_options(self._server))
         source = source.option("start", self._start).option("max_records_per_trigger", self._pulse.records)
         writer = source.load(f"feedparts:{self._target}").writeStream.foreachBatch(on_batch)
-        # With its scheme: a path alone is one of the cluster's default file system.
+        # With its scheme, because a path alone means the cluster's default file system.
         writer = writer.option("checkpointLocation", Path(checkpoint).as_uri())
         often = f"{int(1000 * self._pulse.seconds)} milliseconds"
         writer = writer.trigger(availableNow=True) if self._pulse.is_once else writer.trigger(processingTime=often)

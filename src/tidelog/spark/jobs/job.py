@@ -1,11 +1,11 @@
 """What the jobs over day streams share: work is found by SCAN and run in waves, by one job at a time.
 
-    take the lease                 or say who has it
-    find some items                SCAN goes on where it was; nothing is held but one wave
+    take the lease                 or say which job has it
+    find some items                SCAN goes on where it stopped; only one wave is held in memory
     run them on Spark              each with the token of the lease; results are added up as they come
-    and so on, until SCAN has gone round, somebody stops it, or the lease is lost
+    repeat until SCAN is complete, the job is stopped, or the lease is lost
 
-Whatever happens to it, the next run begins from what the server has: there is no state of its own to repair.
+However a job ends, the next run begins from what the server has: a job has no state of its own to repair.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.errors import ClientError
 from tidelog.redis_client import connect
-from tidelog.spark.jobs.holding import DAYS, DAYS_JOBS, Holding, Stop
+from tidelog.spark.jobs.job_lease import DAYS, DAYS_JOBS, JobLease, Stop
 from tidelog.spark.jobs.pace import Pace
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Done(NamedTuple):
     jobset: str
     days: tuple[str, ...]
     outcome: str
-    """In a word or two; `failed` and `fenced off` have an error."""
+    """In a word or two; `failed` and `fenced off` come with an error."""
     seconds: float = 0.0
     events: int = 0
     batches: int = 0
@@ -47,7 +47,7 @@ class Done(NamedTuple):
 
     @property
     def is_fenced(self) -> bool:
-        """A later job has taken over: everything else would be refused as well."""
+        """A later job has taken over, so everything else would be refused as well."""
         return self.outcome == FENCED
 
 
@@ -56,7 +56,7 @@ FENCED = "fenced off"
 
 
 class Total:
-    """All results, added up. What failed is listed as well, up to a limit."""
+    """All results, added up. Failures are listed as well, up to a limit."""
 
     def __init__(self, productive: str) -> None:
         self._productive = productive
@@ -93,7 +93,7 @@ class Total:
 
 
 class Job(ABC, Generic[Item]):
-    """One of the jobs: what it looks for, and what it does with it."""
+    """One of the jobs: which items it looks for, and what it does with each."""
 
     name: ClassVar[str]
     productive: ClassVar[str]
@@ -108,24 +108,24 @@ class Job(ABC, Generic[Item]):
 
     @property
     def first_kept(self) -> date:
-        """The first day that is left alone: a day is older if it lies more than so many days before today."""
+        """The first day that is left alone. Older days lie more than `older_than_days` before today."""
         return self.today - timedelta(days=min(self.older_than_days, self.today.toordinal() - 1))
 
     @abstractmethod
     def find(self, server: Any) -> Iterator[Item]:
-        """The items there are, a few at a time."""
+        """The items that are to be done, a few at a time."""
 
     @abstractmethod
     def task(self, token: int, share: float | None) -> Callable[[Item], Done]:
-        """What an executor does with an item. It must be possible to send it there."""
+        """What an executor does with an item. Spark must be able to send it there."""
 
     @abstractmethod
     def failed(self, item: Item, error: str) -> Done:
-        """The result of an item whose task ended without any."""
+        """The result of an item whose task ended without a result."""
 
     @abstractmethod
     def figures(self) -> dict[str, Any]:
-        """The total, as the summary and the hash have it."""
+        """The total, for the summary and the report."""
 
 
 def run_job(
@@ -140,13 +140,13 @@ def run_job(
 ) -> None:
     """Run a job to its end, or until it is stopped. Spark is started when there is something to do.
 
-    `on_found` is told how many items were found so far, and whether these are all.
+    `on_found` gets the number of items found so far, and whether these are all.
     """
     with connect(job.address) as server:
         figures = lambda: {**job.figures(), "last_error": job.total.last_error}  # noqa: E731
-        with Holding.take(server, job.name, stop, figures, lease=DAYS, rivals=DAYS_JOBS, ttl_ms=lease_ms) as holding:
-            _run_waves(job, holding.token, server, make_spark, stop, pace, on_result, on_found)
-            holding.state = "stopped" if stop.is_set() else "done"
+        with JobLease.take(server, job.name, stop, figures, lease=DAYS, rivals=DAYS_JOBS, ttl_ms=lease_ms) as lease:
+            _run_waves(job, lease.token, server, make_spark, stop, pace, on_result, on_found)
+            lease.state = "stopped" if stop.is_set() else "done"
 
 
 def _run_waves(
@@ -176,19 +176,19 @@ def _run_waves(
     found = 0
     while first is not None and not stop.is_set():
         most = pace.wave_items(waves.parallel)
-        # SCAN may name a job set twice; more than a wave apart, the second finds nothing to do.
+        # SCAN may name a job set twice. If that is more than a wave apart, the second task finds nothing to do.
         wave = list(dict.fromkeys([first, *islice(items, most - 1)]))
         first = next(items, None)
         found += len(wave)
         on_found(found + (first is not None), first is None)
-        rest = _Rest(pace.wave_seconds(len(wave)))
+        rest = _WavePause(pace.wave_seconds(len(wave)))
         waves.run(wave, job.task(token, pace.share(len(wave))))
         if first is not None:
             rest.wait(stop)
 
 
-class _Rest:
-    """What is left of the time that a wave may not be shorter than."""
+class _WavePause:
+    """The rest of the time that a wave must at least take."""
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""The Spark session of a job: made when there is something to do, ended with the job unless it was there before."""
+"""The Spark session of a job: started when there is work, and ended with the job unless it existed before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog.spark.session import session
 
 
 class LazySession:
-    """Called, it gives the session."""
+    """Calling it gives the session."""
 
     def __init__(
         self, app: str, master: str | None, conf: Mapping[str, str], on_made: Callable[[], object] = lambda: None
@@ -36,4 +36,4 @@ class LazySession:
             try:
                 self._made.stop()
             except (Py4JError, OSError):
-                return  # its Java went first, by the same signal
+                return  # the signal that ended this process ended its Java first

@@ -1,11 +1,11 @@
-"""How fast a job may go: streams an hour, bytes a second, over all of its tasks.
+"""How fast a job may go: streams an hour and bytes a second, over all of its tasks.
 
-The driver decides how many items a wave has, and that is all it takes:
+The driver enforces both by choosing how many items a wave has:
 
-    streams an hour     a wave has what the limit allows in some seconds, and the next begins when they are over
-    bytes a second      a wave has no more items than can run at once, and each of them gets an equal share
+    streams an hour     a wave has as many as the limit allows in some seconds; the next begins when these are over
+    bytes a second      a wave has no more items than can run at once, and each gets an equal share
 
-So however many executors there are or come, at most as many tasks run as shares were handed out.
+So however many executors there are, or join later, no more tasks run than shares were handed out.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tidelog import limits
 
 
 class Pace(NamedTuple):
-    """The limits of a job; None: there is none."""
+    """The limits of a job; None: no limit."""
 
     items_per_hour: float | None = None
     bytes_per_second: float | None = None
 
     def wave_items(self, parallel: int) -> int:
-        """How many items the next wave may have, with so many tasks at once."""
+        """How many items the next wave may have if `parallel` tasks run at once."""
         most = limits.PIPELINE_WAVE_ITEMS
         if self.items_per_hour is not None:
             most = min(most, max(1, int(self.items_per_hour * limits.PIPELINE_WAVE_S / 3600)))
@@ -33,16 +33,16 @@ class Pace(NamedTuple):
         return most
 
     def wave_seconds(self, items: int) -> float:
-        """How long after the beginning of a wave the next one may begin."""
+        """The least time between the beginnings of this wave and the next."""
         return 0.0 if self.items_per_hour is None else items * 3600 / self.items_per_hour
 
     def share(self, items: int) -> float | None:
-        """Bytes a second of each task of a wave."""
+        """Bytes a second for each task of a wave."""
         return None if self.bytes_per_second is None else self.bytes_per_second / max(1, items)
 
 
 class Throttle:
-    """Waits, in a task, until what was read and written fits its share."""
+    """Slows a task down to its share of bytes a second."""
 
     def __init__(
         self,

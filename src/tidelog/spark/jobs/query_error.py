@@ -1,7 +1,7 @@
 """Why a query of Spark's ended, as one of our errors.
 
-What a task raises reaches the driver as the text of a traceback, inside the text of another. Errors of ours are found
-in it by their names; a history that was erased or lost is told apart: a job may know what to do then.
+An error that a task raises reaches the driver as the text of a traceback, inside another text. Our errors are found in
+it by name. Erased and lost history get their own classes, because a job may know what to do about them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNREACHABLE: Final = "ServerUnreachable"
 
 
 def explained(problem: BaseException, ours: BaseException | None) -> TidelogError:
-    """`problem` is what Spark says, `ours` what our function for a batch raised, if it did."""
+    """`problem`: Spark's error. `ours`: the error that our function for a batch raised, if it did."""
     if isinstance(ours, TidelogError):
         return ours
     found = list(_OURS.finditer(f"{problem}\n{ours}"))
@@ -36,7 +36,7 @@ def explained(problem: BaseException, ours: BaseException | None) -> TidelogErro
 
 
 def _reason(text: str) -> str:
-    """What a task raised, if there is a traceback, otherwise the first line."""
+    """The error that a task raised, if there is a traceback, otherwise the first line."""
     raised = _RAISED.findall(text)
     if not raised:
         return text.partition("\n")[0]

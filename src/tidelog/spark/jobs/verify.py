@@ -1,16 +1,16 @@
-"""The audit of a journal, side by side: the same as `journal.verify`, cut into tasks.
+"""The audit of a journal in parallel: the same as `journal.verify`, cut into tasks.
 
-    runs of frames       every checksum, mark, blob and lsn, as far as the first mark behind the run
+    runs of frames       every checksum, mark, blob and lsn, up to the first mark after the run
     snapshots            each of them
-    ranges of time       every transaction, decoded, between two ts
+    ranges of time       every transaction between two ts, decoded
 
-A run goes on into the next one until it has seen a mark there, so two neighbours vouch for the frame between them, and
-a chain of sound runs is a sound shard. How far the shards reach together is found on the driver, which walks from the
-last runs on, as a recovery does from its snapshot.
+A run goes on into the next run until it has seen a mark there. So two neighbours both check the frame between them, and
+a chain of sound runs is a sound shard. The driver finds how far the shards reach together: it walks on from the last
+runs, as a recovery does from its snapshot.
 
-Tasks only prove that all is well. If one of them cannot, `journal.verify` itself goes over the directory, on the
-driver, so that damage is always told by the same code, in the same words. A sound journal is checked by all executors;
-a damaged one, which is rare, takes as long as it does on one machine.
+Tasks only prove that a part is sound. If one of them cannot, `journal.verify` itself audits the directory on the
+driver, so damage is always described by the same code, in the same words. All executors check a sound journal; a
+damaged one, which is rare, takes as long as on one machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tidelog.store.type_table import operation_table
 
 
 class FrameRun(NamedTuple):
-    """Frames of one shard, from a position to the next run's; None: it is the shard's last."""
+    """Frames of one shard, from a position to that of the next run; `end` None: the last run of the shard."""
 
     shard: int
     start: FilePosition
@@ -49,7 +49,7 @@ class KeptSnapshot(NamedTuple):
 
 
 class TimeRange(NamedTuple):
-    """Transactions after one ts, up to another; with where each shard ends."""
+    """Transactions after one ts, up to another, and where each shard ends."""
 
     after: int
     last: int
@@ -60,10 +60,10 @@ Task = FrameRun | KeptSnapshot | TimeRange
 
 
 class Proof(NamedTuple):
-    """What a task found out."""
+    """The result of a task."""
 
     problem: str | None = None
-    """Why it is not a proof."""
+    """Why the part could not be proved; None: it is sound."""
     first_ts: int = 0
     """Of a run's first frame."""
     cycle: int = 0
@@ -71,7 +71,7 @@ class Proof(NamedTuple):
     ends: tuple[int, ...] = ()
     """... and the end of every shard in it; empty: the run has no mark."""
     reached: int = 0
-    """The lsn up to which a run's marks reach."""
+    """The lsn that a run's marks reach."""
     counts: tuple[tuple[int, int, int], ...] = ()
     """Of a range: transactions, records and blobs of each shard."""
 
@@ -87,21 +87,21 @@ class _Unproved(Exception):
 # --- on the driver --------------------------------------------------------------------------------------------------
 
 
-def audit_side_by_side(
+def audit_in_parallel(
     url: str, storage: Mapping[str, str], run_tasks: RunTasks, *, frames: int = limits.SPARK_PARTITION_FRAMES
 ) -> VerifyReport:
-    """Audit a data directory; a snapshot is audited as a whole. Only what is neither raises."""
+    """Audit a data directory in parallel, or a snapshot as a whole. Raises only if the folder is neither."""
     disk, folder = disk_of(url, storage)
     meta = layout.read_meta(disk, folder)
     if meta.point is None:
         try:
-            return _Plan(url, storage, frames).audit(run_tasks)
+            return _AuditPlan(url, storage, frames).audit(run_tasks)
         except (_Unproved, TidelogError, OSError):
-            pass  # what is wrong, if anything is, the audit below says
+            pass  # the audit below says what is wrong, if anything is
     return verify(disk, folder, operation_table())
 
 
-class _Plan:
+class _AuditPlan:
     def __init__(self, url: str, storage: Mapping[str, str], frames: int) -> None:
         self._disk, self._folder = disk_of(url, storage)
         self._meta = layout.read_meta(self._disk, self._folder)
@@ -143,7 +143,7 @@ class _Plan:
         return [FrameRun(shard, *pair) for pair in zip(places, [*places[1:], None], strict=True)]
 
     def _complete_cycle(self, runs: list[FrameRun], proofs: Sequence[Proof]) -> CompleteCycle:
-        """From the newest vector that a last run begins with, if all shards are proved as far as that."""
+        """Found from the newest vector that a last run begins with, if all shards are proved that far."""
         last = {run.shard: proof for run, proof in zip(runs, proofs, strict=True) if run.end is None}
         newest = max(last.values(), key=lambda proof: proof.cycle, default=None)
         if newest is None or not newest.ends:
@@ -160,7 +160,7 @@ class _Plan:
                 scan.close()
 
     def _ranges(self, first: int, cuts: list[int], ends: tuple[FilePosition | None, ...]) -> list[TimeRange]:
-        """As many as a shard has runs: each task reads all shards, which were written side by side."""
+        """As many ranges as a shard has runs: each task reads all shards, which were written in parallel."""
         chosen = sorted({cut for cut in cuts if cut > first})[:: self._meta.shard_count]
         bounds = [first, *chosen, U64_MAX]
         return [TimeRange(after, last, ends) for after, last in pairwise(bounds)]

@@ -1,12 +1,12 @@
-"""Runs items on Spark, some at a time: one partition an item, and each result as soon as its task is done.
+"""Runs items on Spark, some at a time: one partition for each item, and each result as soon as its task is done.
 
-Results come by an accumulator, which Spark feeds once for each task that succeeded, when it did: whoever watches sees
-progress, and what was done before somebody stopped the job is known. (`collect` has everything at the end, or nothing.)
+Results come by an accumulator, which Spark updates once for each task, when the task succeeds. So progress can be
+shown, and after a stop it is known what was done. (`collect` returns everything at the end, or nothing.)
 
-A task returns its failures as results, so a Spark job fails only if its processes do. Then the items that are left run
-again one by one: the one that kills its process is found, and the others go on.
+A task returns its failures as results, so a Spark job fails only if its processes die. Then the remaining items run
+again one by one: the item that kills its process is found, and the others go on.
 
-Spark is called from a thread, so that the caller can be interrupted at any time.
+Spark is called from a thread, so the caller can be interrupted at any time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Gathered(AccumulatorParam[list[Any]]):
         return value1
 
 
-class _Step(Generic[Item, Result]):
+class _WaveStep(Generic[Item, Result]):
     """What an executor runs for each partition."""
 
     def __init__(self, task: Callable[[Item], Result], gathered: Accumulator[list[Any]]) -> None:
@@ -67,7 +67,7 @@ class Waves(Generic[Item, Result]):
         self._stop = stop
         self._on_result = on_result
         self._failed = failed
-        """The result of an item whose task never came to an end."""
+        """Makes the result of an item whose task did not finish."""
 
     @property
     def parallel(self) -> int:
@@ -75,14 +75,14 @@ class Waves(Generic[Item, Result]):
         return int(self._context.defaultParallelism)
 
     def run(self, items: Sequence[Item], task: Callable[[Item], Result]) -> None:
-        """Run a wave; returns when all items have their results, or when it is to stop."""
+        """Run a wave. Returns when all items have their results, or when the job is stopped."""
         left, _ = self._run_once(items, task)
         for item in left:
             if self._stop.is_set():
                 return
             again, problem = self._run_once([item], task)
             if again and not self._stop.is_set():
-                self._on_result(self._failed(item, problem or "its task never ended"))
+                self._on_result(self._failed(item, problem or "its task did not finish"))
 
     def _run_once(self, items: Sequence[Item], task: Callable[[Item], Result]) -> tuple[list[Item], str | None]:
         """The items that got no result, and why."""
@@ -93,7 +93,7 @@ class Waves(Generic[Item, Result]):
             try:
                 self._context.setJobGroup(_GROUP, _GROUP, interruptOnCancel=True)
                 numbered = self._context.parallelize(list(enumerate(items)), len(items))
-                numbered.foreachPartition(_Step(task, gathered))
+                numbered.foreachPartition(_WaveStep(task, gathered))
             except (Py4JError, PySparkException, OSError) as error:
                 problems.append(_reason(error))
 
@@ -122,7 +122,7 @@ class Waves(Generic[Item, Result]):
         try:
             self._context.cancelJobGroup(_GROUP)
         except (Py4JError, OSError):
-            return  # Spark went first
+            return  # Spark has ended already
         thread.join(limits.PIPELINE_STOP_S_MAX)
 
     def _is_over(self) -> bool:
@@ -134,7 +134,7 @@ class Waves(Generic[Item, Result]):
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, without the many lines of where."""
+    """The error in one line, without its stack trace."""
     java = getattr(error, "java_exception", None)
     try:
         text = str(java.getMessage()) if java is not None else str(error)

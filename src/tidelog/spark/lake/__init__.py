@@ -1,17 +1,16 @@
-"""The lake: Delta tables that are kept equal to the feed, each change exactly once.
+"""The lake: Delta tables that are kept equal to a feed, each change exactly once.
 
 layout            the tables and their columns
-storage           the folder or object store that they lie in
-tables            tables that know how far they are: the checkpoint
+tables            tables that are opened, made and committed to
 
 task              what a task does: from the socket into files
-part_files        the files that it writes
-standing_entries  what streams have when a lake begins with the values of now
+part_files        the files that a task writes
+standing_entries  the entries that streams have when a lake begins with the values of now
 json_columns      members of JSON objects as columns
 
 batches           batches of the feed become commits
-fold              from what changed to what holds
-current           the table of what holds, which follows the changes
-upkeep            small files are put together, old ones removed
-job               all of this, until there is nothing left or somebody stops it
+fold              changes are reduced to the state that they lead to
+current           the table of the current state, which follows the changes
+upkeep            compaction of small files, removal of old ones
+job               the job `lake`, which runs all of this
 """

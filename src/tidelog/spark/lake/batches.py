@@ -1,14 +1,14 @@
 """Batches of the feed become commits of the tables.
 
     entries, bad      first, if there are rows for them
-    changes           last: how far it is, the lake is
+    changes           last: the lake is as far as this table is
 
-A batch is done again if the job was killed before that; rows that a table has are left out then. So the lake goes on
-from the ts of `changes`, and no other table lacks anything up to there. A batch without rows is committed only now
-and then: all that is lost otherwise is that it will be read again.
+If the job is killed before the last commit, the batch is repeated, and rows that a table already has are left out. So
+the lake goes on from the ts of `changes`, and no other table lacks anything up to there. A batch without rows is
+committed only now and then: if such a commit is missing, the batch is simply read again.
 
-If the lake begins with the values of now, the first batch has these. They replace whatever an attempt before has left,
-and `changes`, which has none of them, is again committed last.
+If the lake begins with the values of now, the first batch has these. They replace whatever an earlier attempt has left.
+`changes` has none of them, and is again committed last.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ import pyarrow.dataset as pa_dataset
 from tidelog import limits
 from tidelog.errors import InternalError
 from tidelog.feeds.span import Span
+from tidelog.spark.delta.table import HistoryPoint
 from tidelog.spark.endpoint import Endpoint
-from tidelog.spark.jobs import report
-from tidelog.spark.jobs.report import Figures
+from tidelog.spark.jobs.figures import BatchFigures, Figures
 from tidelog.spark.lake.json_columns import ARROW_TYPES, DELTA_TYPES, Columns, agreed
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES, SEQ_INITIAL
 from tidelog.spark.lake.part_files import SUMMARY
-from tidelog.spark.lake.tables import FileMade, LakeTable, Place, faults_of
+from tidelog.spark.lake.tables import FileMade, LakeTable, faults_of
 from tidelog.spark.lake.task import Work
 
 _AGREEMENTS_MAX: Final = 8
-"""How often tasks are done again because they had found different columns."""
+"""How often tasks are repeated because they found different columns."""
 
 
-class Taken:
-    """What batches have come to. One thread adds, others may look."""
+class BatchTotals:
+    """What batches add up to. One thread adds; others may look."""
 
     def __init__(self) -> None:
-        self._batches = report.Batches()
+        self._batches = BatchFigures()
         self.events = 0
-        """That were read."""
+        """Events that were read."""
         self.rows = dict.fromkeys((CHANGES, CURRENT, ENTRIES, BAD), 0)
-        """That were added to each table."""
+        """Rows that were added to each table."""
         self.files = 0
         self.size_bytes = 0
         self.ts: int | None = None
-        """Up to which everything was read."""
+        """The ts up to which everything was read."""
 
     def add(self, files: list[FileMade], events: int, ts: int, seconds: float) -> None:
         for file in files:
@@ -67,15 +67,15 @@ class Taken:
         return {**self._batches.figures(), **rows, **sizes}
 
 
-class Batches:
-    """Takes one batch after the other. Spark calls `take` in a thread of its own."""
+class BatchCommitter:
+    """Commits one batch after the other. Spark calls `take` on a thread of its own."""
 
     def __init__(
         self,
         tables: Mapping[str, LakeTable],
         server: Endpoint,
         spans: tuple[Span, ...],
-        on_batch: Callable[[Taken], object] = lambda _: None,
+        on_batch: Callable[[BatchTotals], object] = lambda _: None,
     ) -> None:
         self._tables = tables
         self._server = server
@@ -83,30 +83,30 @@ class Batches:
         self._on_batch = on_batch
         self._changes = tables[CHANGES]
         self._is_json = BAD in tables
-        self._waiting: Place | None = None
-        """How far it is without any commit that says so."""
+        self._waiting: HistoryPoint | None = None
+        """How far the lake is, if no commit says so yet."""
         self._committed_at = time.monotonic()
         self.committing = threading.Lock()
-        """Held while anything but `current` is altered."""
-        self.taken = Taken()
-        self.taken.ts = None if self._changes.place is None else self._changes.ts
+        """Held while any table but `current` is altered."""
+        self.taken = BatchTotals()
+        self.taken.ts = None if self._changes.point is None else self._changes.ts
 
     def take(self, frame: Any) -> None:
         """The parts of a batch, a row each."""
         begun = time.monotonic()
-        is_initial = self._changes.place is None
+        is_initial = self._changes.point is None
         files, columns, rest = self._read(frame, is_initial)
-        since, place = max(row["since"] for row in rest), Place(rest[0]["until"], rest[0]["epoch"])
+        since, point = max(row["since"] for row in rest), HistoryPoint(rest[0]["until"], rest[0]["epoch"])
         reached = self._changes.ts if self._waiting is None else self._waiting.ts
         if since > reached and not is_initial:
             raise InternalError(f"the lake has everything up to ts {reached}, and the next batch begins at {since}")
         with self.committing:
-            self._commit(files, columns, place, is_initial)
-        self.taken.add(files, sum(row["events"] for row in rest), place.ts, time.monotonic() - begun)
+            self._commit(files, columns, point, is_initial)
+        self.taken.add(files, sum(row["events"] for row in rest), point.ts, time.monotonic() - begun)
         self._on_batch(self.taken)
 
     def finish(self) -> None:
-        """Say how far it is."""
+        """Commit how far the lake is."""
         with self.committing:
             if self._waiting is not None:
                 self._changes.commit([], self._waiting)
@@ -117,7 +117,7 @@ class Batches:
     def _read(
         self, frame: Any, is_initial: bool
     ) -> tuple[list[FileMade], dict[str, Columns] | None, list[dict[str, Any]]]:
-        """The files that tasks have made, the columns that tables need for them, and what else tasks say."""
+        """The files that tasks have made, the columns that these need, and the other rows of the tasks' summaries."""
         columns = self._known_columns() if self._is_json else None
         for _ in range(_AGREEMENTS_MAX):
             work = Work(
@@ -140,7 +140,7 @@ class Batches:
         raise InternalError("tasks do not agree on the types of columns")
 
     def _known_columns(self) -> dict[str, Columns]:
-        """What changes bring is in `current`, too, so these have the same."""
+        """`current` gets what `changes` has, so both have the same columns."""
         found = {table: _delta_types(self._tables[table].added_columns()) for table in (CHANGES, ENTRIES)}
         return {**found, CURRENT: dict(found[CHANGES])}
 
@@ -148,7 +148,7 @@ class Batches:
         return {name: -1 if is_initial else table.ts for name, table in self._tables.items()}
 
     def _standing(self) -> dict[bytes, int]:
-        """Streams whose entries were there when the lake began: up to which ts they have them."""
+        """Streams whose entries were read when the lake began, each with the ts up to which they were."""
         if self._changes.initial_ts is None or self._changes.ts >= self._changes.initial_ts:
             return {}
         table = self._tables[ENTRIES]
@@ -162,26 +162,26 @@ class Batches:
     # --- committing -----------------------------------------------------------------------------------------------
 
     def _commit(
-        self, files: list[FileMade], columns: dict[str, Columns] | None, place: Place, is_initial: bool
+        self, files: list[FileMade], columns: dict[str, Columns] | None, point: HistoryPoint, is_initial: bool
     ) -> None:
         for table, its in (columns or {}).items():
             if table == CURRENT and not is_initial:
-                continue  # it gets them with the changes, from whoever folds these
+                continue  # it gets them when these changes are folded into it
             self._tables[table].add_columns({name: ARROW_TYPES[kind] for name, kind in its.items()})
         of: dict[str, list[FileMade]] = {name: [] for name in self._tables}
         for file in files:
             of[file.table].append(file)
         for name in (CURRENT, ENTRIES, BAD):
             if is_initial and name in self._tables:
-                self._tables[name].commit(of[name], place, overwrite=True)
+                self._tables[name].commit(of[name], point, overwrite=True)
             elif of.get(name):
-                self._tables[name].commit(of[name], place)
+                self._tables[name].commit(of[name], point)
         is_idle = time.monotonic() - self._committed_at < limits.LAKE_IDLE_COMMIT_S
         if not of[CHANGES] and not is_initial and is_idle and not of[ENTRIES]:
-            self._waiting = place
+            self._waiting = point
             return
-        initial_ts = max((file.ts_max for file in files), default=place.ts) if is_initial else None
-        self._changes.commit(of[CHANGES], place, initial_ts=initial_ts)
+        initial_ts = max((file.ts_max for file in files), default=point.ts) if is_initial else None
+        self._changes.commit(of[CHANGES], point, initial_ts=initial_ts)
         self._waiting, self._committed_at = None, time.monotonic()
 
 

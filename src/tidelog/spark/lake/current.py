@@ -1,13 +1,13 @@
 """The table `current`, which follows `changes`.
 
-A pass takes the changes after the ts that `current` has, up to one that `changes` has, folds them, and merges what they
-come to in one commit, which says up to which ts it is then. A change at or below the `(ts, seq)` of a row does not
-alter it: values that were there when the lake began may be newer than the first changes.
+A pass takes the changes after the ts of `current`, up to a ts that `changes` has, folds them, and merges the result in
+one commit, which records the new ts. A change at or below the `(ts, seq)` of a row does not alter it: values that were
+there when the lake began may be newer than the first changes.
 
-A pass takes so many changes, or files of so many bytes, at most (files say in their statistics what they have, so
-others are not opened), and the next goes on there. It rewrites the files that have rows which change, so it pays to
-take many changes at once: passes take a third of the time at most (`is_due`) while more comes, and one follows the
-other when nothing does.
+A pass takes at most a certain number of changes, or files of a certain size; the next pass goes on there. (Statistics
+say what files hold, so other files are not opened.) A pass rewrites every file that has a row which changes, so it pays
+to take many changes at once. While more changes come, passes take at most a third of the time (`is_due`); otherwise
+they follow each other directly.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pa_dataset
 
 from tidelog import limits
+from tidelog.spark.delta.table import HistoryPoint, commit_at
 from tidelog.spark.lake.fold import GONE, Folded, fold, merged, taken_away
 from tidelog.spark.lake.layout import DAY
-from tidelog.spark.lake.tables import LakeTable, Place, at_place, faults_of
+from tidelog.spark.lake.tables import LakeTable, faults_of
 
 _UNREAD: Final = ("timestamp", DAY)
 _GONE: Final = f's."{GONE}"'
@@ -37,24 +38,24 @@ class Current:
         self._changes = changes
         self.passes = 0
         self.seconds = 0.0
-        """Of all passes."""
+        """All passes together."""
         self.changes = 0
-        """That were folded."""
+        """Changes that were folded."""
         self.last_s = 0.0
         self._rewritten_bytes = 0
         self._ended = float("-inf")
 
     def refresh(self) -> None:
-        """See what was committed to `changes`."""
+        """Look for new commits of `changes`."""
         had_begun = self.has_begun
         self._changes.refresh()
-        if not had_begun:  # the first batch may have filled the table with the values of then
+        if not had_begun:  # the first batch may have filled the table
             self.table.refresh()
 
     @property
     def has_begun(self) -> bool:
-        """Before that, the first batch may be filling the table."""
-        return self._changes.place is not None
+        """False while the first batch may still be filling the table."""
+        return self._changes.point is not None
 
     @property
     def is_behind(self) -> bool:
@@ -62,7 +63,7 @@ class Current:
 
     @property
     def is_due(self) -> bool:
-        """Passes take a third of the time at most, and leave so many bytes a second for vacuum."""
+        """Passes take at most a third of the time, and rewrite a limited number of bytes a second."""
         rest_s = max(2 * self.last_s, self._rewritten_bytes / limits.LAKE_REWRITTEN_BYTES_PER_S)
         return self.is_behind and time.monotonic() - self._ended >= rest_s
 
@@ -73,15 +74,15 @@ class Current:
     def run_pass(self) -> None:
         begun = time.monotonic()
         self._rewritten_bytes = 0
-        place = self._changes.place
-        assert place is not None
+        point = self._changes.point
+        assert point is not None
         with faults_of(self.table):
-            place = Place(self._until(place.ts), place.epoch)
-            rows = self._read(self.table.ts, place.ts)
+            point = HistoryPoint(self._until(point.ts), point.epoch)
+            rows = self._read(self.table.ts, point.ts)
             if rows.num_rows:
-                self._merge(fold(rows), place)
-            if self.table.ts < place.ts:  # a merge that alters nothing is no commit
-                self.table.commit([], place)
+                self._merge(fold(rows), point)
+            if self.table.ts < point.ts:  # a merge that alters nothing makes no commit
+                self.table.commit([], point)
         self.passes += 1
         self.changes += rows.num_rows
         self._ended = time.monotonic()
@@ -91,7 +92,7 @@ class Current:
     # --- reading changes ------------------------------------------------------------------------------------------
 
     def _until(self, last: int) -> int:
-        """The ts at which a pass ends: the last, or the end of a file before it if there is too much."""
+        """The ts at which a pass ends: the last one, or the end of an earlier file if there is too much."""
         files = pa.table(self._changes.delta.get_add_actions(flatten=True))
         if not files.num_rows:
             return last
@@ -117,7 +118,7 @@ class Current:
 
     # --- altering the table ---------------------------------------------------------------------------------------
 
-    def _merge(self, folded: Folded, place: Place) -> None:
+    def _merge(self, folded: Folded, point: HistoryPoint) -> None:
         self.table.add_columns(self._changes.added_columns())
         delta = self.table.delta
         is_empty = not pa.table(delta.get_add_actions()).num_rows
@@ -128,18 +129,18 @@ class Current:
         if not rows.num_rows:
             return
         if is_empty:
-            self._append(rows, place)
+            self._append(rows, point)
         else:
-            self._upsert(rows, place)
+            self._upsert(rows, point)
         delta.update_incremental()
 
-    def _append(self, rows: pa.Table, place: Place) -> None:
+    def _append(self, rows: pa.Table, point: HistoryPoint) -> None:
         from deltalake import write_deltalake
 
         rows = rows.select(self.table.schema.names)
-        write_deltalake(self.table.delta, rows, mode="append", commit_properties=at_place(place))
+        write_deltalake(self.table.delta, rows, mode="append", commit_properties=commit_at(point))
 
-    def _upsert(self, rows: pa.Table, place: Place) -> None:
+    def _upsert(self, rows: pa.Table, point: HistoryPoint) -> None:
         # Quoted: a name may be a word of SQL.
         values: Any = {f'"{name}"': f's."{name}"' for name in self.table.schema.names if name in rows.column_names}
         merger = self.table.delta.merge(
@@ -148,7 +149,7 @@ class Current:
             source_alias="s",
             target_alias="t",
             streamed_exec=False,
-            commit_properties=at_place(place),
+            commit_properties=commit_at(point),
         )
         merger = merger.when_matched_delete(f"{_GONE} and {_NEWER}")
         merger = merger.when_matched_update(values, f"not {_GONE} and {_NEWER}")

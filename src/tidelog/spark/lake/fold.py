@@ -1,15 +1,15 @@
-"""From what changed to what holds, without any table.
+"""Changes are reduced to the state that they lead to. No table is needed for that.
 
-Rows of `changes` are reduced to the newest of each key and field, less what was taken away later:
+Of the rows of `changes`, the newest of each key and field counts, unless the key was removed later:
 
-    value              the field of the key has it now
-    no value           the field is gone; of a stream: entries were appended, and the stream is there
+    value              the field of the key has this value
+    no value           the field is gone; of a stream: entries were appended, and the stream exists
     type none          the whole key is gone
-    deleterange        every key of the shard from `key` to before `end` is gone
+    deleterange        every key of the shard from `key` up to but not including `end` is gone
 
-What is left says of each key and field that it names what it is now (`newest`) or that it is gone (`gone`), and of
-whole keys and ranges that whatever they had before is gone; which rows these are only the table of what held before can
-tell (`taken_away`).
+The result says of each key and field that it names what its value is now (`newest`) or that it is gone (`gone`). Of
+whole keys and ranges it says that everything they had before is gone; which rows these are, only the table of the
+earlier state can tell (`taken_away`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import pyarrow.compute as pc
 
 _ORDER: Final = "(order)"
 GONE: Final = "(gone)"
-"""Columns beside those of a table: JSON members never have such names, for Delta would refuse them."""
+"""Extra columns. No JSON member has such a name, because Delta would refuse it."""
 _NAMES: Final = ["key", "field"]
 
 
-class Range(NamedTuple):
-    """Keys of a shard that are gone, with when that was."""
+class DeletedRange(NamedTuple):
+    """Keys of a shard that were removed together, and when."""
 
     shard: int
     start: bytes
@@ -37,21 +37,21 @@ class Range(NamedTuple):
     seq: int
 
     def mask(self, shards: Any, keys: Any) -> Any:
-        """Which of some keys it has."""
+        """Which of some keys lie in the range."""
         found = pc.and_(pc.equal(shards, self.shard), pc.greater_equal(keys, self.start))
         return pc.and_(found, pc.less(keys, self.end)) if self.end else found
 
 
 class Folded(NamedTuple):
-    """What some changes come to."""
+    """The state that some changes lead to."""
 
     newest: pa.Table
-    """Rows that are there now, each key and field once."""
+    """Rows that exist now, each key and field once."""
     gone: pa.Table
-    """Rows that are not, by shard, key and field, with the ts and seq since when; none of them is among the newest."""
+    """Rows that are gone, by shard, key and field, with the ts and seq of that; none of them is among the newest."""
     keys_gone: pa.Table
-    """Keys that were gone for a moment at least, each once, with the newest ts and seq of that."""
-    ranges: list[Range]
+    """Keys that were removed at least once, each with the newest ts and seq of that."""
+    ranges: list[DeletedRange]
 
     @property
     def takes_away(self) -> bool:
@@ -65,14 +65,14 @@ def fold(changes: pa.Table) -> Folded:
     is_value = pc.equal(kinds, "value")
     if pc.all(is_value).as_py() is not False:
         ranges, values = pa.nulls(0), changes
-        spans: list[tuple[int, Range]] = []
+        spans: list[tuple[int, DeletedRange]] = []
     else:
         ranges, values = changes.filter(pc.invert(is_value)), changes.filter(is_value)
         spans = _newest_ranges(ranges)
     types = values.column("type")
     is_none = pc.equal(types, "none")
     dead = _newest_of(values.filter(is_none).select(["shard", "key", "ts", "seq", _ORDER]), ["key"])
-    # What is said about a stream in other words, that entries went, leaves it there.
+    # Other events of a stream (entries were evicted or deleted) do not remove it.
     is_said = pc.and_(pc.equal(types, "stream"), pc.is_valid(values.column("field")))
     is_named = pc.invert(pc.or_(is_none, is_said))
     named = _newest_of(values if pc.all(is_named).as_py() is not False else values.filter(is_named), _NAMES)
@@ -84,7 +84,7 @@ def fold(changes: pa.Table) -> Folded:
 
 
 def _order(changes: pa.Table) -> Any:
-    """Of each row its place in the order of ts and seq."""
+    """The number of each row in the order of ts and seq."""
     ts, seqs = (changes.column(name).to_numpy() for name in ("ts", "seq"))
     later = (ts[1:] > ts[:-1]) | ((ts[1:] == ts[:-1]) & (seqs[1:] >= seqs[:-1]))
     order = np.arange(len(ts), dtype=np.int64)
@@ -107,17 +107,17 @@ def _newest_of(rows: pa.Table, names: list[str]) -> pa.Table:
     return rows.filter(pa.array(chosen[orders.to_numpy()]))
 
 
-def _newest_ranges(rows: pa.Table) -> list[tuple[int, Range]]:
-    """Each range once: of the same keys only the last counts."""
-    found: dict[tuple[int, bytes, bytes], tuple[int, Range]] = {}
+def _newest_ranges(rows: pa.Table) -> list[tuple[int, DeletedRange]]:
+    """Each range once: of equal ranges only the last counts."""
+    found: dict[tuple[int, bytes, bytes], tuple[int, DeletedRange]] = {}
     for row in sorted(rows.to_pylist(), key=lambda row: row[_ORDER]):
         start, end = row["key"] or b"", row["end"] or b""
-        found[row["shard"], start, end] = row[_ORDER], Range(row["shard"], start, end, row["ts"], row["seq"])
+        found[row["shard"], start, end] = row[_ORDER], DeletedRange(row["shard"], start, end, row["ts"], row["seq"])
     return list(found.values())
 
 
-def _is_alive(named: pa.Table, dead: pa.Table, spans: list[tuple[int, Range]]) -> Any:
-    """Which rows came after everything that took their key away."""
+def _is_alive(named: pa.Table, dead: pa.Table, spans: list[tuple[int, DeletedRange]]) -> Any:
+    """Which rows came after everything that removed their key."""
     orders, keys = named.column(_ORDER), named.column("key")
     if dead.num_rows:
         at = pc.index_in(keys, value_set=dead.column("key").combine_chunks())
@@ -132,9 +132,9 @@ def _is_alive(named: pa.Table, dead: pa.Table, spans: list[tuple[int, Range]]) -
 
 
 def taken_away(before: pa.Table, folded: Folded) -> pa.Table:
-    """Rows of what held before (shard, key, field) that keys and ranges have taken away, with the ts and seq of that.
+    """Rows of the earlier state (shard, key, field) that removed keys and ranges take away, with their ts and seq.
 
-    Some of them may be back: whoever puts them together with the others lets those win.
+    Some of them may exist again: `merged` lets the newest win.
     """
     found = []
     if folded.keys_gone.num_rows:
@@ -156,14 +156,14 @@ def _with_times(rows: pa.Table, times: pa.Table) -> pa.Table:
 
 
 def merged(folded: Folded, away: pa.Table) -> pa.Table:
-    """One row for each key and field that is to be altered, with whether it is gone."""
+    """One row for each key and field to be altered, and whether it is gone."""
     newest, rows = folded.newest, pa.concat_tables([folded.gone, away])
     made = newest.append_column(GONE, pa.array(np.zeros(newest.num_rows, bool)))
     if not rows.num_rows:
         return made
     gone = rows.append_column(GONE, pa.array(np.ones(rows.num_rows, bool)))
     both = pa.concat_tables([made, gone], promote_options="default")
-    # What is newest was last; of rows that were taken away more than once, the last time counts.
+    # The newest come last; of rows that were taken away more than once, the last time counts.
     count = folded.newest.num_rows + folded.gone.num_rows
     order = np.empty(both.num_rows, np.int64)
     order[count:] = np.argsort(np.argsort(away.column("ts").to_numpy(), kind="stable"), kind="stable")

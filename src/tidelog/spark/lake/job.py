@@ -1,7 +1,7 @@
-"""The job `lake`: a query of Spark's takes the batches, and this thread sees to all that is made of them.
+"""The job `lake`: a Spark query takes the batches, and this thread does the rest.
 
     Spark's thread     batch after batch: tasks read the feed and write files, which are committed (`batches`)
-    this thread        folds `changes` into `current`, puts small files together, removes old ones
+    this thread        folds `changes` into `current`, compacts small files, removes old ones
 
 The tables are the checkpoint: a start asks `changes` where to go on.
 """
@@ -13,25 +13,25 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.errors import ClientError, FeedDiverged, TooOld
 from tidelog.feeds.span import Span, span_of_prefix
-from tidelog.redis_client import connect
-from tidelog.spark.endpoint import Endpoint
-from tidelog.spark.feed_places import ask_oldest, ask_position, explored_feed_server
-from tidelog.spark.jobs.feed_query import FeedQuery, Pulse, while_it_answers
-from tidelog.spark.jobs.holding import Holding, Stop
-from tidelog.spark.jobs.report import Figures, Lag
-from tidelog.spark.lake.batches import Batches, Taken
+from tidelog.spark.delta.storage import Storage
+from tidelog.spark.delta.table import HistoryPoint
+from tidelog.spark.jobs.feed_job import FeedJob
+from tidelog.spark.jobs.feed_query import BatchTrigger, FeedQuery
+from tidelog.spark.jobs.figures import Figures
+from tidelog.spark.jobs.job_lease import Stop
+from tidelog.spark.jobs.report import OWN_KEYS
+from tidelog.spark.lake.batches import BatchCommitter, BatchTotals
 from tidelog.spark.lake.current import Current
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES
-from tidelog.spark.lake.storage import Storage
-from tidelog.spark.lake.tables import LakeTable, Place, open_table
-from tidelog.spark.lake.task import OWN_KEYS
+from tidelog.spark.lake.tables import LakeTable, open_table
 from tidelog.spark.lake.upkeep import compact, vacuum
+from tidelog.spark.source.feed.position import ask_oldest, ask_position
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,15 +42,15 @@ STARTS: Final = ("auto", "earliest", "initial", "latest")
 
 @dataclass(frozen=True, slots=True)
 class LakeOptions:
-    """What is kept, and how."""
+    """What a lake holds, and how it is kept."""
 
     prefixes: tuple[str, ...] = ()
-    """Of the keys; none: all keys."""
+    """Prefixes of the keys; none: all keys."""
     start: str = "auto"
     """Where a new lake begins: one of `STARTS`."""
     is_json: bool = False
     is_once: bool = True
-    """Take what there is, and end."""
+    """End when there is nothing left."""
     batch_records: int = limits.LAKE_BATCH_RECORDS
     trigger_s: float = limits.LAKE_TRIGGER_S
     is_compacting: bool = True
@@ -62,53 +62,56 @@ class LakeOptions:
         return tuple(dict.fromkeys(span_of_prefix(prefix.encode()) for prefix in self.prefixes or ("",)))
 
     def about(self, database: int) -> str:
-        """What must be the same for a lake whenever it is kept."""
+        """The settings that must stay the same for a lake, as text."""
         said = {"database": database, "prefixes": sorted(self.prefixes), "json": self.is_json}
         return json.dumps(said, separators=(",", ":"))
 
     def check(self) -> None:
         if self.start not in STARTS:
-            raise ClientError(f"--start {self.start!r}: it is one of {', '.join(STARTS)}")
+            raise ClientError(f"--start {self.start!r}: give one of {', '.join(STARTS)}")
         for prefix in self.prefixes:
             if prefix.encode().startswith(OWN_KEYS):
-                raise ClientError(f"--prefix {prefix!r}: what jobs say about themselves is in no lake")
+                raise ClientError(f"--prefix {prefix!r}: a lake does not hold the reports of jobs")
         if len(self.prefixes) > limits.FEED_SPANS_MAX:
-            raise ClientError(f"there are {len(self.prefixes)} prefixes: at most {limits.FEED_SPANS_MAX} can be")
+            raise ClientError(f"there are {len(self.prefixes)} prefixes, more than {limits.FEED_SPANS_MAX}")
 
 
-class LakeJob:
+class LakeJob(FeedJob):
     """One lake, kept from one server."""
+
+    name: ClassVar[str] = NAME
 
     def __init__(
         self,
         address: ServerAddress,
         storage: Storage,
         options: LakeOptions,
-        on_batch: Callable[[Taken], object] = lambda _: None,
+        on_batch: Callable[[BatchTotals], object] = lambda _: None,
     ) -> None:
         options.check()
-        self.address = address
+        trigger = BatchTrigger(options.is_once, options.batch_records, options.trigger_s)
+        super().__init__(address, trigger, options.lease_ms)
         self._storage = storage
         self._options = options
         self._on_batch = on_batch
-        self._server = Endpoint(address)
-        self._batches: Batches | None = None
+        self._batches: BatchCommitter | None = None
         self._current: Current | None = None
         self._looked_at: int | None = None
         """How far batches were when `current` last looked for changes."""
         self._compacted = self._vacuumed = 0
         self._upkept = time.monotonic()
-        self._lag: Lag | None = None
-        self._holding: Holding | None = None
 
-    def figures(self) -> Figures:
-        """How far it is, and how far the server is ahead."""
-        lag = {} if self._lag is None else self._lag.of(self._batches.taken.ts if self._batches else None)
-        return {**lag, **self.totals()}
+    def lease_names(self) -> str:
+        return f"{NAME}:{hashlib.sha256(self._storage.root.encode()).hexdigest()[:16]}"
+
+    def prepare(self, make_spark: Callable[[], SparkSession]) -> None:
+        """Tables are opened, and perhaps made, only by the job that holds the lease."""
+
+    def done_ts(self) -> int | None:
+        return self._batches.taken.ts if self._batches else None
 
     def totals(self) -> Figures:
-        """What was done, without asking the server anything."""
-        taken = self._batches.taken if self._batches else Taken()
+        taken = self._batches.taken if self._batches else BatchTotals()
         current = self._current
         return {
             **taken.figures(),
@@ -119,35 +122,17 @@ class LakeJob:
             "files_vacuumed": self._vacuumed,
         }
 
-    def told(self) -> Figures:
-        """What was last reported."""
-        return {} if self._holding is None else self._holding.told.get(NAME, {})
-
     # --- running --------------------------------------------------------------------------------------------------
 
-    def run(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
-        """Until there is nothing left, or it is stopped."""
-        self._server = explored_feed_server(self._server)
-        lease = f"{NAME}:{hashlib.sha256(self._storage.root.encode()).hexdigest()[:16]}"
-        with connect(self.address) as client:
-            self._lag = Lag(client)
-            self._holding = Holding.take(
-                client, NAME, stop, self.figures, lease=lease, ttl_ms=self._options.lease_ms, is_fenced=False
-            )
-            with self._holding:
-                while_it_answers(lambda: self._run(make_spark, stop), stop, is_once=self._options.is_once)
-                self._holding.state = "stopped" if stop.is_set() else "done"
-
-    def _run(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
+    def follow(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
         tables = self._open()
         start = self._start(tables)
-        self._batches = Batches(tables, self._server, self._options.spans, self._on_batch)
-        # Its own view of `changes`: batches are committed while it reads.
+        self._batches = BatchCommitter(tables, self._server, self._options.spans, self._on_batch)
+        # With its own `changes` table object, because batches are committed while it reads.
         current = self._current = Current(self._table(CURRENT), self._table(CHANGES))
-        pulse = Pulse(self._options.is_once, self._options.batch_records, self._options.trigger_s)
-        query = FeedQuery(self._server, "*", start, pulse)
+        query = FeedQuery(self._server, "*", start, self._trigger)
         try:
-            query.run(make_spark(), self._batches.take, stop, lambda: self._see_to(tables, current))
+            query.run(make_spark(), self._batches.take, stop, lambda: self._work_between(tables, current))
         except (TooOld, FeedDiverged) as error:
             raise _ended(error, self._storage.root) from None
         self._batches.finish()
@@ -164,13 +149,14 @@ class LakeJob:
         return open_table(self._storage, name, self._options.about(self._server.database))
 
     def _start(self, tables: Mapping[str, LakeTable]) -> str:
-        """Where the query begins; that of a new lake is written down at once, for `latest` is another moment later."""
+        """Where the query begins. For a new lake this is committed at once: later, `latest` is another moment."""
         changes = tables[CHANGES]
-        place = changes.place
-        places = [its for table in tables.values() if (its := table.place) is not None]
-        if place is None and places:
-            return "initial"  # a job that began so was killed, and only another such replaces what it left
-        if place is None:
+        point = changes.point
+        points = [its for table in tables.values() if (its := table.point) is not None]
+        if point is None and points:
+            # A job that began with the values of now was killed. Only such a beginning replaces what it left.
+            return "initial"
+        if point is None:
             start = self._options.start
             oldest = ask_oldest(self._server, self._options.spans[0])
             if start == "auto":
@@ -179,15 +165,15 @@ class LakeJob:
                 return start
             with self._server.connect() as client:
                 position = ask_position(client)
-            place = Place(position.visible if start == "latest" else oldest, position.epoch)
-            changes.commit([], place)
-        # Others may be ahead of `changes`, and what they have must still be history as well. The epoch is that of the
-        # furthest: up to there it was read in one go with what is before it.
-        seen = max([place, *places])
-        return json.dumps({"ts": place.ts, "epoch": seen.epoch, "seen": seen.ts})
+            point = HistoryPoint(position.visible if start == "latest" else oldest, position.epoch)
+            changes.commit([], point)
+        # Other tables may be ahead of `changes`, and what they have must still be part of the history too. So the epoch
+        # is that of the furthest table.
+        seen = max([point, *points])
+        return json.dumps({"ts": point.ts, "epoch": seen.epoch, "seen": seen.ts})
 
-    def _see_to(self, tables: Mapping[str, LakeTable], current: Current) -> None:
-        """What is to be done while batches are taken. It is called all the time: tables are looked at after a batch."""
+    def _work_between(self, tables: Mapping[str, LakeTable], current: Current) -> None:
+        """The work between batches. It is called all the time, but looks at tables only after a batch."""
         assert self._batches is not None
         ts = self._batches.taken.ts
         if ts != self._looked_at:
@@ -200,7 +186,7 @@ class LakeJob:
             self._looked_at = None
 
     def _tidy(self, tables: Mapping[str, LakeTable], current: Current, *, hours_min: int = 0) -> None:
-        """`hours_min`: tasks may be at work, whose files no table has yet."""
+        """Compact and vacuum. `hours_min`: files of running tasks, which no table has yet, must not be removed."""
         assert self._batches is not None
         hours = self._options.vacuum_hours
         hours = None if hours is None else max(hours, hours_min)
@@ -216,7 +202,7 @@ class LakeJob:
 
 
 def _ended(error: TooOld | FeedDiverged, root: str) -> ClientError:
-    """Why a lake cannot go on, and what to do."""
+    """The error that says why a lake cannot go on, and what to do."""
     if isinstance(error, TooOld):
         why = f"the lake at {root} cannot go on: the server's journal no longer has what came after it"
     else:

@@ -1,19 +1,19 @@
 """Members of JSON objects as columns.
 
-String values of keys, and entries of streams, that are JSON objects: each member is a column, whose type is decided
-when it is first seen and stays.
+If the string value of a key, or an entry of a stream, is a JSON object, each of its members becomes a column. The type
+of a column is decided when its member is first seen, and stays.
 
     true, false          boolean
-    numbers              double; bigint if all are integers and one of them is beyond what a double has exactly
+    numbers              double; bigint if all are integers and one of them is beyond what a double holds exactly
     texts                string
     objects and arrays   string: as JSON text
 
-A row keeps its value as it is, whatever becomes of its columns. What is no JSON object has none; a member that is not
-of its column's type is null there. Such rows come a second time, with the reason, as rows of the table `bad`.
+A row always keeps its original value. A value that is not a JSON object has no columns; a member that does not have its
+column's type is null there. Such rows are also rows of the table `bad`, with the reason.
 
-A member that is called like a column of the table gets a `_` at its end (`changes` and `current` count as one table
-there), characters that Delta refuses in names become `_`, and a name that differs from another only in its capitals
-gets one at its end, too: Delta makes no difference there.
+A member with the name of a column of the table gets a `_` at its end (`changes` and `current` count as one table here).
+Characters that Delta refuses in names become `_`. A name that differs from another only in case gets a `_` at its end
+too, because Delta ignores case.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _WORDS: Final = {
 
 
 class JsonColumns:
-    """The columns of one table, as a task sees them."""
+    """The columns of one table, as one task knows them."""
 
     def __init__(self, table: str, known: Columns) -> None:
         self._table = table
@@ -59,14 +59,14 @@ class JsonColumns:
         self._types = dict(known)
         self._lower = {name.lower(): name for name in known}
         self._names: dict[str, str | None] = {}
-        """Of members that were met; None: there is no room for more columns."""
+        """The column of each member seen so far; None: there is no room for more columns."""
         self._shown: Columns = {}
-        """Columns that rows of this task have had: those that follow have them all."""
+        """Columns that rows of this task have had. All later rows have them too."""
         self.found: Columns = {}
-        """Columns that were not known."""
+        """Columns that are new."""
 
     def expand(self, rows: pa.RecordBatch, column: str) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-        """The rows with their columns, and what is to be set aside."""
+        """The rows with their columns, and rows for the table `bad`."""
         values = rows.column(column)
         chosen = pc.is_valid(values)
         if "type" in rows.schema.names:
@@ -130,7 +130,7 @@ class JsonColumns:
             try:
                 return pa.array(values, ARROW_TYPES[its])
             except (pa.ArrowException, OverflowError, UnicodeEncodeError):
-                pass  # some of them do not fit: see which
+                pass  # some of them do not fit; find out which
         _note(reasons, member, values, lambda value: None if _fits(value, its) else _problem(value, its))
         return pa.array([value if _fits(value, its) else None for value in values], ARROW_TYPES[its])
 
@@ -179,25 +179,25 @@ class JsonColumns:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 _decode: Final[Callable[[str], Any]] = json.JSONDecoder(parse_constant=_refuse).decode
 
 
 def _parsed(text: bytes) -> tuple[dict[str, Any], str | None]:
-    """The object, or an empty one and why it is none. Once a value: the price of JSON columns."""
+    """The object; or an empty one, and the reason. Runs once for each value: the price of JSON columns."""
     try:
         found = _decode(text.decode())
     except UnicodeDecodeError:
-        return {}, "it is no UTF-8"
+        return {}, "it is not UTF-8"
     except ValueError as error:
-        return {}, f"it is no JSON: {error}"
+        return {}, f"it is not JSON: {error}"
     except RecursionError:
         return {}, "it is nested too deeply"
     if type(found) is dict:
         return found, None
-    return {}, f"it is {_WORDS.get(type(found), 'null')}, and no object"
+    return {}, f"it is {_WORDS.get(type(found), 'null')}, not an object"
 
 
 _FITTING: Final[dict[str, set[type]]] = {
@@ -209,7 +209,7 @@ _FITTING: Final[dict[str, set[type]]] = {
 
 
 def _type_of(values: Iterable[Any], kinds: set[type]) -> str:
-    """Of a column that is new; if its values are of several types, that of the first."""
+    """The type of a new column; if its values have several types, that of the first."""
     if kinds <= {int, float}:
         whole = [value for value in values if value is not None]
         is_long = kinds == {int} and not all(-_EXACT <= value <= _EXACT for value in whole)
@@ -244,12 +244,12 @@ def _problem(value: Any, its: str) -> str:
     if value is _TOO_DEEP:
         return "it is nested too deeply"
     if type(value) in _FITTING[its]:
-        return f"it cannot be kept exactly in a column of type {its}"
-    return f"it is {_WORDS[type(value)]}, and its column is of type {its}"
+        return f"it does not fit exactly into a column of type {its}"
+    return f"it is {_WORDS[type(value)]}, but its column has type {its}"
 
 
 _TOO_DEEP: Final = object()
-"""In place of a text: what could just be read may be too deep to be written, which takes more of the stack."""
+"""Stands for JSON that can be read but not written again, because it is nested too deeply."""
 
 
 def _texts(values: Iterable[Any]) -> list[Any]:
@@ -275,9 +275,9 @@ def _note(reasons: dict[int, str], member: str, values: Iterable[Any], problem: 
 
 
 def agreed(known: Columns, found: Iterable[Mapping[str, str]]) -> tuple[Columns, bool]:
-    """Known columns with those that tasks have found, and whether all of them have found the same.
+    """The known columns and those that tasks have found, and whether all tasks agree.
 
-    If they have not, the first of them is right, and the tasks have to be done again with that.
+    If they do not, the first one is right, and the tasks are repeated with its columns.
     """
     columns, is_agreed = dict(known), True
     lower = {name.lower(): name for name in known}

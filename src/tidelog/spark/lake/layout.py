@@ -1,12 +1,12 @@
-"""The tables of a lake: their columns, how they are divided, and what else is said about them.
+"""The tables of a lake: their columns, how they are partitioned, and their settings.
 
-    changes   what changed, a row for each event, appended only; by day
-    current   what holds: a row for each key and field that exists; a stream is one row without field and value
-    entries   what was appended to streams, a row for each entry, appended only; by day
-    bad       with JSON columns: what did not fit them, once more and with the reason
+    changes   what changed: a row for each event, only appended; by day
+    current   the current state: a row for each key and field that exists; a stream is one row without field and value
+    entries   what was appended to streams: a row for each entry, only appended; by day
+    bad       with JSON columns: values that did not fit them, once more and with the reason
 
-`day` is the UTC date of `ts`. Keys, fields and values are bytes and stay bytes. `(ts, seq)` orders all that happens
-in a shard, and a key is always in the same shard; a row that was there when the lake began has `seq` = `SEQ_INITIAL`.
+`day` is the UTC date of `ts`. Keys, fields and values are bytes and stay bytes. `(ts, seq)` orders all changes of a
+shard, and a key is always in the same shard. A row that existed when the lake began has `seq` = `SEQ_INITIAL`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from tidelog.spark.delta.table import keep_history
+
 CHANGES: Final = "changes"
 CURRENT: Final = "current"
 ENTRIES: Final = "entries"
@@ -22,7 +24,7 @@ BAD: Final = "bad"
 
 DAY: Final = "day"
 SEQ_INITIAL: Final = 2**31 - 1
-"""Later than all events of its ts: a value that was read at a ts has all that happened up to it."""
+"""Later than all events of its ts: a value that was read at a ts includes all changes up to it."""
 
 _TIME: Final = pa.timestamp("us", "UTC")
 _BYTES: Final = pa.binary()
@@ -89,27 +91,23 @@ DIVIDED: Final = (CHANGES, ENTRIES)
 """Tables in which each day is a folder."""
 
 _ALL: Final = {
-    # What is said to have statistics must have them in every file, or readers that look for other values pass it over.
+    # Every file must have statistics of these columns: readers skip a file without them.
     "delta.dataSkippingStatsColumns": "ts",
 }
 PROPERTIES: Final[dict[str, dict[str, str]]] = {
-    **{name: {**_ALL, "delta.logRetentionDuration": "interval 1 days"} for name in (CHANGES, ENTRIES, BAD)},
-    CURRENT: {
-        **_ALL,
-        # It is rewritten all the time: what it was is in `changes`.
-        "delta.logRetentionDuration": "interval 1 hours",
-        "delta.deletedFileRetentionDuration": "interval 15 minutes",
-    },
+    **{name: {**_ALL, **keep_history("1 days")} for name in (CHANGES, ENTRIES, BAD)},
+    # It is rewritten all the time; its earlier states can be found in `changes`.
+    CURRENT: {**_ALL, **keep_history("1 hours", "15 minutes")},
 }
 
 
 def taken_names(table: str) -> frozenset[str]:
-    """What no JSON column may be called: what changes bring is in `current`, too, by the same name."""
+    """Names that no JSON column may have. `changes` and `current` share theirs, as rows go from one to the other."""
     alike = (CHANGES, CURRENT) if table in (CHANGES, CURRENT) else (table,)
     return frozenset(name for each in alike for name in SCHEMAS[each].names)
 
 
 def file_schema(table: str) -> pa.Schema:
-    """Of a file: the day is in the name of its folder."""
+    """The columns of a file. The day is in the name of its folder."""
     schema = SCHEMAS[table]
     return schema.remove(schema.get_field_index(DAY)) if table in DIVIDED else schema

@@ -1,7 +1,7 @@
-"""Parquet files that a task writes: for each table and day one at a time, in the table's own folder.
+"""The Parquet files that a task writes: one at a time for each table and day, in the table's own folder.
 
-Their names are new each time, so a task that is done again, or one that was thought to be dead, meets no other's
-files. A file counts once the driver has committed it; all others are removed by vacuum some day.
+Their names are always new, so a task that is repeated, or one that was wrongly believed dead, never meets the files of
+another. A file counts once the driver has committed it; vacuum removes all others some day.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelog import limits
+from tidelog.spark.delta.storage import Storage
 from tidelog.spark.lake.layout import DIVIDED
-from tidelog.spark.lake.storage import Storage
 from tidelog.spark.lake.tables import FileMade
 
 _DAY_US: Final = 86_400_000_000
 _DAYS_MAX: Final = 2_932_896
-"""The last day of the year 9999: what is later is put there."""
+"""The last day of the year 9999; later rows are put there too."""
 _REPEATED: Final = ("shard", "kind", "type", "stream", "table", "reason")
-"""Columns of few different values; all others are larger with a dictionary, and slower."""
+"""Columns with few different values. For all others a dictionary would be larger and slower."""
 
 
 class PartFiles:
@@ -52,7 +52,7 @@ class PartFiles:
     def _file(self, table: str, day: int | None, schema: pa.Schema) -> _PartFile:
         file = self._open.get((table, day))
         if file is None or file.is_full or file.schema != schema:
-            if file is not None:  # perhaps there are more columns than before
+            if file is not None:  # for example because there are new columns
                 self._made.append(file.close())
             file = self._open[table, day] = _PartFile(self._storage, table, day, schema)
         return file
@@ -129,7 +129,7 @@ class _PartFile:
 
 @contextmanager
 def part_files(storage: Storage) -> Iterator[PartFiles]:
-    """If the block fails, what was written stays behind and does not count."""
+    """If the block fails, the files that were written stay behind and do not count."""
     made = PartFiles(storage)
     try:
         yield made
@@ -142,7 +142,7 @@ SUMMARY: Final = (
     "table string, path string, size_bytes long, rows long, day string, ts_min long, ts_max long, columns string, "
     "events long, since long, until long, epoch long"
 )
-"""What a task tells the driver, in Spark's words: a row for each file, and one without a path for the rest."""
+"""What a task returns to the driver, as a Spark schema: a row for each file, and one without a path for the rest."""
 SUMMARY_ARROW: Final = pa.schema(
     [
         ("table", pa.string()),

@@ -1,14 +1,14 @@
-"""What a task of the lake does: it reads its part of the feed and writes what is in it into the tables' folders.
+"""What a task of the lake does: it reads its part of the feed and writes rows into the folders of the tables.
 
-    change            a row of `changes`; of a stream that was appended to without the entries ...
-    entries           ... which are rows of `entries`
+    change            a row of `changes`; if entries were appended to a stream, the row is without them ...
+    entries           ... and they are rows of `entries`
     initial value     a row of `current`; the entries that a stream has then are rows of `entries`
 
-Changes go from the socket into Arrow and from there into Parquet. Nothing here runs once a change, except for JSON
-columns, which have to be parsed.
+Changes go from the socket into Arrow and from there into Parquet. Nothing here runs once for each change, except for
+JSON columns, which have to be parsed.
 
-A table may be further than the batch's beginning, if a job was killed between two commits: what a table has is not
-written again (`after`).
+If a job was killed between two commits, a table may already be further than the beginning of a batch. Rows that a table
+has are not written again (`after`).
 """
 
 from __future__ import annotations
@@ -24,42 +24,39 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from tidelog.feeds.span import Span
-from tidelog.keys import PIPELINE_PREFIX
+from tidelog.spark.delta.storage import Storage
 from tidelog.spark.endpoint import Endpoint
-from tidelog.spark.entries import timestamps_of_ms
-from tidelog.spark.events import SCHEMA, EventColumns
-from tidelog.spark.feed_parts import parts_of
-from tidelog.spark.feed_reading import FeedPart, read_feed
+from tidelog.spark.jobs.report import OWN_KEYS
 from tidelog.spark.lake.json_columns import Columns, JsonColumns
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES, SEQ_INITIAL, file_schema
 from tidelog.spark.lake.part_files import PartFiles, part_files, summary
 from tidelog.spark.lake.standing_entries import read_standing
-from tidelog.spark.lake.storage import Storage
-
-OWN_KEYS: Final = PIPELINE_PREFIX.encode()
-"""What jobs say about themselves is in no lake: it would grow by being looked after."""
+from tidelog.spark.source.columns import timestamps_of_ms
+from tidelog.spark.source.feed.columns import SCHEMA, EventColumns
+from tidelog.spark.source.feed.parts import parts_of
+from tidelog.spark.source.feed.reading import FeedPart, read_feed
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is the same for all tasks of a batch. It travels to the executors."""
+    """What all tasks of a batch share. It travels to the executors."""
 
     server: Endpoint
     spans: tuple[Span, ...]
     storage: Storage
     after: Mapping[str, int]
-    """Up to which ts each table has its rows."""
+    """The ts up to which each table has its rows."""
     standing: Mapping[bytes, int] = field(default_factory=dict)
-    """Streams whose entries were taken as they stood at this ts: what was appended up to it is there."""
+    """Streams whose entries were read at this ts: those appended up to it are in the table."""
     columns: Mapping[str, Columns] | None = None
-    """What JSON columns each table has; None: none are wanted."""
+    """The JSON columns of each table; None: none are wanted."""
 
     def task(self) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         return lambda batches: self.run(part for batch in batches for part in parts_of(batch))
 
     def run(self, parts: Iterable[FeedPart]) -> Iterator[pa.RecordBatch]:
         with part_files(self.storage) as files:
-            reading = _Reading(self, files)
+            reading = _TaskReader(self, files)
             for part in parts:
                 reading.read(part)
             if reading.until:
@@ -76,8 +73,8 @@ class Work:
 _TABLE_COLUMNS: Final = (*file_schema(CHANGES).names, "entries")
 
 
-class _Reading:
-    """The parts of one task."""
+class _TaskReader:
+    """Reads the parts of one task."""
 
     def __init__(self, work: Work, files: PartFiles) -> None:
         self._work = work
@@ -154,7 +151,7 @@ def _without_own(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _after(rows: pa.RecordBatch, ts: int) -> pa.RecordBatch:
-    """Rows come in the order of ts."""
+    """The rows after a ts. Rows are in the order of ts."""
     if not rows.num_rows or rows.column("ts")[0].as_py() > ts:
         return rows
     first = int(np.searchsorted(rows.column("ts").to_numpy(), ts, "right"))
@@ -180,7 +177,7 @@ def _entry_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _placed(entries: pa.RecordBatch, at: Mapping[str, Any]) -> pa.RecordBatch:
-    """Entries that stood there, with where and when that was."""
+    """Entries as rows of `entries`, with constant columns such as their stream."""
     schema = file_schema(ENTRIES)
     columns = []
     for each in schema:

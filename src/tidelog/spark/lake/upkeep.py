@@ -1,7 +1,7 @@
-"""What keeps tables quick and small: small files are put together, and files that no table has are removed.
+"""Keeps tables fast and small: small files are compacted, and files that no version needs are removed.
 
-Every batch adds files, and every pass over `current` rewrites some. Readers that opened a table before go on reading
-the files of its old version until vacuum removes them.
+Every batch adds files, and every pass over `current` rewrites some. A reader that opened a table earlier goes on
+reading the files of its old version until vacuum removes them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelog.spark.lake.tables import LakeTable, faults_of
 
 
 def compact(table: LakeTable, *, small_files_max: int = limits.LAKE_SMALL_FILES_MAX) -> int:
-    """Put the files of each day together that has more small ones than that; how many went."""
+    """Compact each day that has more than `small_files_max` small files. Returns by how many files there are fewer."""
     removed = 0
     for day, count in _small_files(table).items():
         if count > small_files_max:
@@ -30,7 +30,7 @@ def compact(table: LakeTable, *, small_files_max: int = limits.LAKE_SMALL_FILES_
 
 
 def _small_files(table: LakeTable) -> Counter[str | None]:
-    """How many there are of each day."""
+    """The number of small files of each day."""
     files = pa.table(table.delta.get_add_actions(flatten=True))
     days = files.column(f"partition.{DAY}") if table.name in DIVIDED and files.num_rows else [None] * files.num_rows
     sizes = files.column("size_bytes").to_pylist()
@@ -39,8 +39,8 @@ def _small_files(table: LakeTable) -> Counter[str | None]:
 
 
 def vacuum(table: LakeTable, hours: int | None) -> int:
-    """Remove files that the table has not had for so long, also those that tasks left behind; how many."""
-    if hours is None and table.name != CURRENT:  # which has a time of its own
+    """Remove files that the table has not needed for so long, and those that tasks left behind. Returns how many."""
+    if hours is None and table.name != CURRENT:  # which has its own setting
         hours = limits.LAKE_VACUUM_HOURS
     with faults_of(table):
         gone = table.delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)

@@ -1,0 +1,18 @@
+"""The data source `tidelog`: how Spark reads and writes what a server, or a data directory, holds.
+
+data_source    what Spark makes for `format("tidelog")`, and the table of kinds
+kind           what a kind of target offers
+
+stream         entries of streams
+feed           what changed: change feeds
+days           events of day streams
+journal        records of journal files
+
+batch_reader   readers of batches, and filters that Spark pushes down
+micro_batches  readers without end, for `readStream`
+columns        columns that several kinds have
+entry_range    which entries are read: offsets and ids
+key_names      which keys a name or a pattern means
+
+To add a kind, write one module or package with a `Kind` in it, and add one row to `KINDS` in `data_source`.
+"""

@@ -1,0 +1,183 @@
+"""The kind `days`: the events of job sets, from hot and compressed days alike.
+
+    days:QUEUE/JOBSET          one job set; the first slash separates
+    days:*/*                   all job sets whose names match, as Python's `fnmatch` has it (`*`, `?`, `[a-z]`)
+
+    queue, jobset string       the names
+    day date                   the UTC day that the event belongs to
+    id string                  `ms-seq`; ms and seq bigint are its halves, null if they do not fit
+    timestamp                  the time of the event
+    event string               its text; {"base64": "..."} if it is not UTF-8, as `tidelog events tail` shows it. As
+                               `binary`, the bytes that were written
+    is_compressed boolean      whether it was read from a compressed day
+
+    url, database, password_file                  as for streams; a plain Redis will do
+    from_day, to_day                              days such as 2025-11-15, both included
+    from_id, to_id                                ids such as 1731700000000-0, or their milliseconds alone
+    partition_rows                                rows of one task of a hot day, 250000 unless given
+    fail_on_loss                                  true (default): an error if a day is removed before it was read
+    pushdown                                      as for streams; filters on queue, jobset, day, timestamp, ms and id
+
+A task reads a day, or a range of its ids if the day is hot and large. What it reads is decided when it is planned:
+events that come later are not part of it. `reading` says how it stays right while days are compressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar
+
+from pyspark.sql.datasource import Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from tidelog import limits
+from tidelog.days.exchange import ask, stream_state
+from tidelog.days.index import read_index
+from tidelog.days.jobset import JobSet, jobset_of_index
+from tidelog.spark.endpoint import take_endpoint
+from tidelog.spark.options import BadOption, Options
+from tidelog.spark.source.batch_reader import BatchReader, comparison
+from tidelog.spark.source.days.columns import SCHEMA, DayColumns
+from tidelog.spark.source.days.reading import DayPart, read_day
+from tidelog.spark.source.entry_range import EntryRange, parse_id, range_of_filters, split_ids
+from tidelog.spark.source.key_names import NameFilter, is_pattern, name_of, scan_keys
+from tidelog.spark.source.kind import Kind
+from tidelog.streams.rows import SEQ_MAX, pack_id
+
+
+class DaysKind(Kind):
+    """Day streams."""
+
+    name: ClassVar[str] = "days"
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def batch_reader(self, schema: StructType) -> BatchReader[DayPart]:
+        return DaysReader(self.target, self.options, schema)
+
+
+@dataclass(frozen=True, slots=True)
+class DaySelection:
+    """Which events are read. All bounds hold; both ends are included."""
+
+    ids: EntryRange
+    first_day: date
+    last_day: date
+    queues: NameFilter
+    jobsets: NameFilter
+
+
+class DaysReader(BatchReader[DayPart]):
+    """Reads the events that job sets have now."""
+
+    def __init__(self, target: str, options: Options, schema: StructType) -> None:
+        self._queue, slash, self._jobset = target.partition("/")
+        if not slash or not self._queue or not self._jobset:
+            raise BadOption(f"days={target!r}: give QUEUE/JOBSET, or patterns such as */*")
+        self._wanted = _take_wanted(options)
+        self._rows = options.number("partition_rows", 1) or limits.SPARK_PARTITION_ROWS
+        self._fail_on_loss = options.flag("fail_on_loss", True)
+        self._server = take_endpoint(options)
+        options.end("the kind days")
+        self._columns = DayColumns(schema)
+
+    def partitions(self) -> list[InputPartition]:
+        parts: list[InputPartition] = []
+        if self._wanted.ids.is_empty:
+            return parts
+        with self._server.connect() as client:
+            for jobset in self._find(client):
+                parts += self._plan(client, jobset)
+        return parts
+
+    def _find(self, client: Any) -> list[JobSet]:
+        if not is_pattern(self._queue + self._jobset):
+            found = [JobSet(self._queue, self._jobset)]
+        else:
+            keys = {key for page in scan_keys(client, "{*_*}_streams", "set") for key in page}
+            every = [jobset for jobset in map(jobset_of_index, sorted(keys)) if jobset is not None]
+            found = [each for each in every if fnmatchcase(each.queue, self._queue)]
+            found = [each for each in found if fnmatchcase(each.jobset, self._jobset)]
+            for each in found:
+                name_of(f"{each.queue}/{each.jobset}".encode("utf-8", "surrogateescape"))  # refuses other text
+        wanted = self._wanted
+        return [each for each in found if wanted.queues.has(each.queue) and wanted.jobsets.has(each.jobset)]
+
+    def _plan(self, client: Any, jobset: JobSet) -> Iterator[DayPart]:
+        """The tasks of a job set, by day."""
+        wanted = self._wanted
+        index = read_index(client, jobset)
+        days = {each.day for each in index.streams if wanted.first_day <= each.day <= wanted.last_day}
+        for day in sorted(days):
+            part = DayPart(jobset.queue, jobset.jobset, day, wanted.ids.first_number, wanted.ids.last_number)
+            if day in index.compressed:
+                yield part
+                continue
+            key = jobset.hot(day).key
+            state_reply, first = ask(client, [("XINFO", "STREAM", key), ("XRANGE", key, "-", "+", "COUNT", 1)])
+            state = stream_state(state_reply)
+            if isinstance(first, Exception):
+                raise first
+            if state.last is None:
+                yield part  # the index names a stream that is not there: compressed since, or lost
+            elif first:
+                lowest = max(wanted.ids.first_number, parse_id("id", first[0][0].decode(), 0))
+                highest = min(wanted.ids.last_number, pack_id(*state.last))
+                for cut in split_ids(lowest, highest, -(-state.length // self._rows)):
+                    yield part.between(*cut)
+
+    def read_part(self, part: DayPart) -> Iterator[Any]:
+        return read_day(self._server, part, self._columns, fail_on_loss=self._fail_on_loss)
+
+    def narrow(self, filters: Sequence[Filter]) -> None:
+        # Not by timestamp: the time of an event is not always that of its id.
+        ids = range_of_filters([each for each in filters if comparison(each).column in ("ms", "id")])
+        self._wanted = replace(self._wanted, ids=self._wanted.ids.narrowed(ids))
+        for each in filters:
+            self._wanted = _narrowed(self._wanted, each)
+
+
+# --- what options and filters say -------------------------------------------------------------------------------------
+
+
+def _take_wanted(options: Options) -> DaySelection:
+    first_id, last_id = options.text("from_id"), options.text("to_id")
+    ids = EntryRange()
+    if first_id is not None:
+        ids = replace(ids, first_number=parse_id("from_id", first_id, 0))
+    if last_id is not None:
+        ids = replace(ids, last_number=parse_id("to_id", last_id, SEQ_MAX))
+    first_day, last_day = _take_day(options, "from_day"), _take_day(options, "to_day")
+    return DaySelection(ids, first_day or date.min, last_day or date.max, NameFilter(), NameFilter())
+
+
+def _take_day(options: Options, name: str) -> date | None:
+    text = options.text(name)
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError:
+        raise BadOption(f"{name}={text!r}: give a day such as 2025-11-15") from None
+
+
+def _narrowed(wanted: DaySelection, condition: Filter) -> DaySelection:
+    """What a filter on names or days leaves."""
+    column, value, is_lower, is_upper = comparison(condition)
+    if column == "queue":
+        return replace(wanted, queues=wanted.queues.narrowed(condition))
+    if column == "jobset":
+        return replace(wanted, jobsets=wanted.jobsets.narrowed(condition))
+    if column == "timestamp" and value is not None:
+        day = date.fromordinal(date(1970, 1, 1).toordinal() + value // 86_400_000_000)
+    elif column == "day" and type(value) is date:
+        day = value
+    else:
+        return wanted
+    if is_lower:
+        wanted = replace(wanted, first_day=max(wanted.first_day, day))
+    if is_upper:
+        wanted = replace(wanted, last_day=min(wanted.last_day, day))
+    return wanted

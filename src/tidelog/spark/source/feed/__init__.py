@@ -1,0 +1,10 @@
+"""The kinds `feed` and `feedparts`: what changed, read as a batch or without end.
+
+kind           the kind `feed` and its batch reader
+parts          the kind `feedparts`: for jobs that read a feed in their own tasks
+spans          which keys a feed watches
+position       where a server stands
+reading        how a task reads its part of a feed
+micro_batches  `readStream`: positions, limits, the first batch
+columns        events as columns
+"""

@@ -1,0 +1,132 @@
+"""The kind `feed`: what changed, read from the journal by CHANGEFEED. Columns: see `columns`.
+
+    feed:*                                       every key
+    feed:prefix:order:                           keys with this prefix
+    feed:key:config                              one key
+    feed:[{"prefix": "order:"}, {"key": "config"}, {"span": ["a", "c"]}]
+                                                 several of these; a span goes from one key up to but not including
+                                                 another, and "" as the second means no end
+
+option                      batch  stream
+url, database                 x      x      as for streams
+password_file                 x      x
+since                         x             changes after this moment, a ts or an ISO time; unless given, all
+until                         x             changes up to and including this moment; at most up to now
+initial                       x             true: the values of now instead of changes
+partition_records             x             about how many records of a shard's journal one task reads, 250000 unless
+                                            given
+start                                x      earliest (default), latest, initial, or a moment after which to begin: a ts,
+                                            an ISO time, or a point of some history `{"ts": ..., "epoch": ...}`
+max_records_per_trigger              x      about how many records of each shard a batch has
+pushdown                      x             as for streams
+
+One task reads one shard (in a batch: a part of it), and all tasks end at the same ts, so a transaction is never cut.
+Only a Tidelog has feeds; a plain Redis has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from tidelog import limits
+from tidelog.errors import TooOld
+from tidelog.spark.endpoint import take_endpoint
+from tidelog.spark.options import BadOption, Options
+from tidelog.spark.source.batch_reader import BatchReader, comparison
+from tidelog.spark.source.feed.columns import SCHEMA, EventColumns
+from tidelog.spark.source.feed.micro_batches import feed_micro_batches
+from tidelog.spark.source.feed.position import ask_oldest, ask_position, explored_feed_server
+from tidelog.spark.source.feed.reading import FeedPart, erased, read_feed
+from tidelog.spark.source.feed.spans import spans_of
+from tidelog.spark.source.kind import Kind
+
+_TS_MAX: Final = 2**63 - 1
+
+
+class FeedKind(Kind):
+    """Change feeds."""
+
+    name: ClassVar[str] = "feed"
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def batch_reader(self, schema: StructType) -> BatchReader[FeedPart]:
+        return FeedReader(self.target, self.options, schema)
+
+    def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
+        return feed_micro_batches(self.target, self.options, schema)
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """After `since`, up to and with `until`."""
+
+    since: int | None
+    until: int
+
+
+class FeedReader(BatchReader[FeedPart]):
+    """Reads what has changed, or the values of now."""
+
+    def __init__(self, target: str, options: Options, schema: StructType) -> None:
+        self._spans = spans_of(target)
+        since, until = options.moment_us("since"), options.moment_us("until")
+        self._times = _Times(since, _TS_MAX if until is None else until)
+        self._is_since_given = since is not None
+        self._is_initial = options.flag("initial", False)
+        self._records = options.number("partition_records", 1) or limits.SPARK_PARTITION_RECORDS
+        if self._is_initial and (since is not None or until is not None):
+            raise BadOption("initial contradicts since and until: it reads the values of now")
+        server = take_endpoint(options)
+        options.end("a feed that is read as a batch")
+        self._columns = EventColumns(schema)
+        self._server = explored_feed_server(server)
+
+    def partitions(self) -> list[InputPartition]:
+        with self._server.connect() as client:
+            position = ask_position(client)
+            if self._is_initial:
+                return [FeedPart(shard, 0, position.visible, is_initial=True) for shard in position.shards]
+            since, until = self._since(), min(self._times.until, position.visible)
+            cuts = [since]
+            while cuts[-1] < until:
+                # A cut lies between two transactions, so it does not change what is read.
+                cut = ask_position(client, cuts[-1], self._records).until
+                cuts.append(min(until, cut) if cut > cuts[-1] else until)
+        return [FeedPart(shard, first, last) for first, last in pairwise(cuts) for shard in position.shards]
+
+    def _since(self) -> int:
+        oldest = ask_oldest(self._server, self._spans[0])
+        since = self._times.since
+        if since is None or (since < oldest and not self._is_since_given):
+            return oldest  # a filter only narrows what there is
+        if since < oldest:
+            raise erased(since, TooOld("", oldest=oldest))
+        return since
+
+    def read_part(self, part: FeedPart) -> Iterator[Any]:
+        return read_feed(self._server, part, self._spans, self._columns)
+
+    def narrow(self, filters: Sequence[Filter]) -> None:
+        if not self._is_initial:
+            for each in filters:
+                self._times = _narrowed(self._times, each)
+
+
+def _narrowed(times: _Times, condition: Filter) -> _Times:
+    """What a filter on `ts` or `timestamp` leaves."""
+    column, value, is_lower, is_upper = comparison(condition)
+    if column not in ("ts", "timestamp") or not isinstance(value, int):
+        return times
+    since = max(times.since or 0, value - 1) if is_lower else times.since
+    return _Times(since, min(times.until, value) if is_upper else times.until)

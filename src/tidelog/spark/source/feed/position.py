@@ -1,0 +1,62 @@
+"""Where a server stands: what a job asks before it reads a feed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tidelog.errors import ClientError, TooOld
+from tidelog.feeds.span import Span
+from tidelog.spark.endpoint import Endpoint, call, explored
+
+
+def explored_feed_server(server: Endpoint) -> Endpoint:
+    found = explored(server)
+    if not found.is_tidelog:
+        raise ClientError(f"{server.url} is not a Tidelog, and only a Tidelog has feeds")
+    return found
+
+
+class FeedPosition(NamedTuple):
+    """Where a server stands."""
+
+    shards: list[int]
+    visible: int
+    """The ts up to which everything may be read; the same for all shards."""
+    epoch: int
+    until: int
+    """A ts at or below it, up to which there are about as many records as were asked for."""
+
+
+def ask_position(client: Any, since: int = 0, records: int | None = None) -> FeedPosition:
+    words = ("SINCE", since, "RECORDS", records) if records is not None else ()
+    rows = call(client, "FEED", "POSITION", *words)
+    visible, epoch = min(row[1] for row in rows), rows[0][2]
+    return FeedPosition(
+        [row[0] for row in rows], visible, epoch, min([visible, *(ts for row in rows for ts in row[3:])])
+    )
+
+
+class Behind(NamedTuple):
+    """What a server has after some ts."""
+
+    seconds: float
+    """Between that ts, or the first that the journal has, and the newest that is visible."""
+    records: int
+    """Of its journal, over all shards and databases, about; 0 only if there are none."""
+
+
+def ask_behind(client: Any, since: int) -> Behind:
+    rows = call(client, "FEED", "POSITION", "SINCE", since, "BEHIND")
+    behind_us = max(0, rows[0][1] - rows[0][4])  # from where they begin to what is visible
+    return Behind(behind_us / 1e6, max(1, sum(row[3] for row in rows)) if behind_us else 0)
+
+
+def ask_oldest(server: Endpoint, span: Span) -> int:
+    """The ts after which the journal has everything."""
+    words: list[bytes | str | int] = ["CHANGEFEED", "SHARD", 0, "SINCE", 0, "UNTIL", 0, "SPAN", span.start, span.end]
+    try:
+        with server.connect() as client:
+            call(client, *words)
+    except TooOld as error:
+        return error.oldest
+    return 0

@@ -1,0 +1,211 @@
+"""How a task reads its part of a feed: one shard after a ts, up to another.
+
+    CHANGEFEED SHARD i SINCE a EPOCH e SEEN s UNTIL b SPAN ...
+
+The server sends events in the order of their ts, then a checkpoint at `b` for each span, and closes. A connection that
+ends otherwise was cut off: the task connects again, goes on in the transaction that it was in, and skips the events of
+it that it already had. If the server sends nothing for a while, or says that its history is another one now, the task
+fails. So a part is read to its end, or not at all.
+
+INITIAL cannot be resumed, because values that are read again are newer. A task that loses its connection there fails,
+and is repeated from the beginning.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
+from typing import Any
+
+import hiredis
+import pyarrow as pa
+import redis
+from pyspark.sql.datasource import InputPartition
+
+from tidelog import limits
+from tidelog.errors import FeedDiverged, ServerUnreachable, TooOld
+from tidelog.feeds.span import Span
+from tidelog.spark.endpoint import Endpoint
+from tidelog.spark.source.feed.columns import Event, EventColumns, ShardProgress, gathered
+
+
+class FeedPart(InputPartition):
+    """What one task reads: the changes of one shard after `since`, up to and including `until`."""
+
+    def __init__(
+        self,
+        shard: int,
+        since: int,
+        until: int,
+        *,
+        epoch: int | None = None,
+        seen: int | None = None,
+        is_initial: bool = False,
+        until_epoch: int | None = None,
+    ) -> None:
+        self.shard = shard
+        self.since = since
+        self.until = until
+        self.epoch = epoch
+        """With `seen`: the history that `since` belongs to; None: whichever the server has."""
+        self.seen = seen
+        self.is_initial = is_initial
+        """Read the values of now, and no changes."""
+        self.until_epoch = until_epoch
+        """The history that `until` belongs to."""
+
+
+class HistoryErased(TooOld):
+    """The journal no longer has what a query has to read."""
+
+
+class HistoryLost(FeedDiverged):
+    """The server has lost something that was already read."""
+
+
+def read_feed(
+    server: Endpoint, part: FeedPart, spans: Sequence[Span], columns: EventColumns
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a part. On an executor."""
+    with _without_collecting():
+        yield from _read(server, part, spans, columns)
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Pause the garbage collector: events have no cycles, and searching them for some takes as long as reading them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _read(server: Endpoint, part: FeedPart, spans: Sequence[Span], columns: EventColumns) -> Iterator[pa.RecordBatch]:
+    reading = _PartReader(part, spans)
+    silent_since_s = time.monotonic()
+    while not reading.is_done:
+        try:
+            with server.connect(retries=False) as client:
+                for events in reading.chunks(client):
+                    silent_since_s = time.monotonic()
+                    if events:
+                        found, reading.progress = gathered(part.shard, events, reading.progress)
+                        yield columns.batch(found)
+                        silent_since_s = time.monotonic()  # the consumer of a batch may take long
+        except ServerUnreachable:
+            if part.is_initial or time.monotonic() - silent_since_s > limits.SPARK_FEED_LOST_S:
+                raise
+            time.sleep(limits.SPARK_FEED_RETRY_S)
+        except TooOld as error:
+            raise erased(part.since, error) from None
+        except FeedDiverged as error:
+            raise diverged(part.since, error) from None
+
+
+def erased(since: int, error: TooOld) -> HistoryErased:
+    return HistoryErased(
+        f"the journal no longer has what came after ts {since}: it goes back to ts {error.oldest}. Read the values of "
+        "now instead: give a new checkpoint and start=initial, or initial=true for a batch",
+        oldest=error.oldest,
+    )
+
+
+def diverged(since: int, error: FeedDiverged) -> HistoryLost:
+    return HistoryLost(
+        f"the server has lost what came after ts {error.since}, but everything up to ts {since} was read: results "
+        "that depend on it are wrong. Begin with a new checkpoint and start=initial, or undo what came after that ts "
+        f"and begin with start={error.since}",
+        since=error.since,
+    )
+
+
+class _PartReader:
+    """Reads one part, over one or more connections."""
+
+    def __init__(self, part: FeedPart, spans: Sequence[Span]) -> None:
+        self._part = part
+        self._spans = spans
+        self.progress = ShardProgress(0, 0)
+        """How far events were delivered."""
+        self._epoch = part.epoch
+        """The history in which `progress` is known to exist."""
+        self._repeated = 0
+        """How many events of the newest transaction this connection sends again."""
+        self.is_done = False
+
+    def chunks(self, client: Any) -> Iterator[list[Event]]:
+        """The events of a new connection, in chunks of a good size; a chunk may be empty."""
+        connection: Any = client.connection
+        connection.send_command("FEED", "POSITION")
+        epoch = connection.read_response()[self._part.shard][2]
+        self._repeated, ends = self.progress.events, 0
+        connection.send_command(*self._command())
+        # redis-py has connected and authenticated. Events are read past it, because it inspects each of them.
+        for events in _received(connection._sock):
+            self._epoch = epoch  # the server accepted the position
+            ends += sum(1 for _ in takewhile(self._is_end, reversed(events)))  # one for each span, at the end
+            self.is_done = ends >= len(self._spans)
+            yield self._fresh([event for event in events if event[0] == b"value" or event[0] == b"deleterange"])
+            if self.is_done:
+                return
+
+    def _command(self) -> list[bytes | str | int]:
+        part = self._part
+        words: list[bytes | str | int] = ["CHANGEFEED", "SHARD", part.shard]
+        if part.is_initial:
+            words.append("INITIAL")
+        else:
+            # The newest transaction is sent again as a whole, because some of it may be missing.
+            words += ["SINCE", max(part.since, self.progress.ts - 1)]
+            if self._epoch is not None:
+                words += ["EPOCH", self._epoch, "SEEN", max(self.progress.ts, part.seen or 0)]
+        words += ["UNTIL", part.until, "CHECKPOINT", limits.SPARK_FEED_CHECKPOINT_MS]
+        for span in self._spans:
+            words += ["SPAN", span.start, span.end]
+        return words
+
+    def _is_end(self, event: Event) -> bool:
+        return event[0] == b"checkpoint" and int(event[1]) >= self._part.until
+
+    def _fresh(self, events: list[Event]) -> list[Event]:
+        """Without the events that an earlier connection delivered."""
+        if not self._repeated or not events:
+            return events
+        repeated = 0
+        while repeated < min(self._repeated, len(events)) and events[repeated][1] == self.progress.ts:
+            repeated += 1
+        self._repeated -= repeated
+        if self._repeated and repeated < len(events):
+            raise FeedDiverged(f"the transaction at ts {self.progress.ts} has changed", since=self.progress.ts - 1)
+        return events[repeated:]
+
+
+def _received(sock: Any) -> Iterator[list[Event]]:
+    """All events that arrive, some at a time. Ends with an error: the server's, or that the connection was closed."""
+    reader = hiredis.Reader(replyError=redis.ResponseError)
+    events: list[Any] = []
+    size = 0
+    while data := sock.recv(limits.SPARK_FEED_READ_BYTES):
+        size += len(data)
+        reader.feed(data)
+        events.extend(iter(reader.gets, False))
+        if not events:
+            continue
+        last = events[-1]
+        if isinstance(last, redis.ResponseError):
+            if len(events) > 1:
+                yield events[:-1]
+            raise last
+        is_checkpoint = last[0] == b"checkpoint"
+        if is_checkpoint or len(events) >= limits.SPARK_BATCH_ROWS or size >= limits.SPARK_BATCH_BYTES:
+            yield events
+            events, size = [], 0
+    if events:
+        yield events
+    raise redis.ConnectionError("the feed ended early")

@@ -1,0 +1,211 @@
+"""The kind `journal`: the records of a data directory, a backup or a snapshot, one row for each record and key.
+
+    shard int, lsn bigint      which record
+    ts bigint, timestamp       of its transaction
+    database int
+    op string                  val, del, hset, … or 0xNN for an operation that this version does not know
+    key binary                 null: the record names no key, or every key (flushdb)
+    value binary               of `val`, which sets a string
+    expire timestamp           when the key expires
+    flags int                  as they are in the record
+    payload binary             the whole payload, as it is in the journal, in the first row of a record
+
+    journal                    the folder, or a URL that fsspec knows (s3://…); `storage.*` are options for fsspec
+    since, until               transactions of a time: ISO times, or ts in µs; both ends included
+    key, prefix                records that name this key, or keys with this prefix, and records that name every key
+    partition_frames           frames of one task, 16 unless given
+    skip_damage                true: leave out what is damaged, instead of failing
+    pushdown                   as for streams
+
+Reading takes no lock. Records that no checksum or mark vouches for are left out, so a directory that is being written
+can be read up to its last mark. A frame is skipped without being read if its head shows that it lies outside of the
+time, or its sidecar that it has none of the keys; filters on ts, timestamp, lsn and key do the same as the options. A
+transaction over several shards is in the rows of each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import EqualTo, Filter, In, InputPartition
+from pyspark.sql.types import StructType
+
+from tidelog import limits
+from tidelog.errors import Corruption, TooOld
+from tidelog.ids import U64_MAX, ShardId
+from tidelog.journal.inspection import JournalFolder, ShardInspection, locate
+from tidelog.journal.record_inspection import Selection, select_records
+from tidelog.ports import Disk
+from tidelog.spark.options import Options
+from tidelog.spark.remote_disk import disk_of
+from tidelog.spark.source.batch_reader import BatchReader, comparison
+from tidelog.spark.source.columns import check_columns
+from tidelog.spark.source.journal.rows import MAY_BE, SCHEMA, RecordRows
+from tidelog.spark.source.kind import Kind
+from tidelog.store.type_table import operation_table
+
+_OF_PAYLOADS: Final = frozenset(["key", "value", "payload"])
+
+
+class JournalPart(InputPartition):
+    """What one task reads: the records from one lsn to another, both included."""
+
+    def __init__(self, shard: int, first: int, last: int) -> None:
+        self.shard = shard
+        self.first = first
+        self.last = last
+
+
+@dataclass(slots=True)
+class ReadCounts:
+    """How much of the files a task has read."""
+
+    records: int = 0
+    reads: int = 0
+    bytes: int = 0
+
+    def add(self, size: int) -> None:
+        self.reads += 1
+        self.bytes += size
+
+
+class JournalKind(Kind):
+    """Files of a journal."""
+
+    name: ClassVar[str] = "journal"
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def batch_reader(self, schema: StructType) -> BatchReader[JournalPart]:
+        return JournalFileReader(self.target, self.options, schema)
+
+
+def take_selection(options: Options) -> Selection:
+    """Which records are wanted."""
+    since, until = options.moment_us("since"), options.moment_us("until")
+    key, prefix = options.text("key"), options.text("prefix")
+    return Selection(
+        ts_first=since or 0,
+        ts_last=U64_MAX if until is None else until,
+        keys=frozenset() if key is None else frozenset([key.encode()]),
+        prefixes=frozenset() if prefix is None else frozenset([prefix.encode()]),
+        control=False,
+    )
+
+
+class JournalFileReader(BatchReader[JournalPart]):
+    """Reads the files as they are now."""
+
+    def __init__(self, target: str, options: Options, schema: StructType) -> None:
+        self._target = target
+        self._selection = take_selection(options)
+        self._frames = options.number("partition_frames", 1) or limits.SPARK_PARTITION_FRAMES
+        self._skip_damage = options.flag("skip_damage", False)
+        self._storage = options.prefixed("storage.")
+        options.end("a journal")
+        check_columns(schema, SCHEMA, MAY_BE)
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        disk, place = self._locate()
+        return [
+            part for shard in place.shards for part in plan_shard(disk, place, shard, self._selection, self._frames)
+        ]
+
+    def narrow(self, filters: Sequence[Filter]) -> None:
+        for each in filters:
+            self._selection = _narrowed(self._selection, each)
+
+    def read_part(self, part: JournalPart) -> Iterator[Any]:
+        return self.read_counted(part, ReadCounts())
+
+    def read_counted(self, part: JournalPart, counts: ReadCounts) -> Iterator[pa.RecordBatch]:
+        """The batches of a part; `counts` is told what that took."""
+        disk, place = self._locate()
+        wanted = replace(
+            self._selection,
+            lsn_first=max(part.first, self._selection.lsn_first),
+            lsn_last=min(part.last, self._selection.lsn_last),
+            payloads=not _OF_PAYLOADS.isdisjoint(self._schema.fieldNames()),
+        )
+        shard = ShardInspection(disk, place, ShardId(part.shard), counts.add)
+        try:
+            rows = RecordRows(self._schema, operation_table(), wanted)
+            for info in select_records(shard, rows.table, wanted):
+                # The other pieces of a split record were joined to its first.
+                if info.is_proved and not info.continues:
+                    counts.records += 1
+                    rows.add(info)
+                    if rows.is_full:
+                        yield rows.take()
+            if not self._skip_damage and shard.damage:
+                raise shard.damage[0]
+            if len(rows):
+                yield rows.take()
+        finally:
+            shard.close()
+
+    def _locate(self) -> tuple[Disk, JournalFolder]:
+        disk, path = disk_of(self._target, self._storage)
+        return disk, locate(disk, path)
+
+
+def _narrowed(selection: Selection, condition: Filter) -> Selection:
+    """What a filter on keys, times or lsns leaves."""
+    found = comparison(condition)
+    if found.column == "key" and not selection.prefixes:
+        return _narrowed_to_keys(selection, condition)
+    if not isinstance(found.value, int):
+        return selection
+    if found.column == "lsn":
+        first, last = found.bounded(selection.lsn_first, selection.lsn_last)
+        return replace(selection, lsn_first=first, lsn_last=last)
+    if found.column in ("ts", "timestamp"):
+        first, last = found.bounded(selection.ts_first, selection.ts_last)
+        return replace(selection, ts_first=first, ts_last=last)
+    return selection
+
+
+def _narrowed_to_keys(selection: Selection, condition: Filter) -> Selection:
+    asked: list[Any] = [condition.value] if isinstance(condition, EqualTo) else []
+    asked = list(condition.value) if isinstance(condition, In) else asked
+    found = frozenset(key.encode() if isinstance(key, str) else bytes(key) for key in asked if key is not None)
+    if found and selection.keys:
+        found &= selection.keys
+    return replace(selection, keys=found) if found else selection
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+
+def plan_shard(disk: Disk, place: JournalFolder, shard: ShardId, wanted: Selection, frames: int) -> list[JournalPart]:
+    """The tasks of a shard, from the heads of some of its frames. Tasks outside of the wanted time are left out."""
+    inspection = ShardInspection(disk, place, shard)
+    source, frame_bytes = inspection.source, place.meta.geometry.frame_bytes
+    heads: list[tuple[int, int]] = []
+    try:
+        for segment in inspection.list_segments():
+            try:
+                for at in range(0, source.size(segment), frames * frame_bytes):
+                    header = source.frame_header(segment, at)
+                    heads.append((header.lsn, header.ts))
+            except TooOld:
+                continue  # erased meanwhile: the task that reads it will notice
+            except Corruption:
+                # The task that reads it says what is wrong: the task before it, or one of its own if it is the first.
+                if not heads:
+                    heads.append((segment, 0))
+        if inspection.damage:
+            raise inspection.damage[0]
+    finally:
+        inspection.close()
+    parts = []
+    for index, (lsn, ts) in enumerate(heads):
+        next_lsn, next_ts = heads[index + 1] if index + 1 < len(heads) else (U64_MAX, U64_MAX)
+        if ts <= wanted.ts_last and next_ts >= wanted.ts_first and lsn < next_lsn:
+            parts.append(JournalPart(shard, lsn, next_lsn - 1))
+    return parts

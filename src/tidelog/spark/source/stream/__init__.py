@@ -1,0 +1,9 @@
+"""The kind `stream`: entries of streams, read as a batch or without end, and appended.
+
+kind           the kind and its batch reader
+planning       which tasks read a stream, and which part of it each reads
+reading        how a task reads its part
+micro_batches  `readStream`: offsets, limits, lost entries
+columns        entries as columns
+writing        rows become entries, each exactly once
+"""

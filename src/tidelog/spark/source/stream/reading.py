@@ -1,0 +1,92 @@
+"""How a task reads its part of a stream: over Flight, or in pages of XRANGE.
+
+Entries can be evicted after a part was planned and before it is read. So a task asks, after it has read, whether the
+first entry of its part is still there: if it is, nothing was missed. Entries that were deleted one by one are not a
+loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow.flight as flight
+
+from tidelog import limits
+from tidelog.errors import ClientError, TooOld
+from tidelog.flight.nodes import unpacked
+from tidelog.flight.request import RangeEnd, ReadRequest
+from tidelog.spark.endpoint import Endpoint, call
+from tidelog.spark.source.entry_range import id_text
+from tidelog.spark.source.stream.columns import Entries, EntryColumns, from_flight, from_xrange
+from tidelog.spark.source.stream.planning import StreamPart
+
+
+class EntriesLost(TooOld):
+    """Entries that were to be read have been evicted."""
+
+
+def read_part(server: Endpoint, part: StreamPart, columns: EntryColumns, *, fail_on_loss: bool) -> Iterator[Any]:
+    """The batches of a part. On an executor."""
+    if part.by_offset:
+        if server.flight is None:
+            raise ClientError(f"{server.url} has no Flight: give its address as the option flight")
+        for entries in read_offsets(server, part.stream.encode(), part.first, part.last):
+            yield columns.batch(part.stream, entries)
+        if fail_on_loss:
+            with server.connect() as client:
+                check_loss(client, part.stream, part.first, part.last)
+    else:
+        for entries in _pages(server, part):
+            yield columns.batch(part.stream, entries)
+
+
+def read_offsets(server: Endpoint, stream: bytes, first: int, last: int) -> Iterator[Entries]:
+    """The entries from an offset up to and including another, over Flight, in batches of a good size."""
+    bounds = RangeEnd(offset=first), RangeEnd(offset=last)
+    request = ReadRequest(stream, server.database, *bounds, is_packed=True)
+    with server.open_flight() as (client, options):
+        reader = client.do_get(flight.Ticket(request.ticket()), options)
+        nodes = (chunk.data for chunk in reader)
+        for batch in unpacked(nodes, limits.SPARK_BATCH_ROWS, limits.SPARK_BATCH_BYTES):
+            yield from_flight(batch)
+
+
+def check_loss(client: Any, stream: str, first: int, last: int) -> None:
+    """Fail if the entry at the first offset was evicted, or if the stream no longer goes as far as the last."""
+    loss = find_loss(stream, first, last, call(client, *loss_question(stream, first)))
+    if loss is not None:
+        raise loss
+
+
+def loss_question(stream: str, first: int) -> tuple[str, str, int, int, str]:
+    """The command whose reply tells: TREAD answers null for an entry that was evicted."""
+    return "TREAD", stream, max(first, 1), 1, "WITHINFO"
+
+
+def find_loss(stream: str, first: int, last: int, reply: list[Any]) -> EntriesLost | None:
+    (oldest, newest), *entries = reply
+    if newest < last:
+        return EntriesLost(
+            f"stream {stream!r} ends at offset {newest}, and {last} was there before: the stream was deleted. "
+            "fail_on_loss=false starts over with what it has now",
+            oldest=oldest,
+        )
+    if not entries or entries[0] is not None:
+        return None
+    return EntriesLost(
+        f"entries {first} to {oldest - 1} of stream {stream!r} were evicted before they were read: the oldest that is "
+        f"left is {oldest}. fail_on_loss=false goes on without them",
+        oldest=oldest,
+    )
+
+
+def _pages(server: Endpoint, part: StreamPart) -> Iterator[Entries]:
+    """The entries of a range of ids, some at a time."""
+    start, end = id_text(part.first), id_text(part.last)
+    with server.connect() as client:
+        while reply := call(client, "XRANGE", part.stream, start, end, "COUNT", limits.SPARK_PAGE_ROWS):
+            yield from_xrange(reply)
+            if len(reply) < limits.SPARK_PAGE_ROWS:
+                return
+            start = f"({reply[-1][0].decode()}"
