@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from tidelog.journal.operation import START, OperationKind, OperationTable, Val, core_table
+from tidelog.journal.operation import START, VAL, OperationKind, OperationTable, Val, core_table
 from tidelog.types import key as key_operations
 from tidelog.types.change import Change
 from tidelog.types.effect import Effect, Value
 from tidelog.types.hash import HASH_TYPE
 from tidelog.types.key import Expire
 from tidelog.types.set import SET_TYPE
-from tidelog.types.string import STRING_TYPE
+from tidelog.types.string import STRING_TYPE, changes_of_payload
 from tidelog.types.value_type import ValueType
 from tidelog.types.zset import ZSET_TYPE
 
@@ -88,6 +88,8 @@ class TypeTable:
 
     def changes_of(self, opcode: int, payload: bytes) -> list[Change]:
         """What feeds tell about a record, in order. Hot."""
+        if opcode == VAL:  # most records
+            return changes_of_payload(payload)
         operation = self.operations.decode(opcode, payload, None)
         return self.effect_of[type(operation)].changes(operation)
 

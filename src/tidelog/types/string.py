@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tidelog.journal.operation import VAL, Val, core_table
+from tidelog.journal.operation import VAL, Val, core_table, decode_pairs
 from tidelog.types.change import Change, bulk
 from tidelog.types.effect import Effect, Keyspace
 from tidelog.types.value_type import ValueType
@@ -37,6 +37,11 @@ def _apply_val(keyspace: Keyspace, op: Val) -> None:
 
 def _changes_of_val(op: Val) -> list[Change]:
     return [Change(key, _NAME, None, bulk(value)) for key, value in op.pairs]
+
+
+def changes_of_payload(payload: bytes) -> list[Change]:
+    """What feeds tell about a `val` record, without making its operation first. Hot."""
+    return [Change(key, _NAME, None, bulk(value)) for key, value in decode_pairs(payload)]
 
 
 def effects() -> list[Effect]:
