@@ -55,10 +55,13 @@ _HOT = [
 ]
 """What runs for each command or record."""
 
+_NOT_HOT = ("__init__.py", "commands/reference.py")
+"""Of those: front pages, and a module that is run with `python -m`, which a compiled one cannot be."""
+
 
 def hot_modules() -> list[str]:
     found = {name for pattern in _HOT for name in glob(f"src/tidelog/{pattern}")}
-    return sorted(name for name in found if not name.endswith("__init__.py"))
+    return sorted(name for name in found if not name.endswith(_NOT_HOT))
 
 
 def extensions() -> list[Extension]:

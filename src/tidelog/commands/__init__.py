@@ -4,6 +4,7 @@ A handler decides: it reads through a transaction and returns a reply, or a repl
 itself. What a row says is in `engine/table.py`.
 
 families            the table of all commands
+reference           docs/commands.md, made from that table
 
 strings             strings
 keys                keys of any type: DEL, EXPIRE, RENAME, SCAN, OBJECT ...
