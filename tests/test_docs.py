@@ -103,6 +103,14 @@ def test_what_is_mentioned_exists(page: Path) -> None:
     assert [*missing_files(text), *missing_modules(text), *missing_headings(page, text)] == []
 
 
+def test_the_drawing_of_layers_has_every_package() -> None:
+    drawing = (CHECKOUT / "ARCHITECTURE.md").read_text()
+    packages = [f"{path.parent.name}/" for path in PACKAGE.glob("*/__init__.py")]
+    modules = [path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__"]
+    drawn = {word for block in FENCED.findall(drawing) for word in block.split()}
+    assert sorted({*packages, *modules} - drawn) == []
+
+
 def test_the_index_has_every_page() -> None:
     index = (CHECKOUT / "docs" / "README.md").read_text()
     pages = [path.relative_to(CHECKOUT / "docs") for path in (CHECKOUT / "docs").rglob("*.md")]
