@@ -9,9 +9,9 @@
                  count; `...` stands for anything within a line, and alone on a line for any number of lines
     ```          a diagram, a syntax or a command for another machine: neither run nor compared
 
-A page that starts no server itself finds one running on the default ports, with its data in `data`. Only the ports
-differ from those on the page, so that several pages can be followed at the same time. `pip install` installs a copy of
-the checkout, without its dependencies and without compiling it.
+A page that needs a server and starts none finds one running on the default ports, with its data in `data`. Only the
+ports differ from those on the page, so that several pages can be followed at the same time. `pip install` installs a
+copy of the checkout, without its dependencies and without compiling it.
 """
 
 from __future__ import annotations
@@ -94,6 +94,13 @@ def starts_server(block: Block) -> bool:
     """Whether a block starts the server that the rest of the page talks to."""
     found = SERVE.fullmatch(block.text)
     return found is not None and "--port" not in found[1]
+
+
+def needs_server(blocks: Sequence[Block], ports: dict[str, str]) -> bool:
+    """Whether a page talks to a server and does not start it."""
+    if any(block.kind == "sh" and starts_server(block) for block in blocks):
+        return False
+    return any(word in block.text for block in blocks if is_run(block) for word in ("tidelog", *ports.values()))
 
 
 def is_like(printed: str, expected: str) -> bool:
@@ -257,7 +264,7 @@ def follow(page: str, folder: Path) -> None:
         return
     printed: str | None = None
     with Desk(folder, ports) as desk:
-        if not any(block.kind == "sh" and starts_server(block) for block in blocks):
+        if needs_server(blocks, ports):
             desk.serve(Block("sh", "", 0), "tidelog serve --data data")
         for block in blocks:
             match block.kind:

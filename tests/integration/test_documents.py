@@ -21,7 +21,7 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(CHECKOUT))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     follow(page.read_text(), tmp_path)
