@@ -316,22 +316,37 @@ _PLAIN = "noscript loading stale"
 _ADMIN = "admin noscript loading stale"
 
 COMMANDS: list[Command] = [
-    connection(CONNECTION, "CLIENT|ID", 2, client_id, _PLAIN, summary="the number of this connection"),
-    connection(CONNECTION, "CLIENT|INFO", 2, client_info, _PLAIN, summary="about this connection"),
-    connection(CONNECTION, "CLIENT|GETNAME", 2, client_getname, _PLAIN, summary="the name of this connection"),
+    connection(CONNECTION, "CLIENT|ID", 2, client_id, _PLAIN, summary="return the id of this connection"),
+    connection(CONNECTION, "CLIENT|INFO", 2, client_info, _PLAIN, summary="return facts about this connection"),
+    connection(CONNECTION, "CLIENT|GETNAME", 2, client_getname, _PLAIN, summary="return the name of this connection"),
     connection(CONNECTION, "CLIENT|SETNAME", 3, client_setname, _PLAIN, summary="name this connection"),
-    connection(CONNECTION, "CLIENT|SETINFO", 4, client_setinfo, _PLAIN, summary="accepted: which library this is"),
-    connection(CONNECTION, "CLIENT|REPLY", 3, client_reply, _PLAIN, summary="whether to reply to this connection"),
-    connection(CONNECTION, "CLIENT|NO-EVICT", 3, client_no_evict, _ADMIN, summary="accepted: nobody is evicted"),
-    connection(CONNECTION, "CLIENT|NO-TOUCH", 3, client_no_touch, _PLAIN, summary="accepted: reads leave no trace"),
-    connection(CONNECTION, "CLIENT|TRACKING", -3, client_tracking, _PLAIN, summary="not supported; OFF is accepted"),
+    connection(
+        CONNECTION,
+        "CLIENT|SETINFO",
+        4,
+        client_setinfo,
+        _PLAIN,
+        summary="accept the name and version of a client library",
+    ),
+    connection(
+        CONNECTION, "CLIENT|REPLY", 3, client_reply, _PLAIN, summary="turn replies to this connection on or off"
+    ),
+    connection(
+        CONNECTION, "CLIENT|NO-EVICT", 3, client_no_evict, _ADMIN, summary="accepted; clients are never evicted"
+    ),
+    connection(CONNECTION, "CLIENT|NO-TOUCH", 3, client_no_touch, _PLAIN, summary="accepted; reads leave no trace"),
+    connection(
+        CONNECTION, "CLIENT|TRACKING", -3, client_tracking, _PLAIN, summary="not supported; only OFF is accepted"
+    ),
     connection(CONNECTION, "CLIENT|CACHING", 3, client_caching, _PLAIN, summary="not supported"),
-    connection(CONNECTION, "CLIENT|TRACKINGINFO", 2, client_trackinginfo, _PLAIN, summary="that nothing is tracked"),
-    connection(CONNECTION, "CLIENT|GETREDIR", 2, client_getredir, _PLAIN, summary="that nothing is tracked"),
-    connection(CONNECTION, "CLIENT|LIST", -2, client_list, _ADMIN, summary="all connections"),
-    connection(CONNECTION, "CLIENT|KILL", -3, client_kill, _ADMIN, summary="cut connections"),
-    connection(CONNECTION, "CLIENT|PAUSE", -3, client_pause, _ADMIN, summary="let commands wait"),
+    connection(
+        CONNECTION, "CLIENT|TRACKINGINFO", 2, client_trackinginfo, _PLAIN, summary="return that nothing is tracked"
+    ),
+    connection(CONNECTION, "CLIENT|GETREDIR", 2, client_getredir, _PLAIN, summary="return that nothing is tracked"),
+    connection(CONNECTION, "CLIENT|LIST", -2, client_list, _ADMIN, summary="return all connections"),
+    connection(CONNECTION, "CLIENT|KILL", -3, client_kill, _ADMIN, summary="close connections"),
+    connection(CONNECTION, "CLIENT|PAUSE", -3, client_pause, _ADMIN, summary="hold back commands for a while"),
     connection(CONNECTION, "CLIENT|UNPAUSE", 2, client_unpause, _ADMIN, summary="end a pause"),
-    connection(CONNECTION, "CLIENT|UNBLOCK", -3, client_unblock, _ADMIN, summary="wake a client that waits"),
-    connection(CONNECTION, "CLIENT|HELP", 2, client_help, "loading stale", summary="what CLIENT can do"),
+    connection(CONNECTION, "CLIENT|UNBLOCK", -3, client_unblock, _ADMIN, summary="end the wait of a blocked client"),
+    connection(CONNECTION, "CLIENT|HELP", 2, client_help, "loading stale", summary="list the subcommands of CLIENT"),
 ]

@@ -220,11 +220,20 @@ def command_help(_session: Session, _arguments: Arguments) -> Reply:
 _FLAGS = "loading stale"
 
 COMMANDS: list[Command] = [
-    connection(CONNECTION, "COMMAND", -1, command, _FLAGS, summary="all commands"),
-    connection(CONNECTION, "COMMAND|COUNT", 2, command_count, _FLAGS, summary="how many commands there are"),
-    connection(CONNECTION, "COMMAND|INFO", -2, command_info, _FLAGS, summary="about some commands"),
-    connection(CONNECTION, "COMMAND|DOCS", -2, command_docs, _FLAGS, summary="a line about commands"),
-    connection(CONNECTION, "COMMAND|LIST", -2, command_list, _FLAGS, summary="the names of commands"),
-    connection(CONNECTION, "COMMAND|GETKEYS", -4, command_getkeys, _FLAGS, summary="the keys of a command"),
-    connection(CONNECTION, "COMMAND|HELP", 2, command_help, _FLAGS, summary="what COMMAND can do"),
+    connection(CONNECTION, "COMMAND", -1, command, _FLAGS, summary="return details about all commands"),
+    connection(CONNECTION, "COMMAND|COUNT", 2, command_count, _FLAGS, summary="return the number of commands"),
+    connection(CONNECTION, "COMMAND|INFO", -2, command_info, _FLAGS, summary="return details about some commands"),
+    connection(
+        CONNECTION, "COMMAND|DOCS", -2, command_docs, _FLAGS, summary="return a line of documentation for each command"
+    ),
+    connection(CONNECTION, "COMMAND|LIST", -2, command_list, _FLAGS, summary="return the names of commands"),
+    connection(
+        CONNECTION,
+        "COMMAND|GETKEYS",
+        -4,
+        command_getkeys,
+        _FLAGS,
+        summary="return the keys among the arguments of a command",
+    ),
+    connection(CONNECTION, "COMMAND|HELP", 2, command_help, _FLAGS, summary="list the subcommands of COMMAND"),
 ]

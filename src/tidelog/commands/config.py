@@ -90,9 +90,16 @@ def config_help(_session: Session, _arguments: Arguments) -> Reply:
 _FLAGS = "admin noscript loading stale"
 
 COMMANDS: list[Command] = [
-    connection(SERVER, "CONFIG|GET", -3, config_get, _FLAGS, summary="parameters that match a pattern"),
+    connection(SERVER, "CONFIG|GET", -3, config_get, _FLAGS, summary="return parameters that match a pattern"),
     connection(SERVER, "CONFIG|SET", -4, config_set, _FLAGS, summary="change parameters", secret_from=2),
-    connection(SERVER, "CONFIG|RESETSTAT", 2, config_resetstat, _FLAGS, summary="count from zero again"),
-    connection(SERVER, "CONFIG|REWRITE", 2, config_rewrite, _FLAGS, summary="refused: the file is yours"),
-    connection(SERVER, "CONFIG|HELP", 2, config_help, "loading stale", summary="what CONFIG can do"),
+    connection(SERVER, "CONFIG|RESETSTAT", 2, config_resetstat, _FLAGS, summary="reset the counters of INFO"),
+    connection(
+        SERVER,
+        "CONFIG|REWRITE",
+        2,
+        config_rewrite,
+        _FLAGS,
+        summary="refused: the server does not write its configuration file",
+    ),
+    connection(SERVER, "CONFIG|HELP", 2, config_help, "loading stale", summary="list the subcommands of CONFIG"),
 ]

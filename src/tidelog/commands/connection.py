@@ -118,11 +118,13 @@ def reset(session: Session, _arguments: Arguments) -> Reply:
 _OPEN = "noscript loading stale fast no_auth allow_busy"
 
 COMMANDS: list[Command] = [
-    connection(CONNECTION, "PING", -1, ping, "fast", summary="is anybody there?"),
-    connection(CONNECTION, "ECHO", 2, echo, "loading stale fast", summary="the same back"),
+    connection(CONNECTION, "PING", -1, ping, "fast", summary="test the connection"),
+    connection(CONNECTION, "ECHO", 2, echo, "loading stale fast", summary="return the argument"),
     connection(CONNECTION, "QUIT", -1, quit_, _OPEN, summary="close the connection"),
-    connection(CONNECTION, "SELECT", 2, select, "loading stale fast", summary="choose a database"),
-    connection(CONNECTION, "AUTH", -2, auth, _OPEN, summary="give the password", secret_from=1),
-    connection(CONNECTION, "HELLO", -1, hello, _OPEN, summary="choose the protocol", secret_from=2),
-    connection(CONNECTION, "RESET", 1, reset, _OPEN, summary="as if newly connected"),
+    connection(CONNECTION, "SELECT", 2, select, "loading stale fast", summary="select a database"),
+    connection(CONNECTION, "AUTH", -2, auth, _OPEN, summary="authenticate with the password", secret_from=1),
+    connection(
+        CONNECTION, "HELLO", -1, hello, _OPEN, summary="choose the protocol version, and authenticate", secret_from=2
+    ),
+    connection(CONNECTION, "RESET", 1, reset, _OPEN, summary="put the connection into the state of a new one"),
 ]

@@ -218,8 +218,22 @@ def feed_help(_session: Session, _arguments: Arguments) -> Reply:
 
 
 COMMANDS: list[Command] = [
-    connection(SERVER, "CHANGEFEED", -3, changefeed, "pubsub noscript no_multi", summary="watch what changes"),
-    connection(SERVER, "FEED|LIST", 2, feed_list, "admin noscript loading stale", summary="all feeds"),
+    connection(
+        SERVER,
+        "CHANGEFEED",
+        -3,
+        changefeed,
+        "pubsub noscript no_multi",
+        summary="turn the connection into a change feed",
+    ),
+    connection(
+        SERVER,
+        "FEED|LIST",
+        2,
+        feed_list,
+        "admin noscript loading stale",
+        summary="return all open feeds and how far behind they are",
+    ),
     connection(SERVER, "FEED|KILL", 3, feed_kill, "admin noscript loading stale", summary="end a feed"),
     connection(
         SERVER,
@@ -227,8 +241,15 @@ COMMANDS: list[Command] = [
         -2,
         feed_position,
         "noscript loading stale fast",
-        summary="how far each shard is visible",
+        summary="return how far each shard is visible",
     ),
-    connection(SERVER, "FEED|ACK", 4, feed_ack, "noscript loading stale fast", summary="move what a named feed holds"),
-    connection(SERVER, "FEED|HELP", 2, feed_help, "loading stale", summary="the subcommands of FEED"),
+    connection(
+        SERVER,
+        "FEED|ACK",
+        4,
+        feed_ack,
+        "noscript loading stale fast",
+        summary="tell a named feed how far its reader has come",
+    ),
+    connection(SERVER, "FEED|HELP", 2, feed_help, "loading stale", summary="list the subcommands of FEED"),
 ]

@@ -49,5 +49,5 @@ def info(session: Session, arguments: Arguments) -> Reply:
 
 
 COMMANDS: list[Command] = [
-    connection(SERVER, "INFO", -1, info, "loading stale @dangerous", summary="facts about the server")
+    connection(SERVER, "INFO", -1, info, "loading stale @dangerous", summary="return facts about the server")
 ]

@@ -127,15 +127,15 @@ COMMANDS: list[Command] = [
     connection(PUBSUB, "SUBSCRIBE", -2, subscribe, _LISTENING, summary="listen to channels"),
     connection(PUBSUB, "PSUBSCRIBE", -2, psubscribe, _LISTENING, summary="listen to channels that match patterns"),
     connection(PUBSUB, "SSUBSCRIBE", -2, ssubscribe, _LISTENING, summary="listen to shard channels", keys=ALL_KEYS),
-    connection(PUBSUB, "UNSUBSCRIBE", -1, unsubscribe, _LISTENING, summary="listen no longer to channels"),
-    connection(PUBSUB, "PUNSUBSCRIBE", -1, punsubscribe, _LISTENING, summary="listen no longer to patterns"),
+    connection(PUBSUB, "UNSUBSCRIBE", -1, unsubscribe, _LISTENING, summary="stop listening to channels"),
+    connection(PUBSUB, "PUNSUBSCRIBE", -1, punsubscribe, _LISTENING, summary="stop listening to patterns"),
     connection(
         PUBSUB,
         "SUNSUBSCRIBE",
         -1,
         sunsubscribe,
         _LISTENING,
-        summary="listen no longer to shard channels",
+        summary="stop listening to shard channels",
         keys=ALL_KEYS,
     ),
     connection(PUBSUB, "PUBLISH", 3, publish, "pubsub loading stale fast", summary="send a message to a channel"),
@@ -154,13 +154,18 @@ COMMANDS: list[Command] = [
         -2,
         pubsub_channels,
         "pubsub loading stale",
-        summary="channels that someone listens to",
+        summary="return the channels that have listeners",
     ),
     connection(
-        PUBSUB, "PUBSUB|NUMSUB", -2, pubsub_numsub, "pubsub loading stale", summary="how many listen to channels"
+        PUBSUB, "PUBSUB|NUMSUB", -2, pubsub_numsub, "pubsub loading stale", summary="count the listeners of channels"
     ),
     connection(
-        PUBSUB, "PUBSUB|NUMPAT", 2, pubsub_numpat, "pubsub loading stale", summary="how many patterns are listened to"
+        PUBSUB,
+        "PUBSUB|NUMPAT",
+        2,
+        pubsub_numpat,
+        "pubsub loading stale",
+        summary="count the patterns that have listeners",
     ),
     connection(
         PUBSUB,
@@ -168,7 +173,7 @@ COMMANDS: list[Command] = [
         -2,
         pubsub_shardchannels,
         "pubsub loading stale",
-        summary="as CHANNELS, of shard channels",
+        summary="return the shard channels that have listeners",
     ),
     connection(
         PUBSUB,
@@ -176,7 +181,7 @@ COMMANDS: list[Command] = [
         -2,
         pubsub_shardnumsub,
         "pubsub loading stale",
-        summary="as NUMSUB, of shard channels",
+        summary="count the listeners of shard channels",
     ),
-    connection(PUBSUB, "PUBSUB|HELP", 2, pubsub_help, "loading stale", summary="what PUBSUB can do"),
+    connection(PUBSUB, "PUBSUB|HELP", 2, pubsub_help, "loading stale", summary="list the subcommands of PUBSUB"),
 ]

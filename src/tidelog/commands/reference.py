@@ -53,7 +53,7 @@ _OPENING: Final = """# Commands
 
 Every command that a Tidelog server understands. Any Redis client can send them.
 
-- **Redis** commands take the arguments and give the replies of Redis 7.2, whose
+- **Redis** commands take the arguments and give the replies of Redis 7, whose
   [own reference](https://redis.io/docs/latest/commands/) describes them. A test suite sends the same commands to a real
   Redis and compares the replies.
 - **Tidelog** commands are its own. [Streams](streams.md) and [change feeds](feeds.md) describe them.

@@ -166,33 +166,38 @@ def _leading_float(argument: bytes) -> float:
 _SAVING = "admin noscript no_async_loading"
 
 COMMANDS: list[Command] = [
-    connection(SERVER, "TIME", 1, time, "loading stale fast", summary="the time of the server"),
+    connection(SERVER, "TIME", 1, time, "loading stale fast", summary="SLEEP: block the server for a while"),
     connection(
-        SERVER, "ROLE", 1, role, "noscript loading stale fast @admin @dangerous", summary="that this is a leader"
+        SERVER,
+        "ROLE",
+        1,
+        role,
+        "noscript loading stale fast @admin @dangerous",
+        summary="return the role of the server",
     ),
-    read(SERVER, "DBSIZE", 1, dbsize, NO_KEYS, "fast @keyspace", summary="how many keys the database has"),
-    write(SERVER, "FLUSHDB", -1, flushdb, NO_KEYS, "@keyspace @dangerous", summary="delete every key of the database"),
+    read(SERVER, "DBSIZE", 1, dbsize, NO_KEYS, "fast @keyspace", summary="return the number of keys in the database"),
+    write(SERVER, "FLUSHDB", -1, flushdb, NO_KEYS, "@keyspace @dangerous", summary="delete all keys of the database"),
     write(
-        SERVER, "FLUSHALL", -1, flushall, NO_KEYS, "@keyspace @dangerous", summary="delete every key of every database"
+        SERVER, "FLUSHALL", -1, flushall, NO_KEYS, "@keyspace @dangerous", summary="delete all keys of all databases"
     ),
     connection(SERVER, "SAVE", 1, save, _SAVING + " no_multi", summary="make a snapshot while everyone waits"),
-    connection(SERVER, "BGSAVE", -1, bgsave, _SAVING, summary="make a snapshot"),
+    connection(SERVER, "BGSAVE", -1, bgsave, _SAVING, summary="make a snapshot in the background"),
     connection(
         SERVER,
         "LASTSAVE",
         1,
         lastsave,
         "loading stale fast @admin @dangerous",
-        summary="when the last snapshot was made",
+        summary="return the time of the last snapshot",
     ),
     connection(
         SERVER, "SHUTDOWN", -1, shutdown, "admin noscript loading stale no_multi allow_busy", summary="stop the server"
     ),
-    read(SERVER, "MEMORY|USAGE", -3, memory_usage, Keys(2, 2, 1), summary="how many bytes a key takes, roughly"),
+    read(SERVER, "MEMORY|USAGE", -3, memory_usage, Keys(2, 2, 1), summary="return roughly how many bytes a key takes"),
     connection(
-        SERVER, "MEMORY|PURGE", 2, memory_purge, "", summary="accepted: memory is given back as it becomes free"
+        SERVER, "MEMORY|PURGE", 2, memory_purge, "", summary="accepted; memory is given back as it becomes free"
     ),
-    connection(SERVER, "MEMORY|HELP", 2, memory_help, "loading stale", summary="what MEMORY can do"),
+    connection(SERVER, "MEMORY|HELP", 2, memory_help, "loading stale", summary="list the subcommands of MEMORY"),
     connection(
         SERVER, "DEBUG", -2, debug, "admin noscript loading stale", summary="SLEEP: stop the server for a while"
     ),

@@ -58,10 +58,17 @@ def slowlog_help(_session: Session, _arguments: Arguments) -> Reply:
 
 
 COMMANDS: list[Command] = [
-    connection(SERVER, "SLOWLOG|GET", -2, slowlog_get, "admin loading stale", summary="the newest slow commands"),
     connection(
-        SERVER, "SLOWLOG|LEN", 2, slowlog_len, "admin loading stale", summary="how many slow commands are remembered"
+        SERVER, "SLOWLOG|GET", -2, slowlog_get, "admin loading stale", summary="return the newest slow commands"
     ),
-    connection(SERVER, "SLOWLOG|RESET", 2, slowlog_reset, "admin loading stale", summary="forget the slow commands"),
-    connection(SERVER, "SLOWLOG|HELP", 2, slowlog_help, "loading stale", summary="what SLOWLOG can do"),
+    connection(
+        SERVER,
+        "SLOWLOG|LEN",
+        2,
+        slowlog_len,
+        "admin loading stale",
+        summary="return the number of slow commands that are kept",
+    ),
+    connection(SERVER, "SLOWLOG|RESET", 2, slowlog_reset, "admin loading stale", summary="drop all slow commands"),
+    connection(SERVER, "SLOWLOG|HELP", 2, slowlog_help, "loading stale", summary="list the subcommands of SLOWLOG"),
 ]

@@ -207,9 +207,27 @@ _TARGET_AND_INPUTS: Final = Keys(1, 1, 1, count_at=2)
 _STORES: Final = "denyoom movablekeys"
 
 COMMANDS: list[Command] = [
-    read(SORTED_SET, "ZUNION", -3, zunion, _INPUTS, "movablekeys", summary="members of any of the sets"),
-    read(SORTED_SET, "ZINTER", -3, zinter, _INPUTS, "movablekeys", summary="members of all of the sets"),
-    read(SORTED_SET, "ZDIFF", -3, zdiff, _INPUTS, "movablekeys", summary="members of the first set and of no other"),
+    read(
+        SORTED_SET,
+        "ZUNION",
+        -3,
+        zunion,
+        _INPUTS,
+        "movablekeys",
+        summary="return the members of all sorted sets together",
+    ),
+    read(
+        SORTED_SET, "ZINTER", -3, zinter, _INPUTS, "movablekeys", summary="return the members that all sorted sets have"
+    ),
+    read(
+        SORTED_SET,
+        "ZDIFF",
+        -3,
+        zdiff,
+        _INPUTS,
+        "movablekeys",
+        summary="return the members of the first sorted set that no other has",
+    ),
     read(
         SORTED_SET,
         "ZINTERCARD",
@@ -217,9 +235,33 @@ COMMANDS: list[Command] = [
         zintercard,
         _INPUTS,
         "movablekeys",
-        summary="how many members are in all of the sets",
+        summary="count the members that all sorted sets have",
     ),
-    write(SORTED_SET, "ZUNIONSTORE", -4, zunionstore, _TARGET_AND_INPUTS, _STORES, summary="store a union"),
-    write(SORTED_SET, "ZINTERSTORE", -4, zinterstore, _TARGET_AND_INPUTS, _STORES, summary="store an intersection"),
-    write(SORTED_SET, "ZDIFFSTORE", -4, zdiffstore, _TARGET_AND_INPUTS, _STORES, summary="store a difference"),
+    write(
+        SORTED_SET,
+        "ZUNIONSTORE",
+        -4,
+        zunionstore,
+        _TARGET_AND_INPUTS,
+        _STORES,
+        summary="store the members of all sorted sets together",
+    ),
+    write(
+        SORTED_SET,
+        "ZINTERSTORE",
+        -4,
+        zinterstore,
+        _TARGET_AND_INPUTS,
+        _STORES,
+        summary="store the members that all sorted sets have",
+    ),
+    write(
+        SORTED_SET,
+        "ZDIFFSTORE",
+        -4,
+        zdiffstore,
+        _TARGET_AND_INPUTS,
+        _STORES,
+        summary="store the members of the first sorted set that no other has",
+    ),
 ]

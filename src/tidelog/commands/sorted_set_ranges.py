@@ -161,14 +161,25 @@ def zremrangebylex(transaction: Transaction, arguments: Arguments) -> Decision:
 
 
 COMMANDS: list[Command] = [
-    read(SORTED_SET, "ZRANGE", -4, zrange, ONE_KEY, summary="members by rank, score or name, in either direction"),
-    read(SORTED_SET, "ZREVRANGE", -4, zrevrange, ONE_KEY, summary="members by rank, the highest score first"),
-    read(SORTED_SET, "ZRANGEBYSCORE", -4, zrangebyscore, ONE_KEY, summary="members by score"),
-    read(SORTED_SET, "ZREVRANGEBYSCORE", -4, zrevrangebyscore, ONE_KEY, summary="members by score, the highest first"),
-    read(SORTED_SET, "ZRANGEBYLEX", -4, zrangebylex, ONE_KEY, summary="members by name, where all scores are equal"),
-    read(SORTED_SET, "ZREVRANGEBYLEX", -4, zrevrangebylex, ONE_KEY, summary="members by name, the last first"),
-    read(SORTED_SET, "ZCOUNT", 4, zcount, ONE_KEY, "fast", summary="how many members have a score in a range"),
-    read(SORTED_SET, "ZLEXCOUNT", 4, zlexcount, ONE_KEY, "fast", summary="how many members have a name in a range"),
+    read(
+        SORTED_SET, "ZRANGE", -4, zrange, ONE_KEY, summary="return members by rank, score or name, in either direction"
+    ),
+    read(SORTED_SET, "ZREVRANGE", -4, zrevrange, ONE_KEY, summary="return members by rank, highest score first"),
+    read(SORTED_SET, "ZRANGEBYSCORE", -4, zrangebyscore, ONE_KEY, summary="return members by score"),
+    read(
+        SORTED_SET, "ZREVRANGEBYSCORE", -4, zrevrangebyscore, ONE_KEY, summary="return members by score, highest first"
+    ),
+    read(
+        SORTED_SET,
+        "ZRANGEBYLEX",
+        -4,
+        zrangebylex,
+        ONE_KEY,
+        summary="return members by name, where all scores are equal",
+    ),
+    read(SORTED_SET, "ZREVRANGEBYLEX", -4, zrevrangebylex, ONE_KEY, summary="return members by name, last first"),
+    read(SORTED_SET, "ZCOUNT", 4, zcount, ONE_KEY, "fast", summary="count the members with a score in a range"),
+    read(SORTED_SET, "ZLEXCOUNT", 4, zlexcount, ONE_KEY, "fast", summary="count the members with a name in a range"),
     write(
         SORTED_SET, "ZRANGESTORE", -5, zrangestore, Keys(1, 2, 1), "denyoom", summary="store a range under another key"
     ),

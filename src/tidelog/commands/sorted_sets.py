@@ -281,11 +281,13 @@ COMMANDS: list[Command] = [
     ),
     write(SORTED_SET, "ZINCRBY", 4, zincrby, ONE_KEY, "denyoom fast", summary="add to the score of a member"),
     write(SORTED_SET, "ZREM", -3, zrem_, ONE_KEY, "fast", summary="remove members"),
-    read(SORTED_SET, "ZCARD", 2, zcard, ONE_KEY, "fast", summary="how many members there are"),
-    read(SORTED_SET, "ZSCORE", 3, zscore, ONE_KEY, "fast", summary="the score of a member"),
-    read(SORTED_SET, "ZMSCORE", -3, zmscore, ONE_KEY, "fast", summary="the scores of members"),
-    read(SORTED_SET, "ZRANK", 3, zrank, ONE_KEY, "fast", summary="how many members have a lower score"),
-    read(SORTED_SET, "ZREVRANK", 3, zrevrank, ONE_KEY, "fast", summary="how many members have a higher score"),
+    read(SORTED_SET, "ZCARD", 2, zcard, ONE_KEY, "fast", summary="return the number of members"),
+    read(SORTED_SET, "ZSCORE", 3, zscore, ONE_KEY, "fast", summary="return the score of a member"),
+    read(SORTED_SET, "ZMSCORE", -3, zmscore, ONE_KEY, "fast", summary="return the scores of several members"),
+    read(SORTED_SET, "ZRANK", 3, zrank, ONE_KEY, "fast", summary="return the rank of a member, lowest score first"),
+    read(
+        SORTED_SET, "ZREVRANK", 3, zrevrank, ONE_KEY, "fast", summary="return the rank of a member, highest score first"
+    ),
     write(
         SORTED_SET,
         "ZPOPMIN",
@@ -311,8 +313,8 @@ COMMANDS: list[Command] = [
         zmpop,
         Keys(count_at=1),
         "movablekeys",
-        summary="pop from the first set that has members",
+        summary="pop members from the first sorted set that has some",
     ),
-    read(SORTED_SET, "ZRANDMEMBER", -2, zrandmember, ONE_KEY, summary="members drawn at random"),
-    read(SORTED_SET, "ZSCAN", -3, zscan, ONE_KEY, summary="walk over members and scores in steps"),
+    read(SORTED_SET, "ZRANDMEMBER", -2, zrandmember, ONE_KEY, summary="return random members"),
+    read(SORTED_SET, "ZSCAN", -3, zscan, ONE_KEY, summary="return members and scores, some at a time"),
 ]

@@ -204,6 +204,6 @@ def tgroup(transaction: Transaction, arguments: Arguments) -> Decision:
 
 
 COMMANDS: list[Command] = [
-    write(STREAM, "TACK", -4, tack, ONE_KEY, "fast", summary="acknowledge entries of a group"),
-    write(STREAM, "TGROUP", -3, tgroup, ONE_KEY, "denyoom", summary="make a group, or set its limits"),
+    write(STREAM, "TACK", -4, tack, ONE_KEY, "fast", summary="acknowledge entries for a group"),
+    write(STREAM, "TGROUP", -3, tgroup, ONE_KEY, "denyoom", summary="make a group, or change its limits"),
 ]

@@ -151,7 +151,7 @@ COMMANDS: list[Command] = [
         tread,
         ONE_KEY,
         "blocking",
-        summary="read a stream from an offset on, or for a group",
+        summary="read entries from an offset on, or the next entries of a group",
         is_read=_is_read,
     ),
 ]

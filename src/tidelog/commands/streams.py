@@ -186,5 +186,5 @@ COMMANDS: list[Command] = [
     write(STREAM, "TWRITE", -4, twrite, ONE_KEY, "denyoom fast", summary="append entries to a stream"),
     write(STREAM, "TEVICT", -3, tevict, ONE_KEY, summary="remove the oldest entries of a stream"),
     write(STREAM, "TCOMPACT", 2, tcompact, ONE_KEY, summary="keep only the newest entry of each tag"),
-    read(STREAM, "TINFO", 2, tinfo, ONE_KEY, summary="what there is to know about a stream"),
+    read(STREAM, "TINFO", 2, tinfo, ONE_KEY, summary="return facts about a stream and its groups"),
 ]

@@ -89,7 +89,15 @@ COMMANDS: list[Command] = [
         "noscript loading stale skip_slowlog",
         summary="run the commands of a transaction",
     ),
-    connection(TRANSACTIONS, "DISCARD", 1, discard, _FLAGS, summary="forget the commands of a transaction"),
-    connection(TRANSACTIONS, "WATCH", -2, watch, _FLAGS, summary="let EXEC do nothing if a key changes", keys=ALL_KEYS),
-    connection(TRANSACTIONS, "UNWATCH", 1, unwatch, _FLAGS, summary="forget what is watched"),
+    connection(TRANSACTIONS, "DISCARD", 1, discard, _FLAGS, summary="drop the commands of a transaction"),
+    connection(
+        TRANSACTIONS,
+        "WATCH",
+        -2,
+        watch,
+        _FLAGS,
+        summary="make the next EXEC do nothing if a key changes before it",
+        keys=ALL_KEYS,
+    ),
+    connection(TRANSACTIONS, "UNWATCH", 1, unwatch, _FLAGS, summary="stop watching all keys"),
 ]

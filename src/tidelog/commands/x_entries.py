@@ -238,9 +238,9 @@ def xsetid(transaction: Transaction, arguments: Arguments) -> Decision:
 
 COMMANDS: list[Command] = [
     write(STREAM, "XADD", -5, xadd, ONE_KEY, "denyoom fast", summary="append an entry of fields to a stream"),
-    read(STREAM, "XLEN", 2, xlen, ONE_KEY, "fast", summary="how many entries a stream has"),
-    read(STREAM, "XRANGE", -4, xrange, ONE_KEY, summary="entries between two ids"),
-    read(STREAM, "XREVRANGE", -4, xrevrange, ONE_KEY, summary="entries between two ids, newest first"),
+    read(STREAM, "XLEN", 2, xlen, ONE_KEY, "fast", summary="return the number of entries"),
+    read(STREAM, "XRANGE", -4, xrange, ONE_KEY, summary="return the entries between two ids"),
+    read(STREAM, "XREVRANGE", -4, xrevrange, ONE_KEY, summary="return the entries between two ids, newest first"),
     write(STREAM, "XDEL", -3, xdel, ONE_KEY, "fast", summary="remove entries by their ids"),
     write(STREAM, "XTRIM", -4, xtrim, ONE_KEY, summary="remove the oldest entries"),
     write(STREAM, "XSETID", -3, xsetid, ONE_KEY, "denyoom fast", summary="set the last id of a stream"),

@@ -163,7 +163,7 @@ def xgroup_help(_client: object, _arguments: Arguments) -> Reply:
 
 COMMANDS: list[Command] = [
     write(STREAM, "XGROUP|CREATE", -5, xgroup_create, _SECOND, "denyoom", summary="make a group"),
-    write(STREAM, "XGROUP|SETID", -5, xgroup_setid, _SECOND, summary="set the last id that a group was given"),
+    write(STREAM, "XGROUP|SETID", -5, xgroup_setid, _SECOND, summary="move the cursor of a group"),
     write(STREAM, "XGROUP|DESTROY", 4, xgroup_destroy, _SECOND, summary="remove a group"),
     write(
         STREAM,
@@ -175,6 +175,8 @@ COMMANDS: list[Command] = [
         summary="make a consumer of a group",
     ),
     write(STREAM, "XGROUP|DELCONSUMER", 5, xgroup_delconsumer, _SECOND, summary="remove a consumer of a group"),
-    connection(STREAM, "XGROUP|HELP", 2, xgroup_help, "loading stale", summary="what XGROUP can do", keys=NO_KEYS),
-    write(STREAM, "XACK", -4, xack, ONE_KEY, "fast", summary="acknowledge entries of a group"),
+    connection(
+        STREAM, "XGROUP|HELP", 2, xgroup_help, "loading stale", summary="list the subcommands of XGROUP", keys=NO_KEYS
+    ),
+    write(STREAM, "XACK", -4, xack, ONE_KEY, "fast", summary="acknowledge entries for a group"),
 ]

@@ -152,8 +152,8 @@ def xinfo_help(_client: object, _arguments: Arguments) -> Reply:
 
 
 COMMANDS: list[Command] = [
-    read(STREAM, "XINFO|STREAM", -3, xinfo_stream, _SECOND, summary="what there is to know about a stream"),
-    read(STREAM, "XINFO|GROUPS", 3, xinfo_groups, _SECOND, summary="the groups of a stream"),
-    read(STREAM, "XINFO|CONSUMERS", 4, xinfo_consumers, _SECOND, summary="the consumers of a group"),
-    connection(STREAM, "XINFO|HELP", 2, xinfo_help, "loading stale", summary="what XINFO can do"),
+    read(STREAM, "XINFO|STREAM", -3, xinfo_stream, _SECOND, summary="return facts about a stream"),
+    read(STREAM, "XINFO|GROUPS", 3, xinfo_groups, _SECOND, summary="return the groups of a stream"),
+    read(STREAM, "XINFO|CONSUMERS", 4, xinfo_consumers, _SECOND, summary="return the consumers of a group"),
+    connection(STREAM, "XINFO|HELP", 2, xinfo_help, "loading stale", summary="list the subcommands of XINFO"),
 ]

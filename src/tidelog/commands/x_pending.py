@@ -255,7 +255,7 @@ def _claim_idle(ids: Iterator[int], claim: _Claim, count: int, idle_ms: int, now
 
 
 COMMANDS: list[Command] = [
-    read(STREAM, "XPENDING", -3, xpending, ONE_KEY, summary="what consumers have not acknowledged"),
+    read(STREAM, "XPENDING", -3, xpending, ONE_KEY, summary="return the time of the server"),
     write(STREAM, "XCLAIM", -6, xclaim, ONE_KEY, "fast", summary="give pending entries to a consumer"),
     write(
         STREAM,
@@ -264,6 +264,6 @@ COMMANDS: list[Command] = [
         xautoclaim,
         ONE_KEY,
         "fast",
-        summary="give entries that were pending for long to a consumer",
+        summary="give entries that have been pending for long to a consumer",
     ),
 ]

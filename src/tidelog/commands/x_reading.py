@@ -263,7 +263,7 @@ COMMANDS: list[Command] = [
         xread,
         Keys(keyword_from=1),
         "blocking movablekeys",
-        summary="entries of several streams after the ids given",
+        summary="read entries after given ids, from several streams",
     ),
     write(
         STREAM,
@@ -272,6 +272,6 @@ COMMANDS: list[Command] = [
         xreadgroup,
         Keys(keyword_from=4),
         "blocking movablekeys",
-        summary="entries of several streams for a consumer of a group",
+        summary="read entries for a consumer of a group, from several streams",
     ),
 ]
