@@ -53,7 +53,7 @@ _OPENING: Final = """# Commands
 
 Every command that a Tidelog server understands. Any Redis client can send them.
 
-- **Redis** commands take the arguments and give the replies of Redis 7, whose
+- **Redis** commands take the arguments and give the replies of Redis 7.0 (streams: 7.2), whose
   [own reference](https://redis.io/docs/latest/commands/) describes them. A test suite sends the same commands to a real
   Redis and compares the replies.
 - **Tidelog** commands are its own. [Streams](streams.md) and [change feeds](feeds.md) describe them.
@@ -61,8 +61,8 @@ Every command that a Tidelog server understands. Any Redis client can send them.
 *Arguments* counts the words after the name: `2` is exactly two, `2+` is two or more. `COMMAND DOCS name` returns the
 same summary from a running server.
 
-Lists, scripts, bitmaps, HyperLogLogs, geospatial commands, ACL users, replication and cluster commands do not exist:
-the server answers `ERR unknown command`.
+The server answers `ERR unknown command` to everything else: among other things it has no lists, scripts, bitmaps,
+HyperLogLogs, geospatial commands, ACL users, replication or cluster commands, and no SORT, DUMP, WAIT or MONITOR.
 """
 
 

@@ -166,7 +166,7 @@ def _leading_float(argument: bytes) -> float:
 _SAVING = "admin noscript no_async_loading"
 
 COMMANDS: list[Command] = [
-    connection(SERVER, "TIME", 1, time, "loading stale fast", summary="SLEEP: block the server for a while"),
+    connection(SERVER, "TIME", 1, time, "loading stale fast", summary="return the time of the server"),
     connection(
         SERVER,
         "ROLE",

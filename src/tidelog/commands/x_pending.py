@@ -255,7 +255,7 @@ def _claim_idle(ids: Iterator[int], claim: _Claim, count: int, idle_ms: int, now
 
 
 COMMANDS: list[Command] = [
-    read(STREAM, "XPENDING", -3, xpending, ONE_KEY, summary="return the time of the server"),
+    read(STREAM, "XPENDING", -3, xpending, ONE_KEY, summary="return the pending entries of a group"),
     write(STREAM, "XCLAIM", -6, xclaim, ONE_KEY, "fast", summary="give pending entries to a consumer"),
     write(
         STREAM,
