@@ -43,7 +43,9 @@ def serve(
     http_port: Annotated[
         str | None,
         typer.Option(
-            "--http-port", metavar="PORT", help="The HTTP port for /metrics and /health; 0: no port. [default: 8399]"
+            "--http-port",
+            metavar="PORT",
+            help="The HTTP port for /metrics, /health and /feed; 0: no port. [default: 8399]",
         ),
     ] = None,
     flight_port: Annotated[
@@ -65,7 +67,9 @@ def serve(
     shards: Annotated[
         str | None,
         typer.Option(
-            metavar="N", help="The number of shards of a new data directory; it cannot be changed later. [default: 1]"
+            metavar="N",
+            help="The number of shards of a new data directory; `tidelog restore --shards` makes a copy with another "
+            "number. [default: 1]",
         ),
     ] = None,
     fsync: Annotated[

@@ -39,7 +39,7 @@ def repair(
 
     The journal goes back to the newest point that is intact on all shards, and everything after it is cut. Nothing is
     deleted: the cut parts are kept in a folder set-aside-N of the data directory. The server loses the transactions
-    after the last ts that the command prints; followers and feeds that had seen more are told so. Stop the server
+    after the last ts that the command prints; feeds that had delivered them are told so. Stop the server
     first: the command needs the directory for itself.
 
     A torn tail after a crash needs no repair: the next start cuts it.

@@ -103,8 +103,8 @@ def show(
 ) -> int:
     """Show the records of a journal, shard by shard, in order.
 
-    It goes straight to the first frame that may have such records, and reads payloads only with --payload or --key. It
-    takes no lock: a server may be writing at the same time.
+    It goes straight to the first frame that may have matching records, and reads payloads only with --payload or --key.
+    It takes no lock: a server may be writing at the same time.
 
     The segment is named by its first lsn; the position is in bytes from the start of its file. A record about the
     journal itself (mark, select, epoch) has no lsn, and neither has the continuation of one that was split over two
