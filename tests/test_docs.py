@@ -1,8 +1,9 @@
-"""The documentation mentions only what exists: files, modules and headings.
+"""The documentation mentions only what exists: files, modules, headings, and commands with their options.
 
 `tests/integration/test_documents.py` runs the blocks of the pages; this looks at their prose. A file is mentioned in
 backticks, from the checkout (`tests/golden/`), from the package (`journal/frame.py`) or by its name alone
-(`limits.py`); a module as it is imported (`benchmarks.days`).
+(`limits.py`); a module as it is imported (`benchmarks.days`). A command is mentioned in backticks or in a block without
+a language, which is not run: it may show a command that needs another machine, but not one that does not exist.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+import typer
+
+from tidelog.cli.app import app
 
 CHECKOUT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = CHECKOUT / "src" / "tidelog"
@@ -20,11 +24,13 @@ PAGES: Final = [
     *(CHECKOUT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "tests/README.md")),
     *sorted((CHECKOUT / "docs").rglob("*.md")),
 ]
-TOP_FOLDERS: Final = frozenset({"benchmarks", "bin", "docs", "src", "tests"})
+TOP_FOLDERS: Final = frozenset({"benchmarks", "bin", "demo", "docs", "src", "tests"})
 
 FENCED: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 CODE: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 PATH: Final = re.compile(r"[\w.*-]+(?:/[\w.*-]+)*/?")
+NOT_RUN: Final = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OPTION: Final = re.compile(r"--[a-z][a-z-]*|-[a-z]")
 MODULE: Final = re.compile(r"(?:tidelog|benchmarks|tests)(?:\.[a-z_][a-z0-9_]*)+")
 LINK: Final = re.compile(r"\]\(([^)\s]*)#([^)\s]+)\)")
 HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -83,6 +89,22 @@ def has_name(module: Path, name: str) -> bool:
     return module.exists() and re.search(rf"\b{name}\b", module.read_text()) is not None
 
 
+def missing_commands(text: str) -> Iterator[str]:
+    """Commands and options of `tidelog` that do not exist, in backticks or in blocks that are not run."""
+    lines = [line for block in NOT_RUN.findall(text) for line in block.splitlines()]
+    for words in map(str.split, [*CODE.findall(prose_of(text)), *lines]):
+        if words[:1] not in (["tidelog"], ["bin/tidelog"]):
+            continue
+        command: Any = typer.main.get_command(app)
+        rest = words[1:]
+        while rest and hasattr(command, "commands") and rest[0] in command.commands:
+            command = command.commands[rest.pop(0)]
+        known = {"--help", *(name for each in command.params for name in (*each.opts, *each.secondary_opts))}
+        if rest and hasattr(command, "commands") and rest[0] not in known:
+            yield " ".join(words)
+        yield from (f"{' '.join(words)}: {word}" for word in rest if OPTION.fullmatch(word) and word not in known)
+
+
 def missing_headings(page: Path, text: str) -> Iterator[str]:
     """Links to headings that do not exist."""
     for target, anchor in LINK.findall(prose_of(text)):
@@ -100,7 +122,8 @@ def anchors_of(text: str) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_what_is_mentioned_exists(page: Path) -> None:
     text = page.read_text()
-    assert [*missing_files(text), *missing_modules(text), *missing_headings(page, text)] == []
+    missing = [*missing_files(text), *missing_modules(text), *missing_headings(page, text), *missing_commands(text)]
+    assert missing == []
 
 
 def test_the_drawing_of_layers_has_every_package() -> None:
@@ -127,6 +150,21 @@ def test_a_missing_module_is_noticed(text: str) -> None:
     assert len(list(missing_modules(text))) == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`tidelog nothing`",
+        "`tidelog pipeline nothing`",
+        "`tidelog feed --nothing`",
+        "`tidelog journal verify DIR --payload`",
+        "`tidelog\nfeed --nothing`",
+        "```\ntidelog pipeline lake --to lake --nothing     what it does\n```\n",
+    ],
+)
+def test_a_missing_command_is_noticed(text: str) -> None:
+    assert len(list(missing_commands(text))) == 1
+
+
 def test_a_missing_heading_is_noticed() -> None:
     page = CHECKOUT / "README.md"
     assert list(missing_headings(page, "# A\n[x](#a) [y](#b) [z](docs/README.md#nothing)")) == [
@@ -142,7 +180,9 @@ def test_a_missing_heading_is_noticed() -> None:
         "`limits.py` `ports.py` `journal/` `tests/simulation/*.py` `views.toml` `lake/changes` `job.py --master yarn`",
         "`bin/test tests/spark --long` `/metrics` `tidelog/ts` `days:QUEUE/JOBSET` `tidelog.toml`",
         "```\n`journal/nothing.py`\n```\n",
+        "`tidelog feed --no-checkpoints --key greeting` `tidelog view ls --help` `tidelog pipeline status` `tidelog`",
+        "```\ntidelog serve --data data --port 6400\ntidelog view drop orders --to lake        remove one\n```\n",
     ],
 )
 def test_what_is_there_is_fine(text: str) -> None:
-    assert [*missing_files(text), *missing_modules(text)] == []
+    assert [*missing_files(text), *missing_modules(text), *missing_commands(text)] == []

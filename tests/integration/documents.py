@@ -266,7 +266,7 @@ def follow(page: str, folder: Path) -> None:
     with Desk(folder, ports) as desk:
         if needs_server(blocks, ports):
             desk.serve(Block("sh", "", 0), "tidelog serve --data data")
-        for block in blocks:
+        for number, block in enumerate(blocks):
             match block.kind:
                 case "sh":
                     served = SERVE.fullmatch(block.text)
@@ -279,7 +279,10 @@ def follow(page: str, folder: Path) -> None:
                 case "python" | "toml":
                     name = FILE_NAME.match(block.text)
                     if name is not None:
+                        later = [each.text for each in blocks[number + 1 :] if is_run(each)]
+                        assert any(name[1] in text for text in later), f"line {block.line}: nothing runs {name[1]}"
                         (desk.inside / name[1]).write_text(block.text)
+                        printed = None
                     else:
                         assert block.kind == "python", f"line {block.line}: the first line must name a file"
                         printed = desk.run_python(block)
