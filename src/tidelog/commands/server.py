@@ -180,7 +180,7 @@ COMMANDS: list[Command] = [
     write(
         SERVER, "FLUSHALL", -1, flushall, NO_KEYS, "@keyspace @dangerous", summary="delete all keys of all databases"
     ),
-    connection(SERVER, "SAVE", 1, save, _SAVING + " no_multi", summary="make a snapshot while everyone waits"),
+    connection(SERVER, "SAVE", 1, save, _SAVING + " no_multi", summary="make a snapshot while all clients wait"),
     connection(SERVER, "BGSAVE", -1, bgsave, _SAVING, summary="make a snapshot in the background"),
     connection(
         SERVER,
@@ -199,6 +199,6 @@ COMMANDS: list[Command] = [
     ),
     connection(SERVER, "MEMORY|HELP", 2, memory_help, "loading stale", summary="list the subcommands of MEMORY"),
     connection(
-        SERVER, "DEBUG", -2, debug, "admin noscript loading stale", summary="SLEEP: stop the server for a while"
+        SERVER, "DEBUG", -2, debug, "admin noscript loading stale", summary="SLEEP: block the server for a while"
     ),
 ]
