@@ -39,8 +39,15 @@ class Durable(Protocol):
     waiting_count: int
     """How many there are, each turn's for itself."""
 
-    def release(self) -> int:
-        """Send the replies whose transactions are durable now; how many clients the last two releases answered."""
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a turn waits to be durable, be it one without replies."""
+
+    def release(self) -> None:
+        """Send the replies whose transactions are durable now."""
+
+    def end_sync(self) -> int:
+        """The same after an fsync, when more is visible; how many clients the last two fsyncs answered."""
 
     def fail(self, reason: str) -> None:
         """The journal has failed: what the clients were about to be told is not in it."""
@@ -143,8 +150,8 @@ class GroupCommit:
             self._replies.fail(str(failure))
             return
         self._gather_until_us = self._now_us() + min(self._took_us // _GATHERED_PART, _GATHER_US_MAX)
-        self._expected_count = self._replies.release()
-        if self._replies.waiting_count:
+        self._expected_count = self._replies.end_sync()
+        if self._replies.is_waiting:
             self.gather()
 
     # --- for others ---------------------------------------------------------------------------------------------

@@ -176,9 +176,13 @@ class Turns:
         self.waiting_count += len(batch)
         self.commit.gather()
 
-    def release(self) -> int:
-        """Send the replies whose transactions are durable now; how many clients the last two releases answered."""
-        self._answered = self._answered[1], set()
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a turn waits to be durable, be it one without replies."""
+        return bool(self._waiting)
+
+    def release(self) -> None:
+        """Send the replies whose transactions are durable now."""
         durable = self._writer.durable_ts
         while self._waiting and self._waiting[0][0] <= durable:
             batch = self._waiting.popleft()[1]
@@ -188,6 +192,11 @@ class Turns:
                 connection.waiting_turns -= 1
                 connection.send(data)
                 self._answered[1].add(connection)
+
+    def end_sync(self) -> int:
+        """The same after an fsync, when more is visible; how many clients the last two fsyncs answered."""
+        self._answered = self._answered[1], set()
+        self.release()
         if self.on_visible is not None:
             self.on_visible()
         return len(self._answered[0] | self._answered[1])
