@@ -192,7 +192,7 @@ def client_kill(session: Session, arguments: Arguments) -> Reply:
 
 def _kill(killer: Session, session: Session) -> None:
     if session is killer:
-        session.closes_after_reply = True
+        session.close_after_reply()
     else:
         session.kill()
 

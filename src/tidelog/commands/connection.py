@@ -25,7 +25,7 @@ def echo(_session: Session, arguments: Arguments) -> Reply:
 
 
 def quit_(session: Session, _arguments: Arguments) -> Reply:
-    session.closes_after_reply = True
+    session.close_after_reply()
     return "OK"
 
 

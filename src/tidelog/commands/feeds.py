@@ -46,7 +46,6 @@ def changefeed(session: Session, arguments: Arguments) -> Reply:
         raise CommandError(f"FEEDDIVERGED since={error.since}") from error
     except (HolderLapsed, ClientError) as error:
         raise CommandError(f"ERR {error}") from error
-    session.state_changed()
     return Wire()
 
 

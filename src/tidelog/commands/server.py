@@ -97,7 +97,7 @@ def shutdown(session: Session, arguments: Arguments) -> Reply:
         except CommandError:
             if b"FORCE" not in options:
                 raise CommandError("ERR Errors trying to SHUTDOWN. Check logs.") from None
-    session.closes_after_reply = True
+    session.close_after_reply()
     session.engine.process.shut_down()
     return Wire()
 

@@ -66,9 +66,7 @@ def watch(session: Session, arguments: Arguments) -> Reply:
     for key in arguments[1:]:
         transaction.find(key)
     store.commit(transaction)
-    for key in arguments[1:]:
-        store.watch(session, session.database, key)
-    session.state_changed()
+    session.watch(arguments[1:])
     return "OK"
 
 

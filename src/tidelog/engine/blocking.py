@@ -100,7 +100,7 @@ class Blocking:
         places = [(session.database, key) for key in dict.fromkeys(wait.keys)]
         run = self._engine.hot_commands(session).get(wait.arguments[0])
         waiter = self._by_session[session] = Waiter(session, row, wait, places, run)
-        session.is_blocked = True
+        session.set_blocked(True)
         for place in places:
             number, key = place
             self._waiting.setdefault(place, {}).setdefault(waiter.line, {})[waiter] = None
@@ -123,7 +123,7 @@ class Blocking:
         waiter = self._by_session.pop(session, None)
         if waiter is None:
             return
-        session.is_blocked = False
+        session.set_blocked(False)
         if waiter.deadline is not None:
             waiter.deadline.cancel()
         for place in waiter.places:
@@ -149,7 +149,7 @@ class Blocking:
         """The server stops: nobody is served any more. They still wait, so that nothing they sent later is run."""
         for session in list(self._by_session):
             self.forget(session)
-            session.is_blocked = True
+            session.set_blocked(True)
 
     # --- serving ------------------------------------------------------------------------------------------------
 

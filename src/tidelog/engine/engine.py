@@ -189,7 +189,7 @@ class Engine:
                 session.end_multi()
             error = f"EXECABORT Transaction discarded because of: {error.removeprefix('ERR ')}"
         elif session.queued is not None:
-            session.has_queue_error = True
+            session.fail_multi()
         self.metrics.count_error(error)
         return encode_error(error)
 

@@ -58,8 +58,8 @@ class SessionSink:
     def end(self, error: str | None) -> None:
         """An orderly end: what was sent is taken, then the connection is closed."""
         session = self._session
-        session.feed_sink = None
-        session.closes_after_reply = True
+        session.end_feed()
+        session.close_after_reply()
         session.push(b"" if error is None else encode_error(error))
 
 
@@ -80,7 +80,7 @@ class Feeding:
     def open(self, session: Session, request: ChangeFeedRequest) -> None:
         sink = SessionSink(session)
         sink.opened = self.open_sink(request, session.protocol, sink)
-        session.feed_sink = sink
+        session.begin_feed(sink)
 
     def open_sink(self, request: ChangeFeedRequest, protocol: int, sink: Sink) -> OpenFeed:
         """A feed to any sink; `leave` when nobody wants it any more."""
@@ -100,7 +100,7 @@ class Feeding:
         """Its connection is gone."""
         sink = session.feed_sink
         if sink is not None and sink.opened is not None:
-            session.feed_sink = None
+            session.end_feed()
             self._feeds.close(sink.opened)
 
     def kill(self, number: int) -> bool:

@@ -15,8 +15,11 @@
 The states are independent: a client may be queueing and listening at once. A client in none of them is *plain*: its
 commands need no check, and those that have a hot form take the hot path.
 
-Every change of state is a method of `Session`. It ends with `state_changed`, through which the connection learns which
-path its commands take from now on. How bytes come and go is the connection's own state (`server/connection.py`).
+Every change of state is a method of `Session`. Those that may turn a plain client into another, or back, end with
+`state_changed`, through which the connection learns which path its commands take from now on. Two sets have a second
+owner, because it finds clients by them: `Subscriptions` keeps the channels and patterns, the store the watched keys.
+
+How bytes come and go is the connection's own state (`server/connection.py`).
 """
 
 from __future__ import annotations
@@ -209,15 +212,39 @@ class Session(ABC):
         self.queued.append((row, arguments))
         return True
 
+    def fail_multi(self) -> None:
+        """A command was refused while queueing."""
+        self.has_queue_error = True
+
     def end_multi(self) -> None:
         """EXEC or DISCARD: neither commands nor watched keys are kept."""
         self.queued = None
         self.queued_bytes = 0
         self.unwatch()
 
+    def watch(self, keys: Sequence[bytes]) -> None:
+        for key in keys:
+            self.engine.store.watch(self, self.database, key)
+        self.state_changed()
+
     def unwatch(self) -> None:
         self.engine.store.unwatch(self)
         self.state_changed()
+
+    def begin_feed(self, sink: SessionSink) -> None:
+        self.feed_sink = sink
+        self.state_changed()
+
+    def end_feed(self) -> None:
+        self.feed_sink = None
+        self.state_changed()
+
+    def set_blocked(self, is_blocked: bool) -> None:
+        self.is_blocked = is_blocked
+
+    def close_after_reply(self) -> None:
+        """Run no more commands, and close once the replies so far are sent."""
+        self.closes_after_reply = True
 
     def leave(self) -> None:
         """The client listens to nothing and watches nothing any more."""

@@ -198,7 +198,7 @@ class Connection(Session):
         if self._held:
             self._is_at_end = True
         else:
-            self.closes_after_reply = True
+            self.close_after_reply()
         return True
 
     def pause_writing(self) -> None:
@@ -270,9 +270,9 @@ class Connection(Session):
                 return
         if self._decoder.error is not None:
             self.out.append(encode_error(f"ERR {self._decoder.error}"))
-            self.closes_after_reply = True
+            self.close_after_reply()
         elif self._is_at_end:
-            self.closes_after_reply = True
+            self.close_after_reply()
 
     def update_reading(self) -> None:
         """Read only commands that can be run. From a blocked client read a little more, to see whether it goes away."""
@@ -331,7 +331,7 @@ class Connection(Session):
 
     def kill(self) -> None:
         """Close at once, whatever it has not taken yet."""
-        self.closes_after_reply = True
+        self.close_after_reply()
         self.engine.blocking.forget(self)
         self.out.clear()
         self._held.clear()
