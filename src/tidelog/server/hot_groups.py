@@ -94,9 +94,7 @@ class HotGroups:
         ids = rows.ids
         if not 0 < len(ids) <= _COUNT_MAX:
             return at
-        database = self._database
-        if database.observer is not None:
-            database.observer(database, key)
+        self._database.observe(key)
         times_ms = self._store.now_ms(), 0, 0
         self._deliver(slot, key, name, stream, group, consumer, times_ms, list(rows.offsets), ids, True)
         out.append(self._one_key % (len(key), key, len(ids), array_for_x(rows)))
@@ -126,9 +124,9 @@ class HotGroups:
             return at
         database = self._database
         if retry_ms or expire_ms:
-            database.change(key)
-        elif database.observer is not None:
-            database.observer(database, key)
+            database.touch(key)
+        else:
+            database.observe(key)
         times_ms = now_ms, retry_ms, min(now_ms + expire_ms, I64_MAX) if expire_ms else 0
         self._deliver(slot, key, name, stream, group, NO_CONSUMER, times_ms, list(rows.offsets), rows.ids, keeps)
         out.append(b"*%d\r\n%b" % (len(rows.entries), array_for_t(rows)))
@@ -225,9 +223,9 @@ class HotGroups:
                 break
         database = self._database
         if room_for_pending(group) <= 0:
-            database.change(key)
-        elif database.observer is not None:
-            database.observer(database, key)
+            database.touch(key)
+        else:
+            database.observe(key)
         group.acknowledge(offsets)
         self._writer.append_next(self._store.owners[slot_of(key)], ACK, encode_ack(key, name, offsets), self._number)
 

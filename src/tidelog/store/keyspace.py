@@ -112,10 +112,14 @@ class Database:
 
     def touch(self, key: bytes) -> None:
         """The value of a key is about to change: clients that watch or wait for it, and a snapshot, are told. Hot."""
-        if self.observer is not None:
-            self.observer(self, key)
+        self.observe(key)
         if self.waiting and key in self.waiting:
             self._signals[self.number, key] = None
+
+    def observe(self, key: bytes) -> None:
+        """As `touch`, for a change that gives clients that wait for the key nothing to read. Hot."""
+        if self.observer is not None:
+            self.observer(self, key)
 
     def put(self, key: bytes, value: Value, expire_ms: int | None = None) -> None:
         self.put_at(slot_of(key), key, value, expire_ms)
@@ -182,8 +186,7 @@ class Database:
     def set_expiry(self, key: bytes, expire_ms: int | None) -> None:
         if self.find(key) is None:
             return
-        if self.observer is not None:
-            self.observer(self, key)
+        self.observe(key)
         self._set_expiry(key, expire_ms)
 
     def _set_expiry(self, key: bytes, expire_ms: int | None) -> None:
