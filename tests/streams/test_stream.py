@@ -70,7 +70,7 @@ def test_reading_by_id() -> None:
     assert stream.offset_at_or_after(pack_id(1005, 1)) == 6
     assert stream.offset_at_or_after(pack_id(9999, 0)) == 36
     assert (stream.offset_of(pack_id(1011, 0)), stream.offset_of(pack_id(1011, 1))) == (11, None)
-    assert (stream.id_of(11), stream.id_of(99)) == (pack_id(1011, 0), None)
+    assert (stream.ids_from(11, 1), stream.ids_from(99, 1)) == ([pack_id(1011, 0)], [])
 
 
 def test_eviction() -> None:
@@ -201,7 +201,7 @@ def test_it_is_a_list_of_entries(steps: list[Step]) -> None:
         for offset in (1, first, added // 2 + 1, added):
             assert stream.count_below(offset) == sum(each < offset for each in entries)
             assert list(stream.read(offset, 7).offsets) == [each for each in sorted(entries) if each >= offset][:7]
-            assert (stream.id_of(offset) is not None) == (offset in entries)
+            assert len(stream.ids_from(offset, 7)) == len(stream.read(offset, 7).offsets)
 
 
 def test_nodes_of_a_snapshot_follow_each_other() -> None:

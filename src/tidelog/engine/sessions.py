@@ -43,11 +43,6 @@ class Sessions:
             session.state_changed()
 
     @property
-    def blocked_count(self) -> int:
-        """How many wait for a key."""
-        return sum(session.is_blocked for session in self._by_id.values())
-
-    @property
     def command_count(self) -> int:
         """Commands of all clients, also of those that are gone."""
         return self._commands_before + sum(session.command_count for session in self._by_id.values())

@@ -28,7 +28,6 @@ from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
 
-CRLF: Final = b"\r\n"
 OK: Final = b"+OK\r\n"
 QUEUED: Final = b"+QUEUED\r\n"
 NULL_BULK_2: Final = b"$-1\r\n"

@@ -344,11 +344,6 @@ class Stream:
         index = node.index_of_id(number)
         return node.offset_at(index) if index < len(node) and node.id_at(index) == number else None
 
-    def id_of(self, offset: int) -> int | None:
-        """The id of the entry at an offset."""
-        place, index = self._find(offset)
-        return None if index is None else self._node(place).id_at(index)
-
     def _find(self, offset: int) -> tuple[int, int | None]:
         """Node and place in it of the entry at an offset; place None: it is not there."""
         place = self._place(offset)
