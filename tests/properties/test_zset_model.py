@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tidelog.types.zset import PACKED_AGAIN_MEMBERS, PACKED_MEMBERS_MAX, Entry, ZSet
+from tidelog.types.zset import PACKED_AGAIN_MEMBERS, PACKED_MEMBERS_MAX, ScoredMember, ZSet
 
 SCORES = st.one_of(
     st.sampled_from([0.0, 1.0, 2.0, -1.0, inf, -inf, 0.1]), st.floats(allow_nan=False).map(lambda score: score + 0.0)
@@ -33,14 +33,14 @@ class Model:
     def __init__(self) -> None:
         self.scores: dict[bytes, float] = {}
 
-    def update(self, entries: list[Entry]) -> None:
+    def update(self, entries: list[ScoredMember]) -> None:
         self.scores.update((member, score) for score, member in entries)
 
     def discard(self, members: list[bytes]) -> None:
         for member in members:
             self.scores.pop(member, None)
 
-    def ordered(self) -> list[Entry]:
+    def ordered(self) -> list[ScoredMember]:
         return sorted((score, member) for member, score in self.scores.items())
 
 
@@ -51,10 +51,10 @@ class ZSetMachine(RuleBasedStateMachine):
         super().__init__()
         self.zset = ZSet()
         self.model = Model()
-        self.copies: list[tuple[ZSet, list[Entry]]] = []
+        self.copies: list[tuple[ZSet, list[ScoredMember]]] = []
 
     @rule(entries=st.one_of(FEW, MANY))
-    def update(self, entries: list[Entry]) -> None:
+    def update(self, entries: list[ScoredMember]) -> None:
         self.zset.update(entries)
         self.model.update(entries)
 
@@ -69,7 +69,7 @@ class ZSetMachine(RuleBasedStateMachine):
         self.zset = self.zset.copy()
 
     @rule(entry=st.tuples(SCORES, MEMBERS))
-    def look(self, entry: Entry) -> None:
+    def look(self, entry: ScoredMember) -> None:
         score, member = entry
         ordered = self.model.ordered()
         assert self.zset.place_of_score(score, after=False) == sum(each < score for each, _ in ordered)
@@ -117,7 +117,7 @@ TestZSet.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 @given(entries=st.lists(st.tuples(SCORES, MEMBERS), max_size=200))
-def test_the_order_of_arrival_does_not_matter(entries: list[Entry]) -> None:
+def test_the_order_of_arrival_does_not_matter(entries: list[ScoredMember]) -> None:
     """But for a member's last score; one at a time or all at once."""
     last = {member: score for score, member in entries}
     at_once, one_by_one = ZSet(entries), ZSet()

@@ -11,12 +11,22 @@ import pytest
 from tidelog import limits
 from tidelog.errors import FormatError
 from tidelog.store.keyspace import Database
-from tidelog.types.zset import PACKED_AGAIN_MEMBERS, PACKED_MEMBERS_MAX, Entry, ZAdd, ZRem, ZSet, effects, zadd, zrem
+from tidelog.types.zset import (
+    PACKED_AGAIN_MEMBERS,
+    PACKED_MEMBERS_MAX,
+    ScoredMember,
+    ZAdd,
+    ZRem,
+    ZSet,
+    effects,
+    zadd,
+    zrem,
+)
 
 SIZES = [1, 5, PACKED_MEMBERS_MAX, PACKED_MEMBERS_MAX + 1, 1000]
 
 
-def entries(count: int) -> list[Entry]:
+def entries(count: int) -> list[ScoredMember]:
     """In order; three members a score."""
     return [(float(i // 3), b"%06d" % i) for i in range(count)]
 

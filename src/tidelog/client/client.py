@@ -14,7 +14,7 @@ from tidelog.address import URL_DEFAULT, ServerAddress
 from tidelog.client.event import Checkpoint
 from tidelog.client.feed import Feed, FeedConnections, Lost
 from tidelog.client.link import Link, explained
-from tidelog.client.request import FeedRequest, Keys, Word, spans_of
+from tidelog.client.request import FeedRequest, OneOrMore, Word, spans_of
 from tidelog.redis_client import connect_async
 
 
@@ -58,8 +58,8 @@ class Client:
     def feed(
         self,
         *,
-        prefix: Keys | None = None,
-        keys: Keys | None = None,
+        prefix: OneOrMore | None = None,
+        keys: OneOrMore | None = None,
         spans: Sequence[tuple[bytes | str, bytes | str]] = (),
         since: int | Checkpoint | None = None,
         initial: bool = False,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidelog.client.event import Checkpoint
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
 
-Keys = bytes | str | Sequence[bytes | str]
+OneOrMore = bytes | str | Sequence[bytes | str]
 """One, or several."""
 Word = bytes | str | int
 
@@ -42,7 +42,7 @@ class FeedRequest:
 
 
 def spans_of(
-    prefix: Keys | None, keys: Keys | None, spans: Sequence[tuple[bytes | str, bytes | str]]
+    prefix: OneOrMore | None, keys: OneOrMore | None, spans: Sequence[tuple[bytes | str, bytes | str]]
 ) -> tuple[Span, ...]:
     """All that are meant, each once; everything, if nothing is said."""
     found = [span_of_prefix(each) for each in _several(prefix)]
@@ -51,7 +51,7 @@ def spans_of(
     return tuple(dict.fromkeys(found)) or (Span(b"", b""),)
 
 
-def _several(keys: Keys | None) -> list[bytes]:
+def _several(keys: OneOrMore | None) -> list[bytes]:
     if keys is None:
         return []
     return [_bytes(keys)] if isinstance(keys, bytes | str) else [_bytes(key) for key in keys]

@@ -9,13 +9,11 @@ from tidelog.commands.arguments import I64_MAX, I64_MIN, NOT_A_FLOAT, add_floats
 from tidelog.commands.drawing import check_pairs_count, draw, draw_one, drawn_count
 from tidelog.commands.long_double import parse_long_double
 from tidelog.commands.scanning import scan_cursor, scan_members, scan_options
-from tidelog.engine.table import HASH, ONE_KEY, Arguments, Command, read, write
+from tidelog.engine.table import HASH, ONE_KEY, Arguments, Command, Decision, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Pairs, Reply
 from tidelog.store.transaction import Transaction
 from tidelog.types.hash import Hash, hdel, hset
-
-Decision = tuple[Reply, Sequence[Any]]
 
 _NOTHING: Final[dict[bytes, bytes]] = {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
@@ -11,7 +11,19 @@ from tidelog.commands.arguments import integer, syntax_error
 from tidelog.commands.expiry_options import add_time
 from tidelog.commands.scanning import scan_options
 from tidelog.engine.session import Session
-from tidelog.engine.table import ALL_KEYS, GENERIC, NO_KEYS, ONE_KEY, Arguments, Command, Keys, connection, read, write
+from tidelog.engine.table import (
+    ALL_KEYS,
+    GENERIC,
+    NO_KEYS,
+    ONE_KEY,
+    Arguments,
+    Command,
+    Decision,
+    Keys,
+    connection,
+    read,
+    write,
+)
 from tidelog.errors import CommandError
 from tidelog.journal.operation import Del
 from tidelog.resp.encoder import Reply
@@ -20,8 +32,6 @@ from tidelog.store.keyspace import Database
 from tidelog.store.transaction import InDatabase, Transaction
 from tidelog.types.key import Expire
 from tidelog.types.string import integer_of
-
-Decision = tuple[Reply, Sequence[Any]]
 
 _TWO_KEYS = Keys(1, 2, 1)
 _NO_SUCH_KEY = "ERR no such key"

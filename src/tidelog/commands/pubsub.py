@@ -10,11 +10,15 @@ from tidelog.engine.table import ALL_KEYS, ONE_KEY, PUBSUB, Arguments, Command, 
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Push, Reply, Wire, encode
 
-Change = Callable[[Session, bytes], None]
+SubscriptionChange = Callable[[Session, bytes], None]
 
 
 def _confirm(
-    session: Session, kind: bytes, names: Sequence[bytes | None], change: Change, count: Callable[[Session], int]
+    session: Session,
+    kind: bytes,
+    names: Sequence[bytes | None],
+    change: SubscriptionChange,
+    count: Callable[[Session], int],
 ) -> Reply:
     """One confirmation for each name. They are pushes: encoded one after the other, and sent also with replies off."""
     parts = []

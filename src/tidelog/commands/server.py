@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from tidelog import limits
 from tidelog.commands.arguments import integer, syntax_error
 from tidelog.commands.help import help_reply
 from tidelog.engine.session import Session
-from tidelog.engine.table import NO_KEYS, SERVER, Arguments, Command, Keys, connection, read, write
+from tidelog.engine.table import NO_KEYS, SERVER, Arguments, Command, Decision, Keys, connection, read, write
 from tidelog.errors import CommandError
 from tidelog.journal.operation import FlushDb
 from tidelog.resp.encoder import Reply, Wire
 from tidelog.store.transaction import InDatabase, Transaction
 from tidelog.types.value_type import ELEMENT_OVERHEAD_BYTES
-
-Decision = tuple[Reply, Sequence[Any]]
 
 _SAMPLES_DEFAULT: Final = 5
 _EXPIRY_BYTES: Final = 120

@@ -9,14 +9,12 @@ from typing import Any
 from tidelog.commands.arguments import integer, syntax_error
 from tidelog.commands.drawing import draw, draw_one, drawn_count
 from tidelog.commands.scanning import scan_cursor, scan_members, scan_options
-from tidelog.engine.table import ALL_KEYS, ONE_KEY, SET, Arguments, Command, Keys, read, write
+from tidelog.engine.table import ALL_KEYS, ONE_KEY, SET, Arguments, Command, Decision, Keys, read, write
 from tidelog.errors import CommandError
 from tidelog.journal.operation import Del
 from tidelog.resp.encoder import Reply, SetReply
 from tidelog.store.transaction import Transaction
 from tidelog.types.set import Set, sadd, srem
-
-Decision = tuple[Reply, Sequence[Any]]
 
 _TWO_KEYS = Keys(1, 2, 1)
 _COUNTED_KEYS = Keys(count_at=1)

@@ -12,15 +12,15 @@ from typing import Final, NamedTuple
 
 from tidelog.commands.arguments import integer, syntax_error
 from tidelog.commands.sorted_set_bounds import score as read_score
-from tidelog.commands.sorted_sets import Decision, count_of, replace, with_scores
-from tidelog.engine.table import SORTED_SET, Arguments, Command, Keys, read, write
+from tidelog.commands.sorted_sets import count_of, replace, with_scores
+from tidelog.engine.table import SORTED_SET, Arguments, Command, Decision, Keys, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import WRONG_TYPE, Transaction
 from tidelog.types.set import Set
-from tidelog.types.zset import Entry, ZSet
+from tidelog.types.zset import ScoredMember, ZSet
 
-Aggregate = Callable[[float, float], float]
+CombineScores = Callable[[float, float], float]
 
 
 def _sum(target: float, value: float) -> float:
@@ -30,7 +30,7 @@ def _sum(target: float, value: float) -> float:
 
 
 # A value that is NaN (an infinity of weight 0) compares as neither less nor greater, and leaves the target as it is.
-_AGGREGATES: Final[dict[bytes, Aggregate]] = {
+_AGGREGATES: Final[dict[bytes, CombineScores]] = {
     b"SUM": _sum,
     b"MIN": min,
     b"MAX": max,
@@ -43,7 +43,7 @@ class Input(NamedTuple):
     value: ZSet | Set
     weight: float
 
-    def entries(self) -> Iterable[Entry]:
+    def entries(self) -> Iterable[ScoredMember]:
         return self.value if isinstance(self.value, ZSet) else [(1.0, member) for member in self.value]
 
     def score(self, member: bytes) -> float | None:
@@ -62,7 +62,7 @@ class AlgebraRequest(NamedTuple):
 
     inputs: list[Input]
     """In the order of the arguments; a key that is not there is an empty set."""
-    aggregate: Aggregate
+    aggregate: CombineScores
     wants_scores: bool
     limit: int
     """For ZINTERCARD; 0: no limit."""
@@ -81,7 +81,7 @@ def _request(transaction: Transaction, arguments: Arguments, count_at: int, opti
         raise syntax_error()
     values = [_input(transaction, key) for key in arguments[count_at + 1 : at]]
     weights, wants_scores, limit = [1.0] * count, False, 0
-    aggregate: Aggregate = _sum
+    aggregate: CombineScores = _sum
     while at < len(arguments):
         option, remaining = arguments[at].upper(), len(arguments) - at - 1
         if option not in options:
@@ -118,7 +118,7 @@ def _input(transaction: Transaction, key: bytes) -> ZSet | Set:
 # --- the algebra ------------------------------------------------------------------------------------------------
 
 
-def _union(request: AlgebraRequest) -> list[Entry]:
+def _union(request: AlgebraRequest) -> list[ScoredMember]:
     scores: dict[bytes, float] = {}
     for each in request.smallest_first():
         for score, member in each.entries():
@@ -127,9 +127,9 @@ def _union(request: AlgebraRequest) -> list[Entry]:
     return sorted((score, member) for member, score in scores.items())
 
 
-def _intersection(request: AlgebraRequest) -> list[Entry]:
+def _intersection(request: AlgebraRequest) -> list[ScoredMember]:
     smallest, *others = request.smallest_first()
-    found: list[Entry] = []
+    found: list[ScoredMember] = []
     for score, member in smallest.entries():
         result = smallest.weighted(score)
         for other in others:
@@ -142,12 +142,12 @@ def _intersection(request: AlgebraRequest) -> list[Entry]:
     return sorted(found)
 
 
-def _difference(request: AlgebraRequest) -> list[Entry]:
+def _difference(request: AlgebraRequest) -> list[ScoredMember]:
     first, *others = request.inputs
     return [entry for entry in _sorted(first) if not any(entry[1] in other.value for other in others)]
 
 
-def _sorted(each: Input) -> Iterable[Entry]:
+def _sorted(each: Input) -> Iterable[ScoredMember]:
     return each.value if isinstance(each.value, ZSet) else sorted(each.entries())
 
 
@@ -156,7 +156,7 @@ def _sorted(each: Input) -> Iterable[Entry]:
 _COMBINING: Final = (b"WEIGHTS", b"AGGREGATE")
 
 
-def _reply(request: AlgebraRequest, entries: list[Entry]) -> Reply:
+def _reply(request: AlgebraRequest, entries: list[ScoredMember]) -> Reply:
     return with_scores(entries) if request.wants_scores else [member for _, member in entries]
 
 

@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.commands.arguments import integer, syntax_error
 from tidelog.commands.sorted_set_bounds import Range, lex_range, rank_range, score_range
-from tidelog.commands.sorted_sets import Decision, find_zset, replace, with_scores
-from tidelog.engine.table import ONE_KEY, SORTED_SET, Arguments, Command, Keys, read, write
+from tidelog.commands.sorted_sets import find_zset, replace, with_scores
+from tidelog.engine.table import ONE_KEY, SORTED_SET, Arguments, Command, Decision, Keys, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import Transaction
-from tidelog.types.zset import Entry, zrem
+from tidelog.types.zset import ScoredMember, zrem
 
 _READERS: Final[dict[bytes, Callable[[bytes, bytes], Range]]] = {
     b"BYRANK": rank_range,
@@ -35,7 +35,7 @@ class RangeRequest(NamedTuple):
     """Negative: no limit."""
     wants_scores: bool
 
-    def entries(self, transaction: Transaction) -> list[Entry]:
+    def entries(self, transaction: Transaction) -> list[ScoredMember]:
         """What it finds, in the order that was asked for."""
         zset = find_zset(transaction, self.source)
         if zset is None or self.offset < 0:

@@ -14,14 +14,12 @@ from tidelog.commands.arguments import integer, syntax_error
 from tidelog.commands.drawing import check_pairs_count, drawn_count
 from tidelog.commands.scanning import scan_cursor, scan_members, scan_options
 from tidelog.commands.sorted_set_bounds import score as read_score
-from tidelog.engine.table import ONE_KEY, SORTED_SET, Arguments, Command, Keys, read, write
+from tidelog.engine.table import ONE_KEY, SORTED_SET, Arguments, Command, Decision, Keys, read, write
 from tidelog.errors import CommandError
 from tidelog.journal.operation import Del
 from tidelog.resp.encoder import NULL_ARRAY, Pairs, Reply, format_double
 from tidelog.store.transaction import Transaction
-from tidelog.types.zset import ZSET_TYPE, Entry, ZSet, zadd, zrem
-
-Decision = tuple[Reply, Sequence[Any]]
+from tidelog.types.zset import ZSET_TYPE, ScoredMember, ZSet, zadd, zrem
 
 _LISTPACK_INTEGER_MAX: Final = 2.0**62
 """Redis keeps a whole score up to this as an integer in a listpack."""
@@ -33,12 +31,12 @@ def find_zset(transaction: Transaction, key: bytes) -> ZSet | None:
     return zset
 
 
-def with_scores(entries: Sequence[Entry]) -> Pairs:
+def with_scores(entries: Sequence[ScoredMember]) -> Pairs:
     """Members with their scores, as a reply."""
     return Pairs((member, score) for score, member in entries)
 
 
-def replace(transaction: Transaction, key: bytes, entries: Sequence[Entry]) -> list[Any]:
+def replace(transaction: Transaction, key: bytes, entries: Sequence[ScoredMember]) -> list[Any]:
     """Operations that put a sorted set in the place of whatever is there; without entries there is nothing."""
     operations: list[Any] = [] if transaction.find(key) is None else [Del([key])]
     if entries:
@@ -70,7 +68,7 @@ class _Outcome(NamedTuple):
     """The score of the last member, if a condition did not stop it."""
 
 
-def _set_scores(zset: ZSet | None, entries: Sequence[Entry], flags: frozenset[bytes]) -> _Outcome:
+def _set_scores(zset: ZSet | None, entries: Sequence[ScoredMember], flags: frozenset[bytes]) -> _Outcome:
     scores: dict[bytes, float] = {}
     added = updated = 0
     only_new, only_old = b"NX" in flags, b"XX" in flags
@@ -177,7 +175,7 @@ def zrevrank(transaction: Transaction, arguments: Arguments) -> Reply:
 # --- popping and drawing ----------------------------------------------------------------------------------------
 
 
-def _popped(zset: ZSet, count: int, *, highest: bool) -> list[Entry]:
+def _popped(zset: ZSet, count: int, *, highest: bool) -> list[ScoredMember]:
     if highest:
         return zset.slice(max(len(zset) - count, 0), len(zset))[::-1]
     return zset.slice(0, min(count, len(zset)))

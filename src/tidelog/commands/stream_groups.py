@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from tidelog import limits
 from tidelog.commands.arguments import I64_MAX, integer, positive, syntax_error
-from tidelog.commands.streams import Decision, find_stream, next_id
-from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, write
+from tidelog.commands.streams import find_stream, next_id
+from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, Decision, write
 from tidelog.errors import CommandError
 from tidelog.store.transaction import Transaction
 from tidelog.streams.dump import group_set
 from tidelog.streams.group import NO_CONSUMER, Group, Pending
 from tidelog.streams.node import Rows
-from tidelog.streams.operations import Deliver, Item, StreamAppend, acks, pends
+from tidelog.streams.operations import Deliver, PendingItem, StreamAppend, acks, pends
 from tidelog.streams.progress import entries_read_after, next_rows, room_for_pending
 from tidelog.streams.stream import Stream
 
@@ -56,7 +56,7 @@ class GroupRead:
         In order of delivery, up to the first that is not due. What was evicted is let go of when it is come across.
         """
         now_ms, stream, group = self._transaction.now_ms, self._stream, self._group
-        again: list[Item] = []
+        again: list[PendingItem] = []
         dead: list[Rows] = []
         for offset, pending in group.due.items():
             if len(again) >= count or (pending.due_ms > now_ms and offset >= stream.first):

@@ -14,8 +14,8 @@ from tidelog import limits
 from tidelog.commands.arguments import integer, syntax_error
 from tidelog.commands.stream_groups import GroupRead
 from tidelog.commands.stream_replies import array_for_t, t_entries
-from tidelog.commands.streams import Decision, find_stream
-from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, write
+from tidelog.commands.streams import find_stream
+from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, Decision, write
 from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply, Spliced

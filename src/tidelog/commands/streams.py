@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from tidelog import limits
 from tidelog.commands.arguments import integer, syntax_error
-from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, read, write
+from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, Decision, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import Transaction
@@ -17,7 +16,6 @@ from tidelog.streams.node import SEQ_MAX, TAGGED, pack_id
 from tidelog.streams.operations import StreamAppend, StreamEvict, appends, cuts
 from tidelog.streams.stream import Stream
 
-Decision = tuple[Reply, Sequence[Any]]
 _OPTIONS: Final = {b"BACKLOG": 1, b"MAXAGE": 1, b"PRODUCER": 2}
 """Of TWRITE: how many words each takes."""
 

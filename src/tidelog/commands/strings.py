@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tidelog import limits
 from tidelog.commands.arguments import I64_MAX, I64_MIN, add_floats, integer, syntax_error
 from tidelog.commands.expiry_options import UNITS, absolute_ms
-from tidelog.engine.table import ALL_KEYS, ONE_KEY, STRING, Arguments, Command, Keys, read, write
+from tidelog.engine.table import ALL_KEYS, ONE_KEY, STRING, Arguments, Command, Decision, Keys, read, write
 from tidelog.errors import CommandError
 from tidelog.journal.operation import Del, Val
 from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import WRONG_TYPE, Transaction
 from tidelog.types.effect import split_long
 from tidelog.types.key import Expire
-
-Decision = tuple[Reply, Sequence[Any]]
 
 _PAIRS = Keys(1, -1, 2)
 

@@ -17,8 +17,8 @@ from tidelog.commands.stream_ids import (
     strict_id,
 )
 from tidelog.commands.stream_replies import tagged_of_fields, x_entries
-from tidelog.commands.streams import Decision, find_stream, next_id
-from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, read, write
+from tidelog.commands.streams import find_stream, next_id
+from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, Decision, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import NULL_ARRAY, Reply
 from tidelog.store.transaction import Transaction

@@ -7,9 +7,9 @@ from typing import Final
 from tidelog.commands.arguments import integer
 from tidelog.commands.help import help_reply
 from tidelog.commands.stream_ids import any_id, strict_id
-from tidelog.commands.streams import Decision, find_stream
+from tidelog.commands.streams import find_stream
 from tidelog.commands.x_reading import check_consumer, text
-from tidelog.engine.table import NO_KEYS, ONE_KEY, STREAM, Arguments, Command, Keys, connection, write
+from tidelog.engine.table import NO_KEYS, ONE_KEY, STREAM, Arguments, Command, Decision, Keys, connection, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import Transaction

@@ -8,15 +8,15 @@ from typing import Any, Final, NamedTuple
 from tidelog.commands.arguments import I64_MAX, integer, syntax_error
 from tidelog.commands.stream_ids import first_of_interval, id_text, last_of_interval, parse_id, strict_id
 from tidelog.commands.stream_replies import array_for_x
-from tidelog.commands.streams import Decision, find_stream
+from tidelog.commands.streams import find_stream
 from tidelog.commands.x_reading import check_consumer, text
-from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, read, write
+from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, Decision, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import NULL_ARRAY, Reply, Wire
 from tidelog.store.transaction import Transaction
 from tidelog.streams.dump import group_set
 from tidelog.streams.group import NO_CONSUMER, Group
-from tidelog.streams.operations import ConsumerSet, GroupSet, Item, acks, pends
+from tidelog.streams.operations import ConsumerSet, GroupSet, PendingItem, acks, pends
 from tidelog.streams.stream import Stream
 
 _CLAIMED_COUNT: Final = 100
@@ -111,7 +111,7 @@ class _Claim:
         self._now_ms = now_ms
         self._only_ids = only_ids
         self.replies: list[Reply] = []
-        self.items: dict[int, Item] = {}
+        self.items: dict[int, PendingItem] = {}
         """By id: an id that is given twice is claimed twice."""
         self.gone: dict[int, int] = {}
         """Id -> offset."""

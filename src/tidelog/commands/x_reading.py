@@ -15,14 +15,14 @@ from tidelog import limits
 from tidelog.commands.arguments import I64_MAX, integer, syntax_error
 from tidelog.commands.stream_ids import LARGEST_ID, id_text, strict_id
 from tidelog.commands.stream_replies import array_for_x, x_entries
-from tidelog.commands.streams import Decision, find_stream
-from tidelog.engine.table import STREAM, Arguments, Command, Keys, read, write
+from tidelog.commands.streams import find_stream
+from tidelog.engine.table import STREAM, Arguments, Command, Decision, Keys, read, write
 from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import NULL_ARRAY, ByKey, Reply, Wire
 from tidelog.store.transaction import Transaction
 from tidelog.streams.group import NO_CONSUMER, Consumer, Group, Pending
-from tidelog.streams.operations import ConsumerSet, Deliver, Item, delivers, pends
+from tidelog.streams.operations import ConsumerSet, Deliver, PendingItem, delivers, pends
 from tidelog.streams.progress import entries_read_after, next_rows, top_id
 from tidelog.streams.stream import Stream
 
@@ -213,7 +213,7 @@ def _after_delivery(stream: Stream, group: Group, delivery: Deliver) -> Group:
     return made
 
 
-def _after(group: Group, consumer: bytes, items: list[Item]) -> Group:
+def _after(group: Group, consumer: bytes, items: list[PendingItem]) -> Group:
     """A group as it will be once these are pending for a consumer."""
     made = group.copy()
     for offset, number, delivered_ms, deliveries, retry_after_ms, expire_ms in items:
@@ -231,9 +231,11 @@ def _saw(key: bytes, options: _Options, consumer: Consumer | None, now_ms: int) 
     return [ConsumerSet(key, options.group, options.consumer, now_ms, consumer.active_ms)]
 
 
-def _history(stream: Stream, group: Group, after: int, options: _Options, now_ms: int) -> tuple[list[Item], Reply]:
+def _history(
+    stream: Stream, group: Group, after: int, options: _Options, now_ms: int
+) -> tuple[list[PendingItem], Reply]:
     """What a consumer was given and has not acknowledged, from after an id on; given out once more."""
-    again: list[Item] = []
+    again: list[PendingItem] = []
     entries: list[Reply] = []
     left = group.consumers[options.consumer].pending_count if options.consumer in group.consumers else 0
     if not left:

@@ -24,7 +24,7 @@ from tidelog.errors import ClientError, Contended
 
 RedisClient = Any
 """`redis.Redis` or `redis.cluster.RedisCluster`; it must not decode responses: events are bytes."""
-Command = Sequence[Any]
+RedisCommand = Sequence[Any]
 Entry = tuple[bytes, dict[bytes, bytes]]
 """Of a stream: its id and its fields."""
 Result = TypeVar("Result")
@@ -37,17 +37,17 @@ def bytes_server(server: RedisClient) -> RedisClient:
     return server
 
 
-def look(server: RedisClient, *commands: Command) -> list[Any]:
+def look(server: RedisClient, *commands: RedisCommand) -> list[Any]:
     """The replies to some reads, all of the same moment."""
     return _run(server.pipeline(transaction=True), commands)
 
 
-def ask(server: RedisClient, commands: Iterable[Command]) -> list[Any]:
+def ask(server: RedisClient, commands: Iterable[RedisCommand]) -> list[Any]:
     """The replies to some reads; an error takes the place of its reply."""
     return _run(server.pipeline(transaction=False), commands, raise_on_error=False)
 
 
-def _run(pipeline: Any, commands: Iterable[Command], *, raise_on_error: bool = True) -> list[Any]:
+def _run(pipeline: Any, commands: Iterable[RedisCommand], *, raise_on_error: bool = True) -> list[Any]:
     with pipeline:
         for command in commands:
             pipeline.execute_command(*command)

@@ -22,8 +22,8 @@ class BadValue(Exception):
     """A value that a parameter does not take; the message says why."""
 
 
-Work = Callable[[], None]
-Read = Callable[[str], Work]
+ApplyValue = Callable[[], None]
+Read = Callable[[str], ApplyValue]
 """Read a value, or raise `BadValue`; what is returned puts it to work."""
 
 
@@ -81,7 +81,7 @@ def fixed(name: str, value: object) -> Parameter:
 def constant(name: str, value: object, why: str) -> Parameter:
     """Redis can change it and we cannot: setting it to what it is works, so that scripts go on."""
 
-    def read(text: str) -> Work:
+    def read(text: str) -> ApplyValue:
         if text.lower() != str(value).lower():
             raise BadValue(why)
         return lambda: None
@@ -92,7 +92,7 @@ def constant(name: str, value: object, why: str) -> Parameter:
 def number(
     name: str, get: Callable[[], int], put: Callable[[int], None], low: int = 0, high: int = 2**63 - 1
 ) -> Parameter:
-    def read(text: str) -> Work:
+    def read(text: str) -> ApplyValue:
         value = read_integer(text, low, high)
         return lambda: put(value)
 
@@ -100,7 +100,7 @@ def number(
 
 
 def memory(name: str, get: Callable[[], int], put: Callable[[int], None]) -> Parameter:
-    def read(text: str) -> Work:
+    def read(text: str) -> ApplyValue:
         value = read_memory(text)
         return lambda: put(value)
 

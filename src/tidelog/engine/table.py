@@ -25,8 +25,10 @@ from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import Transaction
 
 Arguments = Sequence[bytes]
+Decision = tuple[Reply, Sequence[Any]]
+"""What a command that writes has decided: its reply, and the operations that make its change."""
 ReadHandler = Callable[[Transaction, Arguments], Reply]
-WriteHandler = Callable[[Transaction, Arguments], tuple[Reply, Sequence[Any]]]
+WriteHandler = Callable[[Transaction, Arguments], Decision]
 ConnectionHandler = Callable[[Any, Arguments], Reply]
 """The first argument is a `Session`."""
 

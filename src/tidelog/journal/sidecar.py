@@ -45,7 +45,7 @@ _BODY: Final = struct.Struct("<HHQQQQHHI")
 _EVERY_KEY: Final = 0x01
 _LARGEST_CUT: Final = 0x02
 
-Hashes = npt.NDArray[np.uint64]
+KeyHashes = npt.NDArray[np.uint64]
 
 
 class FrameSummary(NamedTuple):
@@ -157,17 +157,17 @@ def _summary(
     return FrameSummary(frame, flags, first, end, first_ts, last_ts, smallest, largest, bloom)
 
 
-def _bloom_bits(hashes: Hashes, bloom_bits: int) -> Hashes:
+def _bloom_bits(hashes: KeyHashes, bloom_bits: int) -> KeyHashes:
     """The bits of keys with these 64-bit hashes: double hashing with the two halves."""
     # Two CRCs are linear in the key; multiplying breaks that up before they are used as a pair.
     mixed = (hashes ^ (hashes >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     low, high = mixed & np.uint64(0xFFFFFFFF), (mixed >> np.uint64(32)) | np.uint64(1)
     steps = np.arange(limits.SIDECAR_BLOOM_HASHES, dtype=np.uint64)
-    bits: Hashes = (low[:, None] + steps * high[:, None]) % np.uint64(bloom_bits)
+    bits: KeyHashes = (low[:, None] + steps * high[:, None]) % np.uint64(bloom_bits)
     return bits
 
 
-def _hash(keys: Iterable[bytes]) -> Hashes:
+def _hash(keys: Iterable[bytes]) -> KeyHashes:
     return np.array([crc32c(key) << 32 | zlib.crc32(key) for key in keys], dtype=np.uint64)
 
 

@@ -32,7 +32,7 @@ from tidelog.ports import Disk
 
 _ATTEMPTS_MAX: Final = 10
 
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Called with the bytes done and the bytes in all."""
 
 
@@ -73,7 +73,7 @@ class VerifyReport:
         return not self.problems
 
 
-def verify(disk: Disk, folder: str, table: OperationTable, on_progress: Progress | None = None) -> VerifyReport:
+def verify(disk: Disk, folder: str, table: OperationTable, on_progress: OnProgress | None = None) -> VerifyReport:
     """Audit a data directory or a snapshot. Only a directory that is neither raises.
 
     A server may erase segments and snapshots under the audit. What is missing then is no damage: if problems were found
@@ -98,7 +98,7 @@ def _oldest_names(disk: Disk, folder: str, meta: layout.Meta) -> list[str]:
 
 
 def _audit(
-    disk: Disk, folder: str, meta: layout.Meta, table: OperationTable, on_progress: Progress | None
+    disk: Disk, folder: str, meta: layout.Meta, table: OperationTable, on_progress: OnProgress | None
 ) -> VerifyReport:
     audit = Audit(disk, folder, meta, table, on_progress)
     if meta.point is not None:
@@ -115,7 +115,7 @@ class Audit:
     """One run of `verify`, in parts, so that `spark.jobs.verify` can check a journal side by side."""
 
     def __init__(
-        self, disk: Disk, folder: str, meta: layout.Meta, table: OperationTable, on_progress: Progress | None
+        self, disk: Disk, folder: str, meta: layout.Meta, table: OperationTable, on_progress: OnProgress | None
     ) -> None:
         self._disk = disk
         self._folder = folder

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidelog.server.connections import Connections
     from tidelog.server.memory import Memory
 
-Section = Mapping[str, object]
+InfoSection = Mapping[str, object]
 
 
 class Facts:
@@ -50,7 +50,7 @@ class Facts:
         self.commands_per_s = 0
         self._behind_since_us = 0
         """Since when something that is written is not durable; 0: everything is."""
-        self._sections: dict[str, Callable[[], Section]] = {
+        self._sections: dict[str, Callable[[], InfoSection]] = {
             "server": self._server,
             "clients": self._clients,
             "memory": self._memory_facts,
@@ -67,7 +67,7 @@ class Facts:
             "feeds": self._feeds,
         }
 
-    def section(self, name: str) -> Section | None:
+    def section(self, name: str) -> InfoSection | None:
         make = self._sections.get(name)
         return None if make is None else make()
 
@@ -97,7 +97,7 @@ class Facts:
 
     # --- sections -----------------------------------------------------------------------------------------------
 
-    def _server(self) -> Section:
+    def _server(self) -> InfoSection:
         system = os.uname()
         uptime_s = self.uptime_s
         return {
@@ -121,7 +121,7 @@ class Facts:
             "config_file": "",
         }
 
-    def _clients(self) -> Section:
+    def _clients(self) -> InfoSection:
         sessions = self._engine.sessions
         return {
             "connected_clients": len(sessions),
@@ -132,7 +132,7 @@ class Facts:
             "pubsub_clients": sum(session.is_listening for session in sessions.all()),
         }
 
-    def _memory_facts(self) -> Section:
+    def _memory_facts(self) -> InfoSection:
         memory = self._memory
         return {
             "used_memory": memory.used_bytes,
@@ -150,7 +150,7 @@ class Facts:
             "mem_allocator": "libc",
         }
 
-    def _persistence(self) -> Section:
+    def _persistence(self) -> InfoSection:
         engine, snapshots = self._engine, self.snapshots
         writer = engine.store.journal.writer
         return {
@@ -172,7 +172,7 @@ class Facts:
             "aof_last_bgrewrite_status": "ok",
         }
 
-    def _stats(self) -> Section:
+    def _stats(self) -> InfoSection:
         engine, metrics = self._engine, self._engine.metrics
         return {
             "total_connections_received": metrics.connections,
@@ -191,7 +191,7 @@ class Facts:
             "slowlog_len": len(engine.slow_log.entries),
         }
 
-    def _replication(self) -> Section:
+    def _replication(self) -> InfoSection:
         return {
             "role": "master",
             "connected_slaves": 0,
@@ -203,7 +203,7 @@ class Facts:
             "repl_backlog_active": 0,
         }
 
-    def _cpu(self) -> Section:
+    def _cpu(self) -> InfoSection:
         used, threads = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_THREAD)
         return {
             "used_cpu_sys": f"{used.ru_stime:.6f}",
@@ -214,21 +214,21 @@ class Facts:
             "used_cpu_user_main_thread": f"{threads.ru_utime:.6f}",
         }
 
-    def _errors(self) -> Section:
+    def _errors(self) -> InfoSection:
         errors = self._engine.metrics.errors
         return {f"errorstat_{code}": f"count={errors[code]}" for code in sorted(errors)}
 
-    def _keyspace(self) -> Section:
+    def _keyspace(self) -> InfoSection:
         return {
             f"db{database.number}": f"keys={database.size},expires={len(database.expiries)},avg_ttl=0"
             for database in self._engine.store.databases
             if database.size
         }
 
-    def _feeds(self) -> Section:
+    def _feeds(self) -> InfoSection:
         return self._engine.feeding.section()
 
-    def _tidelog(self) -> Section:
+    def _tidelog(self) -> InfoSection:
         journal = self._engine.store.journal
         writer = journal.writer
         syncs, snapshots = self._engine.metrics.syncs, self.snapshots

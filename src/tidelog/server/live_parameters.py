@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
 from tidelog.engine.parameters import (
+    ApplyValue,
     BadValue,
     Parameter,
     Parameters,
-    Work,
     constant,
     fixed,
     memory,
@@ -116,7 +116,7 @@ def _show_output_limits(bounds: OutputLimits) -> str:
     return f"normal 0 0 0 slave 0 0 0 pubsub {bounds.hard_bytes} {bounds.soft_bytes} {bounds.soft_s}"
 
 
-def _read_output_limits(bounds: OutputLimits, text: str) -> Work:
+def _read_output_limits(bounds: OutputLimits, text: str) -> ApplyValue:
     """`pubsub <hard> <soft> <seconds>`; of the others only that they have no limit of their own."""
     words = text.split()
     if not words or len(words) % 4:

@@ -22,7 +22,7 @@ from tidelog.ports import Disk
 
 _ATTEMPTS_MAX: Final = 5
 
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Called with how much is done, and how much there is in all."""
 
 
@@ -47,7 +47,7 @@ def check_free(disk: Disk, target: str) -> None:
         raise DataDirectoryError(f"{parent} does not exist: make it first")
 
 
-def copy_newest_snapshot(disk: Disk, data: str, target: str, on_progress: Progress | None = None) -> Backup:
+def copy_newest_snapshot(disk: Disk, data: str, target: str, on_progress: OnProgress | None = None) -> Backup:
     """Copy the newest snapshot of a data directory, which may be in use, to a folder that does not exist yet."""
     check_free(disk, target)
     for attempt in range(_ATTEMPTS_MAX):
@@ -63,7 +63,7 @@ def copy_newest_snapshot(disk: Disk, data: str, target: str, on_progress: Progre
     raise AssertionError("unreachable")
 
 
-def copy_snapshot(disk: Disk, snapshot: Snapshot, target: str, on_progress: Progress | None = None) -> Backup:
+def copy_snapshot(disk: Disk, snapshot: Snapshot, target: str, on_progress: OnProgress | None = None) -> Backup:
     """Copy one snapshot; it gets its name when all of it is durable and proved."""
     check_free(disk, target)
     partial = f"{target}.partial"

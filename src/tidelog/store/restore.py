@@ -30,7 +30,7 @@ from tidelog.store.capture import Capture
 from tidelog.store.slots import shards_by_slot
 from tidelog.store.store import Store
 
-Progress = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is, and how much there is."""
 
 _SHARD: Final = "shard-"
@@ -61,7 +61,7 @@ def restore(
     *,
     shard_count: int | None = None,
     until: Ts | None = None,
-    on_progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Restored:
     """Fill a new directory. `store` is an empty one without a journal; `shard_count` None: as many as there were."""
     if shard_count is not None and not 1 <= shard_count <= limits.SHARDS_MAX:
@@ -90,7 +90,7 @@ class _BackupReading:
     """Reads a backup into a store."""
 
     def __init__(
-        self, disk: Disk, store: Store, source: str, meta: Meta, until: Ts | None, on_progress: Progress | None
+        self, disk: Disk, store: Store, source: str, meta: Meta, until: Ts | None, on_progress: OnProgress | None
     ) -> None:
         self._disk = disk
         self._store = store
@@ -269,7 +269,7 @@ def _empty(disk: Disk, target: str) -> None:
     disk.sync_folder(target)
 
 
-def _fill(disk: Disk, store: Store, target: str, meta: Meta, ts: Ts, on_progress: Progress | None) -> tuple[int, int]:
+def _fill(disk: Disk, store: Store, target: str, meta: Meta, ts: Ts, on_progress: OnProgress | None) -> tuple[int, int]:
     """Write the store as the one snapshot of the directory; returns how many keys and bytes it has."""
     store.slots = meta.slots
     store.owners = shards_by_slot(meta.slots)
@@ -307,7 +307,7 @@ def _fill(disk: Disk, store: Store, target: str, meta: Meta, ts: Ts, on_progress
     return keys, size
 
 
-def _write_snapshot(store: Store, snapshot: SnapshotWriter, on_progress: Progress | None) -> int:
+def _write_snapshot(store: Store, snapshot: SnapshotWriter, on_progress: OnProgress | None) -> int:
     capture = Capture(store.databases, snapshot, store.encode_whole, store.owners, store.types)
     while not capture.is_done:
         capture.visit(limits.RESTORE_KEYS_AT_ONCE)

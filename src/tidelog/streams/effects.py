@@ -56,8 +56,8 @@ from tidelog.streams.operations import (
     Deliver,
     GroupDrop,
     GroupSet,
-    Item,
     Pend,
+    PendingItem,
     ProducerSet,
     StreamAppend,
     StreamCut,
@@ -310,11 +310,11 @@ _ENCODE: Final[dict[str, Callable[[Any], bytes]]] = {
 }
 
 
-def _encode_item(item: Item) -> bytes:
+def _encode_item(item: PendingItem) -> bytes:
     return numbers(item[0]) + packed_id(item[1]) + numbers(*item[2:])
 
 
-def _decode_items(reader: PayloadReader) -> list[Item]:
+def _decode_items(reader: PayloadReader) -> list[PendingItem]:
     found = []
     for _ in range(reader.count(56)):
         (offset,) = reader.numbers(1)

@@ -14,7 +14,7 @@ from tidelog import limits
 from tidelog.streams.node import SealedNode
 from tidelog.streams.rows import listed
 
-Item = tuple[int, int, int, int, int, int]
+PendingItem = tuple[int, int, int, int, int, int]
 """A pending entry: offset, id, delivered ms, deliveries, retry after ms, expire ms."""
 _Any = TypeVar("_Any")
 _RECORD_ENTRIES_MAX: Final = limits.RECORD_MEMBERS_MAX
@@ -128,7 +128,7 @@ class Pend(NamedTuple):
     key: bytes
     group: bytes
     consumer: bytes
-    items: Sequence[Item]
+    items: Sequence[PendingItem]
 
 
 class Ack(NamedTuple):
@@ -196,7 +196,7 @@ def delivers(op: Deliver) -> list[Deliver]:
     return [op._replace(offsets=op.offsets[at : at + size]) for at in range(0, len(op.offsets), size)]
 
 
-def pends(key: bytes, group: bytes, consumer: bytes, items: Iterable[Item]) -> list[Pend]:
+def pends(key: bytes, group: bytes, consumer: bytes, items: Iterable[PendingItem]) -> list[Pend]:
     """Entries that are pending, in as many records as they need."""
     return [Pend(key, group, consumer, part) for part in _parts(items, limits.RECORD_PENDING_MAX)]
 

@@ -24,7 +24,7 @@ from tidelog.ports import OpenMode
 from tidelog.testing.faults import DeadHandle, Fault, FaultPlan, Operation, SimulatedCrash, os_error
 from tidelog.testing.file import SimulatedFile, SimulatedLock, SimulatedProcess
 from tidelog.testing.inode import Inode
-from tidelog.testing.namespace import Folder, Namespace, Node
+from tidelog.testing.namespace import DirectoryNode, Folder, Namespace
 
 __all__: Final = ["CRASH_STYLES", "CrashStyle", "DeadHandle", "Operation", "SimulatedCrash", "SimulatedDisk"]
 
@@ -279,7 +279,7 @@ class SimulatedDisk:
         twin._process = SimulatedProcess(self._process.number + 1)
         return twin
 
-    def _create(self, operation: Operation, path: str, node: Node) -> None:
+    def _create(self, operation: Operation, path: str, node: DirectoryNode) -> None:
         self._plan.check_alive()
         change = self._names.plan_create(self._plan.operations + 1, path, node)
         self._plan.perform(operation, path, lambda: self._names.apply(change))

@@ -28,7 +28,7 @@ SECTOR_BYTES: Final = 512
 _SHIFT: Final = 9
 assert 1 << _SHIFT == SECTOR_BYTES
 
-Change = tuple[int, int, int, bytes | bytearray, int]
+InodeChange = tuple[int, int, int, bytes | bytearray, int]
 """A write or truncate, to be undone: its number on the disk, start and end of the bytes that it set or cut, those that
 were there before (fewer, if the file was shorter), and the file's size before. A tuple: one is made for each write."""
 
@@ -43,7 +43,7 @@ class Inode:
         """The contents as a process reads them now."""
         self.is_shared = False
         """`data` also belongs to a clone: it is copied before the first change."""
-        self.changes: list[Change] = []
+        self.changes: list[InodeChange] = []
         """What may be lost, oldest first."""
         self.doomed_count = 0
         """How many of the first changes a failed sync has doomed."""

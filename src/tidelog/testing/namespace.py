@@ -31,10 +31,10 @@ class Folder:
     __slots__ = ("entries",)
 
     def __init__(self) -> None:
-        self.entries: dict[str, Node] = {}
+        self.entries: dict[str, DirectoryNode] = {}
 
 
-Node = Inode | Folder
+DirectoryNode = Inode | Folder
 
 
 class Slot(NamedTuple):
@@ -46,8 +46,8 @@ class Slot(NamedTuple):
 
 class SlotChange(NamedTuple):
     slot: Slot
-    before: Node | None
-    after: Node | None
+    before: DirectoryNode | None
+    after: DirectoryNode | None
 
 
 class NameChange(NamedTuple):
@@ -56,9 +56,9 @@ class NameChange(NamedTuple):
     number: int
     """Of the operation on the disk."""
     changes: tuple[SlotChange, ...]
-    made: Node | None = None
+    made: DirectoryNode | None = None
     """What was created, not moved."""
-    removed: Node | None = None
+    removed: DirectoryNode | None = None
     """What was removed or replaced, not moved."""
 
     @property
@@ -66,7 +66,7 @@ class NameChange(NamedTuple):
         return [change.slot for change in self.changes]
 
     @property
-    def folders(self) -> list[Node]:
+    def folders(self) -> list[DirectoryNode]:
         return [change.slot.folder for change in self.changes]
 
 
@@ -83,9 +83,9 @@ class Namespace:
 
     # --- looking ------------------------------------------------------------------------------------------------
 
-    def find(self, path: str) -> Node | None:
+    def find(self, path: str) -> DirectoryNode | None:
         """What has this path, or None. An `OSError` only if the way there leads through a file."""
-        node: Node = self.root
+        node: DirectoryNode = self.root
         for part in _parts(path):
             if not isinstance(node, Folder):
                 raise os_error(errno.ENOTDIR, path)
@@ -95,7 +95,7 @@ class Namespace:
             node = child
         return node
 
-    def get(self, path: str) -> Node:
+    def get(self, path: str) -> DirectoryNode:
         node = self.find(path)
         if node is None:
             raise os_error(errno.ENOENT, path)
@@ -137,7 +137,7 @@ class Namespace:
             _set(slot, after)
         self.pending.append(change)
 
-    def plan_create(self, number: int, path: str, node: Node) -> NameChange:
+    def plan_create(self, number: int, path: str, node: DirectoryNode) -> NameChange:
         slot = self.slot(path)
         if slot.name in slot.folder.entries:
             raise os_error(errno.EEXIST, path)
@@ -184,8 +184,8 @@ class Namespace:
         """Take from the log what changed the slots asked for, and what that was built on."""
         slots: set[Slot] = set()
         """Slots whose earlier changes are built on; likewise, folders whose making is, and changes in which are."""
-        folders_made: set[Node] = set()
-        folders_removed: set[Node | None] = set()
+        folders_made: set[DirectoryNode] = set()
+        folders_removed: set[DirectoryNode | None] = set()
         still_pending: list[NameChange] = []
         for change in reversed(self.pending):
             is_built_on = (
@@ -207,8 +207,8 @@ class Namespace:
         """Forget the changes whose number is not kept, and what was built on them."""
         forgotten: list[NameChange] = []
         slots: set[Slot] = set()
-        folders_made: set[Node] = set()
-        folders_changed: set[Node] = set()
+        folders_made: set[DirectoryNode] = set()
+        folders_changed: set[DirectoryNode] = set()
         """Slots, makings of folders (and so all folders below) and changes in folders that are forgotten."""
         for change in self.pending:
             if (
@@ -228,7 +228,7 @@ class Namespace:
         self.pending = []
 
     def clone(self) -> Namespace:
-        twins: dict[Node, Node] = {}
+        twins: dict[DirectoryNode, DirectoryNode] = {}
 
         def twin_folder(folder: Folder) -> Folder:
             known = twins.get(folder)
@@ -239,7 +239,7 @@ class Namespace:
                 twin.entries[name] = twin_node(node)
             return twin
 
-        def twin_node(node: Node) -> Node:
+        def twin_node(node: DirectoryNode) -> DirectoryNode:
             if isinstance(node, Folder):
                 return twin_folder(node)
             twin = twins.get(node)
@@ -247,7 +247,7 @@ class Namespace:
                 twin = twins[node] = node.clone()
             return twin
 
-        def twin_or_none(node: Node | None) -> Node | None:
+        def twin_or_none(node: DirectoryNode | None) -> DirectoryNode | None:
             return None if node is None else twin_node(node)
 
         def twin_slot_change(change: SlotChange) -> SlotChange:
@@ -267,7 +267,7 @@ def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part and part != "."]
 
 
-def _set(slot: Slot, node: Node | None) -> None:
+def _set(slot: Slot, node: DirectoryNode | None) -> None:
     if node is None:
         slot.folder.entries.pop(slot.name, None)
     else:

@@ -47,7 +47,7 @@ _REBUILD_FRACTION: Final = 4
 _DOUBLE: Final = struct.Struct("<d")
 pack_score = _DOUBLE.pack
 
-Entry = tuple[float, bytes]
+ScoredMember = tuple[float, bytes]
 """Score and member: what a set is ordered by."""
 
 
@@ -58,7 +58,7 @@ class _Index:
 
     def __init__(self, scores: dict[bytes, float]) -> None:
         self.scores = scores
-        self.ordered: SortedList[Entry] = SortedList((score, member) for member, score in scores.items())
+        self.ordered: SortedList[ScoredMember] = SortedList((score, member) for member, score in scores.items())
 
 
 class ZSet:
@@ -66,7 +66,7 @@ class ZSet:
 
     __slots__ = ("_index", "_members", "_scores")
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, entries: Iterable[ScoredMember] = ()) -> None:
         self._members: list[bytes] = []
         """In order while the set is packed, else empty."""
         self._scores: array[float] = array("d")
@@ -83,7 +83,7 @@ class ZSet:
     def __contains__(self, member: object) -> bool:
         return member in (self._members if self._index is None else self._index.scores)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[ScoredMember]:
         """Entries in order."""
         return zip(self._scores, self._members, strict=True) if self._index is None else iter(self._index.ordered)
 
@@ -110,13 +110,13 @@ class ZSet:
         except ValueError:
             return None
 
-    def at(self, place: int) -> Entry:
+    def at(self, place: int) -> ScoredMember:
         """The entry at a place; negative: from the end."""
         if self._index is not None:
             return self._index.ordered[place]
         return self._scores[place], self._members[place]
 
-    def slice(self, start: int, stop: int) -> list[Entry]:
+    def slice(self, start: int, stop: int) -> list[ScoredMember]:
         """Entries from a place to before another, in order."""
         if self._index is not None:
             return list(self._index.ordered.islice(start, stop))
@@ -158,7 +158,7 @@ class ZSet:
 
     # --- changing -----------------------------------------------------------------------------------------------
 
-    def update(self, entries: Iterable[Entry]) -> None:
+    def update(self, entries: Iterable[ScoredMember]) -> None:
         """Set scores; later ones win."""
         fresh = {member: score for score, member in entries}
         index = self._index
@@ -233,7 +233,7 @@ class ZSet:
             self._index = _Index(scores)
             self._members, self._scores = [], array("d")
 
-    def _pack(self, ordered: Iterable[Entry]) -> None:
+    def _pack(self, ordered: Iterable[ScoredMember]) -> None:
         entries = list(ordered)
         self._index = None
         self._members = [member for _, member in entries]

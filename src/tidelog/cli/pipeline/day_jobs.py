@@ -28,7 +28,7 @@ run it again: finished items stay finished, and all others are unchanged."""
 
 _FAILURES: Final = (Column("queue"), Column("jobset"), Column("days"), Column("error", style="red"))
 
-Members = Callable[["Done"], dict[str, Any]]
+DoneMembers = Callable[["Done"], dict[str, Any]]
 
 
 def read_today(text: str | None) -> date:
@@ -66,7 +66,7 @@ def run_day_job(
     output: Output,
     *,
     kind: str,
-    members: Members,
+    members: DoneMembers,
     master: str | None,
     conf: list[str] | None,
     pace: Pace,

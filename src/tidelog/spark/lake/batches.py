@@ -28,7 +28,7 @@ from tidelog.feeds.span import Span
 from tidelog.spark.delta.table import HistoryPoint
 from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.jobs.figures import BatchFigures, Figures
-from tidelog.spark.lake.json_columns import ARROW_TYPES, DELTA_TYPES, Columns, agreed
+from tidelog.spark.lake.json_columns import ARROW_TYPES, DELTA_TYPES, ColumnTypes, agreed
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES, SEQ_INITIAL
 from tidelog.spark.lake.part_files import SUMMARY
 from tidelog.spark.lake.tables import FileMade, LakeTable, faults_of
@@ -116,7 +116,7 @@ class BatchCommitter:
 
     def _read(
         self, frame: Any, is_initial: bool
-    ) -> tuple[list[FileMade], dict[str, Columns] | None, list[dict[str, Any]]]:
+    ) -> tuple[list[FileMade], dict[str, ColumnTypes] | None, list[dict[str, Any]]]:
         """The files that tasks have made, the columns that these need, and the other rows of the tasks' summaries."""
         columns = self._known_columns() if self._is_json else None
         for _ in range(_AGREEMENTS_MAX):
@@ -139,7 +139,7 @@ class BatchCommitter:
                 return files, columns, rest
         raise InternalError("tasks do not agree on the types of columns")
 
-    def _known_columns(self) -> dict[str, Columns]:
+    def _known_columns(self) -> dict[str, ColumnTypes]:
         """`current` gets what `changes` has, so both have the same columns."""
         found = {table: _delta_types(self._tables[table].added_columns()) for table in (CHANGES, ENTRIES)}
         return {**found, CURRENT: dict(found[CHANGES])}
@@ -162,7 +162,7 @@ class BatchCommitter:
     # --- committing -----------------------------------------------------------------------------------------------
 
     def _commit(
-        self, files: list[FileMade], columns: dict[str, Columns] | None, point: HistoryPoint, is_initial: bool
+        self, files: list[FileMade], columns: dict[str, ColumnTypes] | None, point: HistoryPoint, is_initial: bool
     ) -> None:
         for table, its in (columns or {}).items():
             if table == CURRENT and not is_initial:
@@ -189,5 +189,5 @@ def _file_of(row: dict[str, Any]) -> FileMade:
     return FileMade(*(row[name] for name in FileMade._fields))
 
 
-def _delta_types(columns: dict[str, pa.DataType]) -> Columns:
+def _delta_types(columns: dict[str, pa.DataType]) -> ColumnTypes:
     return {name: DELTA_TYPES[its] for name, its in columns.items()}

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from tidelog import limits
 from tidelog.spark.lake.layout import ENTRIES, file_schema, taken_names
 
-Columns = dict[str, str]
+ColumnTypes = dict[str, str]
 """Names and types, as Delta calls them."""
 
 ARROW_TYPES: Final = {"boolean": pa.bool_(), "bigint": pa.int64(), "double": pa.float64(), "string": pa.string()}
@@ -53,16 +53,16 @@ _WORDS: Final = {
 class JsonColumns:
     """The columns of one table, as one task knows them."""
 
-    def __init__(self, table: str, known: Columns) -> None:
+    def __init__(self, table: str, known: ColumnTypes) -> None:
         self._table = table
         self._taken = taken_names(table)
         self._types = dict(known)
         self._lower = {name.lower(): name for name in known}
         self._names: dict[str, str | None] = {}
         """The column of each member seen so far; None: there is no room for more columns."""
-        self._shown: Columns = {}
+        self._shown: ColumnTypes = {}
         """Columns that rows of this task have had. All later rows have them too."""
-        self.found: Columns = {}
+        self.found: ColumnTypes = {}
         """Columns that are new."""
 
     def expand(self, rows: pa.RecordBatch, column: str) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
@@ -274,7 +274,7 @@ def _note(reasons: dict[int, str], member: str, values: Iterable[Any], problem: 
 # --- all tasks of a batch ---------------------------------------------------------------------------------------------
 
 
-def agreed(known: Columns, found: Iterable[Mapping[str, str]]) -> tuple[Columns, bool]:
+def agreed(known: ColumnTypes, found: Iterable[Mapping[str, str]]) -> tuple[ColumnTypes, bool]:
     """The known columns and those that tasks have found, and whether all tasks agree.
 
     If they do not, the first one is right, and the tasks are repeated with its columns.

@@ -27,7 +27,7 @@ from tidelog.feeds.span import Span
 from tidelog.spark.delta.storage import Storage
 from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.jobs.report import OWN_KEYS
-from tidelog.spark.lake.json_columns import Columns, JsonColumns
+from tidelog.spark.lake.json_columns import ColumnTypes, JsonColumns
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES, SEQ_INITIAL, file_schema
 from tidelog.spark.lake.part_files import PartFiles, part_files, summary
 from tidelog.spark.lake.standing_entries import read_standing
@@ -48,7 +48,7 @@ class Work:
     """The ts up to which each table has its rows."""
     standing: Mapping[bytes, int] = field(default_factory=dict)
     """Streams whose entries were read at this ts: those appended up to it are in the table."""
-    columns: Mapping[str, Columns] | None = None
+    columns: Mapping[str, ColumnTypes] | None = None
     """The JSON columns of each table; None: none are wanted."""
 
     def task(self) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

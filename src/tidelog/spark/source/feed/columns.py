@@ -72,7 +72,7 @@ _MAY_BE: Final = {name: (StringType(),) for name in ("key", "field", "value", "e
 _VALUE_ITEMS: Final = 6
 """Of an event `value`; a `deleterange` has fewer."""
 
-Event = Sequence[Any]
+RawEvent = Sequence[Any]
 """As it was sent: `[b"value", ts, key, type, field, value]` or `[b"deleterange", ts, start, end]`."""
 
 
@@ -102,7 +102,7 @@ class ShardProgress(NamedTuple):
     events: int
 
 
-def gathered(shard: int, events: list[Event], before: ShardProgress) -> tuple[Events, ShardProgress]:
+def gathered(shard: int, events: list[RawEvent], before: ShardProgress) -> tuple[Events, ShardProgress]:
     """Events by column (there must be one), and how far the shard is read with them."""
     kinds = ends = None
     if set(map(len, events)) != {_VALUE_ITEMS}:

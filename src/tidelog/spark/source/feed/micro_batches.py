@@ -42,7 +42,7 @@ from tidelog.spark.source.feed.reading import FeedPart, read_feed
 from tidelog.spark.source.feed.spans import spans_of
 from tidelog.spark.source.micro_batches import MicroBatchReader, rows_allowed
 
-Offset = dict[str, dict[str, Any]]
+FeedOffset = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class FeedMicroBatches(MicroBatchReader):
 
     # --- where it is ----------------------------------------------------------------------------------------------
 
-    def initialOffset(self) -> Offset:
+    def initialOffset(self) -> FeedOffset:
         start = self._how.start
         position = self._ask(0, None)
         place: dict[str, Any] = {"is_first": True}
@@ -114,7 +114,7 @@ class FeedMicroBatches(MicroBatchReader):
             place |= {"ts": start if isinstance(start, int) else ask_oldest(self._server, self._spans[0])}
         return {str(shard): dict(place) for shard in position.shards}
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+    def latestOffset(self, start: FeedOffset, limit: ReadLimit) -> FeedOffset:
         is_initial, since = _is_initial(start), _ts(start)
         position = self._ask(since, None if is_initial else rows_allowed(limit))
         if position.shards != sorted(map(int, start)):
@@ -134,7 +134,7 @@ class FeedMicroBatches(MicroBatchReader):
     def prepareForTriggerAvailableNow(self) -> None:
         self._until = self._ask(0, None).visible
 
-    def reportLatestOffset(self) -> Offset | None:
+    def reportLatestOffset(self) -> FeedOffset | None:
         position = self._ask(0, None)
         return _offset(position, position.visible)
 
@@ -149,7 +149,7 @@ class FeedMicroBatches(MicroBatchReader):
 
     # --- what is read ---------------------------------------------------------------------------------------------
 
-    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+    def partitions(self, start: FeedOffset, end: FeedOffset) -> list[InputPartition]:
         parts: list[InputPartition] = []
         for shard, place in end.items():
             first = start[shard]
@@ -176,7 +176,7 @@ class EventMicroBatches(FeedMicroBatches):
         return read_feed(self._server, partition, self._spans, self._columns)
 
 
-def _offset(position: FeedPosition, ts: int) -> Offset:
+def _offset(position: FeedPosition, ts: int) -> FeedOffset:
     return {str(shard): _place(position, ts) for shard in position.shards}
 
 
@@ -184,10 +184,10 @@ def _place(position: FeedPosition, ts: int) -> dict[str, Any]:
     return {"ts": ts, "epoch": position.epoch, "seen": ts}
 
 
-def _ts(offset: Offset) -> int:
+def _ts(offset: FeedOffset) -> int:
     """-1: before everything."""
     return min(int(place.get("ts", -1)) for place in offset.values())
 
 
-def _is_initial(offset: Offset) -> bool:
+def _is_initial(offset: FeedOffset) -> bool:
     return any(place.get("is_initial") for place in offset.values())

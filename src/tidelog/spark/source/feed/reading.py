@@ -29,7 +29,7 @@ from tidelog import limits
 from tidelog.errors import FeedDiverged, ServerUnreachable, TooOld
 from tidelog.feeds.span import Span
 from tidelog.spark.endpoint import Endpoint
-from tidelog.spark.source.feed.columns import Event, EventColumns, ShardProgress, gathered
+from tidelog.spark.source.feed.columns import EventColumns, RawEvent, ShardProgress, gathered
 
 
 class FeedPart(InputPartition):
@@ -139,7 +139,7 @@ class _PartReader:
         """How many events of the newest transaction this connection sends again."""
         self.is_done = False
 
-    def chunks(self, client: Any) -> Iterator[list[Event]]:
+    def chunks(self, client: Any) -> Iterator[list[RawEvent]]:
         """The events of a new connection, in chunks of a good size; a chunk may be empty."""
         connection: Any = client.connection
         connection.send_command("FEED", "POSITION")
@@ -170,10 +170,10 @@ class _PartReader:
             words += ["SPAN", span.start, span.end]
         return words
 
-    def _is_end(self, event: Event) -> bool:
+    def _is_end(self, event: RawEvent) -> bool:
         return event[0] == b"checkpoint" and int(event[1]) >= self._part.until
 
-    def _fresh(self, events: list[Event]) -> list[Event]:
+    def _fresh(self, events: list[RawEvent]) -> list[RawEvent]:
         """Without the events that an earlier connection delivered."""
         if not self._repeated or not events:
             return events
@@ -186,7 +186,7 @@ class _PartReader:
         return events[repeated:]
 
 
-def _received(sock: Any) -> Iterator[list[Event]]:
+def _received(sock: Any) -> Iterator[list[RawEvent]]:
     """All events that arrive, some at a time. Ends with an error: the server's, or that the connection was closed."""
     reader = hiredis.Reader(replyError=redis.ResponseError)
     events: list[Any] = []
