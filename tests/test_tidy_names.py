@@ -15,17 +15,29 @@ from tests.test_tidy import CHECKOUT, modules_in
 LISTED: Final = re.compile(r"^ *([a-z_]+)/?  +\S", re.MULTILINE)
 """A line of a front page that says what a module is for: its name, a gap of at least two spaces, then the words."""
 
+TYPE_VARIABLES: Final = ("TypeVar", "ParamSpec")
+"""Their names mean nothing outside of their module."""
+
 
 def check_class_names(modules: dict[str, str]) -> Iterator[str]:
-    """No public class has a name that another one has."""
-    places: defaultdict[str, list[str]] = defaultdict(list)
+    """No public class has a name that another one, or an alias of a type, has."""
+    classes: defaultdict[str, list[str]] = defaultdict(list)
+    aliases: defaultdict[str, list[str]] = defaultdict(list)
     for module, text in modules.items():
         for node in ast.parse(text).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(module)
-    for name, found in sorted(places.items()):
+                classes[node.name].append(module)
+            elif isinstance(node, ast.Assign) and not _is_type_variable(node.value):
+                for name in (target.id for target in node.targets if isinstance(target, ast.Name)):
+                    aliases[name].append(module)
+    for name, defined in sorted(classes.items()):
+        found = defined + aliases[name]
         if len(found) > 1:
             yield f"{name} stands for several things: {', '.join(found)}"
+
+
+def _is_type_variable(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in TYPE_VARIABLES
 
 
 def check_front_pages(modules: dict[str, str]) -> Iterator[str]:
@@ -59,6 +71,15 @@ def test_front_pages_are_true(sources: dict[str, str]) -> None:
 def test_a_name_for_two_things_is_seen() -> None:
     modules = {"tidelog.a": "class Place: ...\nclass _Own: ...", "tidelog.b": "class Place: ...\nclass _Own: ..."}
     assert list(check_class_names(modules)) == ["Place stands for several things: tidelog.a, tidelog.b"]
+
+
+def test_a_class_and_an_alias_of_one_name_are_seen() -> None:
+    modules = {
+        "tidelog.a": "class Line: ...",
+        "tidelog.b": "Line = tuple[int, int]",
+        "tidelog.c": "Line = TypeVar('L')",
+    }
+    assert list(check_class_names(modules)) == ["Line stands for several things: tidelog.a, tidelog.b"]
 
 
 def test_a_front_page_that_is_not_true_is_seen() -> None:

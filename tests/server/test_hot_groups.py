@@ -22,12 +22,12 @@ from tidelog.streams.group_records import ACK, DELIVER, encode_ack, encode_deliv
 from tidelog.streams.operations import Ack, Deliver
 from tidelog.streams.read_ahead import ReadAhead
 from tidelog.streams.stream import Stream
-from tidelog.types.effect import Value
+from tidelog.types.effect import StoredValue
 
 ID = re.compile(rb"\$\d+\r\n(\d+-\d+)\r\n")
 
 
-def groups_of(value: Value | None) -> dict[bytes, Any]:
+def groups_of(value: StoredValue | None) -> dict[bytes, Any]:
     """Everything that groups of a stream know."""
     return {name: _facts(group) for name, group in value.groups.items()} if isinstance(value, Stream) else {}
 

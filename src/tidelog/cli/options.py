@@ -25,7 +25,7 @@ PasswordFile = Annotated[
         "URL is used, or the file that TIDELOG_REQUIREPASS_FILE names.",
     ),
 ]
-Database = Annotated[
+DatabaseNumber = Annotated[
     int, typer.Option("--database", "-n", metavar="N", help="The number of the database.", min=0, max=15)
 ]
 IsCluster = Annotated[bool, typer.Option("--cluster", help="The server is a node of a Redis Cluster.")]

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-ChangeFeed = Any
+Watching = Any
 """Whatever is interested; hashable, and the same object each time."""
 
 
@@ -59,11 +59,11 @@ class Interests:
     """Who is interested in which keys."""
 
     def __init__(self) -> None:
-        self._spans: dict[ChangeFeed, list[Span]] = {}
-        self._keys: dict[bytes, list[ChangeFeed]] = {}
+        self._spans: dict[Watching, list[Span]] = {}
+        self._keys: dict[bytes, list[Watching]] = {}
         self.key_sizes: set[int] | None = set()
         """Keys of other sizes are of no interest to anyone; None: any may be."""
-        self._prefixes: dict[bytes, list[ChangeFeed]] = {}
+        self._prefixes: dict[bytes, list[Watching]] = {}
         self._lengths: list[int] = []
         """Of the prefixes."""
         self._only_length = -1
@@ -71,17 +71,17 @@ class Interests:
         self._has_all = False
         """Somebody is interested in everything."""
         self._bounds: list[bytes] = []
-        self._segments: list[list[ChangeFeed]] = [[]]
+        self._segments: list[list[Watching]] = [[]]
         """Who is interested in the keys before the first bound, between the first two ..."""
 
     def __len__(self) -> int:
         return len(self._spans)
 
     @property
-    def feeds(self) -> list[ChangeFeed]:
+    def feeds(self) -> list[Watching]:
         return list(self._spans)
 
-    def add(self, feed: ChangeFeed, spans: Sequence[Span]) -> None:
+    def add(self, feed: Watching, spans: Sequence[Span]) -> None:
         own = self._spans[feed] = list(dict.fromkeys(spans))
         others = False
         for span in own:
@@ -93,7 +93,7 @@ class Interests:
                 others = True
         self._see_others(others)
 
-    def remove(self, feed: ChangeFeed) -> None:
+    def remove(self, feed: Watching) -> None:
         """Fine if it never was there."""
         spans = self._spans.pop(feed, None)
         if spans is None:
@@ -147,7 +147,7 @@ class Interests:
                 return True
         return False
 
-    def of(self, key: bytes) -> list[ChangeFeed]:
+    def of(self, key: bytes) -> list[Watching]:
         """Who is interested in a key, each once; not to be changed. Hot."""
         if self._only_length >= 0:
             alike = self._prefixes.get(key[: self._only_length])
@@ -155,7 +155,7 @@ class Interests:
         found = self._keys.get(key)
         if not self._lengths and not self._bounds:
             return _NOBODY if found is None else found
-        everyone: dict[ChangeFeed, None] = {} if found is None else dict.fromkeys(found)
+        everyone: dict[Watching, None] = {} if found is None else dict.fromkeys(found)
         for length in self._lengths:
             if length > len(key):
                 break
@@ -169,10 +169,10 @@ class Interests:
         return list(everyone)
 
 
-_NOBODY: list[ChangeFeed] = []
+_NOBODY: list[Watching] = []
 
 
-def _leave(index: dict[bytes, list[ChangeFeed]], name: bytes, feed: ChangeFeed) -> None:
+def _leave(index: dict[bytes, list[Watching]], name: bytes, feed: Watching) -> None:
     index[name].remove(feed)
     if not index[name]:
         del index[name]

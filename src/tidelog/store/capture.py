@@ -30,12 +30,12 @@ from tidelog.journal.snapshot import SnapshotWriter
 from tidelog.store.keyspace import Buckets, Database
 from tidelog.store.slots import slot_of
 from tidelog.store.type_table import TypeTable
-from tidelog.types.effect import Value
+from tidelog.types.effect import StoredValue
 
 _SLOTS_PASSED_AT_ONCE: Final = 256
 """Slots without keys that one step passes over."""
 
-Kept = dict[bytes, tuple[Value | None, int | None]]
+Kept = dict[bytes, tuple[StoredValue | None, int | None]]
 """Keys as they were, with their expiries; value None: it was not there. Hot: plain tuples."""
 
 
@@ -163,7 +163,7 @@ class Capture:
         for key, was in self._kept.pop(self._place, {}).items():
             self._kept_of_parts[zlib.crc32(key) & self._mask][key] = was
 
-    def _visit_keys(self, kept: Kept, dicts: Iterable[dict[bytes, Value]], expiries: dict[bytes, int]) -> None:
+    def _visit_keys(self, kept: Kept, dicts: Iterable[dict[bytes, StoredValue]], expiries: dict[bytes, int]) -> None:
         shard = self._owners[self._slot]
         if shard != self._pairs_shard:
             self._write_pairs()
@@ -219,7 +219,7 @@ class Capture:
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def _write(self, key: bytes, value: Value, expire_ms: int | None) -> None:
+    def _write(self, key: bytes, value: StoredValue, expire_ms: int | None) -> None:
         """Hot."""
         self.keys_written += 1
         if type(value) is not bytes:
@@ -259,7 +259,7 @@ class Capture:
                 self.snapshot.add(shard, opcode, payload, expire_ms, self._number)
 
 
-def _part_of(bucket: Any, part: int, mask: int) -> list[dict[bytes, Value]]:
+def _part_of(bucket: Any, part: int, mask: int) -> list[dict[bytes, StoredValue]]:
     """The keys of one part of a slot, which may have been split further, emptied or begun anew since it was divided."""
     if bucket is None:
         return []

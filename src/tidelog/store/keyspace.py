@@ -22,7 +22,7 @@ import numpy as np
 from tidelog import limits
 from tidelog.ids import SLOT_COUNT
 from tidelog.store.slots import Positions, slot_of, slots_of
-from tidelog.types.effect import Value
+from tidelog.types.effect import StoredValue
 
 
 class Buckets:
@@ -30,17 +30,17 @@ class Buckets:
 
     __slots__ = ("_count", "_mask", "dicts")
 
-    def __init__(self, items: dict[bytes, Value]) -> None:
+    def __init__(self, items: dict[bytes, StoredValue]) -> None:
         self._count = 0
         self._mask = 1
-        self.dicts: list[dict[bytes, Value]] = [{}, {}]
+        self.dicts: list[dict[bytes, StoredValue]] = [{}, {}]
         for key, value in items.items():
             self[key] = value
 
-    def _dict(self, key: bytes) -> dict[bytes, Value]:
+    def _dict(self, key: bytes) -> dict[bytes, StoredValue]:
         return self.dicts[zlib.crc32(key) & self._mask]
 
-    def get(self, key: bytes) -> Value | None:
+    def get(self, key: bytes) -> StoredValue | None:
         return self._dict(key).get(key)
 
     def __contains__(self, key: bytes) -> bool:
@@ -53,7 +53,7 @@ class Buckets:
         for part in self.dicts:
             yield from part
 
-    def __setitem__(self, key: bytes, value: Value) -> None:
+    def __setitem__(self, key: bytes, value: StoredValue) -> None:
         part = self._dict(key)
         if key not in part:
             self._count += 1
@@ -96,17 +96,17 @@ class Database:
     def __len__(self) -> int:
         return self.size
 
-    def find(self, key: bytes) -> Value | None:
+    def find(self, key: bytes) -> StoredValue | None:
         return self.find_at(slot_of(key), key)
 
-    def find_at(self, slot: int, key: bytes) -> Value | None:
+    def find_at(self, slot: int, key: bytes) -> StoredValue | None:
         """As `find`, for a key whose slot is known. Hot."""
         bucket = self.slots[slot]
         if isinstance(bucket, dict):
             return bucket.get(key)
         return None if bucket is None else bucket.get(key)
 
-    def change(self, key: bytes) -> Value | None:
+    def change(self, key: bytes) -> StoredValue | None:
         self.touch(key)
         return self.find(key)
 
@@ -121,10 +121,10 @@ class Database:
         if self.observer is not None:
             self.observer(self, key)
 
-    def put(self, key: bytes, value: Value, expire_ms: int | None = None) -> None:
+    def put(self, key: bytes, value: StoredValue, expire_ms: int | None = None) -> None:
         self.put_at(slot_of(key), key, value, expire_ms)
 
-    def put_at(self, slot: int, key: bytes, value: Value, expire_ms: int | None = None) -> None:
+    def put_at(self, slot: int, key: bytes, value: StoredValue, expire_ms: int | None = None) -> None:
         """As `put`, for a key whose slot is known. Hot."""
         self.touch(key)
         bucket = self.slots[slot]
@@ -216,7 +216,7 @@ class Database:
         for key in gone:
             self.expiries.pop(key, None)
 
-    def buckets(self, slot: int) -> list[dict[bytes, Value]]:
+    def buckets(self, slot: int) -> list[dict[bytes, StoredValue]]:
         """The dicts of a slot: what is visited in one step."""
         bucket = self.slots[slot]
         if bucket is None:

@@ -21,7 +21,7 @@ from tidelog.errors import CommandError, InternalError, LimitExceeded
 from tidelog.journal.operation import Del
 from tidelog.journal.writer import NewRecord
 from tidelog.store.keyspace import Database
-from tidelog.types.effect import Effect, Value
+from tidelog.types.effect import Effect, StoredValue
 
 if TYPE_CHECKING:
     from tidelog.store.store import Store
@@ -59,11 +59,11 @@ class Transaction:
 
     # --- reading ------------------------------------------------------------------------------------------------
 
-    def find(self, key: bytes) -> Value | None:
+    def find(self, key: bytes) -> StoredValue | None:
         """The value of a key that is there and has not expired."""
         return self.find_in(self.database, key)
 
-    def find_in(self, database: Database, key: bytes) -> Value | None:
+    def find_in(self, database: Database, key: bytes) -> StoredValue | None:
         value = database.find(key)
         if value is not None and database.expiries:
             when = database.expiries.get(key)

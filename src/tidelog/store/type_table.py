@@ -12,7 +12,7 @@ from typing import Any, Final
 from tidelog.journal.operation import START, VAL, OperationKind, OperationTable, Val, core_table
 from tidelog.types import key as key_operations
 from tidelog.types.change import Change
-from tidelog.types.effect import Effect, Value
+from tidelog.types.effect import Effect, StoredValue
 from tidelog.types.hash import HASH_TYPE
 from tidelog.types.key import Expire
 from tidelog.types.set import SET_TYPE
@@ -65,14 +65,14 @@ class TypeTable:
         self.operations = OperationTable([*_kinds_of_keys(), *_kinds(rows)])
         """The journal's table of the same operations. It refuses an opcode or a name that is taken."""
 
-    def of(self, value: Value) -> ValueType:
+    def of(self, value: StoredValue) -> ValueType:
         """The type of a value. Hot while a snapshot is made."""
         found = self._by_class.get(type(value))
         if found is None:
             raise TypeError(f"no type has values of class {type(value).__name__}")
         return found
 
-    def operations_of(self, key: bytes, value: Value, expire_ms: int | None) -> list[Any]:
+    def operations_of(self, key: bytes, value: StoredValue, expire_ms: int | None) -> list[Any]:
         """Operations that make a value, with its expiry, under a key that is not there."""
         if type(value) is bytes:
             return [Val([(key, value)], expire_ms)]  # the record of a string carries its expiry
@@ -81,7 +81,7 @@ class TypeTable:
             operations.append(Expire(key, expire_ms))
         return operations
 
-    def pieces_of(self, key: bytes, value: Value, expire_ms: int | None) -> Iterator[Any]:
+    def pieces_of(self, key: bytes, value: StoredValue, expire_ms: int | None) -> Iterator[Any]:
         """The same for a large collection, one by one; the collection may change meanwhile."""
         pieces = self.of(value).pieces(key, value)  # here, not in the generator: it copies the value now
         return pieces if expire_ms is None else _followed_by(pieces, Expire(key, expire_ms))

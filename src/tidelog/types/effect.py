@@ -15,20 +15,20 @@ from tidelog.errors import FormatError
 from tidelog.journal.operation import OperationKind, decode_items, encode_items
 from tidelog.types.change import Change
 
-Value = Any
+StoredValue = Any
 """A value of the keyspace. Its class tells its type: see `ValueType`."""
 
 
 class Keyspace(Protocol):
     """One database, as effects see it."""
 
-    def find(self, key: bytes) -> Value | None:
+    def find(self, key: bytes) -> StoredValue | None:
         """The value, expired or not; not to be changed."""
 
-    def change(self, key: bytes) -> Value | None:
+    def change(self, key: bytes) -> StoredValue | None:
         """The value, for changing it in place: those that watch the key or still need it as it was are told."""
 
-    def put(self, key: bytes, value: Value, expire_ms: int | None = None) -> None:
+    def put(self, key: bytes, value: StoredValue, expire_ms: int | None = None) -> None:
         """A whole new value; the one before and its expiry are gone."""
 
     def remove(self, key: bytes) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from tidelog import limits
 from tidelog.types.change import Change
-from tidelog.types.effect import Effect, Value
+from tidelog.types.effect import Effect, StoredValue
 
 ELEMENT_OVERHEAD_BYTES: Final = 16 + 8
 """What a dict keeps for a key, roughly: its place in the index and in the table, when two thirds of both are used."""
@@ -36,19 +36,19 @@ class ValueType:
     """The Python class of its values."""
     effects: Sequence[Effect]
     """Its operations: their records in the journal, what they do to a keyspace, and what feeds tell about them."""
-    operations: Callable[[bytes, Value], list[Any]]
+    operations: Callable[[bytes, StoredValue], list[Any]]
     """The operations that make a value under a key that is not there: for COPY, RENAME, MOVE and snapshots. They
     should share with the value what cannot change: a stream's sealed nodes go as they are."""
-    pieces: Callable[[bytes, Value], Iterator[Any]]
+    pieces: Callable[[bytes, StoredValue], Iterator[Any]]
     """The same operations one by one, for a snapshot of a large value. The value may change meanwhile, so it is copied
     before the first is asked for."""
-    copy: Callable[[Value], Value]
+    copy: Callable[[StoredValue], StoredValue]
     """An independent copy, one level deep, for a snapshot that still needs the value as it was."""
-    initial: Callable[[bytes, Value], Iterator[Change]]
+    initial: Callable[[bytes, StoredValue], Iterator[Change]]
     """What a feed with INITIAL is told about a value. The value may change meanwhile, as with `pieces`."""
-    encoding: Callable[[Value], bytes]
+    encoding: Callable[[StoredValue], bytes]
     """How Redis would store the value at its default settings: what OBJECT ENCODING says."""
-    size_bytes: Callable[[Value, int], int]
+    size_bytes: Callable[[StoredValue, int], int]
     """How much memory a value takes, from that many of its elements (0: from all), for MEMORY USAGE."""
 
 
@@ -59,7 +59,7 @@ def in_pieces(key: bytes, elements: Iterable[Any], make: Callable[[bytes, list[A
         yield from make(key, run)
 
 
-def sampled_bytes(value: Value, elements: Iterable[tuple[object, ...]], samples: int) -> int:
+def sampled_bytes(value: StoredValue, elements: Iterable[tuple[object, ...]], samples: int) -> int:
     """The size of a collection, from the first `samples` of its elements (0: from all)."""
     looked_at = elements_bytes = 0
     for element in elements:

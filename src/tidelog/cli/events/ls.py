@@ -6,7 +6,7 @@ from typing import Final
 
 from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, guarded
-from tidelog.cli.options import AsJson, Database, IsCluster, PasswordFile, Url
+from tidelog.cli.options import AsJson, DatabaseNumber, IsCluster, PasswordFile, Url
 from tidelog.cli.output.stdout import Cell, Column, Output
 from tidelog.cli.server_link import connected, find_address
 
@@ -34,7 +34,7 @@ _COLUMNS: Final = (
 def ls(
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
-    database: Database = 0,
+    database: DatabaseNumber = 0,
     cluster: IsCluster = False,
     as_json: AsJson = False,
 ) -> int:

@@ -12,7 +12,7 @@ import typer
 
 from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, TERMINATED, Terminated, guarded, terminate_in_order
-from tidelog.cli.options import Database, IsCluster, JobSetName, PasswordFile, Queue, Url
+from tidelog.cli.options import DatabaseNumber, IsCluster, JobSetName, PasswordFile, Queue, Url
 from tidelog.cli.output.stdout import Output
 from tidelog.cli.server_link import connected, find_address
 from tidelog.errors import ClientError
@@ -70,7 +70,7 @@ def put(
     ] = False,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
-    database: Database = 0,
+    database: DatabaseNumber = 0,
     cluster: IsCluster = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> int:

@@ -12,7 +12,7 @@ import typer
 from tidelog import limits
 from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, Terminated, complain, guarded, terminate_in_order, until_pipe_closes
-from tidelog.cli.options import Database, IsCluster, JobSetName, PasswordFile, Queue, Url
+from tidelog.cli.options import DatabaseNumber, IsCluster, JobSetName, PasswordFile, Queue, Url
 from tidelog.cli.output.stdout import Column, Output
 from tidelog.cli.output.values import bytes_to_text, time_of
 from tidelog.cli.server_link import connected, find_address
@@ -58,7 +58,7 @@ def tail(
     until_now: Annotated[bool, typer.Option("--until-now", help="Stop after printing all current messages.")] = False,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
-    database: Database = 0,
+    database: DatabaseNumber = 0,
     cluster: IsCluster = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON lines that `tidelog events put` can read.")

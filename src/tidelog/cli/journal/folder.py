@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidelog.journal.operation import OperationTable
     from tidelog.ports import Disk
 
-Folder = Annotated[
+DataFolder = Annotated[
     str,
     typer.Argument(
         metavar="DIR",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tidelog.cli.exits import DAMAGED, FINE, complain, guarded
-from tidelog.cli.journal.folder import Folder, find_place, real_disk, tell_damage, tell_tail
+from tidelog.cli.journal.folder import DataFolder, find_place, real_disk, tell_damage, tell_tail
 from tidelog.cli.options import AsJson
 from tidelog.cli.output.stdout import Column, Output
 from tidelog.cli.output.values import time_of, time_or_number
@@ -67,7 +67,7 @@ _SNAPSHOTS: Final = (
 
 @guarded
 def ls(
-    folder: Folder,
+    folder: DataFolder,
     frames: Annotated[
         bool, typer.Option("--frames", help="Also list the frames; each is read, and its checksum is checked.")
     ] = False,

@@ -10,7 +10,7 @@ import typer
 
 from tidelog.cli.exits import DAMAGED, FINE, complain, guarded
 from tidelog.cli.journal.folder import (
-    Folder,
+    DataFolder,
     find_place,
     known_operations,
     opcode_name,
@@ -73,7 +73,7 @@ _COLUMNS: Final = (
 
 @guarded
 def show(
-    folder: Folder,
+    folder: DataFolder,
     payload: Annotated[
         bool,
         typer.Option("--payload", help="Also decode the payloads; payloads of unknown opcodes are shown as they are."),

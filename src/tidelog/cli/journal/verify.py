@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.cli.exits import DAMAGED, FINE, complain, guarded, until_pipe_closes
-from tidelog.cli.journal.folder import Folder, damage_members, find_place, known_operations, real_disk
+from tidelog.cli.journal.folder import DataFolder, damage_members, find_place, known_operations, real_disk
 from tidelog.cli.options import AsJson, ShowsBar
 from tidelog.cli.output.progress_bar import rich_progress
 from tidelog.cli.output.stdout import Column, Output
@@ -46,7 +46,7 @@ _SHARDS: Final = (
 
 @guarded
 def verify(
-    folder: Folder,
+    folder: DataFolder,
     progress: ShowsBar = True,
     as_json: AsJson = False,
 ) -> int:

@@ -12,7 +12,7 @@ from tidelog.cli.exits import guarded
 from tidelog.cli.options import (
     AsJson,
     Conf,
-    Database,
+    DatabaseNumber,
     DryRun,
     IsCluster,
     LeaseSeconds,
@@ -52,7 +52,7 @@ def expire(
     older_than_days: OlderThanDays,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
-    database: Database = 0,
+    database: DatabaseNumber = 0,
     cluster: IsCluster = False,
     master: Master = None,
     conf: Conf = None,

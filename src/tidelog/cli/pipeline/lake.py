@@ -13,7 +13,7 @@ from tidelog.cli.exits import guarded
 from tidelog.cli.options import (
     BatchRecords,
     Conf,
-    Database,
+    DatabaseNumber,
     LeaseSeconds,
     Master,
     Once,
@@ -112,7 +112,7 @@ def lake(
         ),
     ] = None,
     password_file: PasswordFile = None,
-    database: Database = 0,
+    database: DatabaseNumber = 0,
     master: Master = None,
     conf: Conf = None,
     lease_seconds: LeaseSeconds = limits.LEASE_MS_DEFAULT / 1000,

@@ -13,7 +13,7 @@ import typer
 from tidelog import limits
 from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
-from tidelog.cli.options import AsJson, Database, PasswordFile, Url
+from tidelog.cli.options import AsJson, DatabaseNumber, PasswordFile, Url
 from tidelog.cli.output.job_figures import STATE_STYLES, JobFigures, shown_seconds
 from tidelog.cli.output.stdout import Cell, Column, Output, Styled, rich_table
 from tidelog.cli.server_link import ServerLink, connect
@@ -65,7 +65,7 @@ def status(
     ] = None,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
-    database: Database = 0,
+    database: DatabaseNumber = 0,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second, until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> int:

@@ -8,7 +8,7 @@ import typer
 
 from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
-from tidelog.cli.options import AsJson, Database, PasswordFile, Url
+from tidelog.cli.options import AsJson, DatabaseNumber, PasswordFile, Url
 from tidelog.cli.output.stdout import Column, Output
 from tidelog.cli.output.values import bytes_to_text
 from tidelog.cli.server_link import connect
@@ -40,7 +40,7 @@ def info(
     key: Annotated[str, typer.Argument(metavar="KEY", help="The stream.")],
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
-    database: Database = 0,
+    database: DatabaseNumber = 0,
     as_json: AsJson = False,
 ) -> int:
     """Show the size, the offsets and the consumer groups of a stream."""

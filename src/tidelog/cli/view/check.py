@@ -8,7 +8,7 @@ import typer
 
 from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FAILED, FINE, guarded
-from tidelog.cli.options import AsJson, Conf, Database, Master, PasswordFile, StorageOptions, To, Url
+from tidelog.cli.options import AsJson, Conf, DatabaseNumber, Master, PasswordFile, StorageOptions, To, Url
 from tidelog.cli.output.stdout import Column, Output
 from tidelog.cli.pipeline.session import LIGHT, needs_spark, spark_session
 from tidelog.cli.server_link import connected, find_address
@@ -50,7 +50,7 @@ def check(
     ] = None,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
-    database: Database = 0,
+    database: DatabaseNumber = 0,
     file: Annotated[
         str | None,
         typer.Option(

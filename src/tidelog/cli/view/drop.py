@@ -6,7 +6,7 @@ from typing import Final
 
 from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import BUSY, FINE, complain, guarded
-from tidelog.cli.options import AsJson, Database, PasswordFile, StorageOptions, To, Url, ViewName
+from tidelog.cli.options import AsJson, DatabaseNumber, PasswordFile, StorageOptions, To, Url, ViewName
 from tidelog.cli.output.stdout import Output
 from tidelog.cli.pipeline.session import needs_spark
 from tidelog.cli.server_link import connected, find_address
@@ -31,7 +31,7 @@ def drop(
     to: To,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
-    database: Database = 0,
+    database: DatabaseNumber = 0,
     storage: StorageOptions = None,
     as_json: AsJson = False,
 ) -> int:

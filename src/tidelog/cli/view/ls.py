@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
-from tidelog.cli.options import AsJson, Database, PasswordFile, Url
+from tidelog.cli.options import AsJson, DatabaseNumber, PasswordFile, Url
 from tidelog.cli.output.stdout import Column, Output
 from tidelog.cli.server_link import ServerLink, connect
 from tidelog.keys import JOB_INDEX, PIPELINE_PREFIX, VIEW_JOB_PREFIX
@@ -40,7 +40,7 @@ _SQL_CHARS_SHOWN: Final = 80
 
 @guarded
 def ls(
-    url: Url = URL_DEFAULT, password_file: PasswordFile = None, database: Database = 0, as_json: AsJson = False
+    url: Url = URL_DEFAULT, password_file: PasswordFile = None, database: DatabaseNumber = 0, as_json: AsJson = False
 ) -> int:
     """List the views of a server, with their sources and definitions."""
     output = Output(as_json=as_json)

@@ -10,7 +10,7 @@ import typer
 from tidelog import limits
 from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
-from tidelog.cli.options import AsJson, Database, PasswordFile, Url, ViewName
+from tidelog.cli.options import AsJson, DatabaseNumber, PasswordFile, Url, ViewName
 from tidelog.cli.output.stdout import Column, Output
 from tidelog.cli.server_link import ServerLink, connect
 from tidelog.cli.view.ls import views_of
@@ -36,7 +36,7 @@ def show(
     name: ViewName,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
-    database: Database = 0,
+    database: DatabaseNumber = 0,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Show at most this many rows.")] = 1000,
     as_json: AsJson = False,
 ) -> int:
