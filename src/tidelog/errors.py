@@ -10,7 +10,7 @@
     │   ├── ClockAhead           a remote ts lies too far in the future
     │   ├── BadAddress           the URL of a server cannot be used
     │   ├── BadView              a view that is declared wrongly, or cannot be maintained
-    │   ├── BadMessage           what was given to a writer of day streams is no message
+    │   ├── BadMessage           a writer of day streams was given something that is not a message
     │   ├── DayGone              a day of a job set was removed before all of it was read
     │   ├── FencedOff            a later job has taken over
     │   └── LeaseLost            the lease of a job ended, or belongs to another
@@ -121,7 +121,7 @@ class BadAddress(ClientError):
 
 
 class BadMessage(ClientError):
-    """What was to be written into a job set is no message: it cannot be read, or not be kept."""
+    """Something that was to be written into a job set is not a message: it cannot be read, or cannot be kept."""
 
 
 class BadView(ClientError):

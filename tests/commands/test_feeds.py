@@ -40,7 +40,7 @@ def test_what_is_not_said() -> None:
         ("KEY a SINCE x", "ERR value is not an integer"),
         ("KEY a SINCE -1", "ERR SINCE is negative"),
         ("KEY a UNTIL 99999999999999999999", "ERR value is not an integer"),
-        ("KEY a SINCE 1 INITIAL", "ERR SINCE and INITIAL exclude"),
+        ("KEY a SINCE 1 INITIAL", "ERR SINCE and INITIAL cannot be used together"),
         ("KEY a SINCE 1 EPOCH 2", "ERR EPOCH and SEEN come together"),
         ("KEY a EPOCH 2 SEEN 3", "ERR EPOCH and SEEN come together"),
         ("SPAN b a", "ERR a SPAN ends before it begins"),

@@ -28,7 +28,7 @@ class Value:
     type: str
     """`string`, `hash`, `set`, `zset`, `stream`; `none` if the whole key is gone."""
     field: bytes | None
-    """Of a hash; the member of a set or sorted set; of a stream what else happened: `evict`, `del`, `group`."""
+    """The field of a hash, the member of a set or sorted set; for a stream: `evict`, `del`, `group`, or None."""
     value: Any
     """Bytes; of a stream lists of entries `[offset, id, tag, entry]`. None: the key, or that field, is gone."""
 
@@ -50,7 +50,7 @@ class DeleteRange:
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """What was behind is delivered. It comes again when a feed was resumed."""
+    """The feed has caught up. It comes again each time the feed was resumed."""
 
     kind: ClassVar = "steady"
     ts: int

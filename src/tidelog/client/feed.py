@@ -76,7 +76,7 @@ class FeedConnections:
         self._on_lost = on_lost
         self.progress = Progress(request)
         self._failure_count = 0
-        """Of connections in a row on which nothing came."""
+        """How many connections in a row brought nothing."""
         self._failing_since_s: float | None = None
 
     async def run(self) -> AsyncGenerator[Event, None]:

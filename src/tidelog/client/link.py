@@ -67,7 +67,7 @@ class Link:
 
 
 def explained(error: Exception) -> TidelogError:
-    """What redis-py and the machine say, in our words; a feed that cannot go on where it was is told apart."""
+    """An error of redis-py or of the machine as one of ours. FEEDTOOOLD and FEEDDIVERGED have their own classes."""
     found = _REFUSAL.match(str(error)) if isinstance(error, redis.ResponseError) else None
     if found is None:
         return redis_client.explained(error)

@@ -21,7 +21,7 @@ from tidelog.client.request import FeedRequest, Word
 
 
 class Progress:
-    """Of one feed, over all its connections."""
+    """How far one feed has come, over all its connections."""
 
     def __init__(self, request: FeedRequest) -> None:
         self._request = request
@@ -49,7 +49,7 @@ class Progress:
 
     @property
     def since(self) -> int | None:
-        """Where it resumes."""
+        """The point from which the feed resumes."""
         return self._since
 
     # --- connections --------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ class Progress:
         return self._request.initial and self.checkpoint is None
 
     def start_over(self) -> Sequence[DeleteRange]:
-        """What has to be said before initial values begin anew."""
+        """The events that take back old values before initial values begin anew."""
         if not self._is_scanning or not self._seen:
             return []
         ts, self._seen = self._seen, 0

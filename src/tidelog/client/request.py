@@ -15,7 +15,7 @@ Word = bytes | str | int
 
 @dataclass(frozen=True, slots=True)
 class FeedRequest:
-    """What somebody wants to know."""
+    """The request of a feed."""
 
     spans: tuple[Span, ...]
     """Each once, as the server has them in its checkpoints."""

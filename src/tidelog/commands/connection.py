@@ -1,4 +1,4 @@
-"""What concerns the connection itself: HELLO, AUTH, SELECT, PING, ECHO, QUIT, RESET."""
+"""Commands about the connection itself: HELLO, AUTH, SELECT, PING, ECHO, QUIT, RESET."""
 
 from __future__ import annotations
 

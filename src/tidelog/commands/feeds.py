@@ -102,7 +102,7 @@ def _check(given: dict[bytes, bytes], spans: list[Span]) -> None:
     if any(span.is_empty for span in spans):
         raise CommandError("ERR a SPAN ends before it begins")
     if b"SINCE" in given and b"INITIAL" in given:
-        raise CommandError("ERR SINCE and INITIAL exclude each other")
+        raise CommandError("ERR SINCE and INITIAL cannot be used together")
     if (b"EPOCH" in given) != (b"SEEN" in given) or (b"EPOCH" in given and b"SINCE" not in given):
         raise CommandError("ERR EPOCH and SEEN come together, after SINCE")
 

@@ -25,7 +25,7 @@ _CURSOR: Final = re.compile(rb"([+-]?)0*([0-9]{1,20})")
 
 @dataclass(frozen=True, slots=True)
 class ScanOptions:
-    """What a scan is asked for."""
+    """The options of a scan."""
 
     cursor: int
     pattern: bytes | None

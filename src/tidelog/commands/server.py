@@ -1,4 +1,4 @@
-"""What concerns the whole server: TIME, DBSIZE, FLUSHALL, SAVE, SHUTDOWN, MEMORY, DEBUG and their like."""
+"""Commands about the whole server: TIME, DBSIZE, FLUSHALL, SAVE, SHUTDOWN, MEMORY, DEBUG and their like."""
 
 from __future__ import annotations
 

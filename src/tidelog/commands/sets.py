@@ -138,7 +138,7 @@ def unite(sets: Sequence[Set]) -> Collection[bytes]:
 
 
 def subtract(sets: Sequence[Set]) -> Collection[bytes]:
-    """What is left of the first: with a smaller one taken out of it, or asking for each member whether it is in."""
+    """The members of the first set that no other set has."""
     first, *others = sets
     left: dict[bytes, Any] = Set(first)
     for other in others:

@@ -58,7 +58,7 @@ _FLAGS: Final = frozenset([b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"])
 
 
 class _Outcome(NamedTuple):
-    """What setting scores comes to."""
+    """The result of setting scores."""
 
     scores: dict[bytes, float]
     """Only those that change."""

@@ -43,7 +43,7 @@ def _has_expired(session: Session) -> bool:
 
 
 def _check_may_run(session: Session, queued: list[Queued]) -> None:
-    """What has come up since they were queued, such as full memory, refuses them all."""
+    """Refuse all commands if one cannot run now, for example because memory has become full."""
     for row, arguments in queued:
         refusal = session.engine.gate.refusal_of(row, arguments)
         if refusal is not None:

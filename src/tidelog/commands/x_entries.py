@@ -37,7 +37,7 @@ _EXHAUSTED: Final = "ERR The stream has exhausted the last possible ID, unable t
 
 
 class _Options(NamedTuple):
-    """What stands before the fields of XADD, and behind the key of XTRIM."""
+    """The options between the key and the fields of XADD, and after the key of XTRIM."""
 
     trim: Trim | None
     makes_stream: bool

@@ -152,7 +152,7 @@ class _Claim:
 
 
 class _Options(NamedTuple):
-    """Of XCLAIM."""
+    """The options of XCLAIM."""
 
     makes: bool = False
     only_ids: bool = False

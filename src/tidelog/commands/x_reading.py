@@ -39,7 +39,7 @@ _ONLY_GROUPS: Final = (
 
 
 class _Options(NamedTuple):
-    """What is asked for."""
+    """The options of XREAD and XREADGROUP."""
 
     first: int
     """Where the first key stands."""
@@ -48,7 +48,7 @@ class _Options(NamedTuple):
     group: bytes
     consumer: bytes
     keeps: bool
-    """What is given out is pending."""
+    """Entries that are given out become pending."""
 
 
 def text(name: bytes) -> str:
@@ -234,7 +234,7 @@ def _saw(key: bytes, options: _Options, consumer: Consumer | None, now_ms: int) 
 def _history(
     stream: Stream, group: Group, after: int, options: _Options, now_ms: int
 ) -> tuple[list[PendingItem], Reply]:
-    """What a consumer was given and has not acknowledged, from after an id on; given out once more."""
+    """The pending entries of a consumer after an id, which are given out once more."""
     again: list[PendingItem] = []
     entries: list[Reply] = []
     left = group.consumers[options.consumer].pending_count if options.consumer in group.consumers else 0

@@ -33,7 +33,7 @@ _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", ZSTD_LEVEL
 _ID_PARTS: Final = "^(?P<ms>[0-9]{1,20})-(?P<seq>[0-9]{1,20})$"
 _I64: Final = struct.Struct("<q")
 COLUMNS: Final = ("ms", "seq", "timestamp_ms", "event")
-"""Of a batch that was opened: numbers of 64 bits without a sign, and the bytes of the events."""
+"""The columns of an opened batch: unsigned 64-bit numbers, and the bytes of the events."""
 
 
 def pack(messages: Sequence[Message]) -> bytes:

@@ -10,9 +10,9 @@ Until the last step, nothing that counts has changed: killed at any point, the d
 anew. A day that was appended to meanwhile is begun anew by this one; readers notice nothing but the swap, after which
 they go on in the compressed stream behind the last id they had.
 
-A job may have two at work on the same day, with the same token: a scheduler tries a task again whose machine it lost
-sight of, and the first may still run. So each write, and the swap, must find the compressed stream as this one left it;
-whoever finds it otherwise gives up. What is swapped in is always what was verified.
+Two tasks of one job may work on the same day, with the same token: if a scheduler loses a machine, it starts the task
+again elsewhere, and the first may still run. So each write, and the swap, must find the compressed stream as this task
+left it. A task that finds it changed gives up, so only verified batches are ever swapped in.
 
 Whether a day is old enough is the caller's business: once compressed, later messages for it are late.
 """
@@ -38,7 +38,7 @@ from tidelog.errors import Contended, Corruption, FormatError
 
 
 class Outcome(Enum):
-    """What a day was, or has become."""
+    """What happened to a day."""
 
     COMPRESSED = "compressed"
     ALREADY = "already compressed"

@@ -26,7 +26,7 @@ RedisClient = Any
 """`redis.Redis` or `redis.cluster.RedisCluster`; it must not decode responses: events are bytes."""
 RedisCommand = Sequence[Any]
 Entry = tuple[bytes, dict[bytes, bytes]]
-"""Of a stream: its id and its fields."""
+"""An entry of a stream: its id and its fields."""
 Result = TypeVar("Result")
 
 
@@ -77,7 +77,7 @@ def decide(
                     pipeline.execute()
                 return result
             except redis.WatchError:
-                # Another came first. Who always loses against faster ones waits longer each time.
+                # Another writer came first. Wait longer each time, so that a slow writer gets its turn.
                 sleep(random.uniform(0, min(0.001 * 2 ** min(attempt, 10), limits.DAYS_ATTEMPT_PAUSE_S_MAX)))
     raise Contended(f"{what}: other clients changed the same keys during every attempt; try again later")
 
@@ -91,7 +91,7 @@ def fields(pairs: Iterable[Any]) -> dict[bytes, Any]:
 
 
 class StreamState(NamedTuple):
-    """What tells whether a stream was changed: appending moves its last id, deleting shortens it."""
+    """A fingerprint that changes with a stream: appending moves its last id, deleting shortens it."""
 
     length: int
     last: EventId | None

@@ -1,8 +1,8 @@
 """The fence of a job set: the highest token of the jobs that rewrite its days.
 
-A job gets its token with its lease (`lease.py`); a later holder has a higher one. Whoever changes days for a job
-watches the fence and looks at it first: a job that stalled, lost its lease and woke up again finds a higher token than
-its own there, and changes nothing.
+A job gets its token with its lease (`lease.py`); a later holder has a higher one. Before a job changes a day, it
+watches the fence and reads it. A job that stalled, lost its lease and woke up again finds a higher token than its own
+there, and changes nothing.
 """
 
 from __future__ import annotations

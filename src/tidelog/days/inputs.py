@@ -1,10 +1,10 @@
 """Where messages come from: JSON lines, or another stream read as a member of a consumer group.
 
-Both give out batches: what could be had at once. Lines that trickle in from a pipe are not kept waiting for more, and a
-file is written in chunks that are worth a transaction.
+Both give out batches of whatever has arrived. Lines that trickle in from a pipe do not wait for more, and a file is
+written in chunks that are worth a transaction.
 
-A line or an entry that is no message ends the input with a `BadMessage` that names it; what came before it is given out
-first, so it is written. To leave it out and go on is for whoever knows what it was.
+A line or an entry that is not a message ends the input with a `BadMessage` that names it. The messages before it are
+given out first, so they are written. Only the user can decide to leave the bad one out and go on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LineSource(Protocol):
     """A file of bytes, or a pipe."""
 
     def read1(self, size: int, /) -> bytes:
-        """What there is, at least a byte; nothing at the end."""
+        """The bytes that have arrived, at least one; empty at the end."""
 
 
 def json_lines(source: LineSource) -> Iterator[list[Message]]:

@@ -77,7 +77,7 @@ class JobSet:
 
 
 def jobset_of_index(key: bytes) -> JobSet | None:
-    """The job set that an index belongs to; None if the key is no index."""
+    """The job set that an index belongs to; None if the key is not an index."""
     found = _INDEX.fullmatch(key)
     if found is None:
         return None

@@ -1,11 +1,11 @@
-"""One job at a time: a lease that ends by itself, and a token that says who came later.
+"""One job at a time: a lease that ends by itself, and a token that tells later holders from earlier ones.
 
-    tidelog:pipeline:lease:<name>    who has the lease, until it expires
-    tidelog:pipeline:fence:<name>    how many leases there were: the last one's token
+    tidelog:pipeline:lease:<name>    the holder of the lease, until it expires
+    tidelog:pipeline:fence:<name>    how often the lease was taken: the token of the last holder
 
-A lease is taken with SET NX PX, then counted with INCR, then checked to be still ours. If it is, whoever takes it later
-counts later, so tokens increase in the order in which the lease was held. It is no proof that no one else works (a job
-may stall past its end and not know it): the token is, at the fence of the data (`fence.py`).
+A lease is taken with SET NX PX, then counted with INCR, then checked to be still ours. If it is, a later holder counts
+later, so tokens increase in the order in which the lease was held. The lease alone does not prove that nobody else
+works: a job may stall past its end and not know it. The token proves it, at the fence of the data (`fence.py`).
 """
 
 from __future__ import annotations

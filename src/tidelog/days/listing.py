@@ -19,7 +19,7 @@ class ListedDay(NamedTuple):
 
     stream: DayStream
     entries: int | None
-    """Messages of a hot one, batches of a compressed one; None: what has its name is no stream."""
+    """Messages of a hot one, batches of a compressed one; None: the key of that name is not a stream."""
 
 
 class ListedJobSet(NamedTuple):
@@ -63,7 +63,7 @@ def list_jobsets(server: RedisClient) -> Iterator[ListedJobSet]:
 
 def _length(reply: Any) -> int | None:
     if isinstance(reply, redis.ResponseError) and "WRONGTYPE" in str(reply):
-        return None  # one that is broken is no reason to hide the others
+        return None  # a key of the wrong type must not hide the others
     if isinstance(reply, Exception):
         raise reply
     return int(reply)

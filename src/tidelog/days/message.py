@@ -7,9 +7,9 @@ is the UTC day of its `timestamp_ms`, whatever its id says.
     hot entry     stream id = the message's id; field `event`, and field `timestamp_ms` if it is not the id's <ms>
     JSON line     {"id": "1731700000000-0", "timestamp_ms": 1731700000000, "event": {...}}
 
-The event of a JSON line is kept as the text that stands there, byte for byte: numbers of any size, the order of members
-and repeated ones are the business of whoever reads them. Bytes that are no JSON (another program wrote them) are shown
-as a JSON string, or as {"base64": "..."} if they are no UTF-8 either.
+The event of a JSON line is kept byte for byte, with its spaces, the order of its members, repeated members, and numbers
+of any size. Bytes that are not JSON (another program wrote them) are shown as a JSON string, or as {"base64": "..."} if
+they are not UTF-8 either.
 """
 
 from __future__ import annotations

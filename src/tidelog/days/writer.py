@@ -37,7 +37,7 @@ _ABOVE_ALL: Final = EventId(2**64, 0)
 
 
 class Written(NamedTuple):
-    """What became of some messages."""
+    """The outcome of a write: how many messages went where."""
 
     written: int = 0
     duplicate: int = 0
@@ -48,7 +48,7 @@ class Written(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What is to be done with a chunk."""
+    """The plan for a chunk of messages."""
 
     fresh: dict[EventId, Message]
     duplicates: list[Message]

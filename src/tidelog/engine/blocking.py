@@ -87,7 +87,7 @@ class Blocking:
         self._due: dict[tuple[KeyPlace, Line], Timer] = {}
         """When something of a group is due."""
         self._put_off: dict[KeyPlace, None] = {}
-        """Whose readers could not be served as things were."""
+        """Keys whose readers the gate held back: tried again by `tick`."""
         self._is_serving = False
 
     def __len__(self) -> int:

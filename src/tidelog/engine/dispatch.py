@@ -84,7 +84,7 @@ def internal_error(row: Command, error: Exception) -> ErrorReply:
 
 
 def explain(error: Exception) -> str:
-    """Where an error came from and of what kind it is, without its message: that may quote what a client sent."""
+    """The place and the class of an error, without its message, which may quote what a client sent."""
     return f"{type(error).__name__}\n{''.join(format_tb(error.__traceback__))}".rstrip()
 
 

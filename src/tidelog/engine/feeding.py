@@ -75,7 +75,7 @@ class Feeding:
         self._working: Timer | None = None
         self._ticking: Timer | None = None
         self.is_closed = False
-        """The server stops: there are no new ones."""
+        """The server stops, so no feed can be opened."""
 
     def open(self, session: Session, request: ChangeFeedRequest) -> None:
         sink = SessionSink(session)

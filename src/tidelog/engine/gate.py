@@ -30,7 +30,7 @@ class Pause:
 
 
 class Gate:
-    """What commands have to pass."""
+    """Refuses writes, and holds commands back."""
 
     def __init__(self, store: Store, sessions: Sessions, clock: Clock, loop: Loop) -> None:
         self._store = store

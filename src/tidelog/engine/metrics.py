@@ -46,7 +46,7 @@ class SnapshotFacts(NamedTuple):
     made: int = 0
     """How many were made since the start."""
     failures: int = 0
-    """That failed in a row."""
+    """How many snapshots in a row failed."""
     error: str | None = None
     """Why the last one failed; None: it did not."""
     last_took_s: float | None = None
@@ -68,7 +68,7 @@ class Metrics:
 
     def reset(self) -> None:
         self.connections = 0
-        """That were made, those that were turned away among them."""
+        """Connections that were made, including those that were turned away."""
         self.connections_refused = 0
         self.cut_for_output = 0
         """Connections that were cut because they did not read."""

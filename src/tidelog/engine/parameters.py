@@ -74,7 +74,7 @@ def read_memory(text: str) -> int:
 
 
 def fixed(name: str, value: object) -> Parameter:
-    """It is what it is, and cannot be set."""
+    """A parameter that can be read, and not be set."""
     return Parameter(name, lambda: str(value))
 
 

@@ -6,7 +6,7 @@ import hmac
 
 
 class Password:
-    """What a client has to say before it may do anything; None: nothing."""
+    """The password that clients must send first; None: the server has none."""
 
     __slots__ = ("_secret",)
 

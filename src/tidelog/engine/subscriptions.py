@@ -73,7 +73,7 @@ class Subscriptions:
         _leave(self._shard_channels, session, channel)
 
     def forget(self, session: Session) -> None:
-        """It listens to nothing any more."""
+        """End all subscriptions of a client."""
         for channel in list(session.channels):
             self.unsubscribe(session, channel)
         for pattern in list(session.patterns):

@@ -197,7 +197,7 @@ class CommandTable:
         """Containers that are commands themselves when they are given no argument: COMMAND."""
 
     def find(self, name: bytes) -> Command | None:
-        """The row of a command that is no container."""
+        """The row of a command without subcommands."""
         return self._by_name.get(name) or self._by_name.get(name.upper())
 
     def subcommands(self, name: bytes) -> dict[bytes, Command] | None:

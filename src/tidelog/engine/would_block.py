@@ -27,17 +27,17 @@ class WouldBlock(Exception):
         super().__init__()
         self.keys = keys
         self.arguments = arguments
-        """What is run again: as the client sent it, with words such as `$` replaced by what they meant at first."""
+        """The command to run again: as the client sent it, but with words such as `$` replaced by what they meant."""
         self.timeout_ms = timeout_ms
         """0: it waits for ever."""
         self.operations = operations
-        """What has changed already, such as a group that was made."""
+        """Operations that are applied although the command waits, such as one that makes a group."""
         self.group = group
-        """Whose readers all see the same; None: a reader by itself."""
+        """The group, whose readers all see the same entries; None: the reader is in no group."""
         self.due_ms = due_ms
         """When something becomes ready by itself (absolute); 0: never."""
         self.needs_key = needs_key
-        """It is not run again while none of its keys is there: it would make what somebody has just deleted."""
+        """Do not run it again while none of its keys exists: it would make again what somebody has just deleted."""
         self.outlasts_types = outlasts_types
         """A key of another type does not end its wait."""
         self.timed_out = timed_out

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 Watching = Any
-"""Whatever is interested; hashable, and the same object each time."""
+"""Anything that watches keys, usually a feed; hashable, and the same object each time."""
 
 
 class Span(NamedTuple):
@@ -56,7 +56,7 @@ def after_prefix(prefix: bytes) -> bytes:
 
 
 class Interests:
-    """Who is interested in which keys."""
+    """An index from keys to the feeds that watch them."""
 
     def __init__(self) -> None:
         self._spans: dict[Watching, list[Span]] = {}
@@ -72,7 +72,7 @@ class Interests:
         """Somebody is interested in everything."""
         self._bounds: list[bytes] = []
         self._segments: list[list[Watching]] = [[]]
-        """Who is interested in the keys before the first bound, between the first two ..."""
+        """The feeds that watch the keys before the first bound, those between the first two, and so on."""
 
     def __len__(self) -> int:
         return len(self._spans)
@@ -148,7 +148,7 @@ class Interests:
         return False
 
     def of(self, key: bytes) -> list[Watching]:
-        """Who is interested in a key, each once; not to be changed. Hot."""
+        """The feeds that watch a key, each once; the caller must not change the list. Hot."""
         if self._only_length >= 0:
             alike = self._prefixes.get(key[: self._only_length])
             return _NOBODY if alike is None else alike

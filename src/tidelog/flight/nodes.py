@@ -35,7 +35,7 @@ SCHEMA: Final = pa.schema(
 PACKED: Final = pa.schema([("start", pa.uint32()), ("stop", pa.uint32()), ("node", pa.binary())])
 
 _COLUMNS_MIN: Final = 4
-"""Of a node whose entries are all of one kind, and without holes."""
+"""The schema of a node whose entries are all of one kind, without holes."""
 _ONE_THREAD: Final = pa.ipc.IpcReadOptions(use_threads=False)
 """A node is small: handing its columns to other threads costs more than opening it."""
 

@@ -20,7 +20,7 @@ from tidelog.streams.stream import Stream
 
 
 class StreamFacts(NamedTuple):
-    """What a client is told about a stream before it reads."""
+    """Facts about a stream, for a client that is about to read it."""
 
     key: bytes
     database: int

@@ -30,7 +30,7 @@ class NodeSlice(NamedTuple):
 
 
 class StreamSlice(NamedTuple):
-    """What a thread reads at once."""
+    """The part of a stream that a thread reads at once."""
 
     pieces: list[NodeSlice]
     next_offset: int | None
@@ -80,7 +80,7 @@ def last_offset(stream: Stream, end: RangeEnd) -> int:
 
 
 def batches(part: StreamSlice) -> Iterator[pa.RecordBatch]:
-    """What a slice has, as record batches of some size. On any thread."""
+    """The entries of a slice, as record batches of some size. On any thread."""
     gathered: list[Opened] = []
     count = size = 0
     for piece in part.pieces:
@@ -104,7 +104,7 @@ def _opened(piece: NodeSlice) -> Opened:
 
 
 def packed_batches(part: StreamSlice) -> Iterator[pa.RecordBatch]:
-    """The same as nodes, which nobody opens here: compressed ones leave as they are. On any thread."""
+    """The same as packed nodes: compressed nodes are sent as they are. On any thread."""
     gathered: list[tuple[int, int, bytes]] = []
     size = 0
     for piece in part.pieces:

@@ -19,7 +19,7 @@ _CHALLENGE: Final = {"www-authenticate": 'Basic realm="tidelog", charset="UTF-8"
 
 
 def refusal(password: Password, headers: Headers) -> Response | None:
-    """What to answer to a request that does not know the password; None: it does."""
+    """The refusal of a request without the password; None: the request has it."""
     if not password.is_needed:
         return None
     for value in headers.getlist("authorization"):

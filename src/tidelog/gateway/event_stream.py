@@ -34,7 +34,7 @@ _HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
 class StreamSink:
-    """What a feed has sent, and nobody has taken yet. One for each stream."""
+    """The events that a feed has sent and the browser has not taken yet. One for each stream."""
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
@@ -43,7 +43,7 @@ class StreamSink:
         self._was_full = False
         self._news = asyncio.Event()
         self.has_ended = False
-        """Nothing is sent any more; what is here can still be taken."""
+        """Take no more events; those that are here can still be read."""
         self.error: str | None = None
         self.is_abandoned = False
         """Its reader is gone."""

@@ -81,7 +81,7 @@ def feed_page(engine: Engine) -> Callable[[Request], Awaitable[Response]]:
 
 
 def _beginning(engine: Engine, position: Ts, wanted: ChangeFeedRequest, sink: StreamSink) -> bytes:
-    """What tells a browser where it is before the first checkpoint."""
+    """The event that gives a browser a position before the first checkpoint."""
     if wanted.is_initial:
         # It may have been here before, and lost the connection in the middle: keys that were deleted meanwhile are
         # not among the values that follow.
@@ -94,7 +94,7 @@ def _beginning(engine: Engine, position: Ts, wanted: ChangeFeedRequest, sink: St
 
 
 def read_query(query: bytes, last_event_id: str | None) -> ChangeFeedRequest:
-    """What a request wants; `BadQuery` if that cannot be said."""
+    """The feed that a request asks for; `BadQuery` if it cannot be understood."""
     spans: list[Span] = []
     given: dict[str, str] = {}
     try:
@@ -123,7 +123,7 @@ def read_query(query: bytes, last_event_id: str | None) -> ChangeFeedRequest:
     if last_event_id:
         start, is_initial = _start("Last-Event-ID", last_event_id), False
     elif start is not None and is_initial:
-        raise BadQuery("since and initial exclude each other")
+        raise BadQuery("since and initial cannot be used together")
     return ChangeFeedRequest(
         spans=list(dict.fromkeys(spans)) or [Span(b"", b"")],
         database=_number(given, "db", 0, limits.DATABASES - 1) or 0,

@@ -69,7 +69,7 @@ def pipeline_samples(
 
 
 def _jobs(database: Database) -> Iterator[_PipelineJob]:
-    """Each once: names that are no UTF-8 must not become the same label."""
+    """All jobs. If names that are not UTF-8 come to the same label, only one of them is shown."""
     index = database.find(_JOB_INDEX)
     seen = set()
     for name in islice(index, limits.PIPELINE_JOBS_SHOWN_MAX) if isinstance(index, Set) else ():
@@ -87,7 +87,7 @@ def _is_up(job: _PipelineJob, now_ms: int) -> bool:
 
 
 def _lag_us(job: _PipelineJob, visible_ts: int, begin_of: Callable[[Ts], Ts]) -> float | None:
-    """Of now; a job that does not say how far it is has none."""
+    """The lag now; a job that does not report how far it is has none."""
     ts = job.number(b"ts")
     return None if ts is None else max(0.0, visible_ts - begin_of(Ts(int(ts))))
 

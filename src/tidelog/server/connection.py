@@ -114,7 +114,7 @@ class Connection(Session):
             transport.close()
             return
         self.engine.sessions.add(self)
-        self.state_changed()  # what was told to all since this was made
+        self.state_changed()  # the server's state may have changed since this object was made
         self._write = transport.write
         self.update_reading()
 
@@ -189,7 +189,7 @@ class Connection(Session):
             self._end_of_commands()
 
     def eof_received(self) -> bool:
-        """It sends no more. What it sent is answered before the connection is closed, unless that may never be."""
+        """The client sends no more. Unless a command is blocked, all are answered before the connection is closed."""
         if self.is_blocked:
             self.engine.blocking.forget(self)
             return False
@@ -246,7 +246,7 @@ class Connection(Session):
         self.update_reading()
 
     def unblock(self, reply: bytes) -> None:
-        """The command that it waits for has its reply."""
+        """The command that waited for a key has its reply."""
         if self._transport is None:
             return
         if not self.out:
@@ -261,7 +261,7 @@ class Connection(Session):
         self.go_on()
 
     def _end_of_commands(self) -> None:
-        """Everything that was understood has been run."""
+        """All commands that were decoded have been run."""
         if self._decoder.error is not None and self.is_authenticated:
             # AUTH may have come together with a command that was too large for a stranger.
             self._held = self._decoder.resume()
@@ -315,7 +315,7 @@ class Connection(Session):
             self.kill()
 
     def set_stuck(self, is_stuck: bool) -> None:
-        """Its replies wait for space on the disk, or no longer. More of them would only take memory."""
+        """The replies wait for space on the disk, or no longer. Meanwhile nothing is read: replies would pile up."""
         self._is_stuck = is_stuck
         self.update_reading()
 
@@ -339,7 +339,7 @@ class Connection(Session):
             self._transport.abort()
 
     def abort(self, reason: str) -> None:
-        """Close without what was about to be said."""
+        """Close with an error instead of the replies that were about to be sent."""
         self.out.clear()
         if self._transport is not None:
             self._transport.write(encode_error(f"MISCONF {reason}"))
@@ -349,7 +349,7 @@ class Connection(Session):
 
     @property
     def is_busy(self) -> bool:
-        """Something that it sent is not answered yet."""
+        """Some command of the client has no reply yet."""
         return bool(self.out or self.waiting_turns or (self._held and not self.is_blocked))
 
     @property
@@ -372,7 +372,7 @@ class Connection(Session):
         return (now_us - self._active_us) // 1_000_000
 
     def look(self, now_us: int) -> None:
-        """See whether it has sent something since somebody last looked."""
+        """Note whether the client has sent commands since the last look."""
         if self.command_count != self._seen_count:
             self._seen_count = self.command_count
             self._active_us = now_us

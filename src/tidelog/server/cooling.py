@@ -75,7 +75,7 @@ class Cooling:
         return self._pass is None and not self._is_working
 
     def close(self) -> None:
-        """Nothing is begun any more; what is under way is of no use to anyone."""
+        """Begin no more work. The result of work that is under way is dropped."""
         self._is_closed = True
         self._thread.shutdown(wait=False)
 

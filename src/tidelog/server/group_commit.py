@@ -50,7 +50,7 @@ class Durable(Protocol):
         """The same after an fsync, when more is visible; how many clients the last two fsyncs answered."""
 
     def fail(self, reason: str) -> None:
-        """The journal has failed: what the clients were about to be told is not in it."""
+        """The journal has failed: close all connections whose replies are not in it, without those replies."""
 
 
 class GroupCommit:

@@ -133,7 +133,7 @@ class HotGroups:
         return at + 1
 
     def _new_rows(self, stream: Stream, group: Group, count: int, now_ms: int) -> Rows | None:
-        """What TREAD gives out next; None if that is not plainly new entries."""
+        """The entries that TREAD gives out next; None: the general path has to decide."""
         for offset, pending in group.due.items():
             if pending.due_ms <= now_ms or offset < stream.first:
                 return None

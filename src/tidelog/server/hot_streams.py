@@ -25,7 +25,7 @@ from tidelog.streams.stream import Stream
 _ENTRIES_MAX: Final = limits.RECORD_MEMBERS_MAX
 _BYTES_MAX: Final = limits.RECORD_SPLIT_BYTES
 _COMMAND_BYTES_MAX: Final = limits.NODE_BYTES_MAX
-"""Of the entries of one command; the general path checks larger ones."""
+"""The most bytes of entries in one command; the general path checks larger ones."""
 _BATCH_BYTES_FULL: Final = limits.BATCH_BYTES_FULL
 _ENTRIES: Final = frozenset([b"ENTRIES", b"entries"])
 

@@ -133,7 +133,7 @@ def _read_output_limits(bounds: OutputLimits, text: str) -> ApplyValue:
         elif kind.lower() not in ("normal", "slave", "replica"):
             raise BadValue("Invalid client class specified in buffer limit configuration.")
         elif wanted != (0, 0, 0):
-            raise BadValue(f"{kind} clients are not read from while they do not read: they need no limit")
+            raise BadValue(f"{kind} clients have no limit: the server stops reading from one that does not read")
 
     def work() -> None:
         if changed is not None:

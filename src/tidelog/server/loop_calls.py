@@ -31,5 +31,5 @@ class LoopCalls:
         return done.result(_WAIT_S_MAX)
 
     def wait(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """The same for something that itself waits."""
+        """The same for a coroutine."""
         asyncio.run_coroutine_threadsafe(work(), self._loop).result(_WAIT_S_MAX)

@@ -17,13 +17,13 @@ _TRIM_EVERY_US: Final = 1_000_000
 
 
 def resident_bytes() -> int:
-    """What the kernel says that this process has in memory."""
+    """The memory of this process, as the kernel counts it."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[1]) * _PAGE_BYTES
 
 
 def total_bytes() -> int:
-    """What the machine has."""
+    """The memory of the machine."""
     return os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES
 
 

@@ -77,7 +77,7 @@ class ServerSnapshots:
         self.error: str | None = None
         """Why the last one failed."""
         self.count = 0
-        """That were made since the start."""
+        """How many snapshots were made since the start."""
         self.failures = 0
         """In a row."""
         self._retry_s = 0.0

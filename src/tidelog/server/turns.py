@@ -202,7 +202,7 @@ class Turns:
         return len(self._answered[0] | self._answered[1])
 
     def fail(self, reason: str) -> None:
-        """What these clients were about to be told is not in the journal: they are told nothing."""
+        """The journal has failed: close all connections whose replies are not in it, without those replies."""
         for connection in self._stuck + self._with_replies:
             connection.abort(reason)
         self._stuck.clear()

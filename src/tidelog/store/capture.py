@@ -40,7 +40,7 @@ Kept = dict[bytes, tuple[StoredValue | None, int | None]]
 
 
 class _Frozen(NamedTuple):
-    """What a database held when it was flushed."""
+    """The contents of a database at the moment when it was flushed."""
 
     slots: list[Any]
     expiries: dict[bytes, int]

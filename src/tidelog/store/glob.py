@@ -54,7 +54,7 @@ class _Part(NamedTuple):
 
 
 def matches(pattern: bytes, string: bytes) -> bool:
-    """Whether a string matches a pattern. Who tries many strings calls `matcher` once."""
+    """Whether a string matches a pattern. To try many strings, call `matcher` once."""
     return matcher(pattern)(string)
 
 

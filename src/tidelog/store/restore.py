@@ -37,7 +37,7 @@ _SHARD: Final = "shard-"
 
 
 class Restored(NamedTuple):
-    """What a restore made."""
+    """The result of a restore."""
 
     path: str
     ts: Ts
@@ -46,9 +46,9 @@ class Restored(NamedTuple):
     keys: int
     size_bytes: int
     snapshot_ts: Ts
-    """Of the snapshot that it began with; 0: none."""
+    """The ts of the snapshot that it began with; 0: it began without one."""
     transactions: int
-    """Of the journal after that."""
+    """How many transactions of the journal followed the snapshot."""
     damaged: list[str]
     """Snapshots that could not be used, and why."""
 
@@ -68,7 +68,7 @@ def restore(
         raise LimitExceeded(f"{shard_count} shards: it must be 1 to {limits.SHARDS_MAX}")
     meta = layout.read_meta(disk, source)
     if disk.exists(f"{source}/{layout.RESTORING}"):
-        raise DataDirectoryError(f"{source} was being filled by a restore that did not finish: it is no backup")
+        raise DataDirectoryError(f"{source} was being filled by a restore that did not finish: it is not a backup")
     _check_target(disk, target)
     reading = _BackupReading(disk, store, source, meta, until, on_progress)
     reading.read()
@@ -125,8 +125,8 @@ class _BackupReading:
     def _read_backup(self, snapshot: Snapshot) -> None:
         if self._until is not None and self._until != snapshot.point.ts:
             raise DataDirectoryError(
-                f"{self._source} is a snapshot of ts {snapshot.point.ts}, and no other moment can be had from it: "
-                f"that takes a whole data directory"
+                f"{self._source} is a snapshot of ts {snapshot.point.ts} and holds no other moment: to restore "
+                f"another, name a whole data directory"
             )
         self._total = 2 * snapshot.size(self._disk)
         self._read_snapshot(snapshot)

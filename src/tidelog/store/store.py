@@ -52,7 +52,7 @@ class Store:
     def __init__(self, clock: Clock, random: Random, types: TypeTable | None = None) -> None:
         self._clock = clock
         self.types = types if types is not None else TypeTable(value_types())
-        """What its values may be."""
+        """The types that its values may have."""
         self.random = random
         """Draws what commands such as SPOP choose."""
         self.scan_orders = ScanOrders()
@@ -152,7 +152,7 @@ class Store:
         return self._capture
 
     def end_capture(self) -> None:
-        """It has visited everything, or is given up: nothing is kept for it any more."""
+        """The capture is complete or given up: keep no more old values for it."""
         self._capture = None
         self._set_observers()
 

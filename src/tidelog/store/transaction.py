@@ -53,7 +53,7 @@ class Transaction:
         self.now_ms = now_ms
         self.records: list[NewRecord] = []
         self._bytes = 0
-        """Of the payloads of its records."""
+        """The size of the payloads of its records."""
         self._expired: dict[tuple[int, bytes], None] = {}
         """Keys that were come across expired and still have to be removed."""
 

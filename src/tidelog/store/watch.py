@@ -40,7 +40,7 @@ class Watches:
         self._by_identity[id(watcher)] = watcher
 
     def forget(self, watcher: Watcher) -> None:
-        """It watches nothing any more, and starts clean."""
+        """End all watches of a client, which then starts clean."""
         for place in watcher.watched:
             watchers = self._watchers.get(place, set())
             watchers.discard(id(watcher))

@@ -21,7 +21,7 @@ from typing import Final
 from tidelog.streams.pending_ids import PendingIds
 
 NO_CONSUMER: Final = b""
-"""Who reads with TREAD has no name."""
+"""The name of all readers with TREAD."""
 UNKNOWN: Final = -1
 """How many entries a group has read, if that cannot be said."""
 
@@ -169,7 +169,7 @@ class Group:
             consumer.pending_count += count
 
     def remove(self, offset: int) -> Pending | None:
-        """It is acknowledged, or nobody's any more."""
+        """An entry is acknowledged, or given up: it is no longer pending."""
         pending = self.pending.pop(offset, None)
         if pending is not None:
             if self._ids is not None:
@@ -208,7 +208,7 @@ class Group:
         return self._ids
 
     def remove_consumer(self, name: bytes) -> int:
-        """It and what it has pending are gone; returns how many those were."""
+        """Remove a consumer and its pending entries; returns how many entries those were."""
         gone = [offset for offset, pending in self.pending.items() if pending.consumer == name]
         for offset in gone:
             self.remove(offset)

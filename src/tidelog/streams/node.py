@@ -421,5 +421,5 @@ def _read(data: bytes) -> pa.RecordBatch:
         batches = iter(reader)
         batch = next(batches, None)
         if batch is None or next(batches, None) is not None or source.tell() != len(data):
-            raise ValueError("not one batch, and nothing behind it")
+            raise ValueError("there must be one batch, and nothing after it")
     return batch

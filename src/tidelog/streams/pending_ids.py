@@ -61,5 +61,5 @@ class PendingIds:
 
     @property
     def largest(self) -> int:
-        """Of which there must be one."""
+        """The largest id; there must be one."""
         return next(number for number in reversed(self._ordered) if number in self.offsets)

@@ -34,7 +34,7 @@ class Producer:
             del self.seqs[: -limits.PRODUCER_SEQS_KEPT], self.offsets[: -limits.PRODUCER_SEQS_KEPT]
 
     def offset_of(self, seq: int) -> int | None:
-        """What it got; None: it is forgotten, or was one of the gaps."""
+        """The offset that a call got; None: the call is forgotten, or was one of the gaps."""
         at = bisect_left(self.seqs, seq)
         return self.offsets[at] if at < len(self.seqs) and self.seqs[at] == seq else None
 

@@ -25,10 +25,10 @@ from tidelog.streams.node import ENTRY_OVERHEAD_BYTES, ActiveNode, Node, Rows, S
 from tidelog.streams.producer import Producer
 
 _STREAM_BYTES: Final = 600
-"""What a stream takes beside its nodes, roughly."""
+"""The memory of a stream beside its nodes, roughly."""
 _PENDING_BYTES: Final = 200
 COUNT_MAX: Final = 2**63 - 1
-"""Where counts of entries that are set from outside end: clients and records know no larger ones."""
+"""The largest count of entries that a client can set: replies and records have no room for larger ones."""
 _NONE: Final[Mapping[bytes, Any]] = MappingProxyType({})
 """The groups and producers of most streams: no dict of their own, and nothing that could be changed by mistake."""
 
@@ -70,7 +70,7 @@ class Stream:
         self.max_deleted_id = 0
         """The largest id that was deleted; what is evicted does not count."""
         self.added_beside = 0
-        """What XSETID added to the number of entries that ever were."""
+        """How many entries XSETID added to the number that were ever appended."""
         self.groups: Mapping[bytes, Group] = _NONE
         self.producers: Mapping[bytes, Producer] = _NONE
         """Least recently used first."""
@@ -110,7 +110,7 @@ class Stream:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory, roughly."""
+        """Its size in memory, roughly."""
         pending = sum(len(group.pending) for group in self.groups.values())
         nodes = sum(node.size_bytes for node in self.nodes())
         return _STREAM_BYTES + nodes + _PENDING_BYTES * pending

@@ -12,7 +12,7 @@ from tidelog.streams.stream import Stream
 
 
 class Trim(NamedTuple):
-    """What is to stay."""
+    """Which entries stay."""
 
     length: int | None
     """So many entries, or ..."""

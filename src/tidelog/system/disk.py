@@ -188,6 +188,6 @@ class SystemDisk:
 
 
 def _holder(fd: int) -> str:
-    """Who holds a lock, by what it wrote into the file; it may not have come to writing yet."""
+    """The process that holds a lock, as it wrote into the file; it may not have written yet."""
     first_line = os.pread(fd, _PROCESS_ID_BYTES_MAX, 0).split(b"\n")[0]
     return f"process {int(first_line)}" if first_line.isdigit() else "another process"

@@ -19,9 +19,9 @@ class SimulatedProcess:
     def __init__(self, number: int) -> None:
         self.number: Final = number
         self.files: set[SimulatedFile] = set()
-        """What it has open."""
+        """The files that it has open."""
         self.locks: dict[Inode, SimulatedLock] = {}
-        """What it holds."""
+        """The locks that it holds."""
 
     def die(self) -> None:
         for file in self.files:

@@ -44,7 +44,7 @@ class Inode:
         self.is_shared = False
         """`data` also belongs to a clone: it is copied before the first change."""
         self.changes: list[InodeChange] = []
-        """What may be lost, oldest first."""
+        """The changes that a crash may undo, oldest first."""
         self.doomed_count = 0
         """How many of the first changes a failed sync has doomed."""
         self.floors: dict[int, int] = {}
@@ -103,7 +103,7 @@ class Inode:
     # --- what a test does ---------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """What is read now is durable."""
+        """Make everything that can be read now durable."""
         self.changes.clear()
         self.floors.clear()
         self.doomed_count = self.size_floor = 0

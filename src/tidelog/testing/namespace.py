@@ -54,12 +54,12 @@ class NameChange(NamedTuple):
     """One creation, removal or rename: kept or forgotten as a whole."""
 
     number: int
-    """Of the operation on the disk."""
+    """The number of the operation on the disk."""
     changes: tuple[SlotChange, ...]
     made: DirectoryNode | None = None
-    """What was created, not moved."""
+    """The node that was created, not moved."""
     removed: DirectoryNode | None = None
-    """What was removed or replaced, not moved."""
+    """The node that was removed or replaced, not moved."""
 
     @property
     def slots(self) -> list[Slot]:
@@ -79,7 +79,7 @@ class Namespace:
         self.root = Folder()
         """Always there and always durable."""
         self.pending: list[NameChange] = []
-        """What may be forgotten, oldest first."""
+        """The changes that a crash may undo, oldest first."""
 
     # --- looking ------------------------------------------------------------------------------------------------
 
