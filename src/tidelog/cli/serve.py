@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tidelog.address import PORT_DEFAULT
 from tidelog.cli.exits import FINE, guarded
 from tidelog.cli.output.values import printable
 
 if TYPE_CHECKING:
     from tidelog.server.runtime import Runtime, ServerConfig
 
-EPILOG: Final = """\
+EPILOG: Final = f"""\
 Every option can also be set in the environment (--http-port is TIDELOG_HTTP_PORT) and in the configuration file
 (http-port = 8399). The command line wins over the environment, and the environment wins over the file.
 
@@ -25,7 +26,7 @@ Examples:
 
   tidelog serve --data data --fsync always --requirepass-file secret.txt --host 0.0.0.0
 
-  redis-cli -p 6399 set greeting hello"""
+  redis-cli -p {PORT_DEFAULT} set greeting hello"""
 
 
 @guarded
@@ -38,7 +39,8 @@ def serve(
         str | None, typer.Option(metavar="HOST", help="The address to listen on. [default: 127.0.0.1]")
     ] = None,
     port: Annotated[
-        str | None, typer.Option(metavar="PORT", help="The port for Redis clients; 0: no port. [default: 6399]")
+        str | None,
+        typer.Option(metavar="PORT", help=f"The port for Redis clients; 0: no port. [default: {PORT_DEFAULT}]"),
     ] = None,
     http_port: Annotated[
         str | None,

@@ -29,6 +29,7 @@ from tidelog.cli.output.stdout import Column, Output
 from tidelog.cli.pipeline.runner import JobRun
 from tidelog.cli.pipeline.session import LIGHT, STEADY, needs_spark
 from tidelog.cli.server_link import find_address
+from tidelog.keys import VIEW_JOB_PREFIX
 
 if TYPE_CHECKING:
     from tidelog.spark.views.keeping.job import ViewJob
@@ -114,7 +115,7 @@ def view(
 
 
 def _sum_up(job: ViewJob, output: Output, run: JobRun) -> None:
-    parts: dict[str, Any] = {name.partition(":")[2]: dict(figures) for name, figures in job.parts().items()}
+    parts: dict[str, Any] = {name.removeprefix(VIEW_JOB_PREFIX): dict(figures) for name, figures in job.parts().items()}
     figures = job.totals()
     if output.as_json:
         for name, each in parts.items():
