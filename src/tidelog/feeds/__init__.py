@@ -1,6 +1,7 @@
 """Change feeds: the history of the journal as events, from any point that the journal still has.
 
-Nothing here waits or listens: `server` moves feeds on when something has become visible, and sends their events.
+Nothing here waits or listens: `engine/feeding.py` moves feeds on when something has become visible, and sends their
+events.
 
 feeds       all feeds of a store: opens them, lets them catch up, gives them checkpoints
 feed        one feed: what it asked for, how far it is, and its events that are not sent yet

@@ -149,9 +149,7 @@ class HotStreams:
         except CommandError:
             return False
         payloads = _payloads(key, (stream.next, ms, seq), kind, tags, entries)
-        database = self._database
-        if database.observer is not None or database.waiting:
-            database.change(key)
+        self._database.touch(key)
         stream.append(ms, seq, kind, tags, entries)
         shard = self._store.owners[slot]
         if len(payloads) == 1:
@@ -165,7 +163,7 @@ class HotStreams:
 def _payloads(
     key: bytes, place: tuple[int, int, int], kind: int, tags: list[bytes], entries: list[bytes]
 ) -> list[bytes]:
-    """Of the records of an append."""
+    """The payloads of the records of an append."""
     ends = record_ends(key, tags, entries)
     if len(ends) == 1:
         return [encode_append(key, place, kind, tags, entries)]

@@ -1,7 +1,7 @@
 """How far a group has come: what it reads next, and, as Redis counts, its entries read and its lag.
 
-Both are exact as long as no entry ahead of the group was deleted from the middle. A stream remembers only the largest
-deleted id: where that lies ahead of the group, the answer is `UNKNOWN`, except at the two ends of the stream.
+The two counts are exact as long as no entry ahead of the group was deleted from the middle. A stream remembers only the
+largest deleted id: where that lies ahead of the group, the answer is `UNKNOWN`, except at the two ends of the stream.
 """
 
 from __future__ import annotations
