@@ -1,7 +1,7 @@
 """What the server counts, since it started or since CONFIG RESETSTAT.
 
-Nothing here is touched for every command: sessions count theirs themselves, a buffer at a time, and `Clients` adds them
-up when someone asks.
+Nothing here is touched for every command: each session counts its own, a buffer at a time, and `Sessions` adds them up
+when someone asks.
 """
 
 from __future__ import annotations

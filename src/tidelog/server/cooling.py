@@ -5,9 +5,9 @@ A pass visits every stream, a slice of time at once, and at most one pass begins
     an active node      that has not grown since the last pass, and has entries enough, is sealed
     a sealed node       that nobody has read since the last pass is compressed
 
-So nothing keeps the time of its last use. A compressed node holds the same entries, and where nodes end is no part of
-the state: none of this is journaled. The thread sees nothing but a record batch, which never changes; the loop swaps
-the node's bytes when it comes back.
+So no node has to keep the time of its last use. Nothing is journaled: a compressed node holds the same entries, and
+where nodes end does not belong to the state. The thread gets only a record batch, which never changes. When it has
+compressed it, the loop swaps the bytes of the node.
 """
 
 from __future__ import annotations

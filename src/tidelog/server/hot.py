@@ -1,10 +1,10 @@
 """The hot path: the commands that most traffic consists of, with as little Python as they can be run with.
 
-Commands that arrive together mostly come in runs of the same one, so each is handled a *run* at a time: from a place in
-a buffer of commands on, as long as they are the same command in its plain form, their replies are appended to `out`;
-the place of the first that is not is returned. Whatever is not plain takes the general path: a value of another type,
-a key with an expiry, an option, a wrong number of arguments, a large value (the general path counts what it holds),
-writes that are refused at the moment. Both paths do the same; a test compares them.
+Commands that arrive together are mostly the same one many times, so each function handles a *run*: it takes commands
+from a place in the buffer on, as long as they are its own in their plain form, appends their replies to `out`, and
+returns the place of the first command that it did not handle. All others take the general path: a value of another
+type, a key with an expiry, an option, a wrong number of arguments, a large value (the general path counts what it
+holds), a write that is refused at the moment. Both paths do the same; a test compares them.
 
 Writes of different keys in one run are one transaction with one record: they arrived together, nobody can have seen one
 without the other, and a record costs more than a pair in it. A key that comes again begins another run, so that every

@@ -1,4 +1,4 @@
-"""Opening ports: TCP with or without TLS, and unix sockets. What can be wrong with them is said in words.
+"""Opening ports: TCP with or without TLS, and unix sockets. `CannotListen` says why one cannot be opened.
 
 Sockets are bound here and then handed to the loop, so that their options are set before anyone connects: connections
 inherit keep-alive from the socket that they came to.

@@ -1,8 +1,8 @@
 """How much memory the process has, and whether that is too much.
 
-`maxmemory` is compared with the resident size, sampled some times a second: what counts in the end, and free on the
-path of a write. Python keeps freed memory for itself as long as it can; so that deleting keys helps, it is asked to
-give it back while there is too much.
+`maxmemory` is compared with the resident size, because that is what the machine runs out of. It is sampled some times a
+second, so a write costs nothing more. Python keeps freed memory for itself as long as it can. So while there is too
+much, it is asked to give memory back: otherwise deleting keys would not help.
 """
 
 from __future__ import annotations
