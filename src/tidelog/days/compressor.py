@@ -33,7 +33,7 @@ from tidelog.days.exchange import RedisClient, StreamState, bytes_server, decide
 from tidelog.days.fence import check_fence, raise_fence
 from tidelog.days.index import Index, read_index
 from tidelog.days.jobset import DayStream, JobSet
-from tidelog.days.message import ZERO, EventId, Message, message_of_entry, parse_id, shown
+from tidelog.days.message import ZERO, EventId, Message, chunked, message_of_entry, parse_id, shown
 from tidelog.errors import Contended, Corruption, FormatError
 
 
@@ -245,17 +245,7 @@ class _Compression:
             count = max(1, min(fitting, limits.DAYS_PAGE_ENTRIES_MAX))
 
     def _batches(self) -> Iterator[list[Message]]:
-        batch: list[Message] = []
-        size_bytes = 0
-        for message in self._hot_messages():
-            is_full = len(batch) >= limits.DAYS_BATCH_MESSAGES_MAX
-            if batch and (is_full or size_bytes + len(message.event) > self._batch_bytes_max):
-                yield batch
-                batch, size_bytes = [], 0
-            batch.append(message)
-            size_bytes += len(message.event)
-        if batch:
-            yield batch
+        return chunked(self._hot_messages(), count_max=limits.DAYS_BATCH_MESSAGES_MAX, bytes_max=self._batch_bytes_max)
 
     def _verify(self, before: StreamState, read: _Sum, *, is_swapped: bool = False) -> None:
         """Read back what was written; `Corruption` if it is not what was read."""

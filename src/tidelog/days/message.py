@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, Final, NamedTuple, NoReturn
@@ -93,6 +93,20 @@ def checked(message: Message) -> Message:
 
 
 # --- as an entry of a stream --------------------------------------------------------------------------------------
+
+
+def chunked(messages: Iterable[Message], *, count_max: int, bytes_max: int) -> Iterator[list[Message]]:
+    """Runs of messages within these bounds. A message that is larger by itself is a run of its own."""
+    chunk: list[Message] = []
+    size_bytes = 0
+    for message in messages:
+        if chunk and (len(chunk) >= count_max or size_bytes + len(message.event) > bytes_max):
+            yield chunk
+            chunk, size_bytes = [], 0
+        chunk.append(message)
+        size_bytes += len(message.event)
+    if chunk:
+        yield chunk
 
 
 def fields_of(message: Message) -> list[bytes]:

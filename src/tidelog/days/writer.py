@@ -31,7 +31,7 @@ from tidelog.days.batch import unpack_entry
 from tidelog.days.exchange import RedisClient, ask, bytes_server, decide, fields
 from tidelog.days.index import Index, last_id, read_index
 from tidelog.days.jobset import JobSet
-from tidelog.days.message import ZERO, EventId, Message, checked, fields_of, parse_id
+from tidelog.days.message import ZERO, EventId, Message, checked, chunked, fields_of, parse_id
 
 _ABOVE_ALL: Final = EventId(2**64, 0)
 
@@ -162,17 +162,7 @@ class Writer:
 
 def chunks(messages: Iterable[Message]) -> Iterator[list[Message]]:
     """Messages as they are written together."""
-    chunk: list[Message] = []
-    size_bytes = 0
-    for message in messages:
-        is_full = len(chunk) >= limits.DAYS_WRITE_MESSAGES_MAX
-        if chunk and (is_full or size_bytes + len(message.event) > limits.DAYS_WRITE_BYTES_MAX):
-            yield chunk
-            chunk, size_bytes = [], 0
-        chunk.append(message)
-        size_bytes += len(message.event)
-    if chunk:
-        yield chunk
+    return chunked(messages, count_max=limits.DAYS_WRITE_MESSAGES_MAX, bytes_max=limits.DAYS_WRITE_BYTES_MAX)
 
 
 def _planned(chunk: list[Message], index: Index, last: EventId) -> _Plan:
