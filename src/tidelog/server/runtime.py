@@ -156,11 +156,10 @@ class Runtime:
             idle_s_max=config.timeout,
             is_protected=config.password is None,
         )
-        self.turns = Turns(loop, store.journal, clock.monotonic_us, metrics.syncs.add)
+        feeding = Feeding(loop, Feeds(store, clock), clock, lambda: self.turns.count)
+        self.turns = Turns(loop, store.journal, clock.monotonic_us, metrics.syncs.add, feeding.on_visible)
         self._snapshots = ServerSnapshots(loop, store, self.turns, clock, config.snapshot_after)
         self._cooling = Cooling(loop, store.databases, clock)
-        feeding = Feeding(loop, Feeds(store, clock), clock, lambda: self.turns.count)
-        self.turns.on_visible = feeding.on_visible
         self.engine = Engine(
             store=store,
             table=command_table(),

@@ -58,6 +58,7 @@ class Turns:
         journal: Journal,
         now_us: Callable[[], int],
         on_sync: Callable[[float], None] = lambda _seconds: None,
+        on_visible: Callable[[], None] | None = None,
     ) -> None:
         self._loop = loop
         self._writer = journal.writer
@@ -84,7 +85,7 @@ class Turns:
         """Connections that got replies by the last two fsyncs."""
         self.count = 0
         """Turns that had replies: work in between sees whether any client is there."""
-        self.on_visible: Callable[[], None] | None = None
+        self._on_visible = on_visible
         """Called when something has become visible, before replies leave."""
         self.commit = GroupCommit(loop, journal.writer, self, now_us, on_sync)
 
@@ -123,8 +124,8 @@ class Turns:
         else:
             if self._retry is not None:
                 self._end_wait()
-        if self.on_visible is not None:
-            self.on_visible()
+        if self._on_visible is not None:
+            self._on_visible()
         connections, self._with_replies = self._with_replies, []
         if self.commit.is_needed:
             self._put_off(connections)
@@ -197,8 +198,8 @@ class Turns:
         """The same after an fsync, when more is visible; how many clients the last two fsyncs answered."""
         self._answered = self._answered[1], set()
         self.release()
-        if self.on_visible is not None:
-            self.on_visible()
+        if self._on_visible is not None:
+            self._on_visible()
         return len(self._answered[0] | self._answered[1])
 
     def fail(self, reason: str) -> None:
