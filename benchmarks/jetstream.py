@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.servers import START_S_MAX, free_port
+from benchmarks.peers import start_peer, stop_peer
+from benchmarks.servers import START_S_MAX
 
 STREAM = "events"
 INBOX = b"_INBOX.benchmark"
@@ -106,27 +107,21 @@ def cut_messages(data: bytes) -> tuple[list[bytes], bytes]:
 
 @contextmanager
 def running_jetstream(folder: str) -> Iterator[JetStream]:
-    program, port = _program(), free_port()
+    program = _program()
     if program is None:
         raise SystemExit("nats-server is not installed")
     Path(folder).mkdir(parents=True, exist_ok=True)
-    command = [program, "-js", "-sd", folder, "-a", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def command(ports: list[int]) -> list[str]:
+        return [program, "-js", "-sd", folder, "-a", "127.0.0.1", "-p", str(ports[0])]
+
+    process, ports = start_peer(command, _answers, start_s_max=START_S_MAX)
     try:
-        _wait(process, port)
-        yield JetStream(port)
+        yield JetStream(ports[0])
     finally:
-        process.terminate()
-        process.wait(60)
+        stop_peer(process)
 
 
-def _wait(process: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + START_S_MAX
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            JetStream(port).ask("$JS.API.INFO", {})
-        except OSError:
-            time.sleep(0.02)
-        else:
-            return
-    raise SystemExit("nats-server did not start")
+def _answers(_process: subprocess.Popen[bytes], ports: list[int]) -> bool:
+    JetStream(ports[0]).ask("$JS.API.INFO", {})
+    return True

@@ -10,21 +10,17 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers import start_peer
+from tidelog.testing.ready_line import ReadyPorts, read_ports
+
 NAMES = ("tidelog", "redis")
 START_S_MAX = 600.0
 """How long a server may take to load what there is."""
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def encode(*words: bytes) -> bytes:
@@ -35,11 +31,10 @@ def encode(*words: bytes) -> bytes:
 class Server:
     """One of the two, running."""
 
-    def __init__(self, name: str, process: subprocess.Popen[bytes], port: int, flight_port: int = 0) -> None:
+    def __init__(self, name: str, process: subprocess.Popen[bytes], ports: ReadyPorts) -> None:
         self.name = name
-        self.port = port
-        self.flight_port = flight_port
-        """0: it has none."""
+        self.port, self.http_port, self.flight_port = ports
+        """The last two are 0 if it has none."""
         self._process = process
 
     def connect(self) -> socket.socket:
@@ -66,51 +61,51 @@ class Server:
                 return int(line.split()[1]) * 1024
         raise SystemExit(f"{self.name} has ended")
 
-    def wait(self) -> None:
-        """Until it answers PING with PONG: everything is loaded."""
-        deadline = time.monotonic() + START_S_MAX
-        while time.monotonic() < deadline and self._process.poll() is None:
-            try:
-                if self.ask(b"PING") == b"+PONG":
-                    return
-            except OSError:
-                pass
-            time.sleep(0.005)
-        raise SystemExit(f"{self.name} did not start")
-
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait(60)
 
 
-def _command(name: str, folder: str, port: int, fsync: str, flight_port: int) -> list[str]:
-    if name == "redis":
-        settings = {
-            "port": port,
-            "bind": "127.0.0.1",
-            "dir": folder,
-            "save": "",
-            "daemonize": "no",
-            "appendonly": "yes",
-            "appendfsync": fsync,
-            "aof-use-rdb-preamble": "no",
-            "auto-aof-rewrite-percentage": 0,
-        }
-        return ["redis-server", *(word for key, value in settings.items() for word in (f"--{key}", str(value)))]
-    where = ["--port", str(port), "--http-port", "0", "--flight-port", str(flight_port), "--data", f"{folder}/data"]
-    return [sys.executable, "-m", "tidelog.cli", "serve", *where, "--fsync", fsync, "--snapshot-after", "0"]
+def _start_redis(folder: str, fsync: str) -> Server:
+    settings = {
+        "bind": "127.0.0.1",
+        "dir": folder,
+        "save": "",
+        "daemonize": "no",
+        "appendonly": "yes",
+        "appendfsync": fsync,
+        "aof-use-rdb-preamble": "no",
+        "auto-aof-rewrite-percentage": 0,
+    }
+    words = ["redis-server", *(word for key, value in settings.items() for word in (f"--{key}", str(value)))]
+    process, ports = start_peer(
+        lambda ports: [*words, "--port", str(ports[0])],
+        lambda process, ports: Server("redis", process, ReadyPorts(ports[0], 0, 0)).ask(b"PING") == b"+PONG",
+        start_s_max=START_S_MAX,
+    )
+    return Server("redis", process, ReadyPorts(ports[0], 0, 0))
+
+
+def _start_tidelog(folder: str, fsync: str, *more: str) -> Server:
+    words = [sys.executable, "-m", "tidelog.cli", "serve", "--port", "auto", *more, "--data", f"{folder}/data"]
+    process = subprocess.Popen([*words, "--fsync", fsync, "--snapshot-after", "0"], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout as lines:  # it prints one line, when everything is loaded
+        ready = lines.readline().decode()
+    if not ready:
+        raise SystemExit(f"tidelog did not start: it ended with {process.wait(60)}")
+    return Server("tidelog", process, read_ports(ready))
 
 
 @contextmanager
-def running(name: str, folder: str, fsync: str = "everysec", *, has_flight: bool = False) -> Iterator[Server]:
-    """A server of that name over that folder, ready to answer."""
+def running(
+    name: str, folder: str, fsync: str = "everysec", *, has_http: bool = False, has_flight: bool = False
+) -> Iterator[Server]:
+    """A server of that name over that folder, ready to answer; only a Tidelog has HTTP or Flight."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    port = free_port()
-    flight_port = free_port() if has_flight and name == "tidelog" else 0
-    process = subprocess.Popen(_command(name, folder, port, fsync, flight_port), stdout=subprocess.DEVNULL)
-    server = Server(name, process, port, flight_port)
+    edges = ["--http-port", "auto" if has_http else "0", "--flight-port", "auto" if has_flight else "0"]
+    server = _start_redis(folder, fsync) if name == "redis" else _start_tidelog(folder, fsync, *edges)
     try:
-        server.wait()
         yield server
     finally:
         server.stop()

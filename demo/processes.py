@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,11 +20,11 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from tidelog.errors import EnvironmentFault
+from tidelog.testing.ready_line import read_ports
 
 _READY_S_MAX: Final = 30.0
 _STOP_S_MAX: Final = 20.0
 _LOOK_S: Final = 0.01
-_STARTS_MAX: Final = 5
 _KEPT_SETTINGS: Final = "TIDELOG_SPARK_"
 _CHECKOUT: Final = str(Path(__file__).resolve().parent.parent)
 _JAVA: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
@@ -41,13 +40,6 @@ def module_command(module: str, *arguments: object) -> list[str]:
 def tidelog_command(*arguments: object) -> list[str]:
     """The command line, as `bin/tidelog` runs it."""
     return module_command("tidelog.cli", *arguments)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class DemoProcess:
@@ -176,20 +168,13 @@ class DemoProcess:
 
 
 class ServerProcess:
-    """`tidelog serve` on a free port. Killed, it is started again on the same port and data."""
+    """`tidelog serve` on a port that it chooses. Killed, it is started again on the same port and data."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.data = folder / "data"
-        for attempt in range(1, _STARTS_MAX + 1):
-            self.port = free_port()
-            try:
-                self._process, self.start_s = self._started()
-                return
-            except EnvironmentFault as error:
-                # Somebody else may have taken the port first.
-                if "Address already in use" not in str(error) or attempt == _STARTS_MAX:
-                    raise
+        self._process, self.start_s = self._started("auto")
+        self.port = read_ports(self._process.lines[0]).redis
 
     @property
     def url(self) -> str:
@@ -199,9 +184,9 @@ class ServerProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def _started(self) -> tuple[DemoProcess, float]:
+    def _started(self, port: object) -> tuple[DemoProcess, float]:
         begun_s = time.monotonic()
-        ports = "--port", self.port, "--http-port", 0, "--flight-port", 0
+        ports = "--port", port, "--http-port", 0, "--flight-port", 0
         made = DemoProcess("server", tidelog_command("serve", "--data", self.data, *ports), self._folder)
         try:
             made.wait_until(lambda: bool(made.lines), "it was ready", _READY_S_MAX)
@@ -216,7 +201,7 @@ class ServerProcess:
 
     def start_again(self) -> float:
         """Returns how long it took, to where clients can come."""
-        self._process, self.start_s = self._started()
+        self._process, self.start_s = self._started(self.port)
         return self.start_s
 
     def stop(self) -> int:

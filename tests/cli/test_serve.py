@@ -23,4 +23,4 @@ def test_every_setting_is_a_flag() -> None:
 def test_a_bad_flag_is_one_line() -> None:
     outcome = invoke("serve", "--port", "many")
     assert (outcome.status, outcome.stdout) == (2, "")
-    assert outcome.stderr == "tidelog: --port must be a port, 0 to 65535 (it is 'many')\n"
+    assert outcome.stderr == "tidelog: --port must be a port, 0 to 65535, or auto (it is 'many')\n"

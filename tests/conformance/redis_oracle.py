@@ -30,6 +30,7 @@ import hiredis
 import pytest
 
 import tidelog.commands
+from benchmarks.peers import start_peer, stop_peer
 from tidelog.engine.dispatch import find_command, run_command
 from tidelog.engine.table import Command, CommandTable, HandlerKind
 from tidelog.engine.would_block import WouldBlock
@@ -41,9 +42,7 @@ from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
 
 REDIS_SERVER: Final = shutil.which("redis-server") or "redis-server"
-START_SECONDS_MAX: Final = 10.0
 REPLY_SECONDS_MAX: Final = 30.0
-START_ATTEMPTS: Final = 5
 
 Argument = bytes | str | int | float
 
@@ -329,45 +328,24 @@ def _shown(arguments: Sequence[bytes]) -> str:
 # --- a Redis for the tests --------------------------------------------------------------------------------------
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def start_redis(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
-    """A Redis that answers, and its port. Somebody else may take a free port first; then another is tried."""
-    for _ in range(START_ATTEMPTS):
-        port = free_port()
-        process = subprocess.Popen(
-            [REDIS_SERVER, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "",
-             "--appendonly", "no", "--enable-debug-command", "local"],
-            stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-        deadline = time.monotonic() + START_SECONDS_MAX
-        while process.poll() is None and time.monotonic() < deadline:
-            try:
-                peer = Socket(port)
-            except ConnectionError:
-                time.sleep(0.01)
-                continue
-            is_ours = b"process_id:%d\r\n" % process.pid in peer.call([b"INFO", b"server"])
-            peer.close()
-            if is_ours:
-                return process, port
-            break
-        stop(process)
-    raise RuntimeError(f"{REDIS_SERVER} did not answer within {START_SECONDS_MAX} s in {START_ATTEMPTS} attempts")
+    """A Redis that answers, and its port."""
+
+    def command(ports: list[int]) -> list[str]:
+        return [REDIS_SERVER, "--port", str(ports[0]), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "",
+                "--appendonly", "no", "--enable-debug-command", "local"]  # fmt: skip
+
+    process, ports = start_peer(command, is_this_redis)
+    return process, ports[0]
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
+def is_this_redis(process: subprocess.Popen[bytes], ports: list[int]) -> bool:
+    """Whether it is this process, and not another Redis, that answers."""
+    peer = Socket(ports[0])
     try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        return b"process_id:%d\r\n" % process.pid in peer.call([b"INFO", b"server"])
+    finally:
+        peer.close()
 
 
 @pytest.fixture(scope="session")
@@ -375,7 +353,7 @@ def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a Redis that only this process uses."""
     process, port = start_redis(tmp_path_factory.mktemp("redis"))
     yield port
-    stop(process)
+    stop_peer(process)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ on the cluster.
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -18,10 +17,10 @@ from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
 from redis.retry import Retry
 
-from tests.conformance.redis_oracle import REDIS_SERVER, Socket, free_port, start_redis, stop
+from benchmarks.peers import start_peer, stop_peer
+from tests.conformance.redis_oracle import REDIS_SERVER, Socket, is_this_redis, start_redis
 from tests.integration.server_process import ServerProcess
 
-START_S_MAX: Final = 20.0
 KINDS: Final = ("tidelog-RESP2", "tidelog-RESP3", "redis-RESP2", "redis-RESP3")
 
 
@@ -61,34 +60,32 @@ class Servers:
             self._tidelog.close()
         for started in (self._redis, self._cluster):
             if started is not None:
-                stop(started[0])
+                stop_peer(started[0])
 
 
 def start_cluster(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
     """A Redis Cluster of one node that has all slots."""
-    port, bus_port = free_port(), free_port()
-    process = subprocess.Popen(
-        [REDIS_SERVER, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "",
-         "--cluster-enabled", "yes", "--cluster-port", str(bus_port), "--cluster-config-file", "nodes.conf"],
-        stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    deadline = time.monotonic() + START_S_MAX
-    has_slots = False
-    while time.monotonic() < deadline and process.poll() is None:
+
+    def command(ports: list[int]) -> list[str]:
+        port, bus_port = map(str, ports)
+        return [
+            *(REDIS_SERVER, "--port", port, "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""),
+            *("--cluster-enabled", "yes", "--cluster-port", bus_port, "--cluster-config-file", "nodes.conf"),
+        ]
+
+    def answers(process: subprocess.Popen[bytes], ports: list[int]) -> bool:
+        if not is_this_redis(process, ports):
+            return False
+        peer = Socket(ports[0])
         try:
-            peer = Socket(port)
-        except ConnectionError:
-            time.sleep(0.01)
-            continue
-        if not has_slots:
-            has_slots = peer.call([b"CLUSTER", b"ADDSLOTSRANGE", b"0", b"16383"]) == b"+OK\r\n"
-        is_ready = b"cluster_state:ok" in peer.call([b"CLUSTER", b"INFO"])
-        peer.close()
-        if is_ready:
-            return process, port
-        time.sleep(0.01)
-    stop(process)
-    raise RuntimeError("the cluster did not start")
+            if b"cluster_slots_assigned:0\r\n" in peer.call([b"CLUSTER", b"INFO"]):
+                peer.call([b"CLUSTER", b"ADDSLOTSRANGE", b"0", b"16383"])
+            return b"cluster_state:ok" in peer.call([b"CLUSTER", b"INFO"])
+        finally:
+            peer.close()
+
+    process, ports = start_peer(command, answers, port_count=2)
+    return process, ports[0]
 
 
 @pytest.fixture(scope="session")

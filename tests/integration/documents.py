@@ -10,8 +10,10 @@
     ```          a diagram, a syntax or a command for another machine: neither run nor compared
 
 A page that needs a server and starts none finds one running on the default ports, with its data in `data`. Only the
-ports differ from those on the page, so that several pages can be followed at the same time. `pip install` installs a
-copy of the checkout, without its dependencies and without compiling it.
+ports differ from those on the page, so that several pages can be followed at the same time: servers choose theirs, and
+what follows on the page is changed to them. One that is started again gets the port that it had.
+
+`pip install` installs a copy of the checkout, without its dependencies and without compiling it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ import os
 import queue
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -34,10 +35,13 @@ from typing import Final, NamedTuple, Self
 import pytest
 
 from tests.cli.command_line import ENVIRONMENT
+from tidelog.testing.ready_line import read_ports
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
-PORTS: Final = {"6399": "TIDELOG_PORT", "8399": "TIDELOG_HTTP_PORT", "8499": "TIDELOG_FLIGHT_PORT", "6400": None}
-"""The ports that pages use, and the variable that gives a server another one as its default."""
+DEFAULT_PORTS: Final = {"--port": "6399", "--http-port": "8399", "--flight-port": "8499"}
+"""By the option that a server takes for another one."""
+PORTS: Final = (*DEFAULT_PORTS.values(), "6400")
+"""The ports that pages use."""
 
 FENCED: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME: Final = re.compile(r"# (\w+\.(?:py|toml))\n")
@@ -47,10 +51,11 @@ STOP_S_MAX: Final = 30.0
 MARK: Final = "--- the block is done ---"
 
 PYTHON_LOOP: Final = f"""
+import os
 import sys
 names = {{"__name__": "__main__"}}
 for line in sys.stdin:
-    path = line.rstrip()
+    os.environ["TIDELOG_URL"], path = line.split()
     with open(path) as file:
         exec(compile(file.read(), path, "exec"), names)
     print("\\n{MARK}", flush=True)
@@ -96,11 +101,11 @@ def starts_server(block: Block) -> bool:
     return found is not None and "--port" not in found[1]
 
 
-def needs_server(blocks: Sequence[Block], ports: dict[str, str]) -> bool:
+def needs_server(blocks: Sequence[Block]) -> bool:
     """Whether a page talks to a server and does not start it."""
     if any(block.kind == "sh" and starts_server(block) for block in blocks):
         return False
-    return any(word in block.text for block in blocks if is_run(block) for word in ("tidelog", *ports.values()))
+    return any(word in block.text for block in blocks if is_run(block) for word in ("tidelog", *PORTS))
 
 
 def is_like(printed: str, expected: str) -> bool:
@@ -179,17 +184,16 @@ class Interpreter:
 class Desk:
     """Where a page is followed: a folder, and the interpreters that its blocks share, started when they are needed."""
 
-    def __init__(self, folder: Path, ports: dict[str, str]) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._ports: dict[str, str] = {}
+        """A port on the page -> that of the server that was started on it."""
         self.inside = folder / "inside"
         self.inside.mkdir()
         self._write_programs()
-        others = {variable: ports[port] for port, variable in PORTS.items() if variable is not None}
         self._environment = {
             **ENVIRONMENT,
-            **others,
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-            "TIDELOG_URL": f"redis://127.0.0.1:{ports['6399']}",
             "PYTHONUNBUFFERED": "1",
         }
         self._running = ExitStack()
@@ -219,19 +223,42 @@ class Desk:
     def run_shell(self, block: Block) -> str:
         if self._bash is None:
             self._bash = self._start(["bash", "--noprofile", "--norc", "-eo", "pipefail"])
-        script = self._write_script(block.text)
-        return self._bash.run(block, f"source {script} < /dev/null; echo; echo '{MARK}'")
+        script = self._write_script(self.at_real_ports(block.text))
+        return self._bash.run(
+            block, f"export TIDELOG_URL={self._url}; source {script} < /dev/null; echo; echo '{MARK}'"
+        )
 
     def run_python(self, block: Block) -> str:
         if self._python is None:
             self._python = self._start([sys.executable, "-c", PYTHON_LOOP])
-        return self._python.run(block, str(self._write_script(block.text)))
+        return self._python.run(block, f"{self._url} {self._write_script(self.at_real_ports(block.text))}")
 
     def serve(self, block: Block, command: str) -> str:
         """Start a server in the background; returns what it prints when it is ready."""
         log = f"server-{block.line}.log"
-        waiting = f"{command} > {log} 2>&1 &\nuntil grep -qs ready {log}; do kill -0 $!; sleep 0.1; done\ncat {log}\n"
-        return self.run_shell(block._replace(text=waiting))
+        words = command.split()
+        wanted = {option: _option(words, option) or port for option, port in DEFAULT_PORTS.items()}
+        for option, port in wanted.items():
+            if port in PORTS:
+                command += f" {option} {self._ports.get(port, 'auto')}"
+        until_ready = f"until grep -qs '^tidelog: ready on ' {log}; do kill -0 $!; sleep 0.1; done"
+        waiting = f"{command} > {log} 2>&1 &\n{until_ready}\ncat {log}\n"
+        printed = self.run_shell(block._replace(text=waiting))
+        ready = next(line for line in printed.splitlines() if line.startswith("tidelog: ready on "))
+        for port, real in zip(wanted.values(), read_ports(ready), strict=True):
+            if port in PORTS:
+                self._ports[port] = str(real)
+        return printed
+
+    def at_real_ports(self, text: str) -> str:
+        """A text of the page with the ports that its servers have."""
+        for port, real in self._ports.items():
+            text = re.sub(rf"\b{port}\b", real, text)
+        return text
+
+    @property
+    def _url(self) -> str:
+        return f"redis://127.0.0.1:{self._ports.get('6399', '6399')}"
 
     def _start(self, command: Sequence[str]) -> Interpreter:
         made = Interpreter(command, self.inside, self._environment)
@@ -245,26 +272,19 @@ class Desk:
         return script
 
 
-def free_ports(count: int) -> list[str]:
-    """Ports that nobody listens on."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [str(each.getsockname()[1]) for each in sockets]
+def _option(words: Sequence[str], name: str) -> str | None:
+    """The value of an option on a command line."""
+    return words[words.index(name) + 1] if name in words else None
 
 
 def follow(page: str, folder: Path) -> None:
     """Do everything that a page says, and compare what is printed with what it shows."""
-    ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
-    for port, free in ports.items():
-        page = re.sub(rf"\b{port}\b", free, page)
     blocks = blocks_of(page)
     if not any(is_run(block) for block in blocks):
         return
     printed: str | None = None
-    with Desk(folder, ports) as desk:
-        if needs_server(blocks, ports):
+    with Desk(folder) as desk:
+        if needs_server(blocks):
             desk.serve(Block("sh", "", 0), "tidelog serve --data data")
         for number, block in enumerate(blocks):
             match block.kind:
@@ -274,14 +294,16 @@ def follow(page: str, folder: Path) -> None:
                 case "text":
                     assert printed is not None, f"line {block.line}: what has printed this?"
                     printed = "".join(f"{line.rstrip()}\n" for line in printed.rstrip().splitlines())
-                    assert is_like(printed, block.text), f"line {block.line}: {block.text}\nis not: {printed}"
+                    assert is_like(printed, desk.at_real_ports(block.text)), (
+                        f"line {block.line}: {block.text}\nis not: {printed}"
+                    )
                     printed = None
                 case "python" | "toml":
                     name = FILE_NAME.match(block.text)
                     if name is not None:
                         later = [each.text for each in blocks[number + 1 :] if is_run(each)]
                         assert any(name[1] in text for text in later), f"line {block.line}: nothing runs {name[1]}"
-                        (desk.inside / name[1]).write_text(block.text)
+                        (desk.inside / name[1]).write_text(desk.at_real_ports(block.text))
                         printed = None
                     else:
                         assert block.kind == "python", f"line {block.line}: the first line must name a file"

@@ -24,7 +24,7 @@ import hiredis
 
 from tests.cli.command_line import invoke
 from tests.integration.ledger import ACCOUNTS, GONE, HITS, LATER_MS, WHOLE, Command, Ledger, Unit, require, settle_all
-from tests.integration.server_process import COMMAND, ServerProcess, environment, free_port
+from tests.integration.server_process import COMMAND, ServerProcess, environment
 
 WRITERS: Final = 3
 RUN_UNITS_MAX: Final = 30
@@ -221,7 +221,7 @@ class Killing:
             time.sleep(0.001)
 
     def _kill_a_start(self) -> None:
-        places = ["--data", str(self._data), "--port", str(free_port()), "--http-port", "0"]
+        places = ["--data", str(self._data), "--port", "auto", "--http-port", "0"]
         process = subprocess.Popen(
             [*self._command, *places, *self._arguments],
             stdout=subprocess.DEVNULL,

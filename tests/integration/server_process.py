@@ -1,4 +1,4 @@
-"""A `tidelog serve` for tests: a process of its own on a free port of the loopback interface."""
+"""A `tidelog serve` for tests: a process of its own, on ports of the loopback interface that it chooses itself."""
 
 from __future__ import annotations
 
@@ -19,19 +19,14 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 import tidelog
+from tidelog.testing.ready_line import read_ports
 
 SOURCES: Final = str(Path(tidelog.__file__).parent.parent)
 COMMAND: Final = [sys.executable, "-P", "-m", "tidelog.cli", "serve"]
 READY_S_MAX: Final = 30.0
 STOP_S_MAX: Final = 30.0
 ATTEMPTS: Final = 5
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+RETRY_S: Final = 0.5
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -54,16 +49,14 @@ class ServerProcess:
         **more_environment: str,
     ) -> None:
         """`instead_of`: on the ports of one that has ended, for clients that know no other."""
+        self.port, self.http_port, self.flight_port = 0, 0, 0
         self.data = data
         self.errors = data.parent / f"{data.name}.stderr"
+        port, http_port, flight_port = "auto", "auto" if has_http else "0", "auto" if has_flight else "0"
+        if instead_of is not None:
+            port, http_port = str(instead_of.port), str(instead_of.http_port)
+        places = ["--port", port, "--http-port", http_port, "--flight-port", flight_port]
         for _ in range(ATTEMPTS):
-            self.port = free_port()
-            self.http_port = free_port() if has_http else 0
-            self.flight_port = free_port() if has_flight else 0
-            if instead_of is not None:
-                self.port, self.http_port = instead_of.port, instead_of.http_port
-            places = ["--port", str(self.port), "--http-port", str(self.http_port)]
-            places += ["--flight-port", str(self.flight_port)]
             with self.errors.open("ab") as errors:
                 self.process = subprocess.Popen(
                     [*command, "--data", str(data), *places, *arguments],
@@ -74,11 +67,13 @@ class ServerProcess:
                 )
             self.ready_line = self._wait_until_ready()
             if self.ready_line:
+                self.port, self.http_port, self.flight_port = read_ports(self.ready_line)
                 return
-            # Somebody else may have taken the port first; anything else fails again, and then for good.
+            # Somebody may have taken the port of one that has ended; anything else fails again, and then for good.
             self.close()
-            if "Address already in use" not in self.stderr:
+            if instead_of is None or "Address already in use" not in self.stderr:
                 break
+            time.sleep(RETRY_S)
         raise RuntimeError(f"the server did not start: {self.stderr}")
 
     def _wait_until_ready(self) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from tests.integration.server_process import COMMAND, ServerProcess, environment, free_port
+from tests.integration.server_process import COMMAND, ServerProcess, environment
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_what_is_no_stream(server: ServerProcess, client: flight.FlightClient) -
 
 
 def test_a_port_that_is_taken(server: ServerProcess, tmp_path: Path) -> None:
-    words = ["--data", str(tmp_path / "data"), "--port", str(free_port()), "--http-port", "0"]
+    words = ["--data", str(tmp_path / "data"), "--port", "auto", "--http-port", "0"]
     done = subprocess.run(
         [*COMMAND, *words, "--flight-port", str(server.flight_port)],
         capture_output=True,

@@ -104,6 +104,23 @@ def test_without_a_password_only_this_machine_is_served(tmp_path: Path) -> None:
             client.execute_command("DEBUG", "SLEEP", "0")
 
 
+def test_the_server_chooses_its_ports(tmp_path: Path) -> None:
+    """Two at once, which tell their ports in the ready line and in INFO."""
+    with (
+        ServerProcess(tmp_path / "a", has_http=True, has_flight=True) as one,
+        ServerProcess(tmp_path / "b", "--host", "localhost", has_http=True, has_flight=True) as other,
+    ):
+        ports = {port for each in (one, other) for port in (each.port, each.http_port, each.flight_port)}
+        assert len(ports) == 6
+        assert 0 not in ports
+        for server in (one, other):
+            assert server.client().info("server")["tcp_port"] == server.port
+            facts = server.client().info("tidelog")
+            assert (facts["http_port"], facts["flight_port"]) == (server.http_port, server.flight_port)
+            assert server.client().config_get("port") == {"port": str(server.port)}
+            assert get(server, "/health")[0] == 200
+
+
 # --- HTTP -----------------------------------------------------------------------------------------------------------
 
 

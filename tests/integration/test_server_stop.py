@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.integration.server_process import COMMAND, ServerProcess, environment, free_port
+from tests.integration.server_process import COMMAND, ServerProcess, environment
 
 
 @pytest.mark.parametrize("policy", ["always", "everysec", "never"])
@@ -146,9 +146,7 @@ def run(*arguments: str, cwd: Path, **more: str) -> tuple[int, str]:
 
 def test_a_directory_in_use(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server:
-        status, errors = run(
-            "--data", str(tmp_path / "data"), "--port", str(free_port()), "--http-port", "0", cwd=tmp_path
-        )
+        status, errors = run("--data", str(tmp_path / "data"), "--port", "auto", "--http-port", "0", cwd=tmp_path)
         assert status == 2
         assert str(server.pid) in errors
         assert "Traceback" not in errors
@@ -170,10 +168,10 @@ def test_a_port_in_use(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "more", "file", "problem"),
     [
-        (["--port", "x"], {}, "", "--port must be a port, 0 to 65535 (it is 'x')"),
+        (["--port", "x"], {}, "", "--port must be a port, 0 to 65535, or auto (it is 'x')"),
         (["--fsync", "often"], {}, "", "--fsync must be one of always, everysec, never (it is 'often')"),
         ([], {"TIDELOG_SHARDS": "0"}, "", "TIDELOG_SHARDS must be a number of shards, 1 to 256 (it is '0')"),
-        ([], {}, "port = true", "tidelog.toml: port must be a port, 0 to 65535 (it is True)"),
+        ([], {}, "port = true", "tidelog.toml: port must be a port, 0 to 65535, or auto (it is True)"),
         ([], {}, "prot = 1", "tidelog.toml: prot: there is no such setting (there are host, port,"),
         ([], {}, "port = ", "tidelog.toml: not TOML:"),
         (["--config", "nowhere.toml"], {}, "", "nowhere.toml: cannot be read: No such file or directory"),
@@ -189,7 +187,7 @@ def test_a_port_in_use(tmp_path: Path) -> None:
 def test_refusals(tmp_path: Path, arguments: list[str], more: dict[str, str], file: str, problem: str) -> None:
     if file:
         (tmp_path / "tidelog.toml").write_text(file)
-    defaults = [] if "--port" in arguments or file else ["--port", str(free_port())]
+    defaults = [] if "--port" in arguments or file else ["--port", "auto"]
     status, errors = run("--http-port", "0", *defaults, *arguments, cwd=tmp_path, **more)
     assert (status, errors.splitlines()[0][: len(problem) + 9]) == (2, f"tidelog: {problem}")
     assert len(errors.splitlines()) == 1
@@ -198,9 +196,7 @@ def test_refusals(tmp_path: Path, arguments: list[str], more: dict[str, str], fi
 def test_the_number_of_shards_is_fixed(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", "--shards", "2") as server:
         assert server.terminate() == 0
-    status, errors = run(
-        "--data", "data", "--shards", "4", "--port", str(free_port()), "--http-port", "0", cwd=tmp_path
-    )
+    status, errors = run("--data", "data", "--shards", "4", "--port", "auto", "--http-port", "0", cwd=tmp_path)
     assert status == 2
     assert "has 2 shards and not 4" in errors
 

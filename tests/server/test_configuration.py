@@ -81,6 +81,12 @@ def test_a_port_of_zero_is_off() -> None:
     assert (found.port, found.http_port, found.unix_socket) == (None, None, "x")
 
 
+def test_a_port_can_be_chosen_by_the_server(tmp_path: Path) -> None:
+    (tmp_path / "some.toml").write_text('flight-port = "auto"\n')
+    found = configure({"port": "auto"}, {"TIDELOG_HTTP_PORT": "auto"}, str(tmp_path / "some.toml"), no_file)
+    assert (found.port, found.http_port, found.flight_port) == (0, 0, 0)
+
+
 @pytest.mark.parametrize(
     ("content", "password"), [(b"secret\n", b"secret"), (b"se cret\r\nmore", b"se cret"), (b"\xff", b"\xff")]
 )

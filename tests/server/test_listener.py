@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from pathlib import Path
 
 import pytest
 
+from tidelog.server import listener
 from tidelog.server.listener import CannotListen, UnixSocket, allow_descriptors, bind_tcp, make_tls
 
 
@@ -26,6 +28,26 @@ def test_a_port_that_is_taken() -> None:
     [bound] = bind_tcp("127.0.0.1", 0)
     with bound, pytest.raises(CannotListen, match="Address already in use"):
         bind_tcp("127.0.0.1", bound.getsockname()[1])
+
+
+def test_one_port_at_every_address_of_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the first choice is taken at the second address."""
+    places = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, 0)) for host in ("127.0.0.1", "127.0.0.2")]
+    bind_one, taken = listener._bind_one, [True]
+
+    def bind(family: int, kind: int, protocol: int, address: tuple[object, ...]) -> socket.socket:
+        if address[0] == "127.0.0.2" and taken and taken.pop():
+            raise OSError(errno.EADDRINUSE, "taken")
+        return bind_one(family, kind, protocol, address)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: places)
+    monkeypatch.setattr(listener, "_bind_one", bind)
+    bound = bind_tcp("somewhere", 0)
+    names = [each.getsockname() for each in bound]
+    for each in bound:
+        each.close()
+    assert [name[0] for name in names] == ["127.0.0.1", "127.0.0.2"]
+    assert names[0][1] == names[1][1] > 0
 
 
 def test_a_unix_socket_is_for_its_owner(tmp_path: Path) -> None:

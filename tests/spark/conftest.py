@@ -14,7 +14,8 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
-from tests.conformance.redis_oracle import start_redis, stop
+from benchmarks.peers import stop_peer
+from tests.conformance.redis_oracle import start_redis
 from tests.integration.server_process import ServerProcess
 
 
@@ -69,7 +70,7 @@ def tidelog_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server
 def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     process, port = start_redis(tmp_path_factory.mktemp("redis"))
     yield port
-    stop(process)
+    stop_peer(process)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 import urllib.request
@@ -12,7 +13,6 @@ from typing import Any, Final
 
 import pyspark
 
-from tests.integration.server_process import free_port
 from tidelog.spark.java import find_java_home
 
 SPARK: Final = Path(pyspark.__file__).parent
@@ -26,29 +26,42 @@ class Standalone:
     def __init__(self, folder: Path, *, workers: int = 1, cores: int = 1, memory: str = "1g") -> None:
         self._folder = folder
         self._processes: list[subprocess.Popen[bytes]] = []
-        port, self._page = free_port(), free_port()
-        self.url = f"spark://127.0.0.1:{port}"
         self.work = folder / "work"
         try:
-            self._start("master.Master", "--port", str(port), "--webui-port", str(self._page))
+            log = self._start("master.Master", "--port", "0", "--webui-port", "0")
+            # Each takes any port that is free, and only its log tells which.
+            self.url = self._find(log, r"Starting Spark master at (spark://\S+:\d+)")
+            self._page = self._find(log, r"Bound MasterWebUI to .*:(\d+)")
             for number in range(workers):
-                sizes = ["--cores", str(cores), "--memory", memory, "--webui-port", str(free_port())]
+                sizes = ["--cores", str(cores), "--memory", memory, "--webui-port", "0"]
                 self._start("worker.Worker", *sizes, "--work-dir", str(self.work / str(number)), self.url)
             self._wait_for(workers)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, name: str, *arguments: str) -> None:
+    def _start(self, name: str, *arguments: str) -> Path:
+        """Returns its log."""
         kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_CONF_DIR")}
         kept |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(SPARK)}
         kept["SPARK_DAEMON_JAVA_OPTS"] = "-Dspark.master.rest.enabled=false"
         kept["JAVA_HOME"] = find_java_home(os.environ, self._folder)
         words = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1"]
-        with (self._folder / f"{name}.{len(self._processes)}.log").open("wb") as log:
+        path = self._folder / f"{name}.{len(self._processes)}.log"
+        with path.open("wb") as log:
             self._processes.append(
                 subprocess.Popen([*words, *arguments], env=kept, cwd=self._folder, stdout=log, stderr=log)
             )
+        return path
+
+    def _find(self, log: Path, pattern: str) -> str:
+        """What a process says in its log, when it has said it."""
+        deadline = time.monotonic() + UP_S_MAX
+        while (found := re.search(pattern, log.read_text())) is None:
+            if time.monotonic() > deadline or self._processes[-1].poll() is not None:
+                raise RuntimeError(f"it did not start: {log.read_text()}")
+            time.sleep(0.1)
+        return found[1]
 
     def state(self) -> dict[str, Any]:
         """What the master says of itself."""

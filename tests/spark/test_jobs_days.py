@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 from redis.cluster import RedisCluster
 
+from benchmarks.peers import stop_peer
 from tests.cli.command_line import Outcome, invoke
-from tests.conformance.redis_oracle import stop as stop_process
 from tests.days.days_of_events import DAY_1, DAY_2, DAY_MS, MAY_MS, everything, index_of
 from tests.days.servers import start_cluster
 from tests.spark.conftest import Peer
@@ -106,7 +106,7 @@ def test_a_redis_cluster_works_as_well(tmp_path: Path) -> None:
             for jobset in SETS:
                 assert everything(client, jobset) == [m for day in (2, 3, 4) for m in messages(jobset, day)]
     finally:
-        stop_process(process)
+        stop_peer(process)
 
 
 def test_a_dry_run_lists_and_changes_nothing(filled: Peer) -> None:

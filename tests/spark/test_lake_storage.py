@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import re
 import subprocess
 import sys
 import time
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from tests.integration.server_process import ServerProcess, free_port
+from tests.integration.server_process import ServerProcess
 from tests.spark.lake_check import InProcess, stored
 from tidelog.errors import ClientError
 from tidelog.spark.delta.storage import find_storage
@@ -58,22 +58,19 @@ def s3(tmp_path: Path) -> Iterator[str]:
     """Where an S3 is that has a bucket `bucket`."""
     if find_spec("moto") is None or find_spec("flask") is None:
         pytest.skip("needs moto[server]")
-    port = free_port()
-    with (tmp_path / "moto.log").open("wb") as log:
-        words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        process = subprocess.Popen(words, stdout=log, stderr=log)
+    log = tmp_path / "moto.log"
+    with log.open("wb") as output:
+        words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+        process = subprocess.Popen(words, stdout=output, stderr=output)
     try:
         deadline = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert time.monotonic() < deadline, (tmp_path / "moto.log").read_text()
-                time.sleep(0.1)
-        made = urllib.request.Request(f"http://127.0.0.1:{port}/bucket", method="PUT")
+        while (found := re.search(r"Running on (http://127\.0\.0\.1:\d+)", log.read_text())) is None:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        made = urllib.request.Request(f"{found[1]}/bucket", method="PUT")
         urllib.request.urlopen(made, timeout=30).close()
-        yield f"http://127.0.0.1:{port}"
+        yield found[1]
     finally:
         process.terminate()
         process.wait(30)

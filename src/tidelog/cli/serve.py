@@ -40,19 +40,27 @@ def serve(
     ] = None,
     port: Annotated[
         str | None,
-        typer.Option(metavar="PORT", help=f"The port for Redis clients; 0: no port. [default: {PORT_DEFAULT}]"),
+        typer.Option(
+            metavar="PORT",
+            help=f"The port for Redis clients; 0: no port, auto: any that is free, told in the line that it prints "
+            f"when it is ready. [default: {PORT_DEFAULT}]",
+        ),
     ] = None,
     http_port: Annotated[
         str | None,
         typer.Option(
             "--http-port",
             metavar="PORT",
-            help="The HTTP port for /metrics, /health and /feed; 0: no port. [default: 8399]",
+            help="The HTTP port for /metrics, /health and /feed; 0: no port, auto: any that is free. [default: 8399]",
         ),
     ] = None,
     flight_port: Annotated[
         str | None,
-        typer.Option("--flight-port", metavar="PORT", help="The port for Arrow Flight; 0: no port. [default: 8499]"),
+        typer.Option(
+            "--flight-port",
+            metavar="PORT",
+            help="The port for Arrow Flight; 0: no port, auto: any that is free. [default: 8499]",
+        ),
     ] = None,
     http_hosts: Annotated[
         str | None,

@@ -79,9 +79,14 @@ def _integer(low: int, high: int, what: str) -> Callable[[Any], int]:
     return read
 
 
-def _port_or_off(value: Any) -> int | None:
-    """0 is off, as in Redis."""
-    return _integer(0, 65535, "a port")(value) or None
+def _port(value: Any) -> int | None:
+    """0 is off, as in Redis; `auto` is any that is free."""
+    if value == "auto":
+        return 0
+    try:
+        return _integer(0, 65535, "a port")(value) or None
+    except BadValue as problem:
+        raise BadValue(f"{problem}, or auto") from None
 
 
 def _fsync(value: Any) -> FsyncPolicy:
@@ -151,9 +156,9 @@ class Setting(NamedTuple):
 
 SETTINGS: Final[dict[str, Setting]] = {
     "host": Setting("host", _text),
-    "port": Setting("port", _port_or_off),
-    "http-port": Setting("http_port", _port_or_off),
-    "flight-port": Setting("flight_port", _port_or_off),
+    "port": Setting("port", _port),
+    "http-port": Setting("http_port", _port),
+    "flight-port": Setting("flight_port", _port),
     "http-hosts": Setting("http_hosts", _names),
     "unix-socket": Setting("unix_socket", _text),
     "data": Setting("data", _text),

@@ -35,6 +35,7 @@ class Facts:
         memory: Memory,
         run_id: str,
         port: Callable[[], int],
+        http_port: Callable[[], int] = lambda: 0,
         flight_port: Callable[[], int] = lambda: 0,
     ) -> None:
         self._config = config
@@ -43,6 +44,7 @@ class Facts:
         self._memory = memory
         self._run_id = run_id
         self._port = port
+        self._http_port = http_port
         self._flight_port = flight_port
         self._started_us = engine.clock.monotonic_us()
         self._rate_from = self._started_us, 0
@@ -252,7 +254,8 @@ class Facts:
             "writable": int(writer.refusal is None),
             "fsyncs": syncs.count,
             "last_fsync_ms": f"{1000 * syncs.last_s:.3f}",
-            "flight_port": self._flight_port(),  # 0: none
+            "http_port": self._http_port(),  # 0: none
+            "flight_port": self._flight_port(),
         }
 
     @property

@@ -7,13 +7,15 @@ inherit keep-alive from the socket that they came to.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import socket
 import ssl
 import stat
+from collections.abc import Sequence
 from ipaddress import ip_address
-from typing import Final
+from typing import Any, Final
 
 from tidelog import limits
 from tidelog.errors import EnvironmentFault
@@ -22,6 +24,11 @@ _BACKLOG: Final = 511
 _SOCKET_MODE: Final = 0o700
 _DESCRIPTORS_BESIDE_CLIENTS: Final = 64
 """For the journal, the ports and whatever else the process has open."""
+_CHOICES_MAX: Final = 20
+"""How many ports the system may choose before one of them is free at every address of a host."""
+
+_Place = tuple[int, int, int, Any]
+"""Family, kind, protocol and address, as `getaddrinfo` gives them."""
 
 
 class CannotListen(EnvironmentFault):
@@ -29,19 +36,32 @@ class CannotListen(EnvironmentFault):
 
 
 def bind_tcp(host: str, port: int) -> list[socket.socket]:
-    """Sockets for every address that a host has; port 0 takes any that is free."""
+    """Sockets for every address that a host has; port 0 takes one that is free at all of them."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise CannotListen(f"cannot listen on {host}: {error.strerror or error}") from error
+    places = [(family, kind, protocol, address) for family, kind, protocol, _, address in dict.fromkeys(found)]
+    for attempt in range(1, _CHOICES_MAX + 1):
+        try:
+            return _bind_all(places)
+        except OSError as error:
+            if port or error.errno != errno.EADDRINUSE or attempt == _CHOICES_MAX:
+                raise CannotListen(f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}") from error
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _bind_all(places: Sequence[_Place]) -> list[socket.socket]:
+    """One socket a place; a port that the system chose for the first is that of the others too."""
     bound: list[socket.socket] = []
     try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            bound.append(_bind_one(family, kind, protocol, address))
-    except OSError as error:
+        for family, kind, protocol, (host, port, *more) in places:
+            chosen = port or (bound[0].getsockname()[1] if bound else 0)
+            bound.append(_bind_one(family, kind, protocol, (host, chosen, *more)))
+    except OSError:
         for each in bound:
             each.close()
-        raise CannotListen(f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}") from error
+        raise
     return bound
 
 

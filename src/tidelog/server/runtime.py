@@ -193,6 +193,7 @@ class Runtime:
             self._memory,
             secrets.token_hex(20),
             lambda: self.port or 0,
+            lambda: self.http_port or 0,
             lambda: self.flight_port or 0,
         )
 

@@ -3,10 +3,11 @@
 It ships with the package, so that projects that build on Tidelog can test with it too. One seed replays a run: nothing
 here reads the real time, touches the real disk or draws an unseeded random number.
 
-clock      SimulatedClock
-disk       SimulatedDisk: what a test creates and crashes
-file       what a process holds of a disk: open files and locks
-inode      the contents of one file, and what a crash makes of them
-namespace  the names of files and folders, and what a crash makes of them
-faults     the plan of what goes wrong, and when
+clock       SimulatedClock
+disk        SimulatedDisk: what a test creates and crashes
+file        what a process holds of a disk: open files and locks
+inode       the contents of one file, and what a crash makes of them
+namespace   the names of files and folders, and what a crash makes of them
+faults      the plan of what goes wrong, and when
+ready_line  the ports of a real server that was started with `--port auto`
 """
