@@ -119,6 +119,8 @@ MACHINE_NAMES: Final = frozenset(
 VAGUE_NAMES: Final = frozenset({"util", "utils", "helper", "helpers", "common", "manager", "managers", "misc"})
 CATCH_ALL: Final = frozenset({"Exception", "BaseException"})
 LINES_MAX: Final = {"tidelog": 450, "tests": 600, "benchmarks": 600, "demo": 450}
+LINES_MAX_OF: Final = {"tidelog.limits": 900}
+"""A table of constants, one file by intention: it grows with what it bounds."""
 
 UNFINISHED: Final = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 
@@ -297,7 +299,7 @@ def check_docstring(text: str, module: str) -> Iterator[str]:
 
 
 def check_size(text: str, module: str) -> Iterator[str]:
-    lines, lines_max = len(text.splitlines()), LINES_MAX[module.partition(".")[0]]
+    lines, lines_max = len(text.splitlines()), LINES_MAX_OF.get(module, LINES_MAX[module.partition(".")[0]])
     if lines > lines_max:
         yield f"{lines} lines are more than {lines_max}: it is two ideas"
 
