@@ -420,7 +420,15 @@ RESTORE_KEYS_AT_ONCE = 10_000
 SNAPSHOT_BATCH_BYTES = 64 * KIB
 """What a snapshot gathers before it is written: others wait for that write."""
 RETAIN_BYTES = 4 * GIB
+"""Journal that is kept although snapshots cover it (a default), and ..."""
 RETAIN_AGE_US = 24 * HOUR_US
+"""... for how long (a default)."""
+RETENTION_LOOK_S = 60
+"""How often the server looks for segments that have become too old."""
+DISK_LOW_SEGMENTS = 2
+"""With less room than so many segments take, the disk is nearly full: what only the two limits above keep is erased."""
+DISK_LOW_LOOK_S = 1.0
+"""How often the server looks for segments to erase while the disk is nearly full."""
 HOLDER_LAPSE_US = 24 * HOUR_US
 """A holder that has not moved for this long is let go."""
 HOLDER_BYTES_MAX = 64 * GIB

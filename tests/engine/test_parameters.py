@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.engine.parameters import BadValue, Parameters, constant, fixed, memory, number, read_integer, read_memory
+from tidelog.engine.parameters import (
+    BadValue,
+    Parameters,
+    constant,
+    fixed,
+    memory,
+    number,
+    read_age,
+    read_integer,
+    read_memory,
+)
 
 
 def test_memory() -> None:
@@ -45,3 +55,10 @@ def test_kinds() -> None:
     with pytest.raises(BadValue, match="it is always yes"):
         c.read("no")
     assert (c.get(), d.get(), d.read) == ("yes", "5", None)
+
+
+def test_ages() -> None:
+    assert [read_age(text) for text in ("0", "90", "90s", "2M", "24h", "7d")] == [0, 90, 90, 120, 86_400, 604_800]
+    for text in ("", "-1", "1w", "1.5h", "h", "1 h"):
+        with pytest.raises(BadValue, match="number of seconds"):
+            read_age(text)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 import redis
 
 from tests.cli.command_line import run
+from tests.integration import limited_server
 from tests.integration.server_process import ServerProcess
 from tests.store.changes import state
 from tidelog.ids import Ts
@@ -229,3 +232,56 @@ def test_another_server_is_not_taken_for_the_right_one(tmp_path: Path) -> None:
         assert "no server answers" in gone.stderr
         assert not (tmp_path / "backup").exists()
         assert list_snapshot_paths(DISK, str(tmp_path / "other")) == []
+
+
+SMALL_SEGMENTS = {"SNAPSHOTS_KEPT": 1, "FRAMES_PER_SEGMENT_MAX": 1}
+
+
+def write_some_segments(client: Any) -> None:
+    """Of one frame each, all but the last of them under a snapshot."""
+    for number in range(48):
+        client.set(f"k{number % 4}", bytes(128 * 1024))
+    client.save()
+
+
+def count_segments(server: ServerProcess) -> int:
+    return len(list(server.data.glob("shard-0/journal-*")))
+
+
+def test_on_a_nearly_full_disk_old_segments_go_first(tmp_path: Path) -> None:
+    command = [*limited_server.COMMAND, json.dumps({**SMALL_SEGMENTS, "DISK_LOW_SEGMENTS": 10**12}), "serve"]
+    with ServerProcess(tmp_path / "data", "--frame-size", "1mb", command=command, has_http=True) as server:
+        client: Any = server.client(decode_responses=True)
+        write_some_segments(client)
+        wait_for(lambda: client.info("tidelog")["segments_erased_for_space"] >= 3)
+        facts = client.info("tidelog")
+        assert (facts["disk_nearly_full"], facts["writable"]) == (1, 1)
+        assert facts["disk_free_bytes"] > 0
+        assert facts["bytes_erased_for_space"] >= 3 << 20
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=30) as reply:
+            lines = reply.read().decode().splitlines()
+        assert f"tidelog_erased_for_space_segments_total {facts['segments_erased_for_space']}" in lines
+        assert "tidelog_disk_nearly_full 1" in lines
+        assert "erased" in server.stderr
+        assert "that only retain-bytes and retain-age kept" in server.stderr
+
+
+def test_what_is_retained_can_be_changed(tmp_path: Path) -> None:
+    command = [*limited_server.COMMAND, json.dumps(SMALL_SEGMENTS), "serve"]
+    arguments = ["--frame-size", "1mb", "--retain-bytes", "0", "--retain-age", "0"]
+    with ServerProcess(tmp_path / "data", *arguments, command=command) as server:
+        client: Any = server.client(decode_responses=True)
+        assert client.config_get("retain-*") == {"retain-bytes": "0", "retain-age": "0"}
+        write_some_segments(client)
+        before = count_segments(server)
+        assert before >= 5
+        with pytest.raises(redis.ResponseError, match="fixed when a data directory is made"):
+            client.config_set("frame-size", 2 << 20)
+        with pytest.raises(redis.ResponseError, match="must be a number of seconds"):
+            client.config_set("retain-age", "soon")
+        client.config_set("retain-age", "2d")
+        client.config_set("retain-bytes", "3mb")
+        wait_for(lambda: count_segments(server) < before)
+        assert client.config_get("retain-*") == {"retain-bytes": str(3 << 20), "retain-age": "172800"}
+        assert count_segments(server) >= 3
+        assert client.info("tidelog")["segments_erased_for_space"] == 0

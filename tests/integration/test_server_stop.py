@@ -201,6 +201,17 @@ def test_the_number_of_shards_is_fixed(tmp_path: Path) -> None:
     assert "has 2 shards and not 4" in errors
 
 
+def test_the_size_of_frames_is_fixed(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", "--frame-size", "1mb") as server:
+        assert server.client().info("tidelog")["frame_bytes"] == 1 << 20
+        assert server.terminate() == 0
+    status, errors = run("--data", "data", "--frame-size", "4mb", "--port", "auto", "--http-port", "0", cwd=tmp_path)
+    assert status == 2
+    assert "has frames of 1048576 bytes and not of 4194304: their size is fixed when a data directory" in errors
+    with ServerProcess(tmp_path / "data", TIDELOG_FRAME_SIZE="1mb") as server:
+        assert server.client().config_get("frame-size") == {"frame-size": str(1 << 20)}
+
+
 def test_configuration_counts_in_order(tmp_path: Path) -> None:
     (tmp_path / "tidelog.toml").write_text('timeout = 1000\nmaxclients = 500\nmaxmemory = "1gb"\nfsync = "never"\n')
     with ServerProcess(

@@ -53,6 +53,23 @@ def test_what_is_too_old_goes(age_max_us: int, going: int) -> None:
     assert count_going(segments(NOW - 40, NOW - 30, NOW - 20, NOW - 10), bounds) == going
 
 
+@pytest.mark.parametrize(
+    ("needed", "bytes_max", "going"),
+    [(0, 1000, 0), (1, 1000, 1), (100, 1000, 1), (101, 1000, 2), (9999, 1000, 4), (1, 150, 3), (400, 150, 4)],
+)
+def test_more_goes_when_room_is_needed_but_no_more_than_it_takes(needed: int, bytes_max: int, going: int) -> None:
+    bounds = RetentionLimits(bytes_max=bytes_max, age_max_us=NOW)
+    assert len(plan_erasure(segments(1, 2, 3, 4), holders(), bounds, NOW, needed)) == going
+
+
+def test_what_a_holder_needs_does_not_go_for_room() -> None:
+    who = holders()
+    who.hold("reader", Ts(2), NOW)
+    bounds = RetentionLimits(bytes_max=1000, age_max_us=NOW, holder_bytes_max=0)
+    assert len(plan_erasure(segments(1, 2, 3, 4), who, bounds, NOW, 9999)) == 2
+    assert who.get("reader").ts == 2, "and it is not let go either"
+
+
 def test_nothing_goes_when_nothing_is_erasable() -> None:
     assert plan_erasure([], holders(), SMALL, NOW) == []
 

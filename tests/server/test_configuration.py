@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.journal.durability import FsyncPolicy
+from tidelog.journal.retention import NO_LIMIT
 from tidelog.server.configuration import SETTINGS, BadConfiguration, ServerConfig, configure, read_file, with_password
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,6 +55,16 @@ def test_memory(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "age_s"), [("0", None), ("90", 90), ("90s", 90), ("5m", 300), ("24H", 86_400), ("7d", 604_800)]
+)
+def test_what_is_retained(text: str, age_s: int | None) -> None:
+    found = configure({"retain-age": text, "retain-bytes": "10gb", "frame-size": "4mb"}, {}, None, no_file)
+    assert found.retain_age_us == (NO_LIMIT if age_s is None else age_s * 1_000_000)
+    assert (found.retain_bytes, found.frame_bytes) == (10 << 30, 4 << 20)
+    assert configure({"retain-bytes": "0"}, {}, None, no_file).retain_bytes == NO_LIMIT
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("port", "65536"),
@@ -65,12 +77,17 @@ def test_memory(text: str, size: int) -> None:
         ("maxclients", "0"),
         ("timeout", "1h"),
         ("host", ""),
+        ("retain-bytes", "some"),
+        ("retain-age", "1w"),
+        ("retain-age", "-1"),
+        ("frame-size", "3mb"),
+        ("frame-size", "0"),
     ],
 )
 def test_bad_values_name_their_origin(name: str, value: str) -> None:
     with pytest.raises(BadConfiguration, match=f"^--{name} must be"):
         configure({name: value}, {}, None, no_file)
-    variable = f"TIDELOG_{name.upper()}"
+    variable = f"TIDELOG_{name.upper().replace('-', '_')}"
     if value:
         with pytest.raises(BadConfiguration, match=f"^{variable} must be"):
             configure({}, {variable: value}, None, no_file)
@@ -118,7 +135,9 @@ def test_the_file_in_the_checkout_shows_defaults(tmp_path: Path) -> None:
     examples = ("unix-socket", "http-hosts", "requirepass-file", "tls-cert", "tls-key")
     file = tmp_path / "tidelog.toml"
     file.write_text("\n".join(line for line in kept if not line.startswith(examples)))
-    assert configure({}, {}, str(file), no_file) == ServerConfig(http_port=8399, flight_port=8499, shards=1)
+    assert configure({}, {}, str(file), no_file) == ServerConfig(
+        http_port=8399, flight_port=8499, shards=1, frame_bytes=limits.FRAME_BYTES_DEFAULT
+    )
 
 
 def test_the_password_of_a_client_comes_from_the_file_the_url_or_the_environment(tmp_path: Path) -> None:

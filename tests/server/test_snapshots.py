@@ -56,7 +56,7 @@ class World:
 
     async def wait(self) -> None:
         """Until none is under way, and nothing is being erased."""
-        while self.snapshots.is_under_way or self.snapshots._erasing is not None:
+        while self.snapshots.is_under_way or self.snapshots.erasing.is_under_way:
             await asyncio.sleep(0.001)
 
     @property

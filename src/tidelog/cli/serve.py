@@ -126,6 +126,32 @@ def serve(
             "snapshot; 0: only on request. [default: 256mb]",
         ),
     ] = None,
+    retain_bytes: Annotated[
+        str | None,
+        typer.Option(
+            "--retain-bytes",
+            metavar="SIZE",
+            help="Keep at most this much of the journal that snapshots cover, for feeds and Spark; 0: no limit. "
+            "[default: 4gb]",
+        ),
+    ] = None,
+    retain_age: Annotated[
+        str | None,
+        typer.Option(
+            "--retain-age",
+            metavar="AGE",
+            help="Keep it for at most this long: a number of seconds, or an age such as 90m, 24h or 7d; 0: no limit. "
+            "[default: 24h]",
+        ),
+    ] = None,
+    frame_size: Annotated[
+        str | None,
+        typer.Option(
+            "--frame-size",
+            metavar="SIZE",
+            help="The size of frames in the journal of a new data directory: 1mb, 2mb or 4mb. [default: 2mb]",
+        ),
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="The configuration file. [default: tidelog.toml, if there is one here]"),
@@ -155,6 +181,9 @@ def serve(
         "maxclients": maxclients,
         "timeout": timeout,
         "snapshot-after": snapshot_after,
+        "retain-bytes": retain_bytes,
+        "retain-age": retain_age,
+        "frame-size": frame_size,
     }
     settled = configure(flags, os.environ, config, os.path.exists)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="tidelog: %(message)s")

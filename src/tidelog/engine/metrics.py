@@ -33,6 +33,18 @@ class Durations:
         self.last_s = seconds
 
 
+class SpaceFacts(NamedTuple):
+    """How the disk stands, and what was erased to make room on it."""
+
+    free_bytes: int = 0
+    is_low: bool = False
+    """It is nearly full."""
+    segments_erased: int = 0
+    """Segments that only the retention limits kept, since the start ..."""
+    bytes_erased: int = 0
+    """... and their size."""
+
+
 class SnapshotFacts(NamedTuple):
     """How snapshots stand."""
 
@@ -58,6 +70,7 @@ class SnapshotFacts(NamedTuple):
     """Journal written since the newest one ..."""
     records_since: int = 0
     """... and its records."""
+    space: SpaceFacts = SpaceFacts()
 
 
 class Metrics:

@@ -16,6 +16,7 @@ IMMUTABLE: Final = "can't set immutable config"
 _UNITS: Final = {
     "": 1, "b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3,
 }  # fmt: skip
+_AGES: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class BadValue(Exception):
@@ -70,6 +71,14 @@ def read_memory(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
+def read_age(text: str) -> int:
+    """A number of seconds, or one with a unit: `90m`, `24h`, `7d`."""
+    found = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text.lower())
+    if found is None:
+        raise BadValue("argument must be a number of seconds, such as 3600, or an age such as 90m, 24h or 7d")
+    return int(found[1]) * _AGES[found[2]]
+
+
 # --- kinds of parameters ----------------------------------------------------------------------------------------
 
 
@@ -102,6 +111,16 @@ def number(
 def memory(name: str, get: Callable[[], int], put: Callable[[int], None]) -> Parameter:
     def read(text: str) -> ApplyValue:
         value = read_memory(text)
+        return lambda: put(value)
+
+    return Parameter(name, lambda: str(get()), read)
+
+
+def age(name: str, get: Callable[[], int], put: Callable[[int], None]) -> Parameter:
+    """In seconds."""
+
+    def read(text: str) -> ApplyValue:
+        value = read_age(text)
         return lambda: put(value)
 
     return Parameter(name, lambda: str(get()), read)

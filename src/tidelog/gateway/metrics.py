@@ -60,6 +60,13 @@ def _machine(memory: Memory, facts: Facts) -> Iterator[Sample]:
     yield Sample("tidelog_memory_bytes", "gauge", "Memory of the process.", memory.used_bytes)
     yield Sample("tidelog_memory_limit_bytes", "gauge", "maxmemory; 0: none.", memory.limit_bytes)
     yield Sample("tidelog_journal_bytes", "gauge", "The journal on disk.", facts.journal_bytes)
+    space = facts.snapshots.space
+    yield Sample("tidelog_disk_free_bytes", "gauge", "Room on the disk of the journal.", space.free_bytes)
+    yield Sample("tidelog_disk_nearly_full", "gauge", "1: old segments are erased to make room.", space.is_low)
+    yield Sample(
+        "tidelog_erased_for_space_segments_total", "counter", "Segments erased to make room.", space.segments_erased
+    )
+    yield Sample("tidelog_erased_for_space_bytes_total", "counter", "Their size.", space.bytes_erased)
 
 
 def _journal(engine: Engine, facts: Facts) -> Iterator[Sample]:

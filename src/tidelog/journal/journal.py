@@ -80,7 +80,8 @@ class Journal:
         self._disk = disk
         self._folder = folder
         self._clock = clock
-        self._settings = settings
+        self.retention = settings.retention
+        """What an operator may change while it is open."""
         self._lock = lock
         self._ring = ring
         self._erased = TsFile.open(disk, folder, layout.ERASED)
@@ -309,7 +310,7 @@ class Journal:
 
     def remove_old_snapshots(self) -> None:
         """Drop the snapshots that are too many. On any thread; not beside another that makes or drops them."""
-        for path in list_snapshot_paths(self._disk, self._folder)[: -max(self._settings.retention.snapshots_kept, 1)]:
+        for path in list_snapshot_paths(self._disk, self._folder)[: -max(self.retention.snapshots_kept, 1)]:
             remove_snapshot(self._disk, path)
 
     @property
@@ -318,6 +319,16 @@ class Journal:
 
     def snapshot_bytes(self, snapshot: Snapshot) -> int:
         return snapshot.size(self._disk)
+
+    @property
+    def free_bytes(self) -> int:
+        """Room on the disk."""
+        return self._disk.free_bytes(self._folder)
+
+    @property
+    def segment_bytes_max(self) -> int:
+        """What a segment takes when it is full, without its blobs."""
+        return self.meta.geometry.frame_bytes * self.meta.geometry.frames_per_segment
 
     def bytes_since(self, point: SnapshotPoint | None) -> int:
         """How much of the journal was written after a snapshot, blobs among it; None: all that there is."""
@@ -353,9 +364,9 @@ class Journal:
             for source in sources:
                 source.close()
 
-    def choose_erased(self, erasable: Sequence[Segment]) -> list[Segment]:
-        """Which of them go now. For the owner's thread; what is chosen gets no sidecars any more."""
-        going = plan_erasure(erasable, self.holders, self._settings.retention, self._clock.wall_us())
+    def choose_erased(self, erasable: Sequence[Segment], needed_bytes: int = 0) -> list[Segment]:
+        """Which of them go now, also to make so much room. For the owner's thread; they get no sidecars any more."""
+        going = plan_erasure(erasable, self.holders, self.retention, self._clock.wall_us(), needed_bytes)
         gone = {(segment.shard, segment.first) for segment in going}
         self.writer.sealed = [
             (shard, position) for shard, position in self.writer.sealed if (shard, position.segment) not in gone

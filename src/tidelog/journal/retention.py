@@ -4,7 +4,7 @@ A segment is erased when all of this holds:
 - every snapshot that is kept covers it, strictly: the segment after it also has a record that they cover, and so holds
   a mark that is synced;
 - no holder needs it;
-- it is too old, or the journal behind the snapshots is too large.
+- it is too old, or the journal behind the snapshots is too large, or the disk is nearly full.
 
 A *holder* is anything that still wants to read: a follower, a feed, a reader. It holds everything after its `ts`. One
 that does not move for too long, or for whose sake alone too much is kept, is let go, and told so at its next step.
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog import limits
 from tidelog.errors import ClientError, Corruption, HolderLapsed, LimitExceeded
@@ -27,6 +27,9 @@ from tidelog.journal.layout import HOLDERS, read_json, write_json
 from tidelog.journal.segment import segment_bytes
 from tidelog.journal.source import ShardSource
 from tidelog.ports import Disk
+
+NO_LIMIT: Final = 1 << 62
+"""As bytes or as microseconds: more than there can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +195,13 @@ def list_erasable(disk: Disk, sources: Sequence[ShardSource], covered: Sequence[
     return sorted(found, key=lambda segment: (segment.last_ts, segment.shard, segment.first))
 
 
-def plan_erasure(erasable: Sequence[Segment], holders: Holders, bounds: RetentionLimits, now_us: int) -> list[Segment]:
+def plan_erasure(
+    erasable: Sequence[Segment], holders: Holders, bounds: RetentionLimits, now_us: int, needed_bytes: int = 0
+) -> list[Segment]:
     """Which of the erasable segments go now; lets go of holders that are past their limits.
+
+    `needed_bytes`: how much room the disk lacks. For its sake more segments go than the limits say, oldest first and no
+    more than it takes; but no holder is let go.
 
     The answer is a prefix of `erasable`, which is in order of time: so it is a prefix of every shard's segments, and
     one ts says what is gone.
@@ -207,6 +215,7 @@ def plan_erasure(erasable: Sequence[Segment], holders: Holders, bounds: Retentio
             break  # those further ahead hold less
         holders.lapse([holder], f"more than {bounds.holder_bytes_max} bytes of journal were kept for it")
     holders.settle()
+    wanted = list(erasable[: max(len(wanted), _count_freeing(erasable, needed_bytes))])
     needed = min((holder.ts for holder in holders.holding()), default=None)
     if needed is None:
         return wanted
@@ -223,3 +232,12 @@ def _past_limits(erasable: Sequence[Segment], bounds: RetentionLimits, now_us: i
             count = index + 1
         total -= segment.size
     return list(erasable[:count])
+
+
+def _count_freeing(erasable: Sequence[Segment], needed_bytes: int) -> int:
+    """How many of the oldest must go to free so much; all, if they do not."""
+    freed = count = 0
+    while freed < needed_bytes and count < len(erasable):
+        freed += erasable[count].size
+        count += 1
+    return count

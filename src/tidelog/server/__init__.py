@@ -17,7 +17,8 @@ hot_groups       readers of streams, and what they acknowledge
 
 Work in the background:
 
-snapshots        makes snapshots, erases what they cover, makes sidecars
+snapshots        makes snapshots and sidecars
+erasing          erases old segments of the journal, and watches the space on the disk
 cooling          compresses nodes of streams that nobody reads
 
 Running it:

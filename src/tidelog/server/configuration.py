@@ -7,6 +7,7 @@ says where it came from. Secrets are never values: the configuration names the f
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -15,9 +16,10 @@ from typing import Any, Final, NamedTuple
 
 from tidelog import limits
 from tidelog.address import PORT_DEFAULT, ServerAddress
-from tidelog.engine.parameters import BadValue, read_memory
+from tidelog.engine.parameters import BadValue, read_age, read_memory
 from tidelog.errors import EnvironmentFault
 from tidelog.journal.durability import FsyncPolicy
+from tidelog.journal.retention import NO_LIMIT
 
 FILE_DEFAULT: Final = "tidelog.toml"
 ENVIRONMENT_PREFIX: Final = "TIDELOG_"
@@ -57,6 +59,12 @@ class ServerConfig:
     """Seconds after which a connection that says nothing is closed; 0: never."""
     snapshot_after: int = limits.SNAPSHOT_AFTER_BYTES_MIN
     """Bytes of journal after which a snapshot is made by itself, or the last one's size if that is more; 0: never."""
+    retain_bytes: int = limits.RETAIN_BYTES
+    """Journal that is kept although snapshots cover it, at most."""
+    retain_age_us: int = limits.RETAIN_AGE_US
+    """For how long it is kept, at most."""
+    frame_bytes: int | None = None
+    """None: what the data directory has, and the default if it is new."""
 
 
 # --- reading values ---------------------------------------------------------------------------------------------
@@ -106,6 +114,25 @@ def _size(nothing: str) -> Callable[[Any], int]:
             raise BadValue(f"must be a number of bytes, such as 512mb or 2gb; 0: {nothing}") from None
 
     return read
+
+
+def _retained_bytes(value: Any) -> int:
+    return _size("no limit")(value) or NO_LIMIT
+
+
+def _retained_age_us(value: Any) -> int:
+    try:
+        return read_age(str(value)) * 1_000_000 or NO_LIMIT
+    except BadValue:
+        raise BadValue("must be a number of seconds, or an age such as 90m, 24h or 7d; 0: no limit") from None
+
+
+def _frame_bytes(value: Any) -> int:
+    with contextlib.suppress(BadValue):
+        if (size := read_memory(str(value))) in limits.FRAME_BYTES_CHOICES:
+            return size
+    choices = [f"{size // limits.MIB}mb" for size in limits.FRAME_BYTES_CHOICES]
+    raise BadValue(f"must be one of {', '.join(choices)}")
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -171,6 +198,9 @@ SETTINGS: Final[dict[str, Setting]] = {
     "maxclients": Setting("maxclients", _integer(1, 1_000_000, "a number of clients")),
     "timeout": Setting("timeout", _integer(0, 2**31 - 1, "a number of seconds")),
     "snapshot-after": Setting("snapshot_after", _size("never")),
+    "retain-bytes": Setting("retain_bytes", _retained_bytes),
+    "retain-age": Setting("retain_age_us", _retained_age_us),
+    "frame-size": Setting("frame_bytes", _frame_bytes),
 }
 """By the name of the flag."""
 

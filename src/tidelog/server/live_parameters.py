@@ -7,6 +7,7 @@ refuses any other. The password is not a parameter, so that nothing can show it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
@@ -15,6 +16,7 @@ from tidelog.engine.parameters import (
     BadValue,
     Parameter,
     Parameters,
+    age,
     constant,
     fixed,
     memory,
@@ -24,6 +26,8 @@ from tidelog.engine.parameters import (
 from tidelog.engine.sessions import Sessions
 from tidelog.engine.slow_log import SlowLog
 from tidelog.journal.durability import FsyncPolicy
+from tidelog.journal.journal import Journal
+from tidelog.journal.retention import NO_LIMIT
 from tidelog.server.configuration import ServerConfig
 from tidelog.server.connections import Connections, OutputLimits
 
@@ -41,9 +45,11 @@ def live_parameters(
     sessions: Sessions,
     slow_log: SlowLog,
     used: Memory,
+    journal: Journal,
     *,
     ports: Callable[[], list[int]],
     sample_memory: Callable[[], None],
+    begin_erasing: Callable[[], None],
 ) -> Parameters:
     """All parameters."""
 
@@ -64,6 +70,14 @@ def live_parameters(
     def put_slow_length(value: int) -> None:
         slow_log.length_max = min(value, limits.SLOW_LOG_MAX)
 
+    def put_retained_bytes(value: int) -> None:
+        journal.retention = replace(journal.retention, bytes_max=value or NO_LIMIT)
+        begin_erasing()
+
+    def put_retained_age(seconds: int) -> None:
+        journal.retention = replace(journal.retention, age_max_us=seconds * 1_000_000 or NO_LIMIT)
+        begin_erasing()
+
     return Parameters(
         [
             memory("maxmemory", lambda: used.limit_bytes, put_maxmemory),
@@ -74,6 +88,13 @@ def live_parameters(
                 "appendfsync", _FSYNC[config.fsync], "the fsync policy is chosen when the server starts (--fsync)"
             ),
             constant("save", "", _NO_FORKS),
+            memory("retain-bytes", lambda: _or_none(journal.retention.bytes_max), put_retained_bytes),
+            age("retain-age", lambda: _or_none(journal.retention.age_max_us) // 1_000_000, put_retained_age),
+            constant(
+                "frame-size",
+                journal.meta.geometry.frame_bytes,
+                "the size of frames is fixed when a data directory is made (--frame-size)",
+            ),
             constant("stop-writes-on-bgsave-error", "yes", "it cannot be turned off"),
             constant("notify-keyspace-events", "", "there are no keyspace events: a change feed tells of changes"),
             fixed("databases", limits.DATABASES),
@@ -110,6 +131,11 @@ def live_parameters(
             fixed("zset-max-listpack-value", 64),
         ]
     )
+
+
+def _or_none(limit: int) -> int:
+    """A limit as users write it: 0 is none."""
+    return 0 if limit >= NO_LIMIT else limit
 
 
 def _show_output_limits(bounds: OutputLimits) -> str:

@@ -39,7 +39,9 @@ from tidelog.engine.slow_log import SlowLog
 from tidelog.engine.subscriptions import Subscriptions
 from tidelog.errors import ApplyFailed, DataDirectoryError, JournalFailed, JournalFull
 from tidelog.feeds.feeds import Feeds
+from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
+from tidelog.journal.retention import RetentionLimits
 from tidelog.server.configuration import ServerConfig
 from tidelog.server.connection import Connection
 from tidelog.server.connections import Connections
@@ -86,11 +88,16 @@ class Runtime:
             SystemDisk(),
             config.data,
             self._clock,
-            Settings(shard_count=config.shards or 1, policy=config.fsync),
+            Settings(
+                Geometry(config.frame_bytes or limits.FRAME_BYTES_DEFAULT),
+                config.shards or 1,
+                config.fsync,
+                retention=RetentionLimits(config.retain_bytes, config.retain_age_us),
+            ),
             new_epoch_id=lambda: secrets.randbits(63),
             random=random.Random(),
         )
-        self._check_shards()
+        self._check_directory()
         self._servers: list[asyncio.AbstractServer] = []
         self._unix: UnixSocket | None = None
         self._gateway: Gateway | None = None
@@ -106,14 +113,18 @@ class Runtime:
         self._cooling: Cooling
         self._facts: Facts
 
-    def _check_shards(self) -> None:
-        found, wanted = self.store.journal.meta.shard_count, self._config.shards
-        if wanted is not None and wanted != found:
-            self.store.journal.close()
-            raise DataDirectoryError(
-                f"{self._config.data} has {found} shard{'s' if found > 1 else ''} and not {wanted}: their number is "
-                f"fixed when a data directory is made"
-            )
+    def _check_directory(self) -> None:
+        """What is fixed when a data directory is made must be what was asked for."""
+        config, meta = self._config, self.store.journal.meta
+        shards, frame_bytes = meta.shard_count, meta.geometry.frame_bytes
+        if config.shards not in (None, shards):
+            problem = f"has {shards} shard{'s' if shards > 1 else ''} and not {config.shards}: their number"
+        elif config.frame_bytes not in (None, frame_bytes):
+            problem = f"has frames of {frame_bytes} bytes and not of {config.frame_bytes}: their size"
+        else:
+            return
+        self.store.journal.close()
+        raise DataDirectoryError(f"{config.data} {problem} is fixed when a data directory is made")
 
     # --- starting -----------------------------------------------------------------------------------------------
 
@@ -177,8 +188,10 @@ class Runtime:
                 sessions,
                 slow_log,
                 self._memory,
+                store.journal,
                 ports=lambda: self.ports,
                 sample_memory=self._sample_memory,
+                begin_erasing=self._snapshots.erasing.begin,
             ),
             metrics=metrics,
             gate=Gate(store, sessions, clock, loop),

@@ -3,7 +3,7 @@
     visit     on the loop, in slices between the work of clients: short ones while there are any, longer otherwise
     durable   the journal is fsynced through the snapshot's point, by the thread that fsyncs (`Turns`)
     finish    on a thread: fsync, name, drop the snapshots that are too many
-    erase     what the snapshots cover: read and unlinked on the thread, chosen on the loop
+    erase     what the snapshots cover (`erasing`)
 
 What goes wrong is logged and shown, and never stops the server: the snapshots before still count, and the journal has
 everything. One that was to be made by itself is tried again later, and later still.
@@ -29,6 +29,7 @@ from tidelog.journal.journal import Journal
 from tidelog.journal.layout import SnapshotPoint
 from tidelog.journal.operation import OperationTable
 from tidelog.ports import Clock
+from tidelog.server.erasing import Erasing
 from tidelog.server.turns import Turns
 from tidelog.store.capture import Capture
 from tidelog.store.store import Store
@@ -60,7 +61,7 @@ class ServerSnapshots:
         """Journal after which one is made by itself, at least; 0: never."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self._task: asyncio.Task[None] | None = None
-        self._erasing: asyncio.Task[None] | None = None
+        self.erasing = Erasing(loop, store.journal, self._thread)
         self._capture: Capture | None = None
         self._began_s = 0.0
         self._table: OperationTable = store.types.operations
@@ -115,6 +116,7 @@ class ServerSnapshots:
             newest_keys=None if newest is None else newest.point.keys,
             bytes_since=self.bytes_since,
             records_since=self.records_since,
+            space=self.erasing.facts,
         )
 
     @property
@@ -171,7 +173,7 @@ class ServerSnapshots:
         self._capture = None
         self._succeeded(capture, since)
         self._on_thread_now(self._remove_old)
-        self._begin_erasing()
+        self.erasing.begin()
 
     def _on_thread_now(self, work: Callable[[], _Result]) -> _Result:
         """After what the thread was given before."""
@@ -209,7 +211,7 @@ class ServerSnapshots:
         self._capture = None
         self._succeeded(capture, since)
         await self._on_thread(self._remove_old)
-        self._begin_erasing()
+        self.erasing.begin()
 
     async def _visit(self, capture: Capture) -> None:
         slice_s = limits.CAPTURE_SLICE_S
@@ -232,20 +234,6 @@ class ServerSnapshots:
             self._journal.remove_old_snapshots()
         except (TidelogError, OSError) as error:
             _LOG.error("old snapshots could not be removed: %s", error)
-
-    def _begin_erasing(self) -> None:
-        """Others may make snapshots meanwhile: those only ever cover more."""
-        if self._erasing is None:
-            self._erasing = self._loop.create_task(self._erase())
-
-    async def _erase(self) -> None:
-        try:
-            going = self._journal.choose_erased(await self._on_thread(self._journal.find_erasable))
-            await self._on_thread(lambda: self._journal.remove_erased(going))
-        except (TidelogError, OSError) as error:
-            _LOG.error("old segments could not be erased: %s", error)
-        finally:
-            self._erasing = None
 
     async def _on_thread(self, work: Callable[[], _Result]) -> _Result:
         return await self._loop.run_in_executor(self._thread, work)
@@ -288,6 +276,7 @@ class ServerSnapshots:
         """Some times a second: begin what is due."""
         if self.is_due:
             self.begin()
+        self.erasing.tick()
         self._make_sidecar()
 
     @property
@@ -334,7 +323,6 @@ class ServerSnapshots:
         """Stop in order; only what is on the thread is waited for."""
         self._after_bytes = 0
         self.give_up()
-        if self._erasing is not None:
-            self._erasing.cancel()
+        self.erasing.close()
         self._sidecar_rest_s = float("inf")
         self._thread.shutdown()
