@@ -106,6 +106,11 @@ class FeedDiverged(ClientError):
 class HolderLapsed(ClientError):
     """A holder stalled past the limit, so the journal no longer waits for it."""
 
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        """Which limit it was."""
+
 
 class ClockAhead(ClientError):
     """A remote `ts` lies further in the future than clocks may differ."""

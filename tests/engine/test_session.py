@@ -10,6 +10,7 @@ import pytest
 from tests.engine.made import NoLoop, make_connections, make_engine
 from tidelog import limits
 from tidelog.commands.families import command_table
+from tidelog.engine.feeding import SessionSink
 from tidelog.engine.session import Replies, Session
 from tidelog.engine.table import Command
 from tidelog.journal.journal import Settings
@@ -77,6 +78,17 @@ def test_a_multi_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     session = new_session()
     session.begin_multi()
     assert [session.queue(row(b"GET"), [b"GET", b"k"]) for _ in range(3)] == [True, True, False]
+
+
+def test_a_feed_is_told_that_it_may_acknowledge() -> None:
+    session = new_session()
+    session.begin_feed(SessionSink(session))
+    refusal = session.refusal_of(row(b"GET"))
+    assert refusal is not None
+    assert "(P|S)UNSUBSCRIBE / FEED ACK / PING" in refusal
+    subcommands = TABLE.subcommands(b"FEED")
+    assert subcommands is not None
+    assert session.refusal_of(subcommands[b"ACK"]) is None
 
 
 @pytest.mark.parametrize(("protocol", "code"), [(2, "ERR"), (3, None)])

@@ -6,7 +6,7 @@ import pytest
 
 from tests.feeds.made import Watched
 from tidelog import limits
-from tidelog.errors import ClientError, FeedDiverged, TooOld
+from tidelog.errors import ClientError, FeedDiverged, HolderLapsed, TooOld
 from tidelog.feeds.feed import State
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
 from tidelog.ids import ShardId, Ts
@@ -477,3 +477,14 @@ def test_a_name_notices_that_what_it_acknowledged_was_lost(watched: Watched) -> 
         else:
             watched.watch(name=f"n{round_}")
     assert losses > 0
+
+
+def test_errors_about_a_name_have_the_name_that_was_given(watched: Watched) -> None:
+    with pytest.raises(ClientError, match=r"^there is no feed named 'mine'$"):
+        watched.feeds.acknowledge("mine", Ts(0))
+    watched.watch(name="mine")
+    holders = watched.store.journal.holders
+    holders.lapse(holders.all(), "it did not move")
+    for ask in (lambda: watched.watch(name="mine"), lambda: watched.feeds.acknowledge("mine", Ts(0))):
+        with pytest.raises(HolderLapsed, match=r"^the feed named 'mine' was let go: it did not move$"):
+            ask()

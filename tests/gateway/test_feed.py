@@ -53,6 +53,8 @@ def test_a_place_that_was_sent_before() -> None:
         (b"checkpoint=1", None),
         (b"span=a", None),
         (b"span=b,a", None),
+        (b"span=a,b,c", None),
+        (b"span=a%2Cb,c", None),
         (b"until=5", None),
         (b"", "x"),
         (b"", "1-2-3-4"),

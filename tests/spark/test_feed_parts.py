@@ -86,5 +86,5 @@ def test_bad_input_is_refused(tide: Peer) -> None:
             micro_batches(feedparts="*", url=tide.url, start=start)
     with pytest.raises(BadOption, match="give no schema"):
         micro_batches(KEY_AND_VALUE, feedparts="*", url=tide.url)
-    with pytest.raises(ClientError, match="a feedparts cannot be read as a batch"):
+    with pytest.raises(ClientError, match="a feed that is read in parts cannot be read as a batch"):
         reader(feedparts="*", url=tide.url)

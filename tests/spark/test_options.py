@@ -38,6 +38,13 @@ def test_a_target_that_is_none(given: dict[str, str], says: str) -> None:
         Target(given, ["stream", "journal"])
 
 
+def test_errors_list_the_kinds_that_users_have() -> None:
+    for given in ({}, {"path": "topic:orders"}):
+        with pytest.raises(BadOption, match=r"days.* or feed:NAME or |days, feed, journal, stream;") as error:
+            source_of(**given).schema()
+        assert "feedparts" not in str(error.value)
+
+
 def test_moments() -> None:
     assert moment_us("since", "1970-01-01T00:00:01Z") == 1_000_000
     assert moment_us("since", "1970-01-01T01:00:00+01:00") == 0

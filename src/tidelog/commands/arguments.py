@@ -15,6 +15,8 @@ NOT_AN_INTEGER: Final = "ERR value is not an integer or out of range"
 NOT_A_FLOAT: Final = "ERR value is not a valid float"
 SYNTAX: Final = "ERR syntax error"
 
+_QUOTED_BYTES_MAX: Final = 128
+
 
 def syntax_error() -> CommandError:
     return CommandError(SYNTAX)
@@ -26,6 +28,12 @@ def integer(argument: bytes, error: str = NOT_AN_INTEGER) -> int:
     if number is None:
         raise CommandError(error)
     return number
+
+
+def quoted(argument: bytes) -> str:
+    """An argument as an error shows it: on one line, and not all of it if it is long."""
+    shown = repr(argument[:_QUOTED_BYTES_MAX])[1:]
+    return shown if len(argument) <= _QUOTED_BYTES_MAX else f"{shown}..."
 
 
 def positive(argument: bytes, error: str) -> int:

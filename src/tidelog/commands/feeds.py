@@ -9,7 +9,7 @@ There is no reply but the events, which follow until the feed ends; an error is 
 from __future__ import annotations
 
 from tidelog import limits
-from tidelog.commands.arguments import integer, syntax_error
+from tidelog.commands.arguments import integer, quoted, syntax_error
 from tidelog.commands.help import help_reply
 from tidelog.engine.session import Session
 from tidelog.engine.table import SERVER, Arguments, Command, connection
@@ -99,8 +99,9 @@ def _check(given: dict[bytes, bytes], spans: list[Span]) -> None:
         raise CommandError("ERR a feed needs at least one KEY, PREFIX or SPAN")
     if len(spans) > limits.FEED_SPANS_MAX:
         raise CommandError(f"ERR a feed has at most {limits.FEED_SPANS_MAX} spans")
-    if any(span.is_empty for span in spans):
-        raise CommandError("ERR a SPAN ends before it begins")
+    for span in spans:
+        if span.is_empty:
+            raise CommandError(f"ERR SPAN {quoted(span.start)} {quoted(span.end)} ends before it begins")
     if b"SINCE" in given and b"INITIAL" in given:
         raise CommandError("ERR SINCE and INITIAL cannot be used together")
     if (b"EPOCH" in given) != (b"SEEN" in given) or (b"EPOCH" in given and b"SINCE" not in given):
@@ -144,8 +145,9 @@ def feed_list(session: Session, _arguments: Arguments) -> Reply:
 
 
 def feed_kill(session: Session, arguments: Arguments) -> Reply:
-    if not session.engine.feeding.kill(integer(arguments[2])):
-        raise CommandError("ERR there is no such feed")
+    number = integer(arguments[2])
+    if not session.engine.feeding.kill(number):
+        raise CommandError(f"ERR there is no feed {number}: FEED LIST has all there are")
     return "OK"
 
 

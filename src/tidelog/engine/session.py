@@ -158,8 +158,9 @@ class Session(ABC):
         if not self.is_authenticated and "no_auth" not in row.flags:
             return "NOAUTH Authentication required."
         if self.protocol == 2 and self.is_listening and row.name not in _WHILE_LISTENING:
+            own = "" if self.feed_sink is None else "FEED ACK / "
             return (
-                f"ERR Can't execute '{row.name.lower()}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
+                f"ERR Can't execute '{row.name.lower()}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / {own}PING / QUIT / "
                 f"RESET are allowed in this context"
             )
         return None

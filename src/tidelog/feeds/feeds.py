@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from tidelog import limits
-from tidelog.errors import ClientError, Corruption, FeedDiverged, TooOld
+from tidelog.errors import ClientError, Corruption, FeedDiverged, HolderLapsed, TooOld
 from tidelog.feeds.fanout import Fanout
 from tidelog.feeds.feed import ChangeFeed, ChangeFeedRequest, State
 from tidelog.feeds.live import Live
@@ -25,6 +25,7 @@ from tidelog.feeds.router import Router
 from tidelog.feeds.scan import Scan
 from tidelog.ids import ShardId, Ts
 from tidelog.journal.merge import JournalTransaction
+from tidelog.journal.retention import Holder
 from tidelog.ports import Clock
 from tidelog.store.store import Store
 
@@ -121,7 +122,7 @@ class Feeds:
             return writer.last_ts  # all up to here is in what will be read, a flush as well
         since, epoch, seen = request.since, request.epoch, request.seen
         if since is None and request.name is not None and holder_name(request.name) in self._journal.holders:
-            holder = self._journal.holders.get(holder_name(request.name))
+            holder = self._holder(request.name)
             since = holder.ts
             if holder.epoch:
                 epoch, seen = holder.epoch, holder.seen
@@ -144,9 +145,18 @@ class Feeds:
                 return
         raise FeedDiverged(f"epoch {epoch} is not one of this history", since=Ts(0))
 
+    def _holder(self, name: str) -> Holder:
+        """Of a named feed: errors have the name that the client gave."""
+        try:
+            return self._journal.holders.get(holder_name(name))
+        except HolderLapsed as error:
+            raise HolderLapsed(f"the feed named {name!r} was let go: {error.reason}", reason=error.reason) from error
+        except ClientError as error:
+            raise ClientError(f"there is no feed named {name!r}") from error
+
     def _hold(self, name: str, ts: Ts) -> None:
         holders = self._journal.holders
-        if holder_name(name) not in holders or holders.get(holder_name(name)).ts > ts:
+        if holder_name(name) not in holders or self._holder(name).ts > ts:
             holders.hold(holder_name(name), ts, self._clock.wall_us(), durable=True)
 
     def acknowledge(self, name: str, ts: Ts) -> None:
@@ -154,6 +164,7 @@ class Feeds:
         if ts > max(self._journal.hlc.last, self._clock.wall_us()):
             raise ClientError(f"{ts} lies ahead of the clock here")
         journal = self._journal
+        self._holder(name)
         seen = min(ts, journal.writer.visible.ts)
         journal.holders.move(holder_name(name), ts, self._clock.wall_us(), journal.epochs[-1].id, seen)
 

@@ -137,11 +137,13 @@ def read_query(query: bytes, last_event_id: str | None) -> ChangeFeedRequest:
 
 
 def _span(data: bytes) -> Span:
-    start, comma, end = data.partition(b",")
-    span = Span(start, end)
-    if not comma or span.is_empty:
-        raise BadQuery("a span must be two keys with a comma between them, the first below the second")
-    return span
+    keys = data.split(b",")
+    if len(keys) != 2 or Span(*keys).is_empty:
+        raise BadQuery(
+            "a span must be two keys with a comma between them, the first below the second, and no other comma: not "
+            f"{data.decode(errors='backslashreplace')!r}"
+        )
+    return Span(*keys)
 
 
 def _start(name: str, text: str) -> FeedStart:

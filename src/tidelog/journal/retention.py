@@ -122,7 +122,7 @@ class Holders:
         if holder is None:
             raise ClientError(f"there is no holder {name!r}")
         if holder.lapsed is not None:
-            raise HolderLapsed(f"holder {name!r} was let go: {holder.lapsed}")
+            raise HolderLapsed(f"holder {name!r} was let go: {holder.lapsed}", reason=holder.lapsed)
         return holder
 
     def release(self, name: str) -> None:

@@ -22,17 +22,25 @@ class BadOption(ClientError):
 
 
 class Target:
-    """What is read or written: a kind and a name; `default` if the options name no target."""
+    """What is read or written: a kind and a name; `default` if the options name no target.
+
+    Errors list the kinds, except those that are `hidden`.
+    """
 
     def __init__(
-        self, given: Mapping[str, str], kinds: Collection[str], default: tuple[str, str] | None = None
+        self,
+        given: Mapping[str, str],
+        kinds: Collection[str],
+        default: tuple[str, str] | None = None,
+        hidden: Collection[str] = (),
     ) -> None:
+        told = sorted(kind for kind in kinds if kind not in hidden)
         options = {name.lower(): value for name, value in given.items()}
         named = [(kind, options[kind]) for kind in kinds if kind in options]
         if "path" in options:
             kind, colon, name = options["path"].partition(":")
             if not colon or kind not in kinds:
-                shown = " or ".join(f"{each}:NAME" for each in sorted(kinds))
+                shown = " or ".join(f"{each}:NAME" for each in told)
                 raise BadOption(f"{options['path']!r} cannot be loaded: give {shown}")
             named.append((kind, name))
         if not named and default is not None:
@@ -41,7 +49,7 @@ class Target:
             raise BadOption(f"the option {named[0][0]} is empty")
         if len(named) != 1:
             shown = ", ".join(f"{kind}={name}" for kind, name in named) or "nothing"
-            raise BadOption(f"give exactly one of the options {', '.join(sorted(kinds))}; there is {shown}")
+            raise BadOption(f"give exactly one of the options {', '.join(told)}; there is {shown}")
         self.kind, self.name = named[0]
         self.options = Options({name: value for name, value in options.items() if name not in kinds})
 

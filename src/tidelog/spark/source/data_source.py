@@ -39,6 +39,9 @@ KINDS: Final = {
 """The kinds, and the classes that handle them. A class is imported when its kind is named: Spark starts a process for
 each question to a source, and none of them should import more than it needs."""
 
+_OWN_KINDS: Final = frozenset(["feedparts"])
+"""Those that only our own jobs use. Errors name none of them."""
+
 
 class TidelogSource(DataSource):
     """What Spark makes for `format("tidelog")`."""
@@ -69,7 +72,7 @@ class TidelogSource(DataSource):
         return self._kind(_named_by_rows(schema)).stream_writer(schema)
 
     def _kind(self, default: tuple[str, str] | None = None) -> Kind:
-        target = Target(self._given, KINDS.keys(), default)
+        target = Target(self._given, KINDS.keys(), default, hidden=_OWN_KINDS)
         module, _, name = KINDS[target.kind].partition(":")
         kind: type[Kind] = getattr(import_module(module), name)
         return kind(target.name, target.options)

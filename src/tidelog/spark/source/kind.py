@@ -20,6 +20,8 @@ class Kind:
 
     name: ClassVar[str]
     """The option that names the target."""
+    title: ClassVar[str] = ""
+    """What errors call it; empty: by its name."""
 
     def __init__(self, target: str, options: Options) -> None:
         self.target = target
@@ -48,4 +50,4 @@ class Kind:
         self._refuse("written")
 
     def _refuse(self, what: str) -> NoReturn:
-        raise ClientError(f"a {self.name} cannot be {what}")
+        raise ClientError(f"a {self.title or self.name} cannot be {what}")

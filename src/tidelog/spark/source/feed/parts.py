@@ -57,13 +57,14 @@ class FeedPartsKind(Kind):
     """Parts of a feed, with the options of a feed that is read without end."""
 
     name: ClassVar[str] = "feedparts"
+    title: ClassVar[str] = "feed that is read in parts"
 
     def schema(self) -> StructType:
         return PARTS
 
     def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         if schema != PARTS:
-            raise BadOption("the columns of feedparts are fixed: give no schema")
+            raise BadOption("the columns of the parts of a feed are fixed: give no schema")
         server, spans, how = take_feed(self.target, self.options)
         return PartMicroBatches(explored_feed_server(server), spans, how)
 
