@@ -91,8 +91,6 @@ FEED_PLACE_RECORD_BYTES = 128
 """What a record counts for where somebody reads so many of them: a batch has at most as many bytes ..."""
 FEED_PLACE_FRAMES_MIN = 4
 """... or so many frames."""
-FEED_COUNT_RECORDS_MAX = 4096
-"""Of a frame that FEED POSITION looks at one by one; of more it takes a share."""
 FEED_CHECKPOINT_MS_MIN = 10
 FEED_CHECKPOINT_MS_MAX = 3_600_000
 FEED_CHECKPOINT_MS_DEFAULT = 1000

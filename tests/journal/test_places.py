@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from tests.journal.machine import FOLDER, Machine
 from tidelog import limits
 from tidelog.ids import ShardId, Ts
+from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.places import Places
 from tidelog.journal.retention import RetentionLimits
 from tidelog.journal.source import ShardSource
@@ -55,7 +58,7 @@ def test_a_history_without_records_is_not_cut() -> None:
     assert Machine(shards=1).journal.ts_after(Ts(0), 1) == 0
 
 
-def test_records_after_a_ts_are_counted_exactly_where_frames_have_few(long_journal: tuple[Machine, list[Ts]]) -> None:
+def test_records_after_a_ts_are_counted(long_journal: tuple[Machine, list[Ts]]) -> None:
     machine, all_ts = long_journal
     for ts in [Ts(0), *(Ts(ts + delta) for ts in all_ts for delta in (-1, 0, 1))]:
         assert machine.journal.records_after(ts) == [sum(each > ts for each in all_ts)]
@@ -73,16 +76,28 @@ def test_records_of_long_transactions_whales_and_several_shards_are_counted() ->
         assert machine.journal.records_after(Ts(since)) == [last - lsn for last, lsn in zip(end, lsns, strict=True)]
 
 
-def test_of_frames_with_many_records_a_share_is_taken(
-    long_journal: tuple[Machine, list[Ts]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine, all_ts = long_journal
-    monkeypatch.setattr(limits, "FEED_COUNT_RECORDS_MAX", 0)
-    counts = [machine.journal.records_after(ts)[0] for ts in all_ts]
-    assert all(abs(count - (299 - index)) <= 4 for index, count in enumerate(counts))
-    assert counts == sorted(counts, reverse=True)
-    assert counts[-1] == 0
-    assert machine.journal.records_after(Ts(0)) == [300]
+@pytest.mark.parametrize("seed", range(4))
+def test_bursts_and_rests_do_not_matter(seed: int) -> None:
+    """Thousands of records in a frame, which came in a moment, and some long before and after them."""
+    rng = Random(seed)
+    frame_bytes, shards = rng.choice(((4096, 1), (2 * limits.MIB, 1), (2 * limits.MIB, 2)))
+    machine = Machine(frame_bytes=frame_bytes, shards=shards, policy=FsyncPolicy.EVERYSEC, ring_bytes_max=0)
+    lsns_before: dict[int, tuple[int, ...]] = {0: (0,) * shards}
+    for count in (20, 5000, 20, rng.choice((3, 30, 1500))):
+        for _ in range(count):
+            puts = [
+                (rng.randrange(shards), b"k%d" % rng.randrange(99), bytes(rng.choice((0, 1, 300))))
+                for _ in range(rng.choice((1, 1, 1, 4)))
+            ]
+            ts = machine.write(*puts)
+            lsns_before[ts] = machine.journal.writer.visible.lsns
+        machine.clock.advance(rng.choice((10_000_000, 1_000_000_000)))
+    end = machine.journal.writer.visible.lsns
+    for since in [0, *rng.sample(list(lsns_before), 60), max(lsns_before)]:
+        found = machine.journal.records_after(Ts(since))
+        assert found == [last - lsn for last, lsn in zip(end, lsns_before[since], strict=True)]
+        if since:
+            assert machine.journal.records_after(Ts(since - 1))[0] >= found[0]
 
 
 def test_counting_reads_heads_and_one_frame(long_journal: tuple[Machine, list[Ts]]) -> None:

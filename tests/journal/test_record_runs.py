@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from unittest import mock
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ from tidelog.errors import FormatError
 from tidelog.journal import control, record, record_runs
 from tidelog.journal.operation import DEL, VAL, decode_pairs, encode_pairs
 from tidelog.journal.record import BLOB, CONTROL, FINISH, NEXT_CONT, TS
-from tidelog.journal.record_runs import RecordHeader, cut_sections, find_ordinary, skim_notable
+from tidelog.journal.record_runs import RecordHeader, count_up_to, cut_sections, find_ordinary, skim_notable
 
 SHORT = st.binary(max_size=20)
 LONG = st.integers(100, 20_000).map(lambda size: b"v" * size)
@@ -45,6 +47,24 @@ def skim_all(data: bytes) -> tuple[list[RecordHeader], str | None]:
     except FormatError as error:
         return found, str(error)
     return found, None
+
+
+@given(FRAMES, st.integers(-1, 2**32))
+def test_operations_are_counted_up_to_a_ts_as_skim_would(data: bytes, ts_relative: int) -> None:
+    headers, problem = skim_all(data)
+    expected: int | None = 0
+    for opcode, _, ts, *_ in headers:
+        if opcode < CONTROL:
+            if ts > ts_relative:
+                break
+            expected = (expected or 0) + 1
+    else:
+        expected = None
+    if expected is None and problem is not None:
+        with pytest.raises(FormatError, match=re.escape(problem)):
+            count_up_to(data, 0, len(data), ts_relative)
+    else:
+        assert count_up_to(data, 0, len(data), ts_relative) == expected
 
 
 @given(FRAMES)

@@ -155,8 +155,8 @@ def feed_position(session: Session, arguments: Arguments) -> Reply:
     """Per shard: its number, the visible ts, the epoch, and what is asked about SINCE.
 
     RECORDS n   a ts after it with about so many records in between
-    BEHIND      how many records the shard's journal has after it, about, and where they begin: at SINCE, or with the
-                journal, whose first record may be much younger
+    BEHIND      how many records the shard's journal has after it, and where they begin: at SINCE, or with the journal,
+                whose first record may be much younger
     """
     journal = session.engine.store.journal
     since, records = _position_asked(arguments[2:])
@@ -213,7 +213,7 @@ def feed_help(_session: Session, _arguments: Arguments) -> Reply:
         POSITION [SINCE <ts> (RECORDS <count> | BEHIND)]
             Per shard: its number, the newest visible ts, the epoch. With RECORDS also a ts, the same for all shards,
             up to which each has about that many records, so that UNTIL can cut a history in parts. With BEHIND also
-            how many records it has after <ts>, about, and <ts>, or the first that the journal has if that is later.
+            how many records it has after <ts>, and <ts>, or the first that the journal has if that is later.
         """,
     )
 

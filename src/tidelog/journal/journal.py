@@ -222,9 +222,10 @@ class Journal:
                 yield Places(source, partial(ends.__getitem__, shard))
 
     def records_after(self, ts: Ts) -> list[int]:
-        """Per shard, how many records follow `ts`, about: a few heads of frames are read, and one small frame.
+        """Per shard, how many visible records follow `ts`: a few heads of frames are read, and one frame.
 
-        `Places.lsn_after` says how exact it is.
+        Records of all databases count. One may have the changes of several commands that came together, and a
+        transaction over several shards has one more, its start.
         """
         visible = self.writer.visible
         places = self._visible_places()

@@ -10,7 +10,7 @@ from tidelog import limits
 from tidelog.errors import Corruption, TooOld
 from tidelog.ids import Lsn, Ts
 from tidelog.journal.frame import CONTINUES, FrameHeader, records_end
-from tidelog.journal.record import CONTROL, skim
+from tidelog.journal.record import skim
 from tidelog.journal.segment import FilePosition
 from tidelog.journal.source import ShardSource
 
@@ -80,8 +80,7 @@ class Places:
     def lsn_after(self, ts: Ts, end_lsn: Lsn, end_ts: Ts) -> Lsn:
         """Of the first record after `ts`, where the last that may be read ends at these.
 
-        Exact, unless the frame that it lies in has more records than may be looked at: then as if they had come evenly
-        between the head of that frame and what follows it, which is off by less than the frame.
+        Exact, however unevenly records came: the one frame that it lies in is walked up to there.
         """
         place = self.of_ts(ts)
         if place is None or ts >= end_ts:
@@ -89,47 +88,35 @@ class Places:
         head = self._source.frame_header(place.segment, place.at)
         if head.ts > ts:
             return head.lsn  # the journal begins after it
-        next_lsn, next_ts = self._head_after(place) or (end_lsn, end_ts)
-        if next_lsn - head.lsn <= limits.FEED_COUNT_RECORDS_MAX:
-            return self._first_after(ts, place, head, next_lsn)
-        if ts >= next_ts:
-            return next_lsn
-        return Lsn(head.lsn + (next_lsn - head.lsn) * (ts - head.ts) // (next_ts - head.ts))
+        before = self._count_up_to(ts, place, head)
+        return self._lsn_behind(place, end_lsn) if before is None else Lsn(head.lsn + before)
 
-    def _head_after(self, place: FilePosition) -> tuple[Lsn, Ts] | None:
-        """Of the frame after this one, if it has begun."""
+    def _lsn_behind(self, place: FilePosition, end_lsn: Lsn) -> Lsn:
+        """Of the first record behind a frame."""
         frame = place.at // self._frame_bytes + 1
         if frame < self._frame_count(place.segment):
-            head = self._header(place.segment, frame)
-            return head.lsn, head.ts
+            return self._lsn(place.segment, frame)
         segments = self._source.segments()
         for segment in segments[bisect_right(segments, place.segment) :]:
             if self._frame_count(segment):
-                head = self._header(segment, 0)
-                return head.lsn, head.ts
-        return None
+                return self._lsn(segment, 0)
+        return end_lsn
 
-    def _first_after(self, ts: Ts, place: FilePosition, head: FrameHeader, next_lsn: Lsn) -> Lsn:
-        """The same by looking at the records of a frame; `next_lsn` if none of them is."""
+    def _count_up_to(self, ts: Ts, place: FilePosition, head: FrameHeader) -> int | None:
+        """How many records of a frame come before the first after `ts`; None: none of them does."""
+        from tidelog.journal.record_runs import count_up_to  # it needs numpy, which takes long to import
+
         end, stop = self._end(), records_end(head.flags, self._frame_bytes)
         if end is not None and end.segment == place.segment:
             stop = min(stop, end.at - place.at)
         data = self._source.read(place.segment, place.at, place.at + stop)
-        lsn = head.lsn
-        is_continued = bool(head.flags & CONTINUES)
         try:
-            for opcode, _, ts_relative, _, _, _, _, _ in skim(data, head.size, len(data)):
-                if opcode >= CONTROL:
-                    continue
-                if is_continued:
-                    is_continued = False
-                    continue
-                if ts_relative >= 0 and head.ts + ts_relative > ts:
-                    return lsn
-                lsn = Lsn(lsn + 1)
+            at = head.size
+            if head.flags & CONTINUES:  # it began in the frame before, and counts there
+                at = next(skim(data, at, len(data)))[-1]
+            return count_up_to(data, at, len(data), ts - head.ts)
         except Corruption as error:
             raise self._source.located(error, place.segment, place.at) from None
-        return next_lsn
 
     def _frame_count(self, segment: Lsn) -> int:
         """Frames of a segment that have begun."""

@@ -117,6 +117,37 @@ def skim_notable(data: bytes, at: int, end: int) -> Iterator[tuple[int, RecordHe
         at = record[-1]
 
 
+def count_up_to(data: bytes, at: int, end: int, ts_relative: int) -> int | None:
+    """How many operations stand in `data[at:end]` before the first transaction with a later ts; None: there is none."""
+    count = 0
+    while True:
+        found = find_ordinary(data, at, end)
+        is_operation = found.opcodes < CONTROL
+        timed = np.flatnonzero(is_operation & (found.flags & TS != 0))
+        later = np.flatnonzero(_times(data, found.starts[timed]) > ts_relative)
+        if len(later):
+            return count + int(np.count_nonzero(is_operation[: timed[later[0]]]))
+        count += int(np.count_nonzero(is_operation))
+        record = next(skim(data, found.end, end), None)
+        if record is None:
+            return None
+        if record[0] < CONTROL:
+            if record[2] > ts_relative:
+                return count
+            count += 1
+        at = record[-1]
+
+
+def _times(data: bytes, starts: Positions) -> Positions:
+    """The relative ts of ordinary records that have one: it follows the length."""
+    bytes_ = np.frombuffer(data, np.uint8)
+    places = starts + np.where(bytes_[starts + 2] & 1, 3, 4)
+    times = np.zeros(len(starts), np.int64)
+    for index in range(_FIELD_BYTES[TS]):
+        times |= bytes_[places + index].astype(np.int64) << 8 * index
+    return times
+
+
 class StringRun(NamedTuple):
     """Records that only set strings: pair by pair, `data[key:value]` and `data[value:end]`."""
 

@@ -42,7 +42,7 @@ class Behind(NamedTuple):
     seconds: float
     """Between that ts, or the first that the journal has, and the newest that is visible."""
     records: int
-    """Of its journal, over all shards and databases, about; 0 only if there are none."""
+    """Of its journal, over all shards and databases; 0 only if there are none."""
 
 
 def ask_behind(client: Any, since: int) -> Behind:
