@@ -134,3 +134,18 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     taken(progress, *events)
     progress.begin(0, 7)
     assert taken(progress, *events) == [value(1), value(2)]
+
+
+def test_another_history_may_be_behind_the_checkpoint() -> None:
+    """A backup was restored where the clock is behind: what is new there comes, and is resumed from there."""
+    progress = Progress(FeedRequest(ALL, since=0))
+    progress.begin(0, 7)
+    taken(progress, value(50), checkpoint(90))
+    assert progress.begin(60, 8) == ["SINCE", 90, "EPOCH", 7, "SEEN", 90]
+    assert taken(progress, value(60), value(70), Steady(70)) == [value(60), value(70), Steady(70)]
+    assert progress.begin(70, 8) == ["SINCE", 59, "EPOCH", 8, "SEEN", 90]
+    assert taken(progress, value(60), value(70), value(80), checkpoint(85, epoch=8)) == [
+        value(80),
+        checkpoint(85, epoch=8),
+    ]
+    assert progress.begin(86, 8)[:2] == ["SINCE", 85]

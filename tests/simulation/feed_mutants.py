@@ -214,8 +214,8 @@ FEED_MUTANTS: Final = (
     Mutant(
         "divergence-not-noticed",
         "feeds/feeds.py",
-        "            self._check_epoch(epoch, seen)\n",
-        "            pass\n",
+        "            end = self._end_of_epoch(epoch, seen)\n",
+        "            end = Ts(U64_MAX)\n",
         "a client that has seen what was lost goes on as if it were history",
         "feeds",
         seed=7_000_015,

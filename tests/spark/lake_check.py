@@ -15,6 +15,7 @@ import redis
 from deltalake import DeltaTable
 
 from tests.spark.in_process import read, reader
+from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.spark.delta.storage import find_storage
 from tidelog.spark.endpoint import Endpoint
@@ -146,7 +147,7 @@ class InProcess:
         names = [CHANGES, CURRENT, ENTRIES, *([BAD] if options.is_json else [])]
         self.tables = {name: self._table(name) for name in names}
         self.batches = BatchCommitter(self.tables, self.server, options.spans)
-        self.current = Current(self._table(CURRENT), self._table(CHANGES))
+        self.current = Current(self._table(CURRENT), self._table(CHANGES), limits.SHARDS_MAX)
         self._is_initial = options.start == "initial"
         self._spans = options.spans
         self._reached: int | None = None

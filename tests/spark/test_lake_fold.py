@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tidelog.spark.delta.storage import find_storage
 from tidelog.spark.delta.table import HistoryPoint
 from tidelog.spark.lake.current import Current
-from tidelog.spark.lake.fold import GONE, DeletedRange, fold, merged, taken_away
+from tidelog.spark.lake.fold import GONE, DeletedRange, fold, in_shards, merged, taken_away
 from tidelog.spark.lake.layout import CHANGES, CURRENT, SCHEMAS, SEQ_INITIAL, file_schema
 from tidelog.spark.lake.part_files import PartFiles
 from tidelog.spark.lake.tables import open_table
@@ -164,13 +164,23 @@ def test_values_that_are_newer_than_changes_stay(first: Any, second: Any, data: 
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
+def test_a_range_takes_rows_of_shards_that_are_no_more() -> None:
+    """A server was restored with one shard instead of two."""
+    before = pa.table({"shard": pa.array([0, 1], pa.int32()), "key": [b"a", b"bb"], "field": [b"f", b"f"]})
+    row = {"kind": "deleterange", "key": b"", "end": b"", "shard": 0, "ts": 9, "seq": 0}
+    folded = fold(table_of([row]))
+    assert taken_away(before, folded).column("key").to_pylist() == [b"a"]
+    assert taken_away(in_shards(before, 1), folded).column("key").to_pylist() == [b"a", b"bb"]
+    assert in_shards(before, 2).equals(before)
+
+
 def test_the_table_follows_in_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes of a few changes each, through real Delta tables, against the same dict."""
     monkeypatch.setattr("tidelog.limits.LAKE_PASS_CHANGES", 12)
     draw = random.Random(5)
     storage = find_storage(str(tmp_path))
     changes, current = open_table(storage, CHANGES, "{}"), open_table(storage, CURRENT, "{}")
-    following = Current(current, changes)
+    following = Current(current, changes, 2)
     expected: dict[Any, Any] = {}
     kinds = ["set", "hset", "hset", "hset", "hdel", "xadd", "evict", "del", "deleterange"]
     ts, caught_up = 1, 1
@@ -199,7 +209,7 @@ def test_a_pass_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         commit_changes(changes, table_of(rows_of([("hset", b"a", ts, 0)], ts)), ts)
     sizes = pa.table(changes.delta.get_add_actions()).column("size_bytes").to_pylist()
     monkeypatch.setattr("tidelog.limits.LAKE_PASS_BYTES", 2 * max(sizes))
-    following = Current(current, changes)
+    following = Current(current, changes, 2)
     following.run_pass()
     assert current.ts == 2
     following.catch_up()
@@ -230,7 +240,7 @@ def test_columns_may_have_any_name_that_a_member_can_have(tmp_path: Path) -> Non
     storage = find_storage(str(tmp_path))
     changes, current = open_table(storage, CHANGES, "{}"), open_table(storage, CURRENT, "{}")
     changes.add_columns(dict.fromkeys(names, pa.string()))
-    following = Current(current, changes)
+    following = Current(current, changes, 2)
     for ts, happened in enumerate([("set", b"a"), ("set", b"b"), ("set", b"a"), ("del", b"b")], start=1):
         rows = table_of(rows_of([(*happened, ts, 0)], ts))
         for name in names:

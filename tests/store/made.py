@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 from tidelog.journal.journal import Settings
@@ -21,6 +22,7 @@ class Machine:
         self.disk = SimulatedDisk()
         self.clock = SimulatedClock()
         self._settings = Settings(shard_count=shard_count)
+        self._epoch_ids = itertools.count(1)
         self.store = self._open()
 
     def _open(self) -> Store:
@@ -29,7 +31,7 @@ class Machine:
             "/data",
             self.clock,
             self._settings,
-            new_epoch_id=lambda: 1,
+            new_epoch_id=lambda: next(self._epoch_ids),
             random=random.Random(1),
             types=self.types,
         )

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.feeds.made import Watched
 from tests.store.changes import change, open_store, state
-from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse, LimitExceeded
+from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse, FeedDiverged, LimitExceeded, TooOld
+from tidelog.feeds.feeds import Feeds
 from tidelog.ids import Ts
+from tidelog.journal.journal import Settings
 from tidelog.journal.snapshot import list_snapshot_paths
 from tidelog.store.backup import copy_newest_snapshot
 from tidelog.store.restore import Restored, restore
@@ -50,8 +53,6 @@ def run(disk: SimulatedDisk, source: str = "/data", **options: Any) -> Restored:
 
 
 def opened(disk: SimulatedDisk, folder: str = "/new") -> Store:
-    from tidelog.journal.journal import Settings
-
     return Store.open(disk, folder, SimulatedClock(), Settings(), new_epoch_id=lambda: 5, random=random.Random(1))
 
 
@@ -192,3 +193,88 @@ def outcome_of(disk: SimulatedDisk, expected: State) -> str:
     except DataDirectoryError as error:
         return "refused" if "restore that did not finish" in str(error) else str(error)
     return "complete" if found == expected else "half" if found else "empty"
+
+
+# --- feeds --------------------------------------------------------------------------------------------------------
+
+
+class Followed:
+    """A history in two epochs, with a feed that was at some of its moments."""
+
+    def __init__(self) -> None:
+        self.watched = Watched(2)
+        self.places: list[dict[str, Any]] = []
+        self._live()
+        self.watched.restart()
+        self.watched.clock.advance(60_000_000)  # past what the clock before may have given out
+        self._live()
+
+    def _live(self) -> None:
+        _, known = self.watched.watch(name="mine", since=Ts(0))
+        for number in range(5):
+            self.watched("MSET", "a", number, "b", number)
+            self.watched.settle()
+            self.watched.tick()
+            self.watched.feeds.acknowledge("mine", Ts(known.checkpoint))
+            self.places.append({"since": Ts(known.checkpoint), "epoch": known.epoch, "seen": Ts(known.seen)})
+
+    def restored(self, source: str, clock_us: int, **options: Any) -> Watched:
+        """What is restored, on a machine with another clock."""
+        disk = self.watched.disk
+        restore(disk, Store(SimulatedClock(), random.Random(1)), source, "/new", shard_count=3, **options)
+        made = Watched(3)
+        made.disk, made.clock = disk, SimulatedClock(clock_us)
+        made.store = Store.open(disk, "/new", made.clock, Settings(), lambda: 99, random.Random(1))
+        made.feeds = Feeds(made.store, made.clock)
+        return made
+
+
+@pytest.mark.parametrize("is_backup", [False, True])
+@pytest.mark.parametrize("behind_us", [-10_000_000, 500_000])
+def test_a_feed_goes_on_after_a_restore_into_other_shards(is_backup: bool, behind_us: int) -> None:
+    """Also where the clock is behind the last checkpoint, and somebody writes before it has caught up."""
+    followed = Followed()
+    source = "/data"
+    if is_backup:
+        followed.watched.store.save()
+        source = copy_newest_snapshot(followed.watched.disk, "/data", "/backup").path
+    followed.watched.store.journal.close()
+    last = followed.places[-1]
+    made = followed.restored(source, last["since"] - behind_us)
+    assert made.store.journal.meta.shard_count == 3
+    made("SET", "early", "1")
+    made.settle()
+    assert (made.now <= last["since"]) == (behind_us > 0)
+    for wanted in (last, {"name": "mine"}):
+        _, known = made.watch(**wanted)
+        known.checkpoint = 0  # it may come from before
+        assert made.events(known) == [[b"value", b"early", b"string", None, b"1"], [b"steady"]]
+    with pytest.raises(TooOld) as too_old:
+        made.watch(**followed.places[-2])
+    assert too_old.value.oldest == last["seen"]
+    with pytest.raises(TooOld):
+        made.watch(**followed.places[2])  # of the epoch before
+
+
+def test_a_feed_that_saw_more_than_was_restored_is_told_from_where_on() -> None:
+    followed = Followed()
+    followed.watched.store.journal.close()
+    place = followed.places[7]
+    made = followed.restored("/data", followed.places[-1]["since"], until=place["seen"])
+    for wanted in (followed.places[-1], {"name": "mine"}):
+        with pytest.raises(FeedDiverged) as error:
+            made.watch(**wanted)
+        assert error.value.since == place["seen"]
+    made.watch(**place)
+
+
+def test_a_restored_hold_is_as_if_it_had_just_moved() -> None:
+    followed = Followed()
+    before = followed.watched.store.journal.holders.all()
+    followed.watched.store.journal.close()
+    made = followed.restored("/data", followed.places[-1]["since"])
+    [hold] = made.store.journal.holders.all()
+    assert (hold.name, hold.ts, hold.epoch, hold.seen) == (
+        before[0].name, before[0].ts, before[0].epoch, before[0].seen
+    )  # fmt: skip
+    assert hold.moved_us != before[0].moved_us

@@ -88,6 +88,11 @@ class Progress:
         """Whether an event is to be delivered."""
         if not self._is_taken_in:
             self._is_taken_in = True
+            if self._since is not None and self._epoch != self._epoch_here and event.ts <= self._since:
+                # The clock there is behind our checkpoint, as it may be where a backup was restored. The server knows
+                # what we share, and goes on from there.
+                self._since = event.ts - 1
+                self._by_span.clear()
             self._epoch = self._epoch_here
         if isinstance(event, Checkpoint):
             return self._take_checkpoint(event)
@@ -97,7 +102,7 @@ class Progress:
         if self._is_scanning:
             self._seen = max(self._seen, ts)
             return True
-        if self.checkpoint is not None and ts <= self.checkpoint.ts:
+        if self._since is not None and ts <= self._since:
             return False
         repeated = self._repeated.get(ts)
         if repeated:

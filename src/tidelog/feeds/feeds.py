@@ -12,6 +12,7 @@ from the journal once the reader takes events: what waits for a slow reader is o
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from heapq import heappop, heappush
 from typing import Protocol
@@ -23,7 +24,7 @@ from tidelog.feeds.feed import ChangeFeed, ChangeFeedRequest, State
 from tidelog.feeds.live import Live
 from tidelog.feeds.router import Router
 from tidelog.feeds.scan import Scan
-from tidelog.ids import ShardId, Ts
+from tidelog.ids import U64_MAX, ShardId, Ts
 from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.retention import Holder
 from tidelog.ports import Clock
@@ -79,6 +80,8 @@ class Feeds:
         self._unseen: list[OpenFeed] = []
         """Those that have read what is not visible yet."""
         self._last_number = 0
+        self._first_ts: dict[Ts, Ts] = {}
+        """Where an epoch ended -> the first ts after it, if somebody came from there."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -128,22 +131,40 @@ class Feeds:
                 epoch, seen = holder.epoch, holder.seen
         if since is None:
             return writer.last_ts
-        if since > max(self._journal.hlc.last, self._clock.wall_us()):
-            raise ClientError(f"SINCE {since} lies ahead of the clock here")
+        now = max(self._journal.hlc.last, self._clock.wall_us())
         if epoch is not None and seen is not None:
-            self._check_epoch(epoch, seen)
+            end = self._end_of_epoch(epoch, seen)
+            if self._journal.erased_ts <= end < since and (since > now or self._first_after(end) <= since):
+                since = end
+        if since > now:
+            raise ClientError(f"SINCE {since} lies ahead of the clock here")
         self._journal.refuse_erased(since)
         return since
 
-    def _check_epoch(self, epoch: int, seen: Ts) -> None:
-        """Whether what a client has seen in an epoch is still history."""
+    def _end_of_epoch(self, epoch: int, seen: Ts) -> Ts:
+        """The last ts of an epoch, if what a client has seen in it is still history."""
         epochs = self._journal.epochs
         for index, known in enumerate(epochs):
             if known.id == epoch:
-                if index + 1 < len(epochs) and seen > epochs[index + 1].last_ts:
+                if index + 1 == len(epochs):
+                    return Ts(U64_MAX)
+                if seen > epochs[index + 1].last_ts:
                     raise FeedDiverged("history after that was lost", since=epochs[index + 1].last_ts)
-                return
+                return epochs[index + 1].last_ts
         raise FeedDiverged(f"epoch {epoch} is not one of this history", since=Ts(0))
+
+    def _first_after(self, end: Ts) -> Ts:
+        """The first ts of what followed an epoch that ended at this.
+
+        A client may have a checkpoint after that: where a backup was restored, the clock can be behind the one that it
+        had before. Then the client has to begin at the end of what it shares with us.
+        """
+        if end not in self._first_ts and self._journal.writer.visible.ts > end:
+            with contextlib.closing(self._journal.reader_since(end)) as reader:
+                first = next(reader.read(), None)
+            if first is not None:
+                self._first_ts[end] = first.ts
+        return self._first_ts.get(end, Ts(U64_MAX))
 
     def _holder(self, name: str) -> Holder:
         """Of a named feed: errors have the name that the client gave."""

@@ -297,7 +297,13 @@ class Journal:
             return None
         point = SnapshotPoint(written.ts, written.lsns)
         self._snapshot = SnapshotWriter(
-            self._disk, self._folder, self.meta.geometry, self.meta.slots, point, self.epochs
+            self._disk,
+            self._folder,
+            self.meta.geometry,
+            self.meta.slots,
+            point,
+            self.epochs,
+            self.holders.members() if self.holders.all() else None,
         )
         return self._snapshot
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidelog import limits
 from tidelog.errors import ClientError, Corruption, HolderLapsed, LimitExceeded
@@ -151,24 +151,24 @@ class Holders:
 
     def _store(self) -> None:
         self._is_stored = False
-        durable = [holder for holder in self.all() if holder.is_durable]
-        write_json(
-            self._disk,
-            self._path,
-            {
-                "holders": [
-                    {
-                        "name": holder.name,
-                        "ts": holder.ts,
-                        "moved_us": holder.moved_us,
-                        "lapsed": holder.lapsed,
-                        **({"epoch": holder.epoch, "seen": holder.seen} if holder.epoch else {}),
-                    }
-                    for holder in durable
-                ]
-            },
-        )
+        write_json(self._disk, self._path, self.members())
         self._is_stored = True
+
+    def members(self, moved_us: int | None = None) -> dict[str, Any]:
+        """The durable ones, as files have them; with a time, as if all had moved then."""
+        return {
+            "holders": [
+                {
+                    "name": holder.name,
+                    "ts": holder.ts,
+                    "moved_us": holder.moved_us if moved_us is None else moved_us,
+                    "lapsed": holder.lapsed,
+                    **({"epoch": holder.epoch, "seen": holder.seen} if holder.epoch else {}),
+                }
+                for holder in self.all()
+                if holder.is_durable
+            ]
+        }
 
 
 def list_erasable(disk: Disk, sources: Sequence[ShardSource], covered: Sequence[Lsn]) -> list[Segment]:

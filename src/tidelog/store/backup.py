@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from tidelog import limits
 from tidelog.errors import DataDirectoryError
 from tidelog.ids import Ts
-from tidelog.journal.layout import META, make_shard_folders, shard_folder, write_all, write_meta
+from tidelog.journal.layout import HOLDERS, META, make_shard_folders, shard_folder, write_all, write_meta
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot, remove_tree
 from tidelog.ports import Disk
 
@@ -85,6 +85,8 @@ def copy_snapshot(disk: Disk, snapshot: Snapshot, target: str, on_progress: OnPr
             for name in disk.list(source):
                 _copy_file(disk, f"{source}/{name}", f"{folder}/{name}", count)
             disk.sync_folder(folder)
+        if disk.exists(f"{snapshot.path}/{HOLDERS}"):
+            _copy_file(disk, f"{snapshot.path}/{HOLDERS}", f"{partial}/{HOLDERS}", lambda _size: None)
         write_meta(disk, partial, snapshot.meta)
         disk.sync_folder(partial)
         copied = open_snapshot(disk, partial)

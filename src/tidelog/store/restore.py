@@ -7,22 +7,26 @@
 
 While it is filled the directory has a file `restore-unfinished`, which comes first and goes last: a server refuses such
 a directory, and the next restore into it begins anew. The history begins with the restored moment: a reader that wants
-to resume from an earlier one is told that it is gone, and the first start begins an epoch of its own.
+to resume from an earlier one is told that it is gone, and the first start begins an epoch of its own. The epochs before
+it come along, and so do the places of named feeds: a reader that has seen nothing after that moment goes on, whatever
+the number of shards, and one that has is told from where on its history was lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidelog import limits
 from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse, LimitExceeded
 from tidelog.hlc import TsFile
 from tidelog.ids import Lsn, Ts, slot_ranges
 from tidelog.journal import layout
+from tidelog.journal.control import Epoch
 from tidelog.journal.layout import Meta, SnapshotPoint
 from tidelog.journal.loader import RecoveryPlan, plan_recovery_from
 from tidelog.journal.merge import JournalReader
+from tidelog.journal.retention import Holders
 from tidelog.journal.segment import list_segments, segment_bytes
 from tidelog.journal.snapshot import Snapshot, SnapshotWriter, list_snapshot_paths, open_snapshot, remove_tree
 from tidelog.ports import Disk, Lock
@@ -75,7 +79,7 @@ def restore(
     slots = tuple(slot_ranges(shard_count or meta.shard_count))
     lock = _take_target(disk, target)
     try:
-        keys, size = _fill(disk, store, target, Meta(meta.geometry, slots), reading.ts, on_progress)
+        keys, size = _fill(disk, store, target, Meta(meta.geometry, slots), reading, on_progress)
     finally:
         lock.release()
     return Restored(
@@ -100,6 +104,7 @@ class _BackupReading:
         self._on_progress = on_progress
         self._done = 0
         self._total = 0
+        self._epochs: list[Epoch] = []
         self.ts = Ts(0)
         self.snapshot_ts = Ts(0)
         self.transactions = 0
@@ -131,8 +136,19 @@ class _BackupReading:
         self._total = 2 * snapshot.size(self._disk)
         self._read_snapshot(snapshot)
 
+    @property
+    def holders(self) -> dict[str, Any] | None:
+        """Who wanted to read the journal, as if they had all come just now; None: nobody."""
+        holders = Holders(self._disk, self._source)
+        return holders.members(1000 * self._store.now_ms()) if holders.all() else None
+
+    def epochs(self, shard_count: int) -> list[Epoch]:
+        """Those that had begun by then, each once; before the first record of a journal with so many shards."""
+        known = {epoch.id: epoch for epoch in self._epochs if epoch.last_ts <= self.ts}
+        return [epoch._replace(lsns=(Lsn(0),) * shard_count) for epoch in known.values()]
+
     def _read_snapshot(self, snapshot: Snapshot) -> None:
-        snapshot.read(self._disk, self._store.replay, lambda _epoch: None, self._count)
+        snapshot.read(self._disk, self._store.replay, self._epochs.append, self._count)
         self.ts = self.snapshot_ts = snapshot.point.ts
 
     def _read_directory(self) -> None:
@@ -184,6 +200,7 @@ class _BackupReading:
             self._meta.geometry,
             self._meta.shard_count,
             lambda: plan.cuts,
+            on_epoch=self._epochs.append,
             on_read=self._count,
         )
         try:
@@ -269,8 +286,11 @@ def _empty(disk: Disk, target: str) -> None:
     disk.sync_folder(target)
 
 
-def _fill(disk: Disk, store: Store, target: str, meta: Meta, ts: Ts, on_progress: OnProgress | None) -> tuple[int, int]:
+def _fill(
+    disk: Disk, store: Store, target: str, meta: Meta, reading: _BackupReading, on_progress: OnProgress | None
+) -> tuple[int, int]:
     """Write the store as the one snapshot of the directory; returns how many keys and bytes it has."""
+    ts = reading.ts
     store.slots = meta.slots
     store.owners = shards_by_slot(meta.slots)
     layout.make_shard_folders(disk, target, meta.shard_count)
@@ -278,7 +298,8 @@ def _fill(disk: Disk, store: Store, target: str, meta: Meta, ts: Ts, on_progress
     keys = size = 0
     if ts:
         point = SnapshotPoint(ts, (Lsn(0),) * meta.shard_count)
-        snapshot = SnapshotWriter(disk, target, meta.geometry, meta.slots, point, ())
+        epochs = reading.epochs(meta.shard_count)
+        snapshot = SnapshotWriter(disk, target, meta.geometry, meta.slots, point, epochs)
         try:
             keys = _write_snapshot(store, snapshot, on_progress)
         except BaseException:
@@ -300,6 +321,9 @@ def _fill(disk: Disk, store: Store, target: str, meta: Meta, ts: Ts, on_progress
             erased.store(ts)  # nothing up to here is in the journal of this directory
         finally:
             erased.close()
+    holders = reading.holders
+    if holders is not None:
+        layout.write_json(disk, f"{target}/{layout.HOLDERS}", holders)
     disk.sync_folder(target)
     layout.write_meta(disk, target, meta)
     disk.remove(f"{target}/{layout.RESTORING}")

@@ -21,7 +21,7 @@ import pyarrow.dataset as pa_dataset
 
 from tidelog import limits
 from tidelog.spark.delta.table import HistoryPoint, commit_at
-from tidelog.spark.lake.fold import GONE, Folded, fold, merged, taken_away
+from tidelog.spark.lake.fold import GONE, Folded, fold, in_shards, merged, taken_away
 from tidelog.spark.lake.layout import DAY
 from tidelog.spark.lake.tables import LakeTable, faults_of
 
@@ -33,7 +33,9 @@ _NEWER: Final = "(t.ts < s.ts or (t.ts = s.ts and t.seq < s.seq))"
 class Current:
     """Keeps the table up to date."""
 
-    def __init__(self, table: LakeTable, changes: LakeTable) -> None:
+    def __init__(self, table: LakeTable, changes: LakeTable, shard_count: int) -> None:
+        self._shard_count = shard_count
+        """Of the server, which may have been restored with fewer than it had."""
         self.table = table
         self._changes = changes
         self.passes = 0
@@ -124,7 +126,8 @@ class Current:
         is_empty = not pa.table(delta.get_add_actions()).num_rows
         away = folded.gone.slice(0, 0)
         if folded.takes_away and not is_empty:
-            away = taken_away(delta.to_pyarrow_dataset().to_table(columns=["shard", "key", "field"]), folded)
+            rows = delta.to_pyarrow_dataset().to_table(columns=["shard", "key", "field"])
+            away = taken_away(in_shards(rows, self._shard_count), folded)
         rows = folded.newest if is_empty else merged(folded, away)
         if not rows.num_rows:
             return

@@ -131,6 +131,16 @@ def _is_alive(named: pa.Table, dead: pa.Table, spans: list[tuple[int, DeletedRan
     return is_alive
 
 
+def in_shards(before: pa.Table, count: int) -> pa.Table:
+    """Rows of the earlier state, with those of shards that are no more in the first one.
+
+    Every shard has every range, so it does not matter which of them takes such a row away.
+    """
+    shards = before.column("shard")
+    kept = pc.if_else(pc.less(shards, count), shards, pa.scalar(0, shards.type))
+    return before.set_column(before.schema.get_field_index("shard"), "shard", kept)
+
+
 def taken_away(before: pa.Table, folded: Folded) -> pa.Table:
     """Rows of the earlier state (shard, key, field) that removed keys and ranges take away, with their ts and seq.
 

@@ -129,7 +129,7 @@ class LakeJob(FeedJob):
         start = self._start(tables)
         self._batches = BatchCommitter(tables, self._server, self._options.spans, self._on_batch)
         # With its own `changes` table object, because batches are committed while it reads.
-        current = self._current = Current(self._table(CURRENT), self._table(CHANGES))
+        current = self._current = Current(self._table(CURRENT), self._table(CHANGES), self._shard_count())
         query = FeedQuery(self._server, "*", start, self._trigger)
         try:
             query.run(make_spark(), self._batches.take, stop, lambda: self._work_between(tables, current))
@@ -140,6 +140,10 @@ class LakeJob(FeedJob):
             current.refresh()
             current.catch_up()
             self._tidy(tables, current)
+
+    def _shard_count(self) -> int:
+        with self._server.connect() as client:
+            return len(ask_position(client).shards)
 
     def _open(self) -> dict[str, LakeTable]:
         names = [CHANGES, CURRENT, ENTRIES, *([BAD] if self._options.is_json else [])]
