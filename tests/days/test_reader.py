@@ -297,6 +297,95 @@ def test_a_day_that_the_index_has_before_it_exists_is_waited_for(server: Any) ->
     assert reader.read() == [at(2, 1)]
 
 
+@pytest.mark.parametrize("gone", [1, 2, 3])
+def test_a_stream_that_the_index_has_and_that_does_not_exist_is_an_error_once(any_server: Any, gone: int) -> None:
+    Writer(any_server, JOBSET).write(MESSAGES)
+    compress_day(any_server, JOBSET, DAY_2, 1)
+    any_server.delete(JOBSET.hot(date(2024, 5, gone)).key, JOBSET.compressed(date(2024, 5, gone)).key)
+    left = [message for message in MESSAGES if message.day.day != gone]
+    before = [message for message in left if message.day.day < gone]
+    reader = Reader(any_server, JOBSET)
+    found: list[Message] = []
+    with pytest.raises(DayGone, match=f"2024-05-0{gone} was removed, but the index still has it") as caught:
+        found.extend(reader.until_now())
+    assert found == before
+    assert (caught.value.oldest is None) == (gone == 3)
+    assert found + list(reader.until_now()) == left
+    told: list[DayGone] = []
+    assert list(Reader(any_server, JOBSET, on_gone=told.append).until_now()) == left
+    assert [each.key for each in told] == [caught.value.key]
+
+
+def test_a_missing_stream_before_the_id_that_a_reader_begins_after_is_not_missed(any_server: Any) -> None:
+    Writer(any_server, JOBSET).write(MESSAGES)
+    compress_day(any_server, JOBSET, DAY_2, 1)
+    any_server.delete(JOBSET.hot(DAY_1).key)
+    assert list(Reader(any_server, JOBSET, at(2, 2).id).until_now()) == MESSAGES[9:]
+    assert list(Reader(any_server, JOBSET, at(3, 2).id).until_now()) == MESSAGES[15:]
+    with pytest.raises(DayGone):
+        list(Reader(any_server, JOBSET, at(1, 2).id).until_now())
+
+
+def test_a_missing_day_is_told_when_the_next_one_has_begun(server: Any) -> None:
+    clock = Clock(3)
+    Writer(server, JOBSET).write(on(1, range(3)))
+    server.sadd(JOBSET.index, JOBSET.hot(DAY_2).key)
+    reader = reader_on(server, clock)
+    assert reader.read() == on(1, range(3))
+    assert reader.read() == []  # it may still be written
+    Writer(server, JOBSET).write(on(3, range(3)))
+    clock.now_s += limits.DAYS_INDEX_S
+    with pytest.raises(DayGone, match="2024-05-02 was removed"):
+        reader.read()
+    assert reader.read() == on(3, range(3))
+
+
+def test_from_now_on_a_missing_day_is_not_missed(server: Any) -> None:
+    Writer(server, JOBSET).write(MESSAGES)
+    server.delete(JOBSET.hot(date(2024, 5, 3)).key)
+    reader = Reader(server, JOBSET, NOW)
+    assert list(reader.until_now()) == []
+    Writer(server, JOBSET).write([at(4, 1)])
+    assert list(reader.until_now()) == [at(4, 1)]
+
+
+@pytest.mark.parametrize("wrong", [1, 2, 3])
+def test_a_key_of_another_type_is_told_once_and_the_others_are_read(any_server: Any, wrong: int) -> None:
+    Writer(any_server, JOBSET).write(MESSAGES)
+    compress_day(any_server, JOBSET, DAY_2, 1)
+    key = JOBSET.compressed(DAY_2).key if wrong == 2 else JOBSET.hot(date(2024, 5, wrong)).key
+    any_server.set(key, "x")
+    told: list[DayGone] = []
+    reader = Reader(any_server, JOBSET, on_gone=told.append)
+    left = [message for message in MESSAGES if message.day.day != wrong]
+    assert [message for _ in range(4) for message in reader.read()] == left
+    assert list(reader.until_now()) == []
+    assert [each.key for each in told] == [key.decode()]
+    assert "is not a stream" in str(told[0])
+
+
+def test_a_tail_that_becomes_another_type_is_told(server: Any) -> None:
+    clock = Clock(1)
+    Writer(server, JOBSET).write(on(1, range(3)))
+    reader = reader_on(server, clock)
+    assert reader.read() == on(1, range(3))
+    assert reader.read() == []
+    server.set(JOBSET.hot(DAY_1).key, "x")
+    assert reader.read() == []
+    with pytest.raises(DayGone, match="is not a stream"):
+        reader.read()
+    Writer(server, JOBSET).write(on(2, range(3)))
+    clock.now_s += limits.DAYS_INDEX_S
+    assert reader.read() == on(2, range(3))
+
+
+def test_a_note_of_another_type_does_not_keep_the_days_from_being_read(any_server: Any) -> None:
+    Writer(any_server, JOBSET).write(MESSAGES)
+    any_server.sadd(JOBSET.expired, "x")
+    assert everything(any_server) == MESSAGES
+    assert Writer(any_server, JOBSET).write([at(4, 1)]) == (1, 0, 0)
+
+
 def test_a_reader_after_an_id_that_has_expired_begins_with_the_first_there_is(server: Any) -> None:
     Writer(server, JOBSET).write(MESSAGES)
     expire_days(server, JOBSET, keep_days=0, today=DAY_2)

@@ -38,21 +38,30 @@ def bytes_server(server: RedisClient) -> RedisClient:
 
 
 def look(server: RedisClient, *commands: RedisCommand) -> list[Any]:
-    """The replies to some reads, all of the same moment."""
-    return _run(server.pipeline(transaction=True), commands)
+    """The replies to some reads, all of the same moment; for a key of another type, the error takes its place."""
+    replies = _run(server.pipeline(transaction=True), commands)
+    for reply in replies:
+        if isinstance(reply, Exception) and not is_wrong_type(reply):
+            raise reply
+    return replies
 
 
 def ask(server: RedisClient, commands: Iterable[RedisCommand]) -> list[Any]:
     """The replies to some reads; an error takes the place of its reply."""
-    return _run(server.pipeline(transaction=False), commands, raise_on_error=False)
+    return _run(server.pipeline(transaction=False), commands)
 
 
-def _run(pipeline: Any, commands: Iterable[RedisCommand], *, raise_on_error: bool = True) -> list[Any]:
+def _run(pipeline: Any, commands: Iterable[RedisCommand]) -> list[Any]:
     with pipeline:
         for command in commands:
             pipeline.execute_command(*command)
-        replies: list[Any] = pipeline.execute(raise_on_error=raise_on_error)
+        replies: list[Any] = pipeline.execute(raise_on_error=False)
         return replies
+
+
+def is_wrong_type(reply: Any) -> bool:
+    """Whether a reply is the error that a key has another type than its name says."""
+    return isinstance(reply, redis.ResponseError) and "WRONGTYPE" in str(reply)
 
 
 def decide(

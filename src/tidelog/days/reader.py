@@ -18,8 +18,10 @@ then the rest of the hot one. A compressed stream that the index does not have i
 
 A day that was removed with messages this reader had still to read is a `DayGone`. Retention notes the highest id that
 it removes, so a reader that had read everything is not bothered; if the note is missing (somebody removed the day by
-hand), it is an error all the same, and so is a stream that vanishes while it is read and the index still has it (it was
-deleted, or given a time to live). After the error, reading goes on with the first day there is.
+hand), it is an error all the same. So is a stream that the index has and that cannot be read: it was deleted or given a
+time to live, or the key holds another type. It is told when the stream vanishes under the reader, when the reader comes
+to the next day, or at the end of `until_now`; until then it may still be written. After the error, reading goes on with
+the first day there is. `on_gone` takes the place of the error: it is told, and reading goes on at once.
 """
 
 from __future__ import annotations
@@ -31,10 +33,12 @@ from datetime import date
 from enum import Enum
 from typing import Final
 
+import redis
+
 from tidelog import limits
 from tidelog.days.batch import unpack_entry
-from tidelog.days.exchange import Entry, RedisClient, bytes_server, entries_in, entries_of, look
-from tidelog.days.index import Index, last_id, read_index
+from tidelog.days.exchange import Entry, RedisClient, bytes_server, entries_in, entries_of, is_wrong_type, look
+from tidelog.days.index import Index, first_id, last_id, read_index
 from tidelog.days.jobset import DayStream, JobSet
 from tidelog.days.message import ZERO, EventId, Message, day_of, message_of_entry, shown
 from tidelog.errors import DayGone
@@ -60,6 +64,7 @@ class Reader:
         jobset: JobSet,
         start: ReaderStart | EventId = BEGINNING,
         *,
+        on_gone: Callable[[DayGone], object] | None = None,
         index_s: float | None = None,
         index_same_day_s: float | None = None,
         wall: Callable[[], float] = time.time,
@@ -68,6 +73,7 @@ class Reader:
     ) -> None:
         self._server = bytes_server(server)
         self._jobset = jobset
+        self._on_gone = on_gone
         self._index_s = limits.DAYS_INDEX_S if index_s is None else index_s
         self._index_same_day_s = limits.DAYS_INDEX_SAME_DAY_S if index_same_day_s is None else index_same_day_s
         self._wall, self._monotonic, self._sleep = wall, monotonic, sleep
@@ -93,6 +99,8 @@ class Reader:
         """The stream at whose end there is nothing but waiting."""
         self._existing: bytes | None = None
         """The stream that is being read, once it was seen to exist."""
+        self._told_gone = self._index.streams[-1].key if start is NOW and self._index.streams else None
+        """The stream that cannot be read, once its reader was told so; from now on, its past is not missed."""
         self._page_entries = limits.DAYS_PAGE_ENTRIES_MAX // 8
 
     def read(self, count: int = limits.DAYS_PAGE_ENTRIES_MAX, wait_s: float = 0.0) -> list[Message]:
@@ -118,12 +126,10 @@ class Reader:
         """All messages that there are now."""
         self._index = self._looked(read_index(self._server, self._jobset))
         last = last_id(self._server, self._index) or ZERO
-        while self._ahead or self._fetched < last:
+        while True:
             if not self._ahead:
-                self._take(self._page())
-                if not self._ahead:
-                    return
-            if self._ahead[0].id > last:
+                self._take(self._page(is_until_now=True))
+            if not self._ahead or self._ahead[0].id > last:
                 return
             yield self._give()
 
@@ -140,8 +146,8 @@ class Reader:
 
     # --- pages --------------------------------------------------------------------------------------------------------
 
-    def _page(self) -> list[Message]:
-        """The next messages that there are; none at the end."""
+    def _page(self, *, is_until_now: bool = False) -> list[Message]:
+        """The next messages that there are; none at the end, which nobody waits at if it is until now."""
         while True:
             source = self._source()
             if source is None:
@@ -162,20 +168,23 @@ class Reader:
                 self._past_compressed = False
                 continue
             self._go_to(source.day)
-            if not exists and self._existing == source.key:
+            following = self._index.after(source.day)
+            is_other_type = is_wrong_type(entries)
+            is_readable = exists and not is_other_type
+            if is_readable:
+                self._existing, self._told_gone = source.key, None
+                messages = self._messages(source, entries_in(entries))
+                if messages:
+                    self._tail = None
+                    return messages
+            elif is_other_type or is_until_now or following or self._existing == source.key:
                 self._existing = None
-                raise self._day_gone([source], self._index)
-            self._existing = source.key if exists else None
-            messages = self._messages(source, entries_in(entries))
-            if messages:
-                self._tail = None
-                return messages
+                self._miss(source, "is not a stream" if is_other_type else "was removed, but the index still has it")
             if not source.is_hot and len(self._index.of(source.day)) > 1:
                 self._past_compressed = True
                 continue
-            following = self._index.after(source.day)
             if following is None:
-                self._tail, self._is_begun = source, True
+                self._tail, self._is_begun = source if is_readable or not is_other_type else None, True
                 return []
             self._go_to(following)
 
@@ -213,20 +222,35 @@ class Reader:
         days = {stream.day for stream in index.streams}
         gone = [each for each in before.streams if each.day not in days and (not self._day or each.day >= self._day)]
         is_noted = index.expired is not None and index.expired != before.expired
-        if is_noted and index.expired is not None and index.expired > self._fetched:
-            raise self._day_gone(gone, index)
-        if gone and not is_noted:
-            raise self._day_gone(gone, index)
+        is_unread = is_noted and index.expired is not None and index.expired > self._fetched
+        if is_unread or (gone and not is_noted):
+            key = shown(gone[0].key) if gone else f"a day after {self._fetched}"
+            self._tell_gone(key, "was removed", index.streams)
         return index
 
-    def _day_gone(self, gone: list[DayStream], index: Index) -> DayGone:
-        key = shown(gone[0].key) if gone else f"a day after {self._fetched}"
-        oldest = shown(index.streams[0].key) if index.streams else None
-        goes_on = f"the oldest there is now is {oldest}" if oldest else "there is none now"
+    def _miss(self, source: DayStream, why: str) -> None:
+        """A stream that the index has cannot be read: tell that once, unless all of it was read."""
+        later = [stream for stream in self._index.streams if stream.day > source.day]
+        # After a swap that was left half done, the compressed stream had all of it.
+        is_swapped = source.is_hot and self._past_compressed
+        if self._told_gone != source.key and not is_swapped and not self._is_past(later):
+            self._told_gone = source.key
+            self._tell_gone(shown(source.key), why, later)
+
+    def _is_past(self, later: list[DayStream]) -> bool:
+        """Whether the reader is within these streams: it began after an id that one of them has."""
+        first = first_id(self._server, later) if self._fetched > ZERO else None
+        return first is not None and first <= self._fetched
+
+    def _tell_gone(self, key: str, why: str, left: list[DayStream]) -> None:
+        oldest = shown(left[0].key) if left else None
+        goes_on = f"the next there is now is {oldest}" if oldest else "there is none after it now"
         self._tail = None
-        return DayGone(
-            f"{key} was removed before everything after {self._fetched} was read; {goes_on}", key=key, oldest=oldest
-        )
+        problem = f"{key} {why}: not everything after {self._fetched} was read; {goes_on}"
+        error = DayGone(problem, key=key, oldest=oldest)
+        if self._on_gone is None:
+            raise error
+        self._on_gone(error)
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
@@ -245,9 +269,23 @@ class Reader:
             self._sleep(seconds)
             return
         block_ms = max(1, int(1000 * seconds))
-        reply = self._server.xread({self._tail.key: str(self._fetched)}, count=self._page_entries, block=block_ms)
-        self._take(self._messages(self._tail, entries_of(reply)))
+        tail, after = self._tail, {self._tail.key: str(self._fetched)}
+        self._take(
+            self._tail_messages(
+                tail, lambda: entries_of(self._server.xread(after, count=self._page_entries, block=block_ms))
+            )
+        )
 
     def _hot_entries(self, tail: DayStream) -> list[Message]:
-        entries = self._server.xrange(tail.key, f"({self._fetched}", "+", count=self._page_entries)
-        return self._messages(tail, entries)
+        after = f"({self._fetched}"
+        return self._tail_messages(tail, lambda: self._server.xrange(tail.key, after, "+", count=self._page_entries))
+
+    def _tail_messages(self, tail: DayStream, ask_entries: Callable[[], list[Entry]]) -> list[Message]:
+        """What comes at the end; if the key has another type now, the index is looked into, and the day is told."""
+        try:
+            return self._messages(tail, ask_entries())
+        except redis.ResponseError as error:
+            if not is_wrong_type(error):
+                raise
+            self._tail = None
+            return []

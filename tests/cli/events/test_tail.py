@@ -165,6 +165,17 @@ def test_a_day_that_is_gone_ends_it_with_2(servers: Servers) -> None:
     days.close()
 
 
+def test_a_day_that_the_index_has_and_that_does_not_exist_ends_it_with_2_unless_it_is_skipped(days: DaysServer) -> None:
+    days.redis.delete("{q_j}_2024-05-02")
+    outcome = run("events", "tail", "q", "j", *days.options, "--until-now", "--json")
+    assert (outcome.status, outcome.objects) == (2, LINES[:3])
+    assert "{q_j}_2024-05-02 was removed, but the index still has it" in outcome.stderr
+    outcome = run("events", "tail", "q", "j", *days.options, "--until-now", "--json", "--skip-missing")
+    assert (outcome.status, outcome.objects) == (0, [*LINES[:3], LINES[4]])
+    assert outcome.stderr.startswith("tidelog: skipped: {q_j}_2024-05-02 was removed")
+    assert outcome.stderr.count("\n") == 1
+
+
 def test_a_damaged_batch_ends_it_with_1(servers: Servers) -> None:
     days = DaysServer(servers, "redis")
     days.redis.xadd("{q_j}_compressed_2024-05-01", {"batch": "nonsense"}, id="5-5")

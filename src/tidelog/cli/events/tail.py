@@ -34,11 +34,12 @@ Examples:
 With --json, each line has the form that `tidelog events put` reads: {"id": "1731700000000-0", "timestamp_ms":
 1731700000000, "event": {...}}. An event that is not JSON is printed as text, or as {"base64": "..."}.
 
-If ID is older than the first day, printing starts with that day. If a day is removed before all of it was printed, the
-command ends with an error.
+If ID is older than the first day, printing starts with that day. If a day is removed before all of it was printed, or
+the job set's index names a stream that does not exist, the command ends with an error. With --skip-missing it says so
+on stderr and goes on with the next day.
 
-Exit status: 0 at the end (--until-now, SIGTERM, a closed pipe), 1 if an entry or a batch is damaged, 2 if a day was
-removed or no server answers, 130 for Ctrl-C."""
+Exit status: 0 at the end (--until-now, SIGTERM, a closed pipe), 1 if an entry or a batch is damaged, 2 if a day is
+missing or no server answers, 130 for Ctrl-C."""
 
 _COLUMNS: Final = (Column("id", 20, style="bold"), Column("time", 27), Column("event"))
 _PAGE: Final = 1000
@@ -56,6 +57,9 @@ def tail(
         ),
     ] = "beginning",
     until_now: Annotated[bool, typer.Option("--until-now", help="Stop after printing all current messages.")] = False,
+    skip_missing: Annotated[
+        bool, typer.Option("--skip-missing", help="Go on after a day that is missing, with a warning.")
+    ] = False,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
     database: DatabaseNumber = 0,
@@ -72,7 +76,8 @@ def tail(
         from tidelog.days.jobset import JobSet
         from tidelog.days.reader import Reader
 
-        reader = Reader(server, JobSet(queue, jobset), _start(start))
+        on_gone = (lambda error: complain(f"skipped: {error}")) if skip_missing else None
+        reader = Reader(server, JobSet(queue, jobset), _start(start), on_gone=on_gone)
         terminate_in_order()
         try:
             with until_pipe_closes():
