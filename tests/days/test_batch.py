@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.days.days_of_events import at, on
 from tidelog import limits
-from tidelog.days.batch import pack, unpack, unpack_entry
+from tidelog.days.batch import pack, sealed, unpack, unpack_entry
 from tidelog.days.message import EventId, Message
 from tidelog.errors import FormatError
 
@@ -98,6 +99,36 @@ def test_a_batch_cut_or_changed_anywhere_never_breaks_out() -> None:
             unpack(b"k", messages[-1].id, bytes(changed))
         except FormatError:
             continue
+
+
+def test_a_flipped_bit_anywhere_in_a_batch_is_refused() -> None:
+    messages = on(1, range(50))
+    name, field, entry_id = b"batch2", sealed(pack(messages)), str(messages[-1].id).encode()
+    key = b"{q_j}_compressed_2024-05-01"
+    assert unpack_entry(key, entry_id, {name: field}) == messages
+    for bit in range(8 * len(field)):
+        damaged = bytearray(field)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(FormatError, match=f"^{re.escape(key.decode())}: batch {entry_id.decode()} is damaged: "):
+            unpack_entry(key, entry_id, {name: bytes(damaged)})
+    for end in range(len(field)):
+        with pytest.raises(FormatError):
+            unpack_entry(key, entry_id, {name: field[:end]})
+    for bit in range(8 * len(name)):
+        other = bytearray(name)
+        other[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(FormatError, match="newer version"):
+            unpack_entry(key, entry_id, {bytes(other): field})
+
+
+def test_a_batch_of_an_earlier_version_has_no_checksum_and_is_read() -> None:
+    messages = on(1, range(50))
+    assert unpack_entry(b"k", str(messages[-1].id).encode(), {b"batch": pack(messages)}) == messages
+
+
+def test_arrow_alone_reads_a_batch_with_its_checksum() -> None:
+    with pa.ipc.open_stream(sealed(pack(on(1, range(50))))) as reader:
+        assert reader.read_all().num_rows == 50
 
 
 def test_a_batch_that_would_open_to_too_much_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:

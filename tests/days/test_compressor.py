@@ -37,7 +37,7 @@ def test_a_day_becomes_batches_under_the_highest_id_in_them(any_server: Any) -> 
     assert [entry_id.decode() for entry_id, _ in entries] == [str(batch[-1].id) for batch in batches]
     assert all(sum(len(each.event) for each in batch) <= 80 for batch in batches)
     assert [message for batch in batches for message in batch] == messages
-    event_bytes, packed_bytes = sum(len(each.event) for each in messages), sum(len(e[b"batch"]) for _, e in entries)
+    event_bytes, packed_bytes = sum(len(each.event) for each in messages), sum(len(e[b"batch2"]) for _, e in entries)
     assert result == (Outcome.COMPRESSED, 30, len(entries), event_bytes, packed_bytes)
     assert any_server.get(JOBSET.fence) == b"1"
     assert everything(any_server) == messages
@@ -201,6 +201,16 @@ def test_two_jobs_at_the_same_time(server: Any) -> None:
                 jobs.remove(job)
             assert everything(server) == messages
         assert index_of(server) == {COMPRESSED}
+
+
+def test_what_another_version_compressed_is_read_beside_ours(server: Any) -> None:
+    Writer(server, JOBSET).write([*on(1, range(5)), *on(2, range(5))])
+    compress_day(server, JOBSET, DAY_2, 1)
+    server.xadd(COMPRESSED, {"batch": pack(on(1, range(5)))}, id=str(at(1, 4).id))
+    server.sadd(JOBSET.index, COMPRESSED)
+    server.srem(JOBSET.index, HOT)
+    assert everything(server) == [*on(1, range(5)), *on(2, range(5))]
+    assert Writer(server, JOBSET).write(on(1, range(5))) == (0, 5, 0)
 
 
 def test_what_a_batch_cannot_keep_is_not_compressed(server: Any) -> None:

@@ -28,7 +28,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tidelog import limits
-from tidelog.days.batch import pack, unpack_entry
+from tidelog.days.batch import FIELD, pack, sealed, unpack_entry
 from tidelog.days.exchange import RedisClient, StreamState, bytes_server, decide, state_of
 from tidelog.days.fence import check_fence, raise_fence
 from tidelog.days.index import Index, read_index
@@ -171,7 +171,7 @@ class _Compression:
         yield "half-written stream removed"
         read, batches, packed_bytes = _Sum(), 0, 0
         for batch in self._batches():
-            packed, highest = pack(batch), batch[-1].id
+            packed, highest = sealed(pack(batch)), batch[-1].id
             read.of(batch)
             self._on_bytes(len(packed))
             self._change(before, partial(self._add_batch, highest, packed))
@@ -216,7 +216,7 @@ class _Compression:
         decide(self._server, f"compressing {shown(self.hot.key)}", keys, decision)
 
     def _add_batch(self, highest: EventId, packed: bytes, pipeline: Any) -> None:
-        pipeline.execute_command("XADD", self._compressed.key, str(highest), "batch", packed)
+        pipeline.execute_command("XADD", self._compressed.key, str(highest), FIELD, packed)
 
     def _swap(self, pipeline: Any) -> None:
         pipeline.execute_command("SREM", self._jobset.index, self.hot.key)
