@@ -211,6 +211,8 @@ DAYS_WRITE_MESSAGES_MAX = 1000
 """Messages that are written in one transaction ..."""
 DAYS_WRITE_BYTES_MAX = 4 * MIB
 """... unless they have more bytes; a larger one is written alone."""
+DAYS_AHEAD_S_MAX = 3600.0
+"""A message whose time or id lies further ahead of the writer's clock is late, unless the writer is told otherwise."""
 DAYS_ATTEMPTS_MAX = 100
 """How often a transaction is tried that others come in between of."""
 DAYS_ATTEMPT_PAUSE_S_MAX = 0.05

@@ -127,15 +127,34 @@ def test_what_a_crashed_consumer_left_is_taken_over(any_server: Any) -> None:
     assert any_server.xpending("source", "days")["pending"] == 0
 
 
-def test_an_entry_that_is_no_message_is_named_and_what_came_before_it_is_written(server: Any) -> None:
-    fill(server, range(2))
-    server.xadd("source", {"else": "x"}, id=str(at(1, 2).id))
-    fill(server, range(3, 5))
-    source = StreamInput(server, b"source", "days", "one")
-    assert copy(server, source) == 2
-    with pytest.raises(BadMessage, match=f"entry {at(1, 2).id} of source: not a message"):
-        source.read()
-    server.xdel("source", str(at(1, 2).id))
-    again = StreamInput(server, b"source", "days", "one")
-    assert copy(server, again) == 2
-    assert server.xpending("source", "days")["pending"] == 0
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"else": "x"}, "it has no field event"),
+    ({"event": "{}", "id": "x"}, "is not an id"),
+    ({"event": "{}", "id": "0-0"}, "must be larger than 0-0"),
+    ({"event": "{}", "timestamp_ms": "soon"}, "is not a whole number of ms"),
+    ({"event": "{}", "timestamp_ms": "1_0"}, "is not a whole number of ms"),
+    ({"event": "{}", "timestamp_ms": "9" * 15}, "not a time before the year 10000"),
+]
+
+
+def test_entries_that_are_no_messages_go_to_the_late_ones_and_the_rest_goes_on(any_server: Any) -> None:
+    fill(any_server, range(2))
+    for number, (values, _) in enumerate(BAD):
+        any_server.xadd("source", values, id=f"{at(1, 1).id.ms}-{number + 1}")
+    fill(any_server, range(2, 5))
+    source = StreamInput(any_server, b"source", "days", "one")
+    delivery = source.read()
+    writer = Writer(any_server, JOBSET)
+    assert writer.write(delivery.messages) == (5, 0, 0)
+    for _ in range(2):  # killed before they were acknowledged, they come again, and are kept once
+        assert writer.set_aside(delivery.bad) == (0, 0, len(BAD))
+    source.acknowledge(delivery)
+    assert everything(any_server) == MESSAGES
+    assert any_server.xpending("source", "days")["pending"] == 0
+    late = [values for _, values in any_server.xrange(JOBSET.late)]
+    assert [each[b"entry"].decode() for each in late] == [f"{at(1, 1).id.ms}-{n + 1}" for n in range(len(BAD))]
+    for found, (values, reason) in zip(late, BAD, strict=True):
+        assert reason in found[b"reason"].decode()
+        assert found[b"stream"] == b"source"
+        assert all(found[name.encode()] == value.encode() for name, value in values.items())
+    assert source.read().entry_ids == []

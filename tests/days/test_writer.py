@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -125,6 +126,55 @@ def test_a_late_message_that_is_retried_is_kept_once(server: Any, monkeypatch: p
     for _ in range(3):
         assert writer.write([*on(1, range(1, 8)), at(1, 3)]) == (0, 0, 8)
     assert server.xlen(JOBSET.late) == 7
+
+
+def test_what_lies_far_in_the_future_is_late_and_does_not_end_the_job_set(any_server: Any) -> None:
+    now_s = at(2, 0).timestamp_ms / 1000
+    writer = Writer(any_server, JOBSET, wall=lambda: now_s)
+    ms = int(1000 * now_s) + 3_600_000
+    by_time = Message(at(2, 1).id, ms + 1, b'"time"')
+    by_id = Message(EventId(ms + 1, 0), at(2, 2).timestamp_ms, b'"id"')
+    at_the_limit = Message(EventId(ms, 0), ms, b'"limit"')
+    assert writer.write([at(1, 1), by_time, by_id, at(2, 3), at_the_limit]) == (3, 0, 2)
+    assert everything(any_server) == [at(1, 1), at(2, 3), at_the_limit]
+    assert late(any_server) == [
+        (str(by_time.id).encode(), b"its timestamp_ms lies too far in the future"),
+        (str(by_id.id).encode(), b"its id lies too far in the future"),
+    ]
+    assert writer.write([by_id, at_the_limit]) == (0, 1, 1)
+    assert any_server.xlen(JOBSET.late) == 2
+    wide = Writer(any_server, JOBSET, wall=lambda: now_s, max_ahead_s=float("inf"))
+    assert wide.write([by_id._replace(id=EventId(2**60, 0))]) == (1, 0, 0)
+
+
+def test_the_clock_is_the_real_one_and_an_hour_ahead_is_too_much(server: Any) -> None:
+    ms = time.time_ns() // 1_000_000
+    far, near = (Message(EventId(ms + ahead, 0), ms + ahead, b"{}") for ahead in (7_200_000, 60_000))
+    assert Writer(server, JOBSET).write([far, near]) == (1, 0, 1)
+
+
+def test_a_day_whose_key_is_of_another_type_makes_its_messages_late_and_no_others(any_server: Any) -> None:
+    writer = Writer(any_server, JOBSET)
+    writer.write(on(1, range(3)))
+    any_server.set(JOBSET.hot(DAY_2).key, "x")
+    any_server.sadd(JOBSET.index, JOBSET.hot(DAY_2).key)
+    assert writer.write([at(2, 1), *on(3, range(3))]) == (3, 0, 1)
+    assert late(any_server) == [(str(at(2, 1).id).encode(), b"{queue_jobs}_2024-05-02 is not a stream")]
+    any_server.set(JOBSET.hot(DAY_1).key, "x")
+    assert writer.write([at(1, 1), at(3, 1), at(3, 5)]) == (1, 1, 1)
+    compress_day(any_server, JOBSET, at(3, 1).day, 1)
+    any_server.set(JOBSET.compressed(at(3, 1).day).key, "x")
+    assert writer.write([at(3, 1), at(4, 1)]) == (1, 0, 1)
+    assert any_server.get(JOBSET.hot(DAY_2).key) == b"x"
+
+
+def test_late_messages_are_kept_also_if_something_else_stands_in_their_place(any_server: Any) -> None:
+    writer = Writer(any_server, JOBSET, wall=lambda: 5.0, max_ahead_s=float("inf"))
+    writer.write([at(1, 5)])
+    any_server.set(JOBSET.late, "x")
+    assert writer.write([at(1, 2), at(1, 6)]) == (1, 0, 1)
+    assert late(any_server) == [(str(at(1, 2).id).encode(), b"out of order")]
+    assert any_server.get(JOBSET.late + b"_5000") == b"x"
 
 
 def test_what_is_no_message_is_refused_and_nothing_of_its_chunk_is_written(server: Any) -> None:

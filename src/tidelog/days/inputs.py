@@ -3,21 +3,26 @@
 Both give out batches of whatever has arrived. Lines that trickle in from a pipe do not wait for more, and a file is
 written in chunks that are worth a transaction.
 
-A line or an entry that is not a message ends the input with a `BadMessage` that names it. The messages before it are
-given out first, so they are written. Only the user can decide to leave the bad one out and go on.
+A line that is not a message ends the input with a `BadMessage` that names it. The messages before it are given out
+first, so they are written. Whoever has the file can mend it and begin again: what was written is a duplicate then.
+
+An entry that is not a message is handed out beside the others, with the reason, for the dead letters
+(`Writer.set_aside`). A stream has no end, and nobody can mend an entry: what comes after it must not wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import redis
 
 from tidelog import limits
 from tidelog.days.exchange import Entry, RedisClient, bytes_server, entries_in, entries_of
-from tidelog.days.message import Message, checked, message_of_json, parse_id, shown
+from tidelog.days.message import Message, checked, message_of_json, parse_id
 from tidelog.errors import BadMessage
+
+_TIME_DIGITS_MAX: Final = 20
 
 # --- lines ----------------------------------------------------------------------------------------------------------
 
@@ -60,11 +65,21 @@ def _messages(lines: Sequence[bytes], before: int) -> Iterator[list[Message]]:
 # --- another stream ---------------------------------------------------------------------------------------------------
 
 
+class BadEntry(NamedTuple):
+    """An entry that is not a message."""
+
+    stream: bytes
+    entry_id: bytes
+    values: dict[bytes, bytes]
+    reason: str
+
+
 class StreamDelivery(NamedTuple):
-    """Messages, and the entries to acknowledge when they are written."""
+    """Messages, and the entries to acknowledge when they are written, and the bad ones set aside."""
 
     messages: list[Message]
     entry_ids: list[bytes]
+    bad: list[BadEntry]
 
 
 class StreamInput:
@@ -135,18 +150,14 @@ class StreamInput:
         return entries_of(reply)
 
     def _delivery(self, entries: list[Entry]) -> StreamDelivery:
-        delivery = StreamDelivery([], [])
+        delivery = StreamDelivery([], [], [])
         for entry_id, values in entries:
+            delivery.entry_ids.append(entry_id)
             if values:  # not one that was deleted while it was pending
                 try:
                     delivery.messages.append(_message(entry_id, values))
                 except (BadMessage, ValueError) as error:
-                    if not delivery.messages:
-                        raise BadMessage(f"entry {entry_id.decode()} of {shown(self._key)}: {error}") from None
-                    # What came before it is written first; it comes again with our own.
-                    self._own = b"0"
-                    break
-            delivery.entry_ids.append(entry_id)
+                    delivery.bad.append(BadEntry(self._key, entry_id, values, str(error)))
         return delivery
 
 
@@ -154,4 +165,7 @@ def _message(entry_id: bytes, values: dict[bytes, bytes]) -> Message:
     if b"event" not in values:
         raise BadMessage("not a message: it has no field event")
     own = parse_id(values.get(b"id", entry_id))
-    return checked(Message(own, int(values.get(b"timestamp_ms", own.ms)), values[b"event"]))
+    time = values.get(b"timestamp_ms", b"%d" % own.ms)
+    if not (time.isdigit() and len(time) <= _TIME_DIGITS_MAX):
+        raise BadMessage(f"timestamp_ms {time[:40]!r} is not a whole number of ms")
+    return checked(Message(own, int(time), values[b"event"]))

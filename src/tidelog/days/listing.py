@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-import redis
-
 from tidelog import limits
-from tidelog.days.exchange import RedisClient, ask, bytes_server
+from tidelog.days.exchange import RedisClient, ask, bytes_server, is_wrong_type
 from tidelog.days.index import Index, read_index
 from tidelog.days.jobset import DayStream, JobSet, jobset_of_index
 
@@ -47,9 +45,9 @@ def scan_indexes(server: RedisClient) -> Iterator[Index]:
     jobsets = (jobset for jobset in map(jobset_of_index, keys) if jobset is not None)
     while some := list(islice(jobsets, limits.DAYS_SCAN_INDEXES)):
         for jobset, members in zip(some, ask(server, [("SMEMBERS", each.index) for each in some]), strict=True):
-            if isinstance(members, Exception):
+            if isinstance(members, Exception) and not is_wrong_type(members):
                 raise members
-            yield Index(jobset, members, None)
+            yield Index(jobset, [] if is_wrong_type(members) else members, None)  # it is no index any more
 
 
 def list_jobsets(server: RedisClient) -> Iterator[ListedJobSet]:
@@ -62,7 +60,7 @@ def list_jobsets(server: RedisClient) -> Iterator[ListedJobSet]:
 
 
 def _length(reply: Any) -> int | None:
-    if isinstance(reply, redis.ResponseError) and "WRONGTYPE" in str(reply):
+    if is_wrong_type(reply):
         return None  # a key of the wrong type must not hide the others
     if isinstance(reply, Exception):
         raise reply

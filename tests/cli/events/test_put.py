@@ -66,6 +66,29 @@ def test_entries_of_a_stream_are_acknowledged(days: DaysServer) -> None:
     assert days.redis.xlen(HOT) == 5
 
 
+def test_a_bad_entry_goes_to_the_late_ones_and_the_rest_goes_on(days: DaysServer) -> None:
+    for n in range(5):
+        days.redis.xadd("incoming", {"event" if n != 2 else "else": "{}"}, id=f"{MAY_MS + n}-0")
+    options = ["--from-stream", "incoming", "--group", "g", "--until-now"]
+    outcome = run("events", "put", "q_1", "jobs", *options, *days.options)
+    assert (outcome.status, outcome.stdout) == (0, "4 written, 0 duplicate, 1 late\n")
+    assert outcome.stderr.startswith(f"tidelog: entry {MAY_MS + 2}-0 and perhaps others went to the late messages: ")
+    assert outcome.stderr.count("\n") == 1
+    assert days.redis.xpending("incoming", "g")["pending"] == 0
+    [(_, late)] = days.redis.xrange("{q%5F1_jobs}_late")
+    assert late[b"reason"] == b"not a message: it has no field event"
+    assert run("events", "put", "q_1", "jobs", *options, *days.options).stdout == "0 written, 0 duplicate, 0 late\n"
+
+
+def test_how_far_ahead_a_message_may_be(days: DaysServer) -> None:
+    ahead = [line(MAY_MS), line(4_000_000_000_000), line(MAY_MS + 1)]
+    assert run("events", "put", "q_1", "jobs", *days.options, stdin=text_of(ahead)).stdout.startswith("2 written")
+    options = [*days.options, "--max-ahead", "inf"]
+    assert run("events", "put", "q_1", "more", *options, stdin=text_of(ahead)).stdout.startswith("2 written")
+    assert days.redis.smembers("{q%5F1_jobs}_streams") == {HOT.encode()}
+    assert len(days.redis.smembers("{q%5F1_more}_streams")) == 2
+
+
 def test_a_stream_is_followed_until_it_is_stopped(days: DaysServer) -> None:
     for number, status in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
         days.redis.flushall()

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
+from tidelog import limits
 from tidelog.address import URL_DEFAULT
-from tidelog.cli.exits import FINE, TERMINATED, Terminated, guarded, terminate_in_order
+from tidelog.cli.exits import FINE, TERMINATED, Terminated, complain, guarded, terminate_in_order
 from tidelog.cli.options import DatabaseNumber, IsCluster, JobSetName, PasswordFile, Queue, Url
 from tidelog.cli.output.stdout import Output
 from tidelog.cli.server_link import connected, find_address
@@ -32,11 +33,13 @@ Examples:
 
 A line looks like this: {"id": "1731700000000-0", "timestamp_ms": 1731700000000, "event": {...}}. The message goes into
 the stream of the UTC day of timestamp_ms; other members of the object are dropped. A message that was written before is
-counted as a duplicate. A message that comes too late for its day goes to the stream {QUEUE_JOBSET}_late. If a line is
-not a message, the command ends; all messages before that line are written.
+counted as a duplicate. A message that comes too late for its day, or whose time or id lies more than --max-ahead in the
+future, goes to the stream {QUEUE_JOBSET}_late. If a line is not a message, the command ends; all messages before that
+line are written.
 
 An entry of --from-stream must have a field event. The message takes its id and timestamp_ms from fields of these names,
-or from the id of the entry. The entry is acknowledged once the message is written.
+or from the id of the entry. The entry is acknowledged once the message is written. An entry that is not a message goes
+to {QUEUE_JOBSET}_late with the reason, and counts as late.
 
 JSON: kind "summary" (written, duplicate, late).
 
@@ -68,6 +71,15 @@ def put(
     until_now: Annotated[
         bool, typer.Option("--until-now", help="Stop when all current entries of the stream are written.")
     ] = False,
+    max_ahead: Annotated[
+        float,
+        typer.Option(
+            "--max-ahead",
+            metavar="S",
+            min=0,
+            help="Messages whose time or id lies more than this many seconds in the future are late. inf: none.",
+        ),
+    ] = limits.DAYS_AHEAD_S_MAX,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
     database: DatabaseNumber = 0,
@@ -85,7 +97,7 @@ def put(
         from tidelog.days.jobset import JobSet
         from tidelog.days.writer import Writer
 
-        writer = Writer(server, JobSet(queue, jobset))
+        writer = Writer(server, JobSet(queue, jobset), max_ahead_s=max_ahead)
         server.ping()
         terminate_in_order()
         with _Tally(Output(as_json=as_json)) as tally:
@@ -114,11 +126,19 @@ def _put_stream(
     from tidelog.days.inputs import StreamInput
 
     source = StreamInput(server, key, group, consumer)
+    is_told = False
     while True:
         delivery = source.read(0.0 if until_now else _WAIT_S)
         if delivery.entry_ids:
             tally.add(writer.write(delivery.messages))
+            tally.add(writer.set_aside(delivery.bad))
             source.acknowledge(delivery)
+            if delivery.bad and not is_told:
+                is_told = True  # once: there may be as many as the stream has entries
+                first = delivery.bad[0]
+                complain(
+                    f"entry {first.entry_id.decode()} and perhaps others went to the late messages: {first.reason}"
+                )
         elif until_now:
             return
 
