@@ -19,8 +19,8 @@ LEASE_PREFIX: Final = f"{PIPELINE_PREFIX}lease:"
 cannot start reads it, to say for how long the lease is still held."""
 
 LEASE_COUNT_PREFIX: Final = f"{PIPELINE_PREFIX}fence:"
-"""`tidelog:pipeline:fence:<name>`: how often the lease was taken, which is the token of its holder. Only
-`days/lease.py` writes and reads it."""
+"""`tidelog:pipeline:fence:<name>`: the token of the last holder of the lease. `days/lease.py` writes it;
+`days/fence.py` compares the tokens of jobs with it."""
 
 WRITTEN_PREFIX: Final = "tidelog:written:"
 """`tidelog:written:{<tag>}:<stream>`: the hash with the last sequence number of each producer that writes a stream of a

@@ -229,6 +229,10 @@ DAYS_INDEX_S = 1.0
 """How often a reader that waits for the next day looks into the index ..."""
 DAYS_INDEX_SAME_DAY_S = 5.0
 """... and one whose stream is of the current day."""
+DAYS_FENCE_MS = 3_600_000
+"""How long the fence of a job set stays whose job was killed."""
+DAYS_SAVING_MIN = 0.1
+"""A day is compressed if that saves at least this share of its memory, unless the job is told otherwise."""
 DAYS_COMPRESS_ATTEMPTS_MAX = 5
 """How often a day is begun anew that was appended to while it was compressed."""
 DAYS_INPUT_BYTES_AT_ONCE = 1 * MIB

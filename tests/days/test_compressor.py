@@ -15,9 +15,11 @@ from tests.days.days_of_events import DAY_1, DAY_2, JOBSET, at, everything, inde
 from tests.days.servers import Servers
 from tests.integration.server_process import environment
 from tidelog import limits
+from tidelog.days import compressor
 from tidelog.days.batch import pack, unpack_entry
-from tidelog.days.compressor import Outcome, compress_day, compression
-from tidelog.days.fence import raise_fence
+from tidelog.days.compressor import Compressed, Outcome, compress_day, compression
+from tidelog.days.fence import check_fence, lower_fence, raise_fence
+from tidelog.days.lease import Lease
 from tidelog.days.message import EventId, Message
 from tidelog.days.retention import expire_days
 from tidelog.days.writer import Writer
@@ -38,8 +40,9 @@ def test_a_day_becomes_batches_under_the_highest_id_in_them(any_server: Any) -> 
     assert all(sum(len(each.event) for each in batch) <= 80 for batch in batches)
     assert [message for batch in batches for message in batch] == messages
     event_bytes, packed_bytes = sum(len(each.event) for each in messages), sum(len(e[b"batch2"]) for _, e in entries)
-    assert result == (Outcome.COMPRESSED, 30, len(entries), event_bytes, packed_bytes)
-    assert any_server.get(JOBSET.fence) == b"1"
+    assert result[:5] == (Outcome.COMPRESSED, 30, len(entries), event_bytes, packed_bytes)
+    assert result.memory.compressed_bytes == any_server.memory_usage(COMPRESSED, samples=0)
+    assert not any_server.exists(JOBSET.fence), "the fence is not needed any more"
     assert everything(any_server) == messages
 
 
@@ -68,11 +71,11 @@ def test_times_that_are_not_in_the_id_survive(server: Any) -> None:
 
 
 def test_there_may_be_nothing_to_do(any_server: Any) -> None:
-    assert compress_day(any_server, JOBSET, DAY_1, 1) == (Outcome.MISSING, 0, 0, 0, 0)
+    assert compress_day(any_server, JOBSET, DAY_1, 1) == Compressed(Outcome.MISSING)
     Writer(any_server, JOBSET).write(on(1, range(3)))
     compress_day(any_server, JOBSET, DAY_1, 1)
     before = any_server.xrange(COMPRESSED)
-    assert compress_day(any_server, JOBSET, DAY_1, 2) == (Outcome.ALREADY, 0, 0, 0, 0)
+    assert compress_day(any_server, JOBSET, DAY_1, 2) == Compressed(Outcome.ALREADY)
     assert any_server.xrange(COMPRESSED) == before
 
 
@@ -115,6 +118,21 @@ def test_a_fence_that_is_none_is_named(server: Any) -> None:
     with pytest.raises(FormatError, match=r"_fence: b'x' is not a token"):
         compress_day(server, JOBSET, DAY_1, 1)
     assert index_of(server) == {HOT}
+
+
+def test_a_fence_of_another_type_is_none(any_server: Any) -> None:
+    Writer(any_server, JOBSET).write(on(1, range(3)))
+    any_server.sadd(JOBSET.fence, "x")
+    assert compress_day(any_server, JOBSET, DAY_1, 1).outcome is Outcome.COMPRESSED
+    assert not any_server.exists(JOBSET.fence)
+
+
+def test_a_day_that_is_not_a_stream_is_named_and_others_are_compressed(server: Any) -> None:
+    Writer(server, JOBSET).write([*on(1, range(3)), *on(2, range(3))])
+    server.set(HOT, "x")
+    with pytest.raises(FormatError, match=r"_2024-05-01: it is not a stream"):
+        compress_day(server, JOBSET, DAY_1, 1)
+    assert compress_day(server, JOBSET, DAY_2, 1).outcome is Outcome.COMPRESSED
 
 
 def test_two_streams_that_differ_are_left_for_a_person(server: Any) -> None:
@@ -241,6 +259,82 @@ def test_a_large_day_is_read_in_small_pages(server: Any, monkeypatch: pytest.Mon
     Writer(server, JOBSET).write(messages)
     assert compress_day(server, JOBSET, DAY_1, 1, batch_bytes_max=5000).messages == 1000
     assert everything(server) == messages
+
+
+# --- the fence that all job sets share --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", range(8))
+def test_a_job_that_was_replaced_changes_nothing_also_when_its_successor_has_gone(any_server: Any, cut: int) -> None:
+    """Its successor has compressed another day, and left no fence at this job set."""
+    messages = [*on(1, range(10)), *on(2, range(10))]
+    Writer(any_server, JOBSET).write(messages)
+    earlier, later = (Lease.take(any_server, "days"), Lease.take(any_server, "days"))
+    assert earlier is not None
+    assert later is None
+    steps = compression(any_server, JOBSET, DAY_1, earlier.token, batch_bytes_max=30)
+    for _ in range(cut):
+        next(steps)
+    any_server.delete("tidelog:pipeline:lease:days")  # it expired
+    later = Lease.take(any_server, "days")
+    assert later is not None
+    assert compress_day(any_server, JOBSET, DAY_2, later.token).outcome is Outcome.COMPRESSED
+    later.release()
+    assert any_server.keys(JOBSET.fence) == []
+    before = any_server.xrange(COMPRESSED)
+    with pytest.raises(FencedOff, match=f"tidelog:pipeline:fence:days is at {later.token}"):
+        list(steps)
+    assert any_server.xrange(COMPRESSED) == before
+    assert HOT in index_of(any_server)
+    with pytest.raises(FencedOff):
+        expire_days(any_server, JOBSET, keep_days=0, today=DAY_2, token=earlier.token)
+    assert everything(any_server) == messages
+
+
+def test_what_was_decided_before_a_later_job_came_is_not_done_after_it(
+    server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The later job comes between the look at the tokens and the change, and leaves no fence."""
+    Writer(server, JOBSET).write([*on(1, range(10)), *on(2, range(10))])
+    earlier = Lease.take(server, "days")
+    assert earlier is not None
+    steps = compression(server, JOBSET, DAY_1, earlier.token)
+    while next(steps) != "verified":
+        pass
+    original, left = check_fence, [1]
+
+    def then(*arguments: Any) -> int:
+        found = original(*arguments)
+        if left:
+            left.pop()
+            server.delete("tidelog:pipeline:lease:days")
+            later = Lease.take(server, "days")
+            assert later is not None
+            raise_fence(server, JOBSET, later.token)
+            lower_fence(server, JOBSET, later.token)
+        return found
+
+    monkeypatch.setattr(compressor, "check_fence", then)
+    with pytest.raises(FencedOff):
+        list(steps)
+    assert HOT in index_of(server)
+
+
+def test_the_fence_of_a_job_that_was_killed_ends_by_itself(any_server: Any) -> None:
+    Writer(any_server, JOBSET).write(on(1, range(10)))
+    steps = compression(any_server, JOBSET, DAY_1, 1)
+    next(steps)
+    assert 0 < any_server.pttl(JOBSET.fence) <= limits.DAYS_FENCE_MS
+
+
+def test_no_outcome_leaves_a_fence(server: Any) -> None:
+    Writer(server, JOBSET).write([at(1, 1)])
+    assert compress_day(server, JOBSET, DAY_2, 1).outcome is Outcome.MISSING
+    assert compress_day(server, JOBSET, DAY_1, 1, saving_min=0.9).outcome is Outcome.LEFT_HOT
+    server.xadd(HOT, {"else": "x"}, id=str(at(1, 2).id))
+    with pytest.raises(FormatError):
+        compress_day(server, JOBSET, DAY_1, 1)
+    assert not server.exists(JOBSET.fence)
 
 
 # --- killed -----------------------------------------------------------------------------------------------------------

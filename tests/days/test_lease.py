@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidelog.days.lease import Lease
-from tidelog.errors import LeaseLost
+from tidelog.errors import FormatError, LeaseLost
 
 KEY = "tidelog:pipeline:lease:compress"
 
@@ -42,7 +42,7 @@ def test_it_is_taken_over_when_it_has_ended(any_server: Any) -> None:
     assert second is not None
     assert second.token > first.token
     for attempt in (first.renew, first.release):
-        with pytest.raises(LeaseLost, match="token 1 has ended"):
+        with pytest.raises(LeaseLost, match=f"token {first.token} has ended"):
             attempt()
     second.renew()
 
@@ -56,13 +56,53 @@ def test_a_renewal_begins_a_new_term(server: Any) -> None:
 
 
 def test_one_that_ends_before_it_is_counted_is_not_taken(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = server.incr
+    original = server.time
 
-    def slow(*arguments: Any) -> Any:
+    def slow() -> Any:
         server.delete(KEY)  # it expired ...
         assert server.set(KEY, "another")  # ... and somebody took it
-        return original(*arguments)
+        return original()
 
-    monkeypatch.setattr(server, "incr", slow)
+    monkeypatch.setattr(server, "time", slow)
     assert Lease.take(server, "compress") is None
     assert server.get(KEY) == b"another"
+
+
+def test_tokens_increase_also_after_a_flush(any_server: Any) -> None:
+    first = Lease.take(any_server, "compress")
+    assert first is not None
+    any_server.flushall()
+    second = Lease.take(any_server, "compress")
+    assert second is not None
+    assert second.token > first.token
+    any_server.set("tidelog:pipeline:fence:compress", 2 * second.token)  # a clock that was ahead
+    second.release()
+    third = Lease.take(any_server, "compress")
+    assert third is not None
+    assert third.token == 2 * second.token + 1
+
+
+@pytest.mark.parametrize("is_fenced", [True, False])
+def test_a_lease_that_was_flushed_is_taken_again(any_server: Any, is_fenced: bool) -> None:
+    lease = Lease.take(any_server, "compress")
+    assert lease is not None
+    any_server.flushall()
+    with pytest.raises(LeaseLost):
+        lease.renew()
+    assert lease.regain(is_fenced=is_fenced)
+    lease.renew()
+    if is_fenced:
+        assert any_server.get("tidelog:pipeline:fence:compress") == b"%d" % lease.token
+    any_server.flushall()
+    other = Lease.take(any_server, "compress")
+    assert other is not None
+    assert not lease.regain(is_fenced=is_fenced)
+    other.release()
+    assert lease.regain(is_fenced=is_fenced) is not is_fenced, "somebody had it in between"
+    assert any_server.exists(KEY) == (not is_fenced)
+
+
+def test_a_token_that_is_none_is_named(server: Any) -> None:
+    server.set("tidelog:pipeline:fence:compress", "x")
+    with pytest.raises(FormatError, match="fence:compress: b'x' is not a token"):
+        Lease.take(server, "compress")

@@ -67,6 +67,31 @@ def test_a_job_that_was_replaced_removes_nothing(server: Any) -> None:
     assert expire_days(server, JOBSET, keep_days=0, today=DAY_3, token=8) == [DAY_1]
 
 
+def test_a_fence_that_an_earlier_version_left_goes_with_a_day(server: Any) -> None:
+    Writer(server, JOBSET).write(on(1, range(5)))
+    server.set(JOBSET.fence, 3)
+    expire_days(server, JOBSET, keep_days=0, today=DAY_3, token=8)
+    assert not server.exists(JOBSET.fence)
+
+
+@pytest.mark.parametrize("wrong", [JOBSET.hot(DAY_1).key, JOBSET.hot(DAY_2).key, JOBSET.compressed(DAY_1).key])
+def test_a_day_whose_key_is_of_another_type_goes_and_blocks_no_other(any_server: Any, wrong: bytes) -> None:
+    Writer(any_server, JOBSET).write([*on(1, range(5)), *on(2, range(5)), *on(3, range(5))])
+    any_server.set(wrong, "x")
+    any_server.sadd(JOBSET.index, wrong)
+    assert expire_days(any_server, JOBSET, keep_days=0, today=DAY_3, token=1) == [DAY_1, DAY_2]
+    assert everything(any_server) == on(3, range(5))
+    assert not any_server.exists(wrong)
+
+
+@pytest.mark.parametrize("wrong", [JOBSET.expired, JOBSET.late, JOBSET.fence, JOBSET.left_hot])
+def test_a_note_of_another_type_keeps_no_day(any_server: Any, wrong: bytes) -> None:
+    Writer(any_server, JOBSET).write([*on(1, range(5)), *on(2, range(5))])
+    any_server.zadd(wrong, {"x": 1})
+    assert expire_days(any_server, JOBSET, keep_days=0, today=DAY_2, token=1) == [DAY_1]
+    assert everything(any_server) == on(2, range(5))
+
+
 def test_a_negative_number_of_days_is_refused_and_a_large_one_keeps_all(server: Any) -> None:
     Writer(server, JOBSET).write(on(1, range(5)))
     with pytest.raises(ClientError, match="negative"):

@@ -15,6 +15,7 @@ reader       reads messages, over all days
 inputs       reads messages to write: from lines, or from another stream
 compressor   turns a hot day into a compressed one
 retention    removes old days
+saving       what compression saves, and the days that it left hot
 fence        refuses a job that a later one has replaced
 lease        lets one job run at a time
 listing      lists the job sets and days of a server

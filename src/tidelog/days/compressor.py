@@ -4,7 +4,9 @@
     2. remove a half-written compressed stream                         one that the index lacks
     3. read the hot stream in pages, write batches                     each under WATCH of fence, index and both streams
     4. read the batches back, compare number and digest of (id, time, event)
-    5. swap: index loses hot and gains compressed, hot is removed      one MULTI under the same WATCH
+    5. compare memory: if it saves too little, remove the batches      and note that (`saving.py`)
+    6. swap: index loses hot and gains compressed, hot is removed      one MULTI under the same WATCH
+    7. lower the fence
 
 Until the last step, nothing that counts has changed: killed at any point, the day is as it was, and the next run begins
 anew. A day that was appended to meanwhile is begun anew by this one; readers notice nothing but the swap, after which
@@ -30,11 +32,12 @@ from typing import Any, NamedTuple
 from tidelog import limits
 from tidelog.days.batch import FIELD, pack, sealed, unpack_entry
 from tidelog.days.exchange import RedisClient, StreamState, bytes_server, decide, state_of
-from tidelog.days.fence import check_fence, raise_fence
+from tidelog.days.fence import check_fence, lower_fence, raise_fence
 from tidelog.days.index import Index, read_index
 from tidelog.days.jobset import DayStream, JobSet
 from tidelog.days.message import ZERO, EventId, Message, chunked, message_of_entry, parse_id, shown
-from tidelog.errors import Contended, Corruption, FormatError
+from tidelog.days.saving import MemoryChange, forget_left_hot, memory_change, note_left_hot
+from tidelog.errors import Contended, Corruption, FormatError, TidelogError
 
 
 class Outcome(Enum):
@@ -42,6 +45,8 @@ class Outcome(Enum):
 
     COMPRESSED = "compressed"
     ALREADY = "already compressed"
+    LEFT_HOT = "left hot"
+    """It would save too little memory."""
     EMPTY = "empty"
     """There is a hot stream without entries: left as it is."""
     MISSING = "missing"
@@ -56,6 +61,8 @@ class Compressed(NamedTuple):
     batches: int = 0
     event_bytes: int = 0
     packed_bytes: int = 0
+    memory: MemoryChange = MemoryChange(None, None)
+    """Of the day's stream, on the server."""
 
 
 class _Changed(Exception):
@@ -95,14 +102,19 @@ def compress_day(
     token: int,
     *,
     batch_bytes_max: int | None = None,
+    saving_min: float | None = None,
     on_step: Callable[[str], object] = lambda _: None,
     on_bytes: Callable[[int], object] = lambda _: None,
 ) -> Compressed:
-    """Compress a day as the holder of a lease's token. `FencedOff`: a later job has taken over, nothing was changed.
+    """Compress a day as the holder of a token of the lease `days`. `FencedOff`: a later job has taken over, nothing was
+    changed.
 
-    `on_bytes` is told the size of whatever was read or is about to be written; it may take its time, to go slower.
+    The day is left hot if that would not save the share `saving_min` of its memory (0.1: a tenth). `on_bytes` is told
+    the size of whatever was read or is about to be written; it may take its time, to go slower.
     """
-    steps = compression(server, jobset, day, token, batch_bytes_max=batch_bytes_max, on_bytes=on_bytes)
+    steps = compression(
+        server, jobset, day, token, batch_bytes_max=batch_bytes_max, saving_min=saving_min, on_bytes=on_bytes
+    )
     while True:
         try:
             on_step(next(steps))
@@ -118,13 +130,24 @@ def compression(
     token: int,
     *,
     batch_bytes_max: int | None = None,
+    saving_min: float | None = None,
     on_bytes: Callable[[int], object] = lambda _: None,
 ) -> Generator[str, None, Compressed]:
     """The same in steps: it pauses after everything that changes the server, and before the swap."""
     most = batch_bytes_max or limits.DAYS_BATCH_BYTES_MAX
-    work = _Compression(bytes_server(server), jobset, day, token, most, on_bytes)
+    work = _Compression(bytes_server(server), jobset, day, token, most, saving_min, on_bytes)
     raise_fence(server, jobset, token)
     yield "fence raised"
+    try:
+        result = yield from _attempts(work)
+    except TidelogError:
+        lower_fence(server, jobset, token)
+        raise
+    lower_fence(server, jobset, token)
+    return result
+
+
+def _attempts(work: _Compression) -> Generator[str, None, Compressed]:
     for _ in range(limits.DAYS_COMPRESS_ATTEMPTS_MAX):
         try:
             return (yield from work.attempt())
@@ -141,12 +164,14 @@ class _Compression:
         day: date,
         token: int,
         batch_bytes_max: int,
+        saving_min: float | None,
         on_bytes: Callable[[int], object],
     ) -> None:
         self._server = server
         self._jobset = jobset
         self._token = token
         self._batch_bytes_max = batch_bytes_max
+        self._saving_min = saving_min
         self._on_bytes = on_bytes
         self.hot: DayStream = jobset.hot(day)
         self._compressed = jobset.compressed(day)
@@ -182,9 +207,15 @@ class _Compression:
             raise _Changed
         self._verify(before, read)
         yield "verified"
+        memory = memory_change(self._server, self.hot, self._compressed)
+        saving = memory.saving
+        if saving is not None and self._saving_min is not None and saving < self._saving_min:
+            self._change(before, partial(self._leave_hot, before.length, saving))
+            yield "left hot"
+            return Compressed(Outcome.LEFT_HOT)
         self._change(before, self._swap)
         yield "swapped"
-        return Compressed(Outcome.COMPRESSED, read.messages, batches, read.event_bytes, packed_bytes)
+        return Compressed(Outcome.COMPRESSED, read.messages, batches, read.event_bytes, packed_bytes, memory)
 
     def _finish(self, before: StreamState) -> Generator[str, None, Compressed]:
         """Both streams count: somebody else swaps in two steps, and stopped between them."""
@@ -192,9 +223,10 @@ class _Compression:
         read = _Sum().of(self._hot_messages())
         if before.last is not None:  # otherwise it was removed before the index was told: there is nothing to compare
             self._verify(before, read, is_swapped=True)
+        memory = memory_change(self._server, self.hot, self._compressed)
         self._change(before, self._swap, is_swapped=True)
         yield "swapped"
-        return Compressed(Outcome.COMPRESSED, read.messages, 0, read.event_bytes)
+        return Compressed(Outcome.COMPRESSED, read.messages, 0, read.event_bytes, 0, memory)
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -202,7 +234,7 @@ class _Compression:
         """Change something, if we are still the latest job and the day is still what it was."""
 
         def decision(pipeline: Any) -> None:
-            check_fence(pipeline, self._jobset, self._token)
+            check_fence(self._server, pipeline, self._jobset, self._token)
             streams = Index(self._jobset, pipeline.smembers(self._jobset.index), None).streams
             is_as_it_was = self.hot in streams and (self._compressed in streams) == is_swapped
             if not is_as_it_was or state_of(self._server, self.hot.key) != before:
@@ -222,6 +254,11 @@ class _Compression:
         pipeline.execute_command("SREM", self._jobset.index, self.hot.key)
         pipeline.execute_command("SADD", self._jobset.index, self._compressed.key)
         pipeline.execute_command("UNLINK", self.hot.key)
+        forget_left_hot(self._server, pipeline, self._jobset, self.hot.day)
+
+    def _leave_hot(self, entries: int, saving: float, pipeline: Any) -> None:
+        pipeline.execute_command("UNLINK", self._compressed.key)
+        note_left_hot(self._server, pipeline, self._jobset, self.hot.day, entries, saving)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, TypeVar
 import redis
 
 from tidelog import limits
-from tidelog.days.message import EventId, parse_id
-from tidelog.errors import ClientError, Contended
+from tidelog.days.message import EventId, parse_id, shown
+from tidelog.errors import ClientError, Contended, FormatError
 
 RedisClient = Any
 """`redis.Redis` or `redis.cluster.RedisCluster`; it must not decode responses: events are bytes."""
@@ -91,6 +91,17 @@ def decide(
     raise Contended(f"{what}: other clients changed the same keys during every attempt; try again later")
 
 
+def text_at(pipeline: Any, key: bytes) -> bytes | None:
+    """The text of a key, read by a decision; None if there is none, or if the key has another type."""
+    try:
+        found: bytes | None = pipeline.get(key)
+        return found
+    except redis.ResponseError as error:
+        if not is_wrong_type(error):
+            raise
+        return None
+
+
 def fields(pairs: Iterable[Any]) -> dict[bytes, Any]:
     """A reply of names and values, whether redis-py has made a dictionary of it or not."""
     if isinstance(pairs, dict):
@@ -118,7 +129,10 @@ def stream_state(reply: Any) -> StreamState:
 
 
 def state_of(server: RedisClient, key: bytes) -> StreamState:
-    return stream_state(ask(server, [("XINFO STREAM", key)])[0])
+    [reply] = ask(server, [("XINFO STREAM", key)])
+    if is_wrong_type(reply):
+        raise FormatError("it is not a stream", path=shown(key))
+    return stream_state(reply)
 
 
 def entries_of(reply: Any) -> list[Entry]:

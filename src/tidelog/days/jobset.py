@@ -4,8 +4,9 @@
     {<queue>_<jobset>}_compressed_<YYYY-MM-DD>    compressed stream: the same events, an entry for up to 4 MB of them
     {<queue>_<jobset>}_streams                    index: set of the full keys of the streams that count
     {<queue>_<jobset>}_late                       stream of messages that came too late for their day
-    {<queue>_<jobset>}_fence                      highest token of the jobs that rewrite days
+    {<queue>_<jobset>}_fence                      token of the job that rewrites one of its days, while it does
     {<queue>_<jobset>}_expired                    highest id that retention has removed
+    {<queue>_<jobset>}_left_hot                   hash of the days whose compression would save too little
 
 All begin with the same hash tag, so that a Redis Cluster keeps them in one slot and a transaction may span them. In
 queue and job set the characters `{ } _ %` are percent-encoded: the tag ends where it should, and no two job sets share
@@ -50,6 +51,7 @@ class JobSet:
         self.late: Final = tag + b"_late"
         self.fence: Final = tag + b"_fence"
         self.expired: Final = tag + b"_expired"
+        self.left_hot: Final = tag + b"_left_hot"
         self._tag = tag
 
     def __repr__(self) -> str:

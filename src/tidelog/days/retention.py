@@ -3,6 +3,8 @@
 A day goes in one transaction: both its streams, half-written or not, its place in the index, and a note of the highest
 id that went with it. The note tells readers whether they had read everything, and keeps a message that is retried after
 its day was removed from bringing the day back. Late messages go when they have lain as long as a day.
+
+A key of a day that holds another type than a stream goes with its day: it would keep the rest of the job set for ever.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import Any
 
-from tidelog.days.exchange import RedisClient, bytes_server, decide
+from tidelog.days.exchange import RedisClient, bytes_server, decide, look, text_at
 from tidelog.days.fence import check_fence
 from tidelog.days.index import Index, last_ids, read_index
 from tidelog.days.jobset import JobSet
 from tidelog.days.message import DAY_MS
+from tidelog.days.saving import forget_left_hot
 from tidelog.errors import ClientError
 
 
@@ -34,7 +37,7 @@ def expire_days(
     removed = [day for day in days if _remove_day(server, jobset, day, token)]
     first_kept_ms = (first_kept - date(1970, 1, 1)).days * DAY_MS
     if first_kept_ms > 0:
-        server.execute_command("XTRIM", jobset.late, "MINID", first_kept_ms)
+        look(server, ("XTRIM", jobset.late, "MINID", first_kept_ms))  # which leaves a key of another type as it is
     return removed
 
 
@@ -44,8 +47,8 @@ def _remove_day(server: RedisClient, jobset: JobSet, day: date, token: int | Non
 
     def decision(pipeline: Any) -> bool:
         if token is not None:
-            check_fence(pipeline, jobset, token)
-        index = Index(jobset, pipeline.smembers(jobset.index), pipeline.get(jobset.expired))
+            check_fence(server, pipeline, jobset, token)
+        index = Index(jobset, pipeline.smembers(jobset.index), text_at(pipeline, jobset.expired))
         counting = index.of(day)
         if not counting:
             return False
@@ -53,7 +56,9 @@ def _remove_day(server: RedisClient, jobset: JobSet, day: date, token: int | Non
         highest = max((each for each in ids if each is not None), default=None)
         pipeline.multi()
         pipeline.execute_command("SREM", jobset.index, *keys)
-        pipeline.execute_command("UNLINK", *keys)
+        # A fence that an earlier version left there is below our token, and not needed.
+        pipeline.execute_command("UNLINK", *keys, *([] if token is None else [jobset.fence]))
+        forget_left_hot(server, pipeline, jobset, day)
         if highest is not None and highest != index.expired:
             pipeline.execute_command("SET", jobset.expired, str(highest))
         return True

@@ -158,7 +158,7 @@ class JobLease:
             try:
                 lease.renew()
             except LeaseLost:
-                if self._is_fenced or not lease.regain():
+                if not lease.regain(is_fenced=self._is_fenced):
                     raise
 
     def _keep(self) -> None:
