@@ -42,6 +42,8 @@ _HOT = [
     "server/group_commit.py",
     "server/hot*.py",
     "server/turns.py",
+    "store/dead_letters.py",
+    "store/deadlines.py",
     "store/expiry.py",
     "store/glob.py",
     "store/keyspace.py",

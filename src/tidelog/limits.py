@@ -171,6 +171,20 @@ PRODUCERS_MAX = 1024
 PRODUCER_NAME_BYTES_MAX = 256
 PENDING_MAX_DEFAULT = 10_000
 """Entries of a group that may wait for an acknowledgement before TREAD gives out no more (MAXPENDING)."""
+PENDING_STALE_MAX = 1000
+"""Expiries of a group that may be listed in vain, beyond twice as many as entries are pending."""
+GIVEN_UP_ENTRIES_MAX = 1000
+"""Pending entries that a group gives up in one transaction ..."""
+GIVEN_UP_BYTES_MAX = 1 * MIB
+"""... and their bytes, as far as they go to a dead-letter stream; a larger one goes alone."""
+EXPIRED_PENDING_AT_ONCE_MAX = 10_000
+"""Pending entries that one pass gives up because they have expired ..."""
+EXPIRED_PENDING_BYTES_MAX = 16 * MIB
+"""... and bytes that it journals; ten times a second."""
+DEAD_LETTERS_RETRY_MS = 1000
+"""After how long a dead-letter stream that cannot be written is tried again ..."""
+DEAD_LETTERS_WARNED_MS = 60_000
+"""... and how often the log says so, at most."""
 READ_ENTRIES_MAX = 1_000_000
 """Entries, and nils for evicted ones, in the reply of one TREAD."""
 TRIMMED_ENTRIES_MAX = 100 * NODE_ENTRIES_MAX

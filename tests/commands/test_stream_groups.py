@@ -190,6 +190,73 @@ def test_expiry_without_retry(run: Commands) -> None:
     assert pending(run) == []
 
 
+def test_an_expired_entry_counts_neither_for_maxpending_nor_as_acknowledged(run: Commands) -> None:
+    run("TGROUP", "k", "g", "MAXPENDING", 3)
+    run("TREAD", "k", 1, 1, "GROUP", "g", "RETRY", 10**6, 0)
+    run("TREAD", "k", 1, 2, "GROUP", "g", "RETRY", 10**6, 500)
+    run.wait(500)
+    ids = [entry[0] for entry in run("XRANGE", "k", "-", "+", "COUNT", 3)]
+    assert run.quietly("TACK", "k", "g", 2, "3-9") == 0
+    assert run.quietly("XACK", "k", "g", *ids[1:]) == 0
+    assert run("XCLAIM", "k", "g", "c", 0, *ids[1:], "FORCE") == []
+    assert run("XAUTOCLAIM", "k", "g", "c", 0, 0, "COUNT", 3)[1] == [[ids[0], [b"tag", b"t1", b"entry", b"1"]]]
+    assert run.offsets("TREAD", "k", 1, 9, *RETRY) == [4, 5]
+    assert pending(run) == [1, 4, 5]
+
+
+def test_an_expired_entry_is_not_delivered_again_though_it_is_due(run: Commands) -> None:
+    run("TREAD", "k", 1, 2, "GROUP", "g", "RETRY", 100, 100)
+    run.wait(100)
+    assert run.offsets("TREAD", "k", 1, 2, "GROUP", "g") == [3, 4]
+    assert pending(run) == []
+
+
+def test_what_only_expires_is_in_no_ones_way(run: Commands) -> None:
+    run("TREAD", "k", 1, 1, "GROUP", "g", "RETRY", 0, 10**6)
+    run("TREAD", "k", 1, 1, "GROUP", "g", "RETRY", 100, 0)
+    run.wait(100)
+    assert run.offsets("TREAD", "k", 1, 1, "GROUP", "g") == [2]
+
+
+@pytest.mark.parametrize("how", ["XDEL", "TCOMPACT", "TEVICT", "XTRIM", "BACKLOG"])
+def test_an_entry_that_goes_gives_its_place_back(run: Commands, how: str) -> None:
+    run("TGROUP", "k", "g", "MAXPENDING", 12)
+    run("TREAD", "k", 1, 12, "GROUP", "g", "RETRY", 10**6, 0)
+    if how == "XDEL":
+        run("XDEL", "k", *[entry[0] for entry in run("XRANGE", "k", "-", "+", "COUNT", 10)])
+    elif how == "TCOMPACT":
+        run("TWRITE", "k", "ENTRIES", *[word for at in range(1, 11) for word in (f"t{at}", "again")])
+        assert run("TCOMPACT", "k") == 10
+    elif how == "TEVICT":
+        assert run("TEVICT", "k", 10) == 10
+    elif how == "XTRIM":
+        assert run("XTRIM", "k", "MAXLEN", 15) == 10
+    else:
+        run("TWRITE", "k", "BACKLOG", 15, "ENTRIES", "t", "e")
+    assert pending(run) == [11, 12]
+    before = plain(run.stream())
+    run.restart()
+    assert plain(run.stream()) == before
+    assert run.offsets("TREAD", "k", 1, 99, *RETRY) == list(range(13, 23))
+
+
+def test_what_a_consumer_was_given_stays_pending_and_gives_its_place_back(run: Commands) -> None:
+    run("TGROUP", "k", "g", "MAXPENDING", 4)
+    run("XREADGROUP", "GROUP", "g", "c", "COUNT", 4, "STREAMS", "k", ">")
+    ids = [entry[0] for entry in run("XRANGE", "k", "-", "+", "COUNT", 4)]
+    run("XDEL", "k", ids[0], ids[2])
+    assert run("XPENDING", "k", "g")[0] == 4
+    for has_snapshot in (False, True):
+        if has_snapshot:
+            run.store.journal.writer.write()
+            run.store.save()
+        run.restart()
+        assert sorted(run.stream().groups[b"g"].lost) == [1, 3]
+    assert run.offsets("TREAD", "k", 1, 9, *RETRY) == [5, 6]
+    assert run("XACK", "k", "g", ids[0], ids[1]) == 2
+    assert run.offsets("TREAD", "k", 1, 9, *RETRY) == [7]
+
+
 def test_evicted_entries_are_let_go(run: Commands) -> None:
     run("TREAD", "k", 1, 12, *RETRY)
     run("TEVICT", "k", 10)

@@ -18,6 +18,7 @@ from tidelog import limits
 from tidelog.journal.journal import Settings
 from tidelog.server.connection import Connection
 from tidelog.server.turns import Turns
+from tidelog.store.dead_letters import PendingExpiry
 from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
 from tidelog.streams.stream import Stream
@@ -414,6 +415,40 @@ async def test_one_who_begins_to_wait_may_serve_others_first() -> None:
     await turns(6)
     assert [offsets(reply) for reply in undertaker.replies()] == [[1]]
     assert reader.is_blocked
+
+
+@pytest.mark.parametrize("how", ["expiry", "sweep", "XDEL", "TCOMPACT", "XTRIM"])
+@in_loop
+async def test_a_place_that_is_free_again_wakes_a_reader(how: str) -> None:
+    """What stands before the entry is neither due nor gone."""
+    server = Server()
+    writer, reader = server.connect(), server.connect()
+    await writer("TGROUP", "k", "g", "MAXPENDING", 2)
+    await writer("TWRITE", "k", "ENTRIES", "a", 1, "b", 2, "c", 3)
+    await writer("TREAD", "k", 0, 1, "GROUP", "g", "RETRY", 10**6, 0)
+    await writer("TREAD", "k", 0, 1, "GROUP", "g", "RETRY", 10**6, 1000)
+    reader.send("TREAD", "k", 0, 1, *RETRY, "BLOCK", 0)
+    await server.wait(10)
+    assert reader.is_blocked
+    if how == "expiry":
+        await server.wait(989)
+        assert reader.is_blocked
+        await server.wait(1)
+    elif how == "sweep":  # before the reader's own timer
+        server.clock.advance(1_000_000)
+        assert PendingExpiry(server.store).run() == 1
+        server.engine.blocking.tick()
+    elif how == "XDEL":
+        entries = await writer("XRANGE", "k", "-", "+")
+        assert await writer("XDEL", "k", entries[1][0]) == 1
+    elif how == "TCOMPACT":
+        await writer("TWRITE", "k", "b", "newer")
+        assert await writer("TCOMPACT", "k") == 1
+    else:
+        assert await writer("XTRIM", "k", "MAXLEN", 1) == 2
+    await turns(6)
+    assert reader.replies() == [[[3, b"c", b"3"]]]
+    assert plain(server.restarted()) == plain(server.stream())
 
 
 # --- going away ---------------------------------------------------------------------------------------------------

@@ -143,3 +143,15 @@ def test_a_client_that_disconnects_while_it_waits(tmp_path: Path) -> None:
         wait_for(lambda: client.info("clients")["blocked_clients"] == 0)
         client.execute_command("TWRITE", "k", "t", "e")
         assert client.execute_command("TREAD", "k", 0, 1, "GROUP", "g") == [[1, b"t", b"e"]]
+
+
+def test_what_expires_goes_to_the_dead_letters_though_nobody_reads(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", "--shards", "2") as server, server.client() as client:
+        run: Any = client.execute_command
+        run("TGROUP", "jobs", "g", "DEADLETTER", "dead", "MAXDELIVERIES", 3)
+        run("TWRITE", "jobs", "ENTRIES", "t", "first", "t", "second")
+        run("TREAD", "jobs", 0, 1, "GROUP", "g", "RETRY", 3_600_000, 0)
+        run("TREAD", "jobs", 0, 1, "GROUP", "g", "RETRY", 3_600_000, 300)
+        wait_for(lambda: client.exists("dead"))
+        assert run("TREAD", "dead", 1, 9) == [[1, b"t", b"second"]]
+        assert as_map(as_map(run("TINFO", "jobs"))[b"groups"][0])[b"pending"] == 1

@@ -42,7 +42,7 @@ def contents(store: Store) -> list[Any]:
             {slot: {key: bucket.get(key) for key in bucket} for slot, bucket in enumerate(each.slots) if bucket},
             each.size,
             each.expiries,
-            sorted(each.due),
+            sorted(each.expiring.heap),
         )
         for each in store.databases
     ]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.commands.running import WAITS, Commands
 from tidelog import limits
+from tidelog.store.dead_letters import PendingExpiry
 
 GROUPS = (b"g", b"h")
 TAGS = (b"a", b"b", b"")
@@ -33,9 +34,8 @@ class Waiting:
     expire_at: int
     deliveries: int = 1
 
-    @property
-    def due_at(self) -> int:
-        return min([at for at in (self.retry_at, self.expire_at) if at], default=0)
+    def has_expired(self, now_ms: int) -> bool:
+        return 0 < self.expire_at <= now_ms
 
 
 @dataclass
@@ -88,21 +88,17 @@ class Model:
     ) -> list[Any]:
         group = self.group(name, is_new=is_new)
         again: list[Waiting] = []
-        gone: list[Waiting] = []
-        for each in [each for each in group.pending if each.due_at]:
-            if len(again) == count or (each.due_at > now_ms and each.offset >= self.first):
+        self.expire(group, now_ms)
+        for each in [each for each in group.pending if each.retry_at]:
+            if len(again) == count or each.retry_at > now_ms:
                 break
-            if each.offset not in self.entries:
-                gone.append(each)
-            elif (0 < each.expire_at <= now_ms) or 0 < group.deliveries_max <= each.deliveries:
-                gone.append(each)
-                if group.deliveries_max:
-                    self.dead.append(self.entries[each.offset][:2])
+            if 0 < group.deliveries_max <= each.deliveries:
+                self._give_up(group, each)
             else:
                 each.retry_ms = retry[0] if retry is not None else each.retry_ms
                 each.retry_at, each.deliveries = (now_ms + each.retry_ms if each.retry_ms else 0), each.deliveries + 1
                 again.append(each)
-        group.pending = [each for each in group.pending if each not in again and each not in gone] + again
+        group.pending = [each for each in group.pending if each not in again] + again
         room = max(group.pending_max - len(group.pending), 0)
         new = [at for at in self.entries if at > group.last][: min(count - len(again), room)]
         for at in new:
@@ -113,6 +109,24 @@ class Model:
                 group.pending.append(Waiting(at, retry[0], now_ms + retry[0] if retry[0] else 0, expire_at))
         return [[at, *self.entries[at][:2]] for at in [*(each.offset for each in again), *new]]
 
+    def expire(self, group: Group, now_ms: int) -> int:
+        expired = [each for each in group.pending if each.has_expired(now_ms)]
+        for each in sorted(expired, key=lambda each: (each.expire_at, each.offset)):
+            self._give_up(group, each)
+        return len(expired)
+
+    def _give_up(self, group: Group, each: Waiting) -> None:
+        group.pending.remove(each)
+        if group.deliveries_max:
+            self.dead.append(self.entries[each.offset][:2])
+
+    def _keep(self, entries: dict[int, tuple[bytes, bytes, int]]) -> int:
+        """Only these entries stay; what is pending of the others goes with them. Returns how many went."""
+        removed, self.entries = len(self.entries) - len(entries), entries
+        for group in self.groups.values():
+            group.pending = [each for each in group.pending if each.offset in entries]
+        return removed
+
     def compact(self, now_ms: int) -> int:
         newest = {tag: at for at, (tag, _, _) in self.entries.items()}
         kept = {
@@ -120,15 +134,11 @@ class Model:
             for at, (tag, entry, ms) in self.entries.items()
             if not tag or (newest[tag] == at and (entry or ms >= now_ms - limits.TOMBSTONE_KEPT_MS))
         }
-        removed = len(self.entries) - len(kept)
-        self.entries = kept
-        return removed
+        return self._keep(kept)
 
     def evict(self, first: int) -> int:
-        before = len(self.entries)
-        self.entries = {at: entry for at, entry in self.entries.items() if at >= first}
         self.first = max(first, self.first)
-        return before - len(self.entries)
+        return self._keep({at: entry for at, entry in self.entries.items() if at >= first})
 
 
 def drawn(rng: Random) -> tuple[Any, ...]:
@@ -152,6 +162,7 @@ def drawn(rng: Random) -> tuple[Any, ...]:
         (1, ("time", 25 * 3600 * 1000)),
         (3, ("restart", rng.random() < 0.5)),
         (2, ("cool",)),
+        (4, ("expire",)),
         (1, ("delete",) if rng.random() < 0.3 else ("compact",)),
     ]
     return rng.choices([step for _, step in steps], [weight for weight, _ in steps])[0]
@@ -213,10 +224,14 @@ class Check:
 
     def do_ack(self, name: bytes, first: int, more: int) -> None:
         reply = self.run("TACK", b"{t}k", name, f"{first}-{first + more}" if more else first)
-        group = self.model.groups.get(name, Group(0))
-        left = [each for each in group.pending if not first <= each.offset <= first + more]
+        group, now_ms = self.model.groups.get(name, Group(0)), self.run.now_ms
+        left = [each for each in group.pending if not first <= each.offset <= first + more or each.has_expired(now_ms)]
         assert reply == len(group.pending) - len(left)
         group.pending = left
+
+    def do_expire(self) -> None:
+        expired = sum(self.model.expire(group, self.run.now_ms) for group in self.model.groups.values())
+        assert PendingExpiry(self.run.store).run() == expired
 
     def do_limit(self, name: bytes, pending_max: int, deliveries_max: int | None) -> None:
         options: list[Any] = ["MAXPENDING", pending_max]
@@ -291,6 +306,8 @@ class Check:
                 for offset, each in stream.groups[name].pending.items()
             ]
             assert found == [(each.offset, each.deliveries, each.retry_at) for each in group.pending]
+            alarm_ms = run.store.database(0).alarms.times.get(b"{t}k", 2**64)
+            assert all(alarm_ms <= each.expire_at for each in group.pending if each.expire_at)
 
 
 @pytest.mark.parametrize("shards", [1, 3])

@@ -39,7 +39,16 @@ def _facts(group: Group) -> Any:
     ]
     consumers = {name: (each.seen_ms, each.active_ms, each.pending_count) for name, each in group.consumers.items()}
     by_id = list(group.ids.from_id(0))
-    return group.last_offset, group.last_id, group.entries_read, pending, list(group.due), consumers, by_id
+    return (
+        group.last_offset,
+        group.last_id,
+        group.entries_read,
+        pending,
+        list(group.due),
+        sorted(group.lost),
+        consumers,
+        by_id,
+    )
 
 
 def random_command(rng: random.Random, ids: list[bytes]) -> list[bytes]:
@@ -95,6 +104,7 @@ def test_hot_and_general_agree(seed: int, shards: int, protocol: int) -> None:
         for key in (b"s0", b"s1"):
             found = groups_of(ours.store.database(0).find(key))
             assert found == groups_of(theirs.store.database(0).find(key)), command
+        assert ours.store.database(0).alarms.times == theirs.store.database(0).alarms.times, command
         if rng.random() < 0.02:
             for side in (ours, theirs):
                 stream = side.store.database(0).find(b"s0")

@@ -8,6 +8,7 @@ from random import Random
 from typing import Final
 
 KEYS: Final = [*(b"k%d" % number for number in range(9)), b"{k0}a", b"{k1}b", b"a longer key, with some bytes to it"]
+STREAMS: Final = [b"s0", b"s1", b"{k0}s"]
 MEMBERS: Final = [b"a", b"b", b"c", b"7", b"-1", b"", b"\x00\xff", b"a longer member, with some bytes to it"]
 DATABASES: Final = (0, 0, 0, 1)
 TIMES_MS: Final = (b"1", b"20", b"500", b"3000", b"3000", b"60000", b"7200000", b"-1")
@@ -43,7 +44,11 @@ class Load:
     # --- arguments ----------------------------------------------------------------------------------------------
 
     def key(self) -> bytes:
-        return self._rng.choice(KEYS)
+        return self._rng.choice(KEYS) if self._rng.random() < 0.95 else self.stream()
+
+    def stream(self) -> bytes:
+        """A key that mostly holds a stream, if any."""
+        return self._rng.choice(STREAMS)
 
     def keys(self, most: int = 3) -> Words:
         return [self.key() for _ in range(self._rng.randint(1, most))]
@@ -70,6 +75,16 @@ class Load:
 
     def time_ms(self) -> bytes:
         return self._rng.choice(TIMES_MS)
+
+    def wait(self) -> bytes:
+        """Until a pending entry is delivered again, or expires."""
+        return self._rng.choice((b"0", b"20", b"500", b"3000"))
+
+    def few(self) -> bytes:
+        return b"%d" % self._rng.randint(1, 9)
+
+    def letters(self) -> Words:
+        return self._rng.choice(([], [b"DEADLETTER", b"letters", b"MAXDELIVERIES", b"2"]))
 
     def pairs(self, first: Callable[[], bytes], second: Callable[[], bytes]) -> Words:
         return [item for _ in range(self._rng.randint(1, 4)) for item in (first(), second())]
@@ -119,6 +134,13 @@ _COMMANDS: Final[list[tuple[int, Callable[[Load], Words]]]] = [
     (1, lambda load: [b"ZREMRANGEBYRANK", load.key(), b"1", b"-2"]),
     (1, lambda load: [b"ZUNIONSTORE", load.key(), *load.numbered_keys()]),
     (1, lambda load: [b"ZRANGESTORE", load.key(), load.key(), b"0", b"-2"]),
+    # Streams, with one group each.
+    (5, lambda load: [b"TWRITE", load.stream(), b"ENTRIES", *load.pairs(load.member, load.value)]),
+    (6, lambda load: [b"TREAD", load.stream(), b"0", load.few(), b"GROUP", b"g", b"RETRY", load.wait(), load.wait()]),
+    (2, lambda load: [b"TACK", load.stream(), b"g", load.few(), load.few()]),
+    (2, lambda load: [b"TGROUP", load.stream(), b"g", *load.letters(), b"MAXPENDING", load.few()]),
+    (1, lambda load: [b"TCOMPACT", load.stream()]),
+    (1, lambda load: [b"XTRIM", load.stream(), b"MAXLEN", load.few()]),
     # Keys.
     (4, lambda load: [b"DEL", *load.keys()]),
     (5, lambda load: [b"PEXPIRE", load.key(), load.time_ms()]),

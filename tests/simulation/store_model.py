@@ -13,16 +13,18 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tests.simulation.recovery import require
+from tests.simulation.stream_model import PlainStream, StreamOperation, check_pending, plain_stream
 from tidelog.journal.operation import Del, FlushDb, Val
 from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
+from tidelog.streams.stream import Stream
 from tidelog.types.hash import Hash, HDel, HSet, HSets
 from tidelog.types.key import Expire
 from tidelog.types.set import SAdd, Set, SRem
 from tidelog.types.zset import ZAdd, ZRem, ZSet
 
 State = dict[tuple[int, bytes], tuple[Any, int | None]]
-"""Database and key -> value and expiry. A value is `bytes`, or the name of its type and a dict or frozenset."""
+"""Database and key -> value and expiry. A value is `bytes`, or the name of its type and what it holds."""
 
 _NOTHING: Final = (None, None)
 
@@ -60,6 +62,9 @@ class Model:
                 self._grow(number, key, "set", dict.fromkeys(members))
             case HDel(key, gone) | SRem(key, gone) | ZRem(key, gone):
                 self._shrink(number, key, gone)
+            case _ if isinstance(operation, StreamOperation):
+                old, expire_ms = state.get((number, operation.key), (("stream", PlainStream()), None))
+                state[number, operation.key] = ("stream", old[1].after(operation)), expire_ms
             case _:
                 raise TypeError(f"the model does not know {operation!r}")
 
@@ -86,7 +91,10 @@ def live_state(store: Store) -> State:
             require(not database.expiries, "database", database.number, "is empty and has expiries")
             continue
         for key in database.all_keys():
-            state[database.number, key] = _plain(database.find(key)), database.expiries.get(key)
+            value = database.find(key)
+            state[database.number, key] = _plain(value), database.expiries.get(key)
+            if isinstance(value, Stream):
+                check_pending(database, key, value)
         count = sum(number == database.number for number, _ in state)
         require(database.size == count, "database", database.number, "counts", database.size, "keys and has", count)
         _check_expiries(database)
@@ -99,11 +107,13 @@ def _plain(value: Any) -> Any:
         return "hash", dict(value)
     if kind is ZSet:
         return "zset", {member: score for score, member in value}
+    if isinstance(value, Stream):
+        return "stream", plain_stream(value)
     return ("set", dict.fromkeys(value)) if kind is Set else value
 
 
 def _check_expiries(database: Database) -> None:
-    due = set(database.due)
+    due = set(database.expiring.heap)
     for key, when in database.expiries.items():
         require(database.find(key) is not None, key, "is gone and still expires")
         require((when, key) in due, key, "expires and will never be removed")

@@ -20,12 +20,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any, Final
+from unittest.mock import patch
 
 from tests.simulation.recovery import FOLDER, require
 from tests.simulation.scenario import HOUR_US, draw_scenario
 from tests.simulation.store_load import Load
 from tests.simulation.store_model import Model, StoreLedger, difference, live_state
 from tests.simulation.world import small_snapshot_batches
+from tidelog import limits
 from tidelog.commands.families import command_table
 from tidelog.engine.dispatch import find_command, run_command
 from tidelog.errors import EnvironmentFault, JournalFailed, JournalFull
@@ -34,6 +36,7 @@ from tidelog.journal.operation import Val
 from tidelog.resp.encoder import ErrorReply
 from tidelog.server.hot import HotPath
 from tidelog.store.capture import Capture
+from tidelog.store.dead_letters import PendingExpiry
 from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock
@@ -344,10 +347,16 @@ class StoreWorld:
         self._clock.advance(self._rng.choice((0, 20_000, 500_000, 3_000_000)))
         try:
             self.coverage["expired"] += remove_due(self._store)
+            self._note()
+            with patch.object(limits, "EXPIRED_PENDING_AT_ONCE_MAX", 1):  # a group, and so a transaction, at a time
+                while gone := PendingExpiry(self._store).run():
+                    self.coverage["pending_expired"] += gone
+                    self._note()
+        except JournalFull:
+            require(self._disk.capacity_bytes is not None, "full for no reason")
         except JournalFailed:
             self._require_fault()
             raise ProcessEnds from None
-        self._note()
 
     # --- steps: the disk ----------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ COMMON: Final = (
     *("policy_always", "policy_everysec", "policy_never", "shards_1", "shards_2", "shards_3", "shards_4"),
     *("fate_kill", "fate_lose_all", "fate_keep_all", "fate_prefix", "fate_scatter", "fate_mixed"),
     *("crash_in_open", "crash_in_recovery", "crash_in_take_snapshot"),
-    *("multi_shard", "hot", "expired", "error_reply", "capture", "from_snapshot", "lost_some"),
+    *("multi_shard", "hot", "expired", "pending_expired", "error_reply", "capture", "from_snapshot", "lost_some"),
 )
 RARE: Final = (
     *(

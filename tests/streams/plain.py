@@ -7,8 +7,8 @@ from typing import Any
 
 from tidelog.store.keyspace import Database
 from tidelog.streams.effects import effects
-from tidelog.streams.node import Rows
-from tidelog.streams.stream import Stream, joined
+from tidelog.streams.rows import Rows, joined
+from tidelog.streams.stream import Stream
 
 BY_OPERATION = {effect.operation: effect for effect in effects()}
 
@@ -33,13 +33,17 @@ def plain_group(group: Any) -> dict[str, Any]:
         (offset, each.id, each.consumer, each.delivered_ms, each.deliveries, each.retry_after_ms, each.expire_ms)
         for offset, each in group.pending.items()
     ]
-    assert list(group.due) == [offset for offset, each in group.pending.items() if each.due_ms]
+    assert list(group.due) == [offset for offset, each in group.pending.items() if each.retry_ms]
+    expiring = sorted((each.expire_ms, offset) for offset, each in group.pending.items() if each.expire_ms)
+    assert group.expired(2**64) == [offset for _, offset in expiring]
+    assert all(group.pending[offset].consumer for offset in group.lost)
     for name, consumer in group.consumers.items():
         assert consumer.pending_count == sum(each.consumer == name for each in group.pending.values())
     return {
         "cursor": (group.last_offset, group.last_id, group.entries_read),
         "limits": (group.pending_max, group.dead_letter, group.deliveries_max),
         "pending": items,
+        "lost": sorted(group.lost),
         "consumers": {name: (each.seen_ms, each.active_ms) for name, each in group.consumers.items()},
     }
 

@@ -7,14 +7,15 @@ from typing import Any, Final
 
 from tidelog import limits
 from tidelog.commands.arguments import I64_MAX, integer, positive, syntax_error
-from tidelog.commands.streams import find_stream, next_id
+from tidelog.commands.streams import find_stream
 from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, Decision, write
 from tidelog.errors import CommandError
+from tidelog.store.dead_letters import GivingUp
 from tidelog.store.transaction import Transaction
 from tidelog.streams.dump import group_set
-from tidelog.streams.group import NO_CONSUMER, Group, Pending
+from tidelog.streams.group import NO_CONSUMER, Group
 from tidelog.streams.node import Rows
-from tidelog.streams.operations import Deliver, PendingItem, StreamAppend, acks, pends
+from tidelog.streams.operations import Deliver, PendingItem, acks, pends
 from tidelog.streams.progress import entries_read_after, next_rows, room_for_pending
 from tidelog.streams.stream import Stream
 
@@ -39,41 +40,38 @@ class GroupRead:
             group = _new_group(self._stream, is_new=is_new)
             self.operations.append(group_set(key, name, group))
         self._group = group
-        self._gone: set[int] = set()
-        """Pending entries that this read lets go of."""
+        self._giving_up = GivingUp(key, name, self._stream, group)
 
     def take(self, count: int, retry: tuple[int, int] | None) -> None:
         """Give out up to so many entries; `retry`: they have to be acknowledged."""
         count = min(count, limits.READ_ENTRIES_MAX)
+        expired = self._group.expired(self._transaction.now_ms)
+        self._giving_up.add_all(expired)
         left = count - self._redeliver(count, retry)
-        left = min(left, max(room_for_pending(self._group) + len(self._gone), 0))
+        gone = len(self._giving_up.offsets.keys() | expired)
+        left = min(left, max(room_for_pending(self._group) + gone, 0))
         if left:
             self._deliver_new(left, retry)
 
     def _redeliver(self, count: int, retry: tuple[int, int] | None) -> int:
-        """Give out what is due again, let go of what has expired; returns how many were given out.
+        """Give out what is due again, give up what was delivered too often; returns how many were given out.
 
-        In order of delivery, up to the first that is not due. What was evicted is let go of when it is come across.
+        In order of delivery, up to the first that is not due.
         """
         now_ms, stream, group = self._transaction.now_ms, self._stream, self._group
         again: list[PendingItem] = []
-        dead: list[Rows] = []
         for offset, pending in group.due.items():
-            if len(again) >= count or (pending.due_ms > now_ms and offset >= stream.first):
+            if len(again) >= count or pending.retry_ms > now_ms or not self._giving_up.has_room:
                 break
-            rows = stream.read(offset, 1, offset)
-            if not rows.entries:
-                self._gone.add(offset)
-            elif _is_dead(group, pending, now_ms):
-                self._gone.add(offset)
-                dead.append(rows)
-            else:
-                self.rows.append(rows)
-                after_ms = retry[0] if retry is not None else pending.retry_after_ms
-                again.append((offset, pending.id, now_ms, pending.deliveries + 1, after_ms, pending.expire_ms))
-        if dead and group.dead_letter not in (b"", self._key):
-            self.operations += _dead_letters(self._transaction, group.dead_letter, dead)
-        self.operations += acks(self._key, self._name, sorted(self._gone))
+            if pending.has_expired(now_ms):
+                continue
+            if 0 < group.deliveries_max <= pending.deliveries:
+                self._giving_up.add(offset)
+                continue
+            self.rows.append(stream.read(offset, 1, offset))
+            after_ms = retry[0] if retry is not None else pending.retry_after_ms
+            again.append((offset, pending.id, now_ms, pending.deliveries + 1, after_ms, pending.expire_ms))
+        self.operations += self._giving_up.operations(self._transaction)
         self.operations += pends(self._key, self._name, NO_CONSUMER, again)
         return len(again)
 
@@ -102,34 +100,18 @@ class GroupRead:
 
     def next_due_ms(self) -> int:
         """When something of the group becomes due by itself, after this read; 0: never."""
-        return next((each.due_ms for offset, each in self._group.due.items() if offset not in self._gone), 0)
-
-
-def _is_dead(group: Group, pending: Pending, now_ms: int) -> bool:
-    """Whether an entry that is due is not to be delivered again."""
-    if pending.expire_ms and pending.expire_ms <= now_ms:
-        return True
-    return bool(group.deliveries_max) and pending.deliveries >= group.deliveries_max
+        group, given_up = self._group, self._giving_up.offsets
+        retry_ms = next((each.retry_ms for offset, each in group.due.items() if offset not in given_up), 0)
+        expire_ms = 0
+        if group.expiries is not None:
+            expire_ms = group.expiries.first_after_ms(self._transaction.now_ms, group.pending)
+        return min(retry_ms, expire_ms) if retry_ms and expire_ms else retry_ms or expire_ms
 
 
 def _new_group(stream: Stream, *, is_new: bool) -> Group:
     if is_new:
         return Group(stream.last, stream.last_id, stream.entries_added)
     return Group(stream.first - 1, 0, 0 if stream.first == 1 and not stream.added_beside else -1)
-
-
-def _dead_letters(transaction: Transaction, key: bytes, dead: list[Rows]) -> list[StreamAppend]:
-    """Append what nobody acknowledged to the dead-letter stream; an error rather than a loss if that is none."""
-    try:
-        stream = find_stream(transaction, key)
-    except CommandError as error:
-        raise CommandError(f"{error}: the dead-letter stream") from None
-    ms, seq = next_id(stream, transaction.now_ms, len(dead))
-    offset = stream.next if stream is not None else 1
-    return [
-        StreamAppend(key, offset + at, ms, seq + at, rows.kinds[0], rows.tags, rows.entries)
-        for at, rows in enumerate(dead)
-    ]
 
 
 def tack(transaction: Transaction, arguments: Arguments) -> Decision:
@@ -144,8 +126,7 @@ def tack(transaction: Transaction, arguments: Arguments) -> Decision:
             acknowledged.update(offset for offset in range(first, last + 1) if offset in group.pending)
         else:
             acknowledged.update(offset for offset in group.pending if first <= offset <= last)
-    if not acknowledged:
-        return 0, []
+    acknowledged.difference_update(group.expired(transaction.now_ms))
     return len(acknowledged), acks(arguments[1], arguments[2], sorted(acknowledged))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Final
 
 from tidelog import limits
@@ -12,9 +13,9 @@ from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import Transaction
 from tidelog.streams.compaction import entries_to_drop
 from tidelog.streams.group import Group
-from tidelog.streams.node import SEQ_MAX, TAGGED, pack_id
+from tidelog.streams.node import TAGGED, pack_id
 from tidelog.streams.operations import StreamAppend, StreamEvict, appends, cuts
-from tidelog.streams.stream import Stream
+from tidelog.streams.stream import Stream, next_id
 
 _OPTIONS: Final = {b"BACKLOG": 1, b"MAXAGE": 1, b"PRODUCER": 2}
 """Of TWRITE: how many words each takes."""
@@ -23,18 +24,6 @@ _OPTIONS: Final = {b"BACKLOG": 1, b"MAXAGE": 1, b"PRODUCER": 2}
 def find_stream(transaction: Transaction, key: bytes) -> Stream | None:
     stream: Stream | None = transaction.find_typed(key, Stream)
     return stream
-
-
-def next_id(stream: Stream | None, now_ms: int, count: int = 1) -> tuple[int, int]:
-    """The id of the next entry, behind which `count - 1` more have room."""
-    ms, seq = (stream.last_ms, stream.last_seq) if stream is not None else (0, 0)
-    if now_ms > ms:
-        return now_ms, 0
-    if seq + count <= SEQ_MAX:
-        return ms, seq + 1
-    if ms == SEQ_MAX:
-        raise CommandError("ERR The stream has exhausted the last possible ID, unable to add more items")
-    return ms + 1, 0
 
 
 def twrite(transaction: Transaction, arguments: Arguments) -> Decision:
@@ -166,7 +155,10 @@ def tinfo(transaction: Transaction, arguments: Arguments) -> Reply:
 
 
 def _group_info(name: bytes, group: Group, now_ms: int) -> Reply:
-    head = next(iter(group.due.values()), None)
+    times_ms = [each.retry_ms for each in islice(group.due.values(), 1)]
+    if group.expiries is not None:
+        times_ms.append(group.expiries.first_ms(group.pending))
+    due_ms = min(filter(None, times_ms), default=0)
     return {
         b"name": name,
         b"last-offset": group.last_offset,
@@ -176,7 +168,7 @@ def _group_info(name: bytes, group: Group, now_ms: int) -> Reply:
         b"consumers": len(group.consumers),
         b"dead-letter": group.dead_letter or None,
         b"max-deliveries": group.deliveries_max,
-        b"due-in-ms": max(head.due_ms - now_ms, 0) if head is not None else None,
+        b"due-in-ms": max(due_ms - now_ms, 0) if due_ms else None,
     }
 
 

@@ -17,7 +17,7 @@ from tidelog.commands.stream_ids import (
     strict_id,
 )
 from tidelog.commands.stream_replies import tagged_of_fields, x_entries
-from tidelog.commands.streams import find_stream, next_id
+from tidelog.commands.streams import find_stream
 from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, Decision, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import NULL_ARRAY, Reply
@@ -26,7 +26,7 @@ from tidelog.streams.node import SEQ_MAX, pack_id, unpack_id
 from tidelog.streams.operations import StreamAppend, StreamEvict, StreamPlace, cuts
 from tidelog.streams.progress import top_id
 from tidelog.streams.rows import listed
-from tidelog.streams.stream import Stream
+from tidelog.streams.stream import Stream, next_id
 from tidelog.streams.trimming import Trim, first_to_keep
 
 _TOO_SMALL: Final = "ERR The ID specified in XADD is equal or smaller than the target stream top item"

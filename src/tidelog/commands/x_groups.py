@@ -135,8 +135,9 @@ def xack(transaction: Transaction, arguments: Arguments) -> Decision:
     if not group.pending:
         return 0, []
     offsets = group.ids.offsets
-    acknowledged = sorted({offsets[number] for number in ids if number in offsets})
-    return len(acknowledged), acks(arguments[1], arguments[2], acknowledged)
+    acknowledged = {offsets[number] for number in ids if number in offsets}
+    acknowledged.difference_update(group.expired(transaction.now_ms))
+    return len(acknowledged), acks(arguments[1], arguments[2], sorted(acknowledged))
 
 
 def xgroup_help(_client: object, _arguments: Arguments) -> Reply:

@@ -119,6 +119,8 @@ class _Claim:
     def claim(self, number: int, delivered_ms: int, deliveries: int | None, idle_ms: int, *, makes: bool) -> None:
         """One entry, if it is there and idle for long enough; `makes`: also if it is not pending."""
         offset = None if number in self.gone else self._group.offset_of(number)
+        if offset is not None and self._group.pending[offset].has_expired(self._now_ms):
+            return
         there = self._stream.offset_of(number) if offset is None else offset
         rows = None if there is None else self._stream.read(there, 1, there)
         if there is None or rows is None or not rows.entries:

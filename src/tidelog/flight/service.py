@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidelog import limits
-from tidelog.commands.streams import find_stream, next_id
+from tidelog.commands.streams import find_stream
 from tidelog.engine.engine import Engine
 from tidelog.errors import ClientError, CommandError
 from tidelog.flight.request import RangeEnd, ReadRequest
@@ -16,7 +16,7 @@ from tidelog.server.turns import Turns
 from tidelog.store.transaction import Transaction
 from tidelog.streams.effects import StreamAppend
 from tidelog.streams.node import TAGGED
-from tidelog.streams.stream import Stream
+from tidelog.streams.stream import Stream, next_id
 
 
 class StreamFacts(NamedTuple):

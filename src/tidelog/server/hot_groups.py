@@ -7,7 +7,8 @@
     TACK key group offset ... | first-last ...
 
 Each is a transaction of its own with one record. A reader that gets nothing, because nothing is new, an entry is due
-again, or the group has no room, takes the general path, which knows how to wait.
+again, or the group has no room, takes the general path, which knows how to wait. So does whatever meets a pending entry
+that has expired.
 
 A delivery concerns other readers only if it will be due again, and an acknowledgement only if the group had no room.
 Only then are the clients that wait for the key looked at.
@@ -134,10 +135,12 @@ class HotGroups:
 
     def _new_rows(self, stream: Stream, group: Group, count: int, now_ms: int) -> Rows | None:
         """The entries that TREAD gives out next; None: the general path has to decide."""
-        for offset, pending in group.due.items():
-            if pending.due_ms <= now_ms or offset < stream.first:
+        for pending in group.due.values():
+            if pending.retry_ms <= now_ms:
                 return None
             break
+        if group.has_expired(now_ms):
+            return None
         count = min(count, room_for_pending(group))
         if count <= 0 or group.last_offset + 1 >= stream.next:
             return None
@@ -166,6 +169,8 @@ class HotGroups:
         read = entries_read_after(stream, group, ids)
         payload = encode_delivery(key, name, consumer, times_ms, offsets, ids[-1], read, keeps)
         group.deliver(consumer, times_ms, (offsets[-1], ids[-1], read), offsets, ids, keeps=keeps)
+        if times_ms[2]:
+            self._database.wake_at(key, times_ms[2])
         self._writer.append_next(self._store.owners[slot], DELIVER, payload, self._number)
 
     # --- acknowledging ------------------------------------------------------------------------------------------
@@ -211,7 +216,10 @@ class HotGroups:
         if not 4 <= len(words) <= _COUNT_MAX or self._writer.refusal is not None:
             return None
         stream = self._stream(slot_of(words[1]), words[1])
-        return None if stream is None else stream.groups.get(words[2])
+        group = None if stream is None else stream.groups.get(words[2])
+        if group is not None and group.expiries is not None and group.has_expired(self._store.now_ms()):
+            return None
+        return group
 
     def _acknowledge(self, key: bytes, name: bytes, group: Group, offsets: list[int]) -> None:
         """Entries that are pending are no longer. `offsets` is put in order, and has none twice."""

@@ -11,7 +11,6 @@ from typing import Final
 
 from tidelog import limits
 from tidelog.commands.stream_replies import tagged_of_fields
-from tidelog.commands.streams import next_id
 from tidelog.engine.hot_commands import Commands, HotCommands
 from tidelog.errors import CommandError
 from tidelog.journal.writer import NewRecord
@@ -20,7 +19,7 @@ from tidelog.store.store import Store
 from tidelog.streams.effects import APPEND, encode_append
 from tidelog.streams.node import TAGGED
 from tidelog.streams.operations import record_ends
-from tidelog.streams.stream import Stream
+from tidelog.streams.stream import Stream, next_id
 
 _ENTRIES_MAX: Final = limits.RECORD_MEMBERS_MAX
 _BYTES_MAX: Final = limits.RECORD_SPLIT_BYTES

@@ -54,6 +54,7 @@ from tidelog.server.loop_calls import LoopCalls
 from tidelog.server.memory import Memory
 from tidelog.server.snapshots import ServerSnapshots
 from tidelog.server.turns import Turns
+from tidelog.store.dead_letters import PendingExpiry
 from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
 from tidelog.system.clock import SystemClock
@@ -111,6 +112,7 @@ class Runtime:
         self._memory: Memory
         self._snapshots: ServerSnapshots
         self._cooling: Cooling
+        self._pending_expiry: PendingExpiry
         self._facts: Facts
 
     def _check_directory(self) -> None:
@@ -171,6 +173,7 @@ class Runtime:
         self.turns = Turns(loop, store.journal, clock.monotonic_us, metrics.syncs.add, feeding.on_visible)
         self._snapshots = ServerSnapshots(loop, store, self.turns, clock, config.snapshot_after)
         self._cooling = Cooling(loop, store.databases, clock)
+        self._pending_expiry = PendingExpiry(store)
         self.engine = Engine(
             store=store,
             table=command_table(),
@@ -285,6 +288,7 @@ class Runtime:
         try:
             if writer.refusal is None:
                 remove_due(self.store)
+                self._pending_expiry.run()
                 self.engine.blocking.tick()
             # Also what there was no space for: it is tried again, whether or not anyone asks for something.
             if not writer.has_failed:

@@ -3,9 +3,11 @@
 store          all state, together with the journal
 type_table     the types that values may have, one row each
 keyspace       one database: its values by slot, and when they expire
+deadlines      keys that have a time, and which of them comes first
 slots          which of the 16384 slots a key belongs to
 transaction    what a command reads and writes through
 expiry         removes keys that have expired
+dead_letters   gives up pending entries of streams that have expired or failed too often
 watch          WATCH: tells clients that a key changed
 glob           Redis's glob patterns, for keys, channels and parameters
 scan_orders    the order in which HSCAN, SSCAN and ZSCAN walk a large collection

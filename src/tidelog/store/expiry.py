@@ -1,12 +1,10 @@
 """Active expiry: removes keys that have expired although no command asks for them.
 
-Each pass takes keys from the heap of expiries that are due, bounded in number, and removes them in one transaction, as
+Each pass takes keys that are due, bounded in number, and removes them in one transaction, as
 operations like any other: followers and feeds see a deletion.
 """
 
 from __future__ import annotations
-
-from heapq import heappop
 
 from tidelog import limits
 from tidelog.store.store import Store
@@ -19,12 +17,12 @@ def remove_due(store: Store) -> int:
     transaction = store.begin()
     removed = 0
     for database in store.databases:
-        due = database.due
-        while due and due[0][0] <= transaction.now_ms and removed < limits.EXPIRED_AT_ONCE_MAX:
-            when, key = heappop(due)
-            if database.expiries.get(key) == when:
-                transaction.find_in(database, key)
-                transaction.remove_expired()
-                removed += 1
+        while removed < limits.EXPIRED_AT_ONCE_MAX:
+            key = database.expiring.take_due(transaction.now_ms)
+            if key is None:
+                break
+            transaction.find_in(database, key)
+            transaction.remove_expired()
+            removed += 1
     store.commit(transaction)
     return removed

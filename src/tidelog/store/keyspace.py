@@ -4,8 +4,8 @@ A slot's dict is what SCAN, snapshots and initial scans of feeds visit in one st
 `SLOT_KEYS_SPLIT` keys (keys that share a tag) it is split into buckets by a hash of the key, doubling as it grows.
 
     slots[slot]    None | dict | Buckets      key -> value
-    expiries       key -> absolute ms, for keys that expire
-    due            the same as a heap, with stale entries that are skipped when they come up
+    expiring       keys that expire, and when
+    alarms         keys in whose values something falls due by itself, and when the first of it does
 
 Nothing here reads a clock: an expired key is there until an operation removes it.
 """
@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappush
 from typing import Any
 
 import numpy as np
 
 from tidelog import limits
 from tidelog.ids import SLOT_COUNT
+from tidelog.store.deadlines import Deadlines
 from tidelog.store.slots import Positions, slot_of, slots_of
 from tidelog.types.effect import StoredValue
 
@@ -76,7 +76,18 @@ class Buckets:
 class Database:
     """The keys of one database, over all shards."""
 
-    __slots__ = ("_signals", "cleared_count", "due", "expiries", "number", "observer", "size", "slots", "waiting")
+    __slots__ = (
+        "_signals",
+        "alarms",
+        "cleared_count",
+        "expiries",
+        "expiring",
+        "number",
+        "observer",
+        "size",
+        "slots",
+        "waiting",
+    )
 
     def __init__(self, number: int, signals: dict[tuple[int, bytes], None] | None = None) -> None:
         self.number = number
@@ -84,8 +95,11 @@ class Database:
         """Keys that somebody waits for; a change of one is noted in the store's `signals`."""
         self._signals = signals if signals is not None else {}
         self.slots: list[Any] = [None] * SLOT_COUNT
-        self.expiries: dict[bytes, int] = {}
-        self.due: list[tuple[int, bytes]] = []
+        self.expiring = Deadlines()
+        self.expiries = self.expiring.times
+        """Key -> absolute ms. Hot: kept at hand."""
+        self.alarms = Deadlines()
+        """Pending entries that expire (`dead_letters`). A time may be too early, and its key of another type then."""
         self.size = 0
         """How many keys there are."""
         self.cleared_count = 0
@@ -179,7 +193,8 @@ class Database:
         self.touch(key)
         del bucket[key]
         self.size -= 1
-        self.expiries.pop(key, None)
+        self.expiring.drop(key)
+        self.alarms.drop(key)
         if not bucket:
             self.slots[slot] = None
 
@@ -191,13 +206,15 @@ class Database:
 
     def _set_expiry(self, key: bytes, expire_ms: int | None) -> None:
         if expire_ms is None:
-            self.expiries.pop(key, None)
-            return
-        self.expiries[key] = expire_ms
-        heappush(self.due, (expire_ms, key))
-        if len(self.due) > 2 * len(self.expiries) + limits.EXPIRY_STALE_MAX:
-            self.due = [(when, which) for which, when in self.expiries.items()]
-            heapify(self.due)
+            self.expiring.drop(key)
+        else:
+            self.expiring.set(key, expire_ms)
+
+    def wake_at(self, key: bytes, when_ms: int) -> None:
+        """Something in the value of a key falls due by itself. Hot."""
+        before = self.alarms.times.get(key)
+        if before is None or when_ms < before:
+            self.alarms.set(key, when_ms)
 
     def clear(self, slots: tuple[int, int] = (0, SLOT_COUNT - 1)) -> None:
         """Every key is gone, or every key of a shard's slots (first and last)."""
@@ -208,13 +225,15 @@ class Database:
         first, last = slots
         if (first, last) == (0, SLOT_COUNT - 1):
             self.slots = [None] * SLOT_COUNT
-            self.expiries, self.due, self.size = {}, [], 0
+            self.expiring, self.alarms, self.size = Deadlines(), Deadlines(), 0
+            self.expiries = self.expiring.times
             return
         gone = [key for bucket in self.slots[first : last + 1] if bucket is not None for key in bucket]
         self.slots[first : last + 1] = [None] * (last - first + 1)
         self.size -= len(gone)
         for key in gone:
-            self.expiries.pop(key, None)
+            self.expiring.drop(key)
+            self.alarms.drop(key)
 
     def buckets(self, slot: int) -> list[dict[bytes, StoredValue]]:
         """The dicts of a slot: what is visited in one step."""

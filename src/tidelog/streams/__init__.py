@@ -13,6 +13,7 @@ Groups and producers:
 
 group          the readers of a group, and the entries that they have not acknowledged
 pending_ids    the pending entries of a group in order of their ids
+expiries       the pending entries of a group that expire, by time
 progress       what a group reads next, and how many entries it has read, as Redis counts
 producer       recognizes an append that a producer repeats
 

@@ -239,12 +239,22 @@ def _apply_deliver(keyspace: Keyspace, op: Deliver) -> None:
     times_ms = op.now_ms, op.retry_after_ms, op.expire_ms
     cursor = op.last_offset, op.last_id, op.entries_read
     group.deliver(op.consumer, times_ms, cursor, list(op.offsets), ids, keeps=op.keeps)
+    if op.keeps and op.expire_ms:
+        keyspace.wake_at(op.key, op.expire_ms)
 
 
 def _apply_pend(keyspace: Keyspace, op: Pend) -> None:
-    group = _group(keyspace, op.key, op.group)
+    stream = _stream(keyspace, op.key)
+    group = stream.group(op.group)
+    lost: list[int] = []
     for offset, number, delivered_ms, deliveries, retry_after_ms, expire_ms in op.items:
         group.add(offset, Pending(number, op.consumer, delivered_ms, deliveries, retry_after_ms, expire_ms))
+        if expire_ms:
+            keyspace.wake_at(op.key, expire_ms)
+        if not stream.has(offset):
+            lost.append(offset)
+    if lost:  # part of a snapshot
+        group.lose_entries(lost)
 
 
 def _apply_ack(keyspace: Keyspace, op: Ack) -> None:

@@ -5,19 +5,25 @@ offset lies after `last_offset` *and* whose id lies after `last_id`. A command t
 where it excludes nothing; a delivery moves both.
 
 Pending entries are kept in order of delivery (a redelivered one goes to the end). So of those that fall due again by
-themselves the first in line is due first, as long as all readers ask for the same retry time.
+themselves the first in line is due first, as long as all readers ask for the same retry time. When they expire does not
+depend on what stands before them: that is a list of its own.
 
     delivered --ack--> gone
         |  ^
         |  +-- due again: delivered to another reader, at the end of the line
         +--expired--> gone, or moved to the dead-letter stream
+        +--its entry is evicted or deleted--> gone
+
+An entry that was delivered with XREADGROUP stays pending when its entry goes, as in Redis, but counts for no limit.
+Nothing here reads a clock: an expired entry is pending until an operation removes it, and callers leave it out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
+from tidelog.streams.expiries import PendingExpiries
 from tidelog.streams.pending_ids import PendingIds
 
 NO_CONSUMER: Final = b""
@@ -45,12 +51,12 @@ class Pending:
         """Absolute; 0: never."""
 
     @property
-    def due_ms(self) -> int:
-        """When something happens to it by itself; 0: never."""
-        retry_ms = self.delivered_ms + self.retry_after_ms if self.retry_after_ms else 0
-        if retry_ms and self.expire_ms:
-            return min(retry_ms, self.expire_ms)
-        return retry_ms or self.expire_ms
+    def retry_ms(self) -> int:
+        """When it is due again; 0: never."""
+        return self.delivered_ms + self.retry_after_ms if self.retry_after_ms else 0
+
+    def has_expired(self, now_ms: int) -> bool:
+        return 0 < self.expire_ms <= now_ms
 
 
 class Consumer:
@@ -81,8 +87,10 @@ class Group:
         "deliveries_max",
         "due",
         "entries_read",
+        "expiries",
         "last_id",
         "last_offset",
+        "lost",
         "pending",
         "pending_max",
     )
@@ -100,7 +108,11 @@ class Group:
         self.pending: dict[int, Pending] = {}
         """By offset, in order of delivery."""
         self.due: dict[int, Pending] = {}
-        """Those of them that are due some time, in the same order."""
+        """Those of them that are due again some time, in the same order."""
+        self.expiries: PendingExpiries | None = None
+        """When those of them expire that do; None: none ever did."""
+        self.lost: set[int] = set()
+        """Those of them whose entries are gone. Only consumers (X) have such."""
         self.consumers: dict[bytes, Consumer] = {}
         self._ids: PendingIds | None = None
 
@@ -111,12 +123,14 @@ class Group:
 
     def add(self, offset: int, pending: Pending) -> None:
         """A delivery, or one more of the same entry: it goes to the end."""
-        self.remove(offset)
+        before = self.remove(offset)
         self.pending[offset] = pending
         if self._ids is not None:
             self._ids.add(pending.id, offset)
-        if pending.due_ms:
+        if pending.retry_after_ms:
             self.due[offset] = pending
+        if pending.expire_ms and (before is None or before.expire_ms != pending.expire_ms):
+            self._expire([offset], pending.expire_ms)
         consumer = self.consumers.get(pending.consumer)
         if consumer is not None:
             consumer.pending_count += 1
@@ -153,20 +167,50 @@ class Group:
 
     def _pend(self, offsets: list[int], ids: list[int], consumer_name: bytes, times_ms: tuple[int, int, int]) -> None:
         now_ms, retry_after_ms, expire_ms = times_ms
-        pending, is_due = self.pending, bool(retry_after_ms or expire_ms)
+        pending = self.pending
         count = len(offsets)
         for index in range(count):
             offset = offsets[index]
             if offset in pending:  # the cursor was set back
                 self.remove(offset)
             made = pending[offset] = Pending(ids[index], consumer_name, now_ms, 1, retry_after_ms, expire_ms)
-            if is_due:
+            if retry_after_ms:
                 self.due[offset] = made
+        if expire_ms:
+            self._expire(offsets, expire_ms)
         if self._ids is not None:
             self._ids.add_all(ids, offsets)
         consumer = self.consumers.get(consumer_name)
         if consumer is not None:
             consumer.pending_count += count
+
+    def _expire(self, offsets: list[int], expire_ms: int) -> None:
+        """Entries that were just made pending expire at a time."""
+        if self.expiries is None:
+            self.expiries = PendingExpiries()
+        self.expiries.add(expire_ms, offsets, self.pending)
+
+    def expired(self, now_ms: int) -> list[int]:
+        """The offsets of pending entries that have expired, in the order in which they did."""
+        return [] if self.expiries is None else self.expiries.expired(now_ms, self.pending)
+
+    def has_expired(self, now_ms: int) -> bool:
+        """Whether there is any. Hot."""
+        return self.expiries is not None and 0 < self.expiries.first_ms(self.pending) <= now_ms
+
+    def lose_entries(self, offsets: Sequence[int]) -> None:
+        """Entries are gone from the stream: what a reader with TREAD was given of them is no longer pending."""
+        pending = self.pending
+        if len(offsets) <= len(pending):
+            found = [offset for offset in offsets if offset in pending]
+        else:
+            gone: Container[int] = offsets if isinstance(offsets, range) else set(offsets)
+            found = [offset for offset in pending if offset in gone]
+        for offset in found:
+            if pending[offset].consumer == NO_CONSUMER:
+                self.remove(offset)
+            else:
+                self.lost.add(offset)
 
     def remove(self, offset: int) -> Pending | None:
         """An entry is acknowledged, or given up: it is no longer pending."""
@@ -175,6 +219,7 @@ class Group:
             if self._ids is not None:
                 self._ids.remove(pending.id)
             self.due.pop(offset, None)
+            self.lost.discard(offset)
             consumer = self.consumers.get(pending.consumer)
             if consumer is not None:
                 consumer.pending_count -= 1
@@ -182,7 +227,7 @@ class Group:
 
     def acknowledge(self, offsets: Sequence[int]) -> None:
         """As `remove` for each of them. Hot."""
-        pending, due, ids = self.pending, self.due, self._ids
+        pending, due, lost, ids = self.pending, self.due, self.lost, self._ids
         for index in range(len(offsets)):
             offset = offsets[index]
             gone = pending.pop(offset, None)
@@ -192,6 +237,8 @@ class Group:
                 ids.remove(gone.id)
             if due:
                 due.pop(offset, None)
+            if lost:
+                lost.discard(offset)
             consumer = self.consumers.get(gone.consumer)
             if consumer is not None:
                 consumer.pending_count -= 1
@@ -219,6 +266,7 @@ class Group:
         made = Group(self.last_offset, self.last_id, self.entries_read)
         made.pending_max, made.deliveries_max = self.pending_max, self.deliveries_max
         made.dead_letter = self.dead_letter
-        made.pending, made.due = dict(self.pending), dict(self.due)
+        made.pending, made.due, made.lost = dict(self.pending), dict(self.due), set(self.lost)
+        made.expiries = None if self.expiries is None else self.expiries.copy()
         made.consumers = {name: consumer.copy() for name, consumer in self.consumers.items()}
         return made

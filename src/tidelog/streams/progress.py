@@ -39,8 +39,8 @@ def next_rows(stream: Stream, group: Group, count: int, ahead: ReadAhead | None 
 
 
 def room_for_pending(group: Group) -> int:
-    """How many more entries readers of a group may be given before they acknowledge some."""
-    return (group.pending_max or limits.PENDING_MAX_DEFAULT) - len(group.pending)
+    """How many more entries readers of a group may be given before they acknowledge some, if none has expired."""
+    return (group.pending_max or limits.PENDING_MAX_DEFAULT) - len(group.pending) + len(group.lost)
 
 
 def has_deleted_ahead(stream: Stream, number: int) -> bool:

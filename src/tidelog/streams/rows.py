@@ -87,3 +87,23 @@ def rows_without(rows: Rows, indices: Sequence[int]) -> Rows:
         [rows.tags[index] for index in kept],
         [rows.entries[index] for index in kept],
     )
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Entries of several nodes, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    offsets: list[int] = []
+    ms: list[int] = []
+    seqs: list[int] = []
+    kinds = bytearray()
+    tags: list[bytes] = []
+    entries: list[bytes] = []
+    for rows in parts:
+        offsets.extend(rows.offsets)
+        ms.extend(rows.ms)
+        seqs.extend(rows.seqs)
+        kinds.extend(rows.kinds)
+        tags.extend(rows.tags)
+        entries.extend(rows.entries)
+    return Rows(offsets, ms, seqs, kinds, tags, entries)

@@ -20,9 +20,11 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from tidelog import limits
+from tidelog.errors import CommandError
 from tidelog.streams.group import Group
-from tidelog.streams.node import ENTRY_OVERHEAD_BYTES, ActiveNode, Node, Rows, SealedNode, pack_id, size_of, unpack_id
+from tidelog.streams.node import ENTRY_OVERHEAD_BYTES, ActiveNode, Node, SealedNode
 from tidelog.streams.producer import Producer
+from tidelog.streams.rows import SEQ_MAX, Rows, joined, pack_id, size_of, unpack_id
 
 _STREAM_BYTES: Final = 600
 """The memory of a stream beside its nodes, roughly."""
@@ -197,6 +199,8 @@ class Stream:
         cut = self._node(0).index_of(first)
         if cut:
             self._cut_first(cut)
+        for group in self.groups.values():
+            group.lose_entries(range(self.first, first))
         self.first = first
         return before - self.length
 
@@ -222,6 +226,8 @@ class Stream:
         for place, indices in sorted(by_node.items(), reverse=True):
             self.max_deleted_id = max(self.max_deleted_id, self._node(place).id_at(max(indices)))
             self._replace(place, indices)
+        for group in self.groups.values():
+            group.lose_entries(offsets)
         return sum(map(len, by_node.values()))
 
     def _replace(self, place: int, gone: Sequence[int]) -> None:
@@ -351,6 +357,10 @@ class Stream:
         index = node.index_of(offset)
         return place, index if index < len(node) and node.offset_at(index) == offset else None
 
+    def has(self, offset: int) -> bool:
+        """Whether the entry at an offset is there."""
+        return self._find(offset)[1] is not None
+
     def nodes(self) -> Iterator[Node]:
         """All of them, oldest first; the active one only if it has entries."""
         yield from self.sealed
@@ -415,21 +425,13 @@ class Stream:
         return made
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
-    """Entries of several nodes, one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    offsets: list[int] = []
-    ms: list[int] = []
-    seqs: list[int] = []
-    kinds = bytearray()
-    tags: list[bytes] = []
-    entries: list[bytes] = []
-    for rows in parts:
-        offsets.extend(rows.offsets)
-        ms.extend(rows.ms)
-        seqs.extend(rows.seqs)
-        kinds.extend(rows.kinds)
-        tags.extend(rows.tags)
-        entries.extend(rows.entries)
-    return Rows(offsets, ms, seqs, kinds, tags, entries)
+def next_id(stream: Stream | None, now_ms: int, count: int = 1) -> tuple[int, int]:
+    """The id of the next entry, behind which `count - 1` more have room."""
+    ms, seq = (stream.last_ms, stream.last_seq) if stream is not None else (0, 0)
+    if now_ms > ms:
+        return now_ms, 0
+    if seq + count <= SEQ_MAX:
+        return ms, seq + 1
+    if ms == SEQ_MAX:
+        raise CommandError("ERR The stream has exhausted the last possible ID, unable to add more items")
+    return ms + 1, 0

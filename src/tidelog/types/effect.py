@@ -37,6 +37,9 @@ class Keyspace(Protocol):
     def set_expiry(self, key: bytes, expire_ms: int | None) -> None:
         """When the key expires (absolute ms); None: never. Fine if it is not there."""
 
+    def wake_at(self, key: bytes, when_ms: int) -> None:
+        """Something in the value falls due then by itself (absolute ms), if nothing happens before."""
+
     def clear(self) -> None:
         """Every key is gone."""
 

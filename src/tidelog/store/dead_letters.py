@@ -1,0 +1,147 @@
+"""Pending entries that a group gives up: they have expired, or were delivered too often.
+
+They are no longer pending, and their entries are appended to the group's dead-letter stream if it has one. A read of
+the group gives up what it comes across. What has expired also goes by itself, whether or not anybody reads:
+`PendingExpiry` finds it by the alarms of each database, at a cost that follows what expires. Both make the same
+operations.
+
+A dead-letter stream that cannot be written, because its key has another type, loses nothing: the entries stay pending,
+count for no limit, and are tried again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tidelog import limits
+from tidelog.errors import CommandError
+from tidelog.store.keyspace import Database
+from tidelog.store.store import Store
+from tidelog.store.transaction import Transaction
+from tidelog.streams.group import Group
+from tidelog.streams.operations import StreamAppend, acks, appends
+from tidelog.streams.rows import Rows, listed, size_of
+from tidelog.streams.stream import Stream, next_id
+
+_LOG: Final = logging.getLogger("tidelog")
+
+
+class GivingUp:
+    """Pending entries of one group that are given up in one transaction."""
+
+    def __init__(self, key: bytes, name: bytes, stream: Stream, group: Group) -> None:
+        self._key = key
+        self._name = name
+        self._stream = stream
+        self._letters_key = group.dead_letter if group.dead_letter != key else b""
+        self._letters: list[Rows] = []
+        self._bytes = 0
+        self.offsets: dict[int, None] = {}
+        """What is given up."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the transaction takes more. A caller comes back for the rest."""
+        return len(self.offsets) < limits.GIVEN_UP_ENTRIES_MAX and self._bytes < limits.GIVEN_UP_BYTES_MAX
+
+    def add(self, offset: int) -> None:
+        if self._letters_key:
+            rows = self._stream.read(offset, 1, offset)
+            self._letters.append(rows)
+            self._bytes += size_of(listed(rows.tags), listed(rows.entries))
+        self.offsets[offset] = None
+
+    def add_all(self, offsets: Sequence[int]) -> None:
+        """As many as there is room for."""
+        for offset in offsets:
+            if not self.has_room:
+                break
+            self.add(offset)
+
+    def operations(self, transaction: Transaction) -> list[Any]:
+        made: list[Any] = _letters(transaction, self._letters_key, self._letters) if self._letters else []
+        return made + acks(self._key, self._name, sorted(self.offsets))
+
+
+def _letters(transaction: Transaction, key: bytes, letters: list[Rows]) -> list[StreamAppend]:
+    """Append what nobody acknowledged to the dead-letter stream; an error rather than a loss if that is none."""
+    try:
+        stream: Stream | None = transaction.find_typed(key, Stream)
+    except CommandError as error:
+        raise CommandError(f"{error}: the dead-letter stream") from None
+    ms, seq = next_id(stream, transaction.now_ms, len(letters))
+    offset = stream.next if stream is not None else 1
+    made: list[StreamAppend] = []
+    start = 0
+    for at in range(1, len(letters) + 1):
+        kind = letters[start].kinds[0]
+        if at < len(letters) and letters[at].kinds[0] == kind:
+            continue
+        tags = [rows.tags[0] for rows in letters[start:at]]
+        entries = [rows.entries[0] for rows in letters[start:at]]
+        made += appends(StreamAppend(key, offset + start, ms, seq + start, kind, tags, entries))
+        start = at
+    return made
+
+
+class PendingExpiry:
+    """Gives up what has expired although nobody reads. One for a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._warned_ms = 0
+        """When it last said that a dead-letter stream cannot be written."""
+
+    def run(self) -> int:
+        """Give up pending entries that have expired, up to a bound; returns how many."""
+        store, writer = self._store, self._store.journal.writer
+        count = size = 0
+        for database in store.databases:
+            while count < limits.EXPIRED_PENDING_AT_ONCE_MAX and size < limits.EXPIRED_PENDING_BYTES_MAX:
+                if store.refusal is not None:
+                    return count  # what is left stays, and counts for nothing
+                if writer.batch_bytes >= limits.BATCH_BYTES_FULL:
+                    writer.write()
+                key = database.alarms.take_due(store.now_ms())
+                if key is None:
+                    break
+                before = writer.batch_bytes
+                count += self._expire_in(database, key)
+                size += writer.batch_bytes - before
+        return count
+
+    def _expire_in(self, database: Database, key: bytes) -> int:
+        """The same for one stream, a transaction for each group; sets when to look at it next."""
+        store, count = self._store, 0
+        database.alarms.drop(key)
+        stream = database.find(key)
+        if not isinstance(stream, Stream):
+            return 0
+        for name in list(stream.groups):
+            transaction = store.begin(database.number)
+            if transaction.find(key) is None:  # it has expired itself, and goes with everything in it
+                store.commit(transaction)
+                return count
+            group = stream.groups[name]
+            giving_up = GivingUp(key, name, stream, group)
+            giving_up.add_all(group.expired(transaction.now_ms))
+            try:
+                operations = giving_up.operations(transaction)
+            except CommandError as error:
+                self._warn(key, name, error, transaction.now_ms)
+                database.wake_at(key, transaction.now_ms + limits.DEAD_LETTERS_RETRY_MS)
+                continue
+            transaction.run(operations)
+            store.commit(transaction)
+            count += len(giving_up.offsets)
+            next_ms = group.expiries.first_ms(group.pending) if group.expiries is not None else 0
+            if next_ms:
+                database.wake_at(key, next_ms)
+        return count
+
+    def _warn(self, key: bytes, name: bytes, error: CommandError, now_ms: int) -> None:
+        if not 0 <= now_ms - self._warned_ms < limits.DEAD_LETTERS_WARNED_MS:
+            self._warned_ms = now_ms
+            _LOG.warning("the expired entries of group %r of stream %r stay pending: %s", name, key, error)
