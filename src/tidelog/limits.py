@@ -37,6 +37,16 @@ INLINE_BYTES_MAX = 64 * KIB
 """Of a line: an inline command, or a length."""
 UNAUTHENTICATED_ARGUMENTS_MAX = 10
 UNAUTHENTICATED_BULK_BYTES_MAX = 16 * KIB
+UNAUTHENTICATED_PIECE_BYTES = 2 * KIB
+"""What a client that has not authenticated sends is decoded and run in pieces of this size."""
+UNAUTHENTICATED_AT_ONCE_BYTES = 256
+"""Instead of `AT_ONCE_BYTES`."""
+UNAUTHENTICATED_OUTPUT_BYTES_MAX = 16 * KIB
+"""Such a client is cut if it leaves more of its replies unread (on top of what the system buffers) ..."""
+UNAUTHENTICATED_UNREAD_S_MAX = 10
+"""... or anything at all for longer than this."""
+CUT_LOGGED_S = 10
+"""How often the log tells that clients are cut; those in between are counted."""
 PUBSUB_BUFFER_BYTES_MAX = 32 * MIB
 """Unread messages of a client that listens; past it the connection is cut."""
 PUBSUB_BUFFER_SOFT_BYTES = 8 * MIB
@@ -48,9 +58,19 @@ COMMAND_BYTES_MAX = 1 * GIB
 QUEUED_BYTES_MAX = 1 * GIB
 """Arguments of the commands of one MULTI; past it the connection is cut too."""
 RECEIVED_PIECE_BYTES = 32 * KIB
-"""What a client sends is decoded and run in pieces of this size."""
-HELD_COMMANDS_MAX = 1000
-"""From a client that waits for a key, no more are read."""
+"""What a client sends is decoded and run in pieces of this size ..."""
+TURN_PIECES_MAX = 32
+"""... and of all that clients send, so many pieces in one turn of the loop ..."""
+TURN_US_MAX = 2000
+"""... within this time. The rest waits for the next turn."""
+CLOCKED_COMMANDS = 16
+"""After so many commands of a piece, the clock is asked whether the turn's time is over."""
+DECODED_COMMANDS_MAX = 1024
+"""Short lines (inline commands) that are decoded at once."""
+AT_ONCE_BYTES = 1 * KIB
+"""A client that sends no more than this never waits for its go."""
+UNREAD_BYTES_MAX = 64 * KIB
+"""With this much received and not decoded yet, no more is read from a client."""
 HOT_VALUE_BYTES_MAX = 16 * KIB
 """Larger values take the general path, which counts what it makes the server hold."""
 REPLIES_BYTES_HELD = 1 * MIB
@@ -456,6 +476,8 @@ HOLDER_NAME_BYTES_MAX = 256
 EPOCHS_KEPT_MAX = 1024
 """Newest epochs that snapshots carry; a reader that resumes from an older one starts over."""
 
+assert UNAUTHENTICATED_AT_ONCE_BYTES < AT_ONCE_BYTES < 2 * DECODED_COMMANDS_MAX
+assert UNAUTHENTICATED_PIECE_BYTES < RECEIVED_PIECE_BYTES <= UNREAD_BYTES_MAX
 assert FRAME_BYTES_DEFAULT in FRAME_BYTES_CHOICES
 assert min(FRAME_BYTES_CHOICES) // BLOB_FRAME_FRACTION >= RECORD_SPLIT_BYTES
 assert BATCH_BYTES_FULL + TRANSACTION_BYTES_MAX < BATCH_BYTES_MAX

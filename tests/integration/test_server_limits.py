@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import select
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +15,7 @@ from typing import Any, Final
 import pytest
 import redis
 
+from tests.integration import limited_server
 from tests.integration.server_process import ServerProcess
 
 MIB: Final = 1024 * 1024
@@ -96,6 +101,98 @@ def test_who_does_not_read_is_not_read_from(server: ServerProcess) -> None:
         for connection in connections:
             connection.close()
     assert server.client().ping()
+
+
+class Flood:
+    """Connections that send commands back to back and never read, from a thread of their own."""
+
+    def __init__(self, connections: list[socket.socket], command: bytes) -> None:
+        self.left = dict.fromkeys(connections, 0)
+        self._data = command * 20_000
+        self._is_over = False
+        self._sender = threading.Thread(target=self._send)
+
+    def _send(self) -> None:
+        while self.left and not self._is_over:
+            for connection in select.select([], list(self.left), [], 0.05)[1]:
+                try:
+                    sent = connection.send(self._data[self.left[connection] :])
+                except OSError:  # it was cut
+                    del self.left[connection]
+                else:
+                    self.left[connection] = (self.left[connection] + sent) % len(self._data)
+
+    def __enter__(self) -> Flood:
+        for connection in self.left:
+            connection.setblocking(False)
+        self._sender.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        self._sender.join()
+
+
+def longest_ping_s(client: redis.Redis, seconds: float) -> float:
+    end, longest_s = time.monotonic() + seconds, 0.0
+    while (began := time.monotonic()) < end:
+        assert client.ping()
+        longest_s = max(longest_s, time.monotonic() - began)
+        time.sleep(0.01)
+    return longest_s
+
+
+COMMANDS_OF_FLOODS: Final = [b"GET a\r\n", b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n", b"a\n"]
+PING_S_MAX: Final = 1.5
+"""Usually some milliseconds; without bounds it took many seconds."""
+
+
+@pytest.mark.parametrize("command", COMMANDS_OF_FLOODS)
+def test_clients_that_send_much_and_never_read_do_not_starve_others(server: ServerProcess, command: bytes) -> None:
+    client = server.client()
+    assert client.ping()
+    with contextlib.ExitStack() as opened:
+        connections = [opened.enter_context(server.connect()) for _ in range(20)]
+        with Flood(connections, command) as flood:
+            assert longest_ping_s(client, 2) < PING_S_MAX
+            assert len(flood.left) == 20
+
+
+def test_strangers_that_send_much_and_never_read_are_cut(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("open sesame")
+    secret.chmod(0o600)
+    with (
+        ServerProcess(tmp_path / "data", "--requirepass-file", str(secret)) as server,
+        contextlib.ExitStack() as opened,
+    ):
+        client: Any = server.client(password="open sesame")
+        assert client.ping()
+        connections = [opened.enter_context(server.connect()) for _ in range(20)]
+        with Flood(connections, COMMANDS_OF_FLOODS[1]) as flood:
+            assert longest_ping_s(client, 2) < PING_S_MAX
+            eventually(lambda: not flood.left)
+        assert client.info("stats")["client_unauthenticated_disconnections"] == 20
+        assert len(re.findall("cut off .* has not authenticated and left .* unread", server.stderr)) < 20
+
+
+def test_a_stranger_that_leaves_little_unread_is_cut_after_a_while(tmp_path: Path) -> None:
+    """What the system buffers for it counts, too."""
+    secret = tmp_path / "secret"
+    secret.write_text("open sesame")
+    secret.chmod(0o600)
+    command = [*limited_server.COMMAND, '{"UNAUTHENTICATED_UNREAD_S_MAX": 1, "CUT_LOGGED_S": 0}', "serve"]
+    with ServerProcess(tmp_path / "data", "--requirepass-file", str(secret), command=command) as server:
+        stranger = socket.socket()
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stranger.connect(("127.0.0.1", server.port))
+        with stranger, server.connect() as silent:
+            stranger.sendall(b"GET a\r\n" * 600)
+            client: Any = server.client(password="open sesame")
+            eventually(lambda: client.info("stats")["client_unauthenticated_disconnections"] == 1)
+            assert "which has not authenticated and left" in server.stderr
+            silent.sendall(b"AUTH x\r\n")
+            assert silent.recv(100).startswith(b"-WRONGPASS")
 
 
 def test_a_buffer_of_large_replies_is_answered_whole(server: ServerProcess) -> None:

@@ -27,6 +27,8 @@ class Transport:
         self.written = b""
         self.is_reading = True
         self.is_closed = False
+        self.unsent_bytes = 0
+        self.unsent_bytes_max: int | None = None
 
     def get_extra_info(self, name: str) -> object:
         return {"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)}.get(name)
@@ -36,7 +38,10 @@ class Transport:
         self.written += data
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return self.unsent_bytes
+
+    def set_write_buffer_limits(self, high: int | None = None) -> None:
+        self.unsent_bytes_max = high
 
     def is_closing(self) -> bool:
         return self.is_closed
@@ -67,10 +72,10 @@ class World:
         store = Store.open(SimulatedDisk(1), "/data", self.clock, Settings(), lambda: 1, Random(1))
         self.engine = make_engine(store, self.clock, asyncio.get_running_loop(), password)
         self.connections = make_connections(self.engine)
-        self._turns = Turns(asyncio.get_running_loop(), store.journal, self.clock.monotonic_us)
+        self.turns = Turns(asyncio.get_running_loop(), store.journal, self.clock.monotonic_us)
 
     def connect(self) -> tuple[Connection, Transport]:
-        session, transport = Connection(self.engine, self._turns, self.connections), Transport()
+        session, transport = Connection(self.engine, self.turns, self.connections), Transport()
         made: Any = transport
         session.connection_made(made)
         return session, transport

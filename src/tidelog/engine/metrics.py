@@ -84,7 +84,9 @@ class Metrics:
         """Connections that were made, including those that were turned away."""
         self.connections_refused = 0
         self.cut_for_output = 0
-        """Connections that were cut because they did not read."""
+        """Connections that were cut because they listened and did not read ..."""
+        self.cut_unauthenticated = 0
+        """... and because they had not authenticated and did not read."""
         self.cut_for_idling = 0
         self.errors: Counter[str] = Counter()
         """Error replies by their code."""

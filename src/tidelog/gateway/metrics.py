@@ -35,6 +35,7 @@ def _traffic(engine: Engine, facts: Facts) -> Iterator[Sample]:
     )
     cut = "tidelog_connections_cut_total", "counter", "Connections that were cut."
     yield Sample(*cut, metrics.cut_for_output, '{reason="output"}')
+    yield Sample(*cut, metrics.cut_unauthenticated, '{reason="unauthenticated"}')
     yield Sample(*cut, metrics.cut_for_idling, '{reason="idle"}')
     for code, count in sorted(metrics.errors.items()):
         yield Sample("tidelog_errors_total", "counter", "Error replies.", count, f'{{code="{label(code)}"}}')

@@ -31,6 +31,11 @@ class RequestDecoder:
     def bounds(self) -> RequestLimits:
         return self._exact.bounds
 
+    @property
+    def is_behind(self) -> bool:
+        """There may be more commands in what it was fed: feed it again, if need be with no bytes."""
+        return self._exact.is_behind
+
     def set_limits(self, bounds: RequestLimits) -> None:
         """From the next bytes on."""
         self._exact.bounds = bounds

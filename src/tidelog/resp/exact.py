@@ -66,6 +66,8 @@ class ExactDecoder:
         self._skip_until = 0
         """Nothing can be complete before the buffer is this long."""
         self._commands: list[Words] = []
+        self.is_behind = False
+        """More commands may be complete: `feed` takes them, also without more bytes."""
 
     @property
     def is_idle(self) -> bool:
@@ -73,12 +75,16 @@ class ExactDecoder:
         return not self._buffer and not self._missing
 
     def feed(self, data: bytes) -> None:
-        """Take bytes, and of them all complete commands."""
+        """Take bytes, and of them all complete commands, up to so many: lines of two bytes may be commands."""
         while self.feed_one(data):
+            if len(self._commands) >= limits.DECODED_COMMANDS_MAX:
+                self.is_behind = bool(self._buffer)
+                return
             data = b""
 
     def feed_one(self, data: bytes) -> bool:
         """Take bytes, and of them the command that is under way, if it is complete."""
+        self.is_behind = False
         if self._missing >= _MANY and self.bounds.is_authenticated:
             at = self._feed_plain(data)
             self._buffer += data[at:]

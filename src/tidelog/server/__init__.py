@@ -4,8 +4,11 @@ Traffic:
 
 listener         opens ports, with or without TLS, and unix sockets
 connection       one connection: bytes in, commands to the engine, replies out
+backlog          what a client has sent and the server has not run yet
+activity         when a client came, and when it was last active
 connections      all connections: how many there may be, and which are turned away or cut
 turns            ends each turn of the loop: one write of the journal, then the replies
+rounds           lets clients that send much take turns
 group_commit     fsyncs the journal, one fsync for many clients
 loop_calls       lets other threads run something on the loop
 

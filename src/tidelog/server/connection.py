@@ -1,13 +1,20 @@
 """A connection: bytes in, commands to the engine, replies out at the end of the turn.
 
 A client that does not read its replies is not read from either: past the transport's high-water mark reading stops
-until the client has caught up. Within one buffer, commands wait once their replies have come to `REPLIES_BYTES_HELD`,
-because a buffer may ask for a large value thousands of times. So the memory that one client can
-take is bounded.
+until the client has caught up, and nothing that it sent before is run. Within one buffer, commands wait once their
+replies have come to `REPLIES_BYTES_HELD`, because a buffer may ask for a large value thousands of times. What one
+client makes the server do in a turn is bounded too (`rounds`). So the memory and the time that one client can take are
+bounded.
 
-    reading --the client does not read, replies are too large, CLIENT PAUSE, BLOCK--> held: commands that were not run
-       ^                                                                               |    yet wait, nothing is read
-       +--- the client reads again, the replies are sent, the pause or wait is over ---+
+    free --the client does not read, replies are too large, CLIENT PAUSE, BLOCK--> held: what it sent waits, in bytes or
+      ^                                                                             |    as commands; little or nothing
+      |                                                                             |    is read
+      |                          the client reads again, the replies are sent, the pause or wait is over
+      |                                                                             v
+      +--all has been run------ in line: a piece is run when it is its go <--more than fits into a turn-- free
+
+A client that has not authenticated has no business leaving replies unread: it is cut as soon as the system takes no
+more for it, or if it does not read for long (`connections`).
 
 What the state of the client means for a command is in `engine/session.py`; here are only bytes and when they flow.
 """
@@ -24,7 +31,8 @@ from tidelog.engine.session import Session
 from tidelog.resp.decoder import RequestDecoder
 from tidelog.resp.encoder import encode_error
 from tidelog.resp.exact import RequestLimits, Words
-from tidelog.server.hot import whole_transactions
+from tidelog.server.activity import Activity
+from tidelog.server.backlog import Backlog
 from tidelog.server.listener import address_of
 from tidelog.server.turns import Turns
 
@@ -36,33 +44,36 @@ class Connection(Session):
     """One connection: an `asyncio.Protocol`, not by its class because a compiled class has only compiled parents."""
 
     __slots__ = (
-        "_active_us",
-        "_came_us",
+        "_at_once_bytes",
+        "_at_once_bytes_max",
+        "_backlog",
         "_connections",
         "_decode",
         "_decoder",
-        "_held",
         "_hot",
         "_is_at_end",
         "_is_clogged",
+        "_is_in_line",
         "_is_paused",
         "_is_reading",
         "_is_stopping",
         "_is_stuck",
         "_out_bytes",
-        "_seen_count",
+        "_piece_bytes",
+        "_rounds",
         "_signals",
         "_transport",
         "_turns",
         "_write",
+        "activity",
         "out",
-        "slow_since_us",
         "waiting_turns",
     )
 
     def __init__(self, engine: Engine, turns: Turns, connections: Connections) -> None:
         super().__init__(engine)
         self._turns = turns
+        self._rounds = turns.rounds
         self._connections = connections
         self._transport: asyncio.Transport | None = None
         self._write: Callable[[bytes], None] | None = None
@@ -71,17 +82,19 @@ class Connection(Session):
         """Replies of this turn."""
         self.waiting_turns = 0
         """Earlier turns whose replies wait for an fsync."""
-        self._seen_count = 0
-        """`command_count` at the last look: a larger one now means that the client is not idle."""
-        self._came_us = self._active_us = engine.clock.monotonic_us()
-        self.slow_since_us = 0
-        """Since when much has been left unread; 0: it has not."""
+        self.activity = Activity(engine.clock.monotonic_us())
         self._out_bytes = 0
         """The size of this turn's replies and messages, without those of the last run of hot commands."""
-        self._held: list[Words] = []
-        """Commands that could not be run yet, for one of the reasons below."""
+        self._at_once_bytes_max = 0
+        """So much is run when it comes, whatever else there is to do ..."""
+        self._at_once_bytes = -1
+        """... at the moment; -1: it has to wait behind what is there."""
+        self._piece_bytes = 0
+        """So much is decoded and run at a time."""
+        self._is_in_line = False
+        """It waits for its go."""
         self._is_paused = False
-        """CLIENT PAUSE holds them back."""
+        """CLIENT PAUSE holds commands back."""
         self._is_clogged = False
         """The client does not take what is sent to it."""
         self._is_reading = True
@@ -92,6 +105,8 @@ class Connection(Session):
         """The client sends no more: the connection ends with the last reply."""
         self._decoder = RequestDecoder(RequestLimits(is_authenticated=self.is_authenticated))
         self._decode = self._decoder.feed
+        self._backlog = Backlog(self._decoder)
+        """What could not be run yet, for one of the reasons above."""
         self._signals = engine.store.signals
         self.is_plain = engine.is_plain(self)
         self._hot = engine.hot_commands(self)
@@ -101,6 +116,16 @@ class Connection(Session):
         self._hot = self.engine.hot_commands(self)
         if self._decoder.bounds.is_authenticated != self.is_authenticated:
             self._decoder.set_limits(RequestLimits(is_authenticated=self.is_authenticated))
+            self._set_bounds()
+            self._settle()
+
+    def _set_bounds(self) -> None:
+        """How much is done for it at a time, and how much it may leave unread: less if it has not authenticated."""
+        is_known = self.is_authenticated
+        self._piece_bytes = limits.RECEIVED_PIECE_BYTES if is_known else limits.UNAUTHENTICATED_PIECE_BYTES
+        self._at_once_bytes_max = limits.AT_ONCE_BYTES if is_known else limits.UNAUTHENTICATED_AT_ONCE_BYTES
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(None if is_known else limits.UNAUTHENTICATED_OUTPUT_BYTES_MAX)
 
     # --- the transport's calls ----------------------------------------------------------------------------------
 
@@ -116,11 +141,12 @@ class Connection(Session):
         self.engine.sessions.add(self)
         self.state_changed()  # the server's state may have changed since this object was made
         self._write = transport.write
-        self.update_reading()
+        self._set_bounds()
+        self._settle()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = self._write = None
-        self._held.clear()
+        self._backlog.clear()
         self.leave()
         self.engine.blocking.forget(self)
         self.engine.sessions.remove(self)
@@ -129,41 +155,50 @@ class Connection(Session):
         """Hot."""
         if self.closes_after_reply:
             return  # nothing is run after QUIT, nor for one that was cut off
+        if len(data) > self._at_once_bytes:
+            self._receive_much(data)
+            return
         if not self.out:
             self._turns.add(self)
-        if len(data) <= limits.RECEIVED_PIECE_BYTES:
-            self._run(self._decode(data))
-        else:
-            self._run_pieces(data)
+        self._run(self._decode(data))
 
-    def _run_pieces(self, data: bytes) -> None:
-        """Much at once is taken in pieces, each run before the next is decoded: what fits a cache is fast."""
+    def _receive_much(self, data: bytes) -> None:
+        """Run it, piece by piece, as far as the turn goes."""
+        if self._at_once_bytes < 0 or not self._rounds.has_room():
+            self._backlog.received += data
+            self._settle(is_new=True)
+        elif len(data) <= self._piece_bytes:
+            if not self.out:
+                self._turns.add(self)
+            self._run(self._decode(data))
+            if self._decoder.is_behind:
+                self._settle()
+        else:
+            self._backlog.received += data
+            self._run_piece()
+            while self._may_run and self._rounds.has_room():
+                self._run_piece()
+            self._settle()
+
+    def _run_piece(self) -> None:
+        """Run the next commands of the backlog."""
         out = self.out
-        begun: list[Words] = []
-        for at in range(0, len(data), limits.RECEIVED_PIECE_BYTES):
-            commands = begun + self._decode(data[at : at + limits.RECEIVED_PIECE_BYTES])
-            end = len(commands)
-            if at + limits.RECEIVED_PIECE_BYTES < len(data) and self._decoder.error is None:
-                end = whole_transactions(commands)
-            begun = commands[end:]
-            del commands[end:]
-            if self._out_bytes < limits.REPLIES_BYTES_HELD or self._held:
-                before, made = self._out_bytes, len(out)
-                self._run(commands)
-                self._out_bytes = before + sum(map(len, out[made:]))
-            else:
-                self.command_count += len(commands)
-                self._hold(commands)
-            if self.closes_after_reply:
-                return
+        if not out:
+            self._turns.add(self)
+        before, made = self._out_bytes, len(out)
+        self._run(self._backlog.take(self._piece_bytes))
+        self._out_bytes = before + sum(map(len, out[made:]))
+
+    def take_go(self) -> None:
+        """It is this client's go."""
+        self._is_in_line = False
+        if self._may_run:
+            self._run_piece()
+        self._settle()
 
     def _run(self, commands: list[Words]) -> None:
         out = self.out
-        if self._held or self.is_blocked:
-            self._held += commands
-            self.update_reading()
-            return
-        at, count = 0, len(commands)
+        at, count, clocked = 0, len(commands), limits.CLOCKED_COMMANDS
         self.command_count += count
         while at < count:
             run = self._hot.get(commands[at][0])
@@ -179,12 +214,22 @@ class Connection(Session):
                     if self._out_bytes >= limits.REPLIES_BYTES_HELD:
                         self._hold(commands[at:])
                         return
+                    if at >= clocked:
+                        if self._rounds.is_late:
+                            self._hold(commands[at:])
+                            return
+                        clocked = at + limits.CLOCKED_COMMANDS
                     continue
             reply = self.engine.execute(self, commands[at])
             at += 1
             if not self._take(reply):
                 self._hold(commands[at if reply is not None else at - 1 :])
                 return
+            if at >= clocked:
+                if self._rounds.is_late and at < count:
+                    self._hold(commands[at:])
+                    return
+                clocked = at + limits.CLOCKED_COMMANDS
         if self._decoder.error is not None or self._is_at_end:
             self._end_of_commands()
 
@@ -193,22 +238,24 @@ class Connection(Session):
         if self.is_blocked:
             self.engine.blocking.forget(self)
             return False
-        if not (self.out or self._held or self.waiting_turns):
-            return False
-        if self._held:
+        if not self._backlog.is_empty:
             self._is_at_end = True
-        else:
+        elif self.out or self.waiting_turns:
             self.close_after_reply()
+        else:
+            return False
         return True
 
     def pause_writing(self) -> None:
         self._is_clogged = True
-        self.update_reading()
+        if not self.is_authenticated:
+            # Not from here: the transport is in the middle of a write.
+            asyncio.get_running_loop().call_soon(self._connections.cut_unauthenticated, self)
+        self._settle()
 
     def resume_writing(self) -> None:
         self._is_clogged = False
-        self.go_on()
-        self.update_reading()
+        self._settle()
 
     # --- commands that wait -------------------------------------------------------------------------------------
 
@@ -226,23 +273,34 @@ class Connection(Session):
         return self._out_bytes < limits.REPLIES_BYTES_HELD and not self.closes_after_reply
 
     def _hold(self, commands: list[Words]) -> None:
+        """These have to wait; they may be none, behind one that is blocked."""
         if self.closes_after_reply:
             return
         if commands or self.is_blocked:
-            self._held = commands
+            self._backlog.put_back(commands)
             self.command_count -= len(commands)  # they count when they are run
-            self.update_reading()
+            self._settle()
         else:
             self._end_of_commands()
 
-    def go_on(self) -> None:
-        """Run commands that were held, as far as they may."""
-        if self.is_blocked or self._is_clogged or self._is_paused or self._transport is None or not self._held:
-            return
-        commands, self._held = self._held, []
-        if not self.out:
-            self._turns.add(self)
-        self._run(commands)
+    @property
+    def _may_run(self) -> bool:
+        """There is something to run, and nothing but the time of a turn in its way."""
+        return (
+            not self._backlog.is_empty
+            and not (self.is_blocked or self._is_clogged or self._is_paused or self._is_stuck)
+            and not self.closes_after_reply
+            and self._transport is not None
+            and self._out_bytes < limits.REPLIES_BYTES_HELD
+        )
+
+    def _settle(self, *, is_new: bool = False) -> None:
+        """Commands were held or run, or something that was in their way is gone: see what comes next."""
+        is_free = self._backlog.is_empty and not (self.is_blocked or self._is_clogged or self._is_stuck)
+        self._at_once_bytes = self._at_once_bytes_max if is_free else -1
+        if not self._is_in_line and self._may_run:
+            self._is_in_line = True
+            self._turns.line_up(self, is_new=is_new)
         self.update_reading()
 
     def unblock(self, reply: bytes) -> None:
@@ -252,33 +310,37 @@ class Connection(Session):
         if not self.out:
             self._turns.add(self, is_woken=True)
         self._take(reply)
-        if not self._held:  # held commands go on when this is sent: the caller may be in the middle of a command
+        if not self._backlog.commands:
             self._end_of_commands()
-        self.update_reading()
+        self._settle()  # held commands go on later: the caller may be in the middle of a command
 
     def end_pause(self) -> None:
         self._is_paused = False
-        self.go_on()
+        self._settle()
 
     def _end_of_commands(self) -> None:
         """All commands that were decoded have been run."""
         if self._decoder.error is not None and self.is_authenticated:
             # AUTH may have come together with a command that was too large for a stranger.
-            self._held = self._decoder.resume()
-            if self._held:
-                self.go_on()
+            self._backlog.commands = self._decoder.resume()
+            if self._backlog.commands:
+                self._settle()
                 return
         if self._decoder.error is not None:
             self.out.append(encode_error(f"ERR {self._decoder.error}"))
             self.close_after_reply()
-        elif self._is_at_end:
+        elif self._is_at_end and self._backlog.is_empty:
             self.close_after_reply()
 
     def update_reading(self) -> None:
-        """Read only commands that can be run. From a blocked client read a little more, to see whether it goes away."""
-        is_behind = len(self._held) > (limits.HELD_COMMANDS_MAX if self.is_blocked else 0)
+        """Read only commands that can be run. From a blocked client, and one that waits for its go, read a little more:
+        the first may go away, and stopping for a moment costs more than it saves."""
         is_wanted = not (
-            self._is_clogged or is_behind or self._is_stuck or self._is_stopping or self._connections.waits_for_disk
+            self._is_clogged or self._is_stuck or self._is_stopping or self._connections.waits_for_disk
+        ) and (
+            len(self._backlog.received) <= limits.UNREAD_BYTES_MAX
+            if self._is_in_line or self.is_blocked
+            else self._backlog.is_empty
         )
         if is_wanted == self._is_reading or self._transport is None or self._transport.is_closing():
             return
@@ -299,8 +361,8 @@ class Connection(Session):
         if self.closes_after_reply:
             if self._transport is not None and not (self.out or self.waiting_turns):
                 self._transport.close()
-        elif self._held:
-            asyncio.get_running_loop().call_soon(self.go_on)
+        elif self._at_once_bytes < 0:
+            self._settle()
 
     def push(self, data: bytes) -> None:
         """A message of pub/sub: it leaves with this turn's replies. A client that does not read is cut off."""
@@ -311,13 +373,12 @@ class Connection(Session):
         self.out.append(data)
         self._out_bytes += len(data)
         if self.unsent_bytes > self._connections.output_limits.hard_bytes:
-            self.engine.metrics.cut_for_output += 1
-            self.kill()
+            self._connections.cut_for_output(self)
 
     def set_stuck(self, is_stuck: bool) -> None:
         """The replies wait for space on the disk, or no longer. Meanwhile nothing is read: replies would pile up."""
         self._is_stuck = is_stuck
-        self.update_reading()
+        self._settle()
 
     def stop_reading(self) -> None:
         """The server stops: what was read is answered, and nothing more is read."""
@@ -334,7 +395,7 @@ class Connection(Session):
         self.close_after_reply()
         self.engine.blocking.forget(self)
         self.out.clear()
-        self._held.clear()
+        self._backlog.clear()
         if self._transport is not None:
             self._transport.abort()
 
@@ -350,7 +411,11 @@ class Connection(Session):
     @property
     def is_busy(self) -> bool:
         """Some command of the client has no reply yet."""
-        return bool(self.out or self.waiting_turns or (self._held and not self.is_blocked))
+        return bool(self.out or self.waiting_turns or not (self._backlog.is_empty or self.is_blocked))
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
 
     @property
     def unsent_bytes(self) -> int:
@@ -363,16 +428,10 @@ class Connection(Session):
 
     @property
     def age_s(self) -> int:
-        return (self.engine.clock.monotonic_us() - self._came_us) // 1_000_000
+        return self.activity.age_s(self.engine.clock.monotonic_us())
 
     @property
     def idle_s(self) -> int:
         now_us = self.engine.clock.monotonic_us()
-        self.look(now_us)
-        return (now_us - self._active_us) // 1_000_000
-
-    def look(self, now_us: int) -> None:
-        """Note whether the client has sent commands since the last look."""
-        if self.command_count != self._seen_count:
-            self._seen_count = self.command_count
-            self._active_us = now_us
+        self.activity.look(now_us, self.command_count)
+        return self.activity.idle_s(now_us)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import logging
+import sys
+import termios
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -12,6 +16,7 @@ from tidelog.engine.sessions import Sessions
 from tidelog.ports import Clock
 from tidelog.server.connection import Connection
 
+_LOG: Final = logging.getLogger("tidelog")
 _PROTECTED: Final = (
     "DENIED Tidelog is running in protected mode because no password is set. In this mode it serves clients on the "
     "loopback interface only. Set a password (--requirepass-file) to serve others."
@@ -50,6 +55,10 @@ class Connections:
         self.waits_for_disk = False
         """The disk does not keep up: nothing is read from anyone."""
         self._is_protected = is_protected
+        self._log_cuts_from_us = 0
+        """The log tells of the next connection that is cut from then on ..."""
+        self._cuts_unsaid = 0
+        """... and how many were cut meanwhile."""
 
     def __len__(self) -> int:
         return sum(1 for _ in self.all())
@@ -76,11 +85,12 @@ class Connections:
         """Once a second: see which connections are idle, and cut those that idle or do not read for too long."""
         now_us = self._clock.monotonic_us()
         for each in self.all():
-            each.look(now_us)
-            if each.is_listening:
+            each.activity.look(now_us, each.command_count)
+            if not each.is_authenticated and self._leaves_unread(each, now_us):
+                self.cut_unauthenticated(each)
+            elif each.is_listening:
                 if self._reads_too_slowly(each, now_us):
-                    self._metrics.cut_for_output += 1
-                    each.kill()
+                    self.cut_for_output(each)
             elif self.idle_s_max and each.idle_s > self.idle_s_max and not (each.is_busy or each.is_blocked):
                 self._metrics.cut_for_idling += 1
                 each.kill()
@@ -88,11 +98,41 @@ class Connections:
     def _reads_too_slowly(self, connection: Connection, now_us: int) -> bool:
         """Whether it has left much unread for long."""
         bounds = self.output_limits
-        if not bounds.soft_bytes or connection.unsent_bytes <= bounds.soft_bytes:
-            connection.slow_since_us = 0
-            return False
-        connection.slow_since_us = connection.slow_since_us or now_us
-        return now_us - connection.slow_since_us > 1_000_000 * bounds.soft_s
+        leaves_much = 0 < bounds.soft_bytes < connection.unsent_bytes
+        return connection.activity.is_slow(now_us, bounds.soft_s, leaves_much=leaves_much)
+
+    def _leaves_unread(self, connection: Connection, now_us: int) -> bool:
+        """Whether one that has not authenticated has left much unread, or anything for long."""
+        unread_bytes = _unread_bytes(connection) if connection.command_count else 0
+        seconds = limits.UNAUTHENTICATED_UNREAD_S_MAX
+        is_slow = connection.activity.is_slow(now_us, seconds, leaves_much=unread_bytes > 0)
+        return is_slow or unread_bytes > limits.UNAUTHENTICATED_OUTPUT_BYTES_MAX
+
+    def cut_for_output(self, connection: Connection) -> None:
+        """It listens, and leaves too much unread."""
+        if connection.is_open:
+            self._metrics.cut_for_output += 1
+            self._log_cut(f"{connection.peer}, which listens and left {connection.unsent_bytes} bytes unread")
+            connection.kill()
+
+    def cut_unauthenticated(self, connection: Connection) -> None:
+        """It has not authenticated, and does not read."""
+        if connection.is_open:
+            self._metrics.cut_unauthenticated += 1
+            unread_bytes = _unread_bytes(connection)
+            self._log_cut(f"{connection.peer}, which has not authenticated and left {unread_bytes} bytes unread")
+            connection.kill()
+
+    def _log_cut(self, which: str) -> None:
+        """Say it, but not for each of thousands."""
+        now_us = self._clock.monotonic_us()
+        if now_us < self._log_cuts_from_us:
+            self._cuts_unsaid += 1
+            return
+        more = f" ({self._cuts_unsaid} more since the last such line)" if self._cuts_unsaid else ""
+        _LOG.warning("cut off %s%s", which, more)
+        self._log_cuts_from_us = now_us + 1_000_000 * limits.CUT_LOGGED_S
+        self._cuts_unsaid = 0
 
     def wait_for_disk(self, is_needed: bool) -> None:
         """Stop reading from everyone until the disk has caught up, or go on."""
@@ -100,3 +140,12 @@ class Connections:
             self.waits_for_disk = is_needed
             for each in self.all():
                 each.update_reading()
+
+
+def _unread_bytes(connection: Connection) -> int:
+    """What a client has been sent and its side has not taken, also what the system holds for it."""
+    descriptor = connection.descriptor
+    if descriptor < 0:
+        return connection.unsent_bytes
+    in_system = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4))
+    return connection.unsent_bytes + int.from_bytes(in_system, sys.byteorder)

@@ -189,6 +189,7 @@ class Facts:
             "pubsubshard_channels": len(engine.subscriptions.shard_channels()),
             "total_error_replies": metrics.errors.total(),
             "client_output_buffer_limit_disconnections": metrics.cut_for_output,
+            "client_unauthenticated_disconnections": metrics.cut_unauthenticated,
             "client_idle_disconnections": metrics.cut_for_idling,
             "slowlog_len": len(engine.slow_log.entries),
         }

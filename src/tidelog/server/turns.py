@@ -11,6 +11,9 @@ writer's own reply tells it less.
                                            |
                                         no space: stuck; tried again; new writes are refused meanwhile
 
+Clients that sent more than fits into a turn go on when it has ended (`rounds`), in the turn that then begins; the loop
+looks at the sockets in between.
+
 Only clients that may have writes in the batch that there is no space for are stuck. The others are told that writes are
 refused, and can read. Under `always` everyone waits: what is read might not be durable.
 """
@@ -30,6 +33,7 @@ from tidelog.ids import Ts
 from tidelog.journal.durability import FsyncPolicy, Visible
 from tidelog.journal.journal import Journal
 from tidelog.server.group_commit import GroupCommit
+from tidelog.server.rounds import Rounds, Sender
 
 _LOG: Final = logging.getLogger("tidelog")
 _RETRY_FULL_S: Final = 0.1
@@ -88,6 +92,7 @@ class Turns:
         self._on_visible = on_visible
         """Called when something has become visible, before replies leave."""
         self.commit = GroupCommit(loop, journal.writer, self, now_us, on_sync)
+        self.rounds = Rounds(now_us)
 
     def add(self, connection: Replying, *, is_woken: bool = False) -> None:
         """A connection has its first reply of this turn; `is_woken`: it waited for another's change. Hot."""
@@ -98,10 +103,19 @@ class Turns:
         else:
             self._with_replies.append(connection)
         if not self._is_scheduled:
-            self._is_scheduled = True
-            self._full_since = None if self._writer.refusal is None else self._writer.written
-            self._catch_up()
-            self._call_soon(self._end)
+            self._begin()
+
+    def line_up(self, sender: Sender, *, is_new: bool) -> None:
+        """A connection has more to run than it may in this turn, or may go on; `is_new`: it has only just sent that."""
+        self.rounds.add(sender, is_new=is_new)
+        if not self._is_scheduled:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._is_scheduled = True
+        self._full_since = None if self._writer.refusal is None else self._writer.written
+        self._catch_up()
+        self._call_soon(self._end)
 
     def _make_room(self) -> None:
         """Write what has gathered before the turn ends, so that no transaction meets a batch without room for it."""
@@ -109,6 +123,14 @@ class Turns:
             self._writer.write()
 
     def _end(self) -> None:
+        self._finish()
+        self.rounds.begin_turn()
+        if len(self.rounds):
+            if not self._is_scheduled:
+                self._begin()
+            self.rounds.go()
+
+    def _finish(self) -> None:
         self._is_scheduled = False
         self.count += 1
         if self._woken:
