@@ -36,6 +36,7 @@ _HOT = [
     "journal/ring.py",
     "journal/segment.py",
     "journal/shard_writer.py",
+    "journal/unwritten.py",
     "journal/writer.py",
     "resp/*.py",
     "server/activity.py",

@@ -426,6 +426,8 @@ TRANSACTION_BYTES_MAX = 2 * GIB
 BATCH_BYTES_MAX = TRANSACTION_BYTES_MAX + 64 * MIB
 """The size of a batch. A caller that writes when the batch is full always has room for one more transaction, so that no
 applied transaction is refused."""
+UNWRITTEN_LOOKED_AT_BYTES = 4 * MIB
+"""Of a batch that there is no space for; of a larger one it is not known which keys it changes."""
 UNSYNCED_BYTES_MAX = 256 * MIB
 """Written and not yet fsynced (`always`, `everysec`): past it the caller is told to wait (`has_backlog`)."""
 SYNC_EVERY_US = 1 * SECOND_US

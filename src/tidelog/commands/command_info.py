@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
-from tidelog.commands.arguments import I64_MAX, syntax_error
+from tidelog.commands.arguments import syntax_error
 from tidelog.commands.help import help_reply
 from tidelog.engine.session import Session
-from tidelog.engine.table import CONNECTION, Arguments, Command, CommandTable, Keys, connection
+from tidelog.engine.table import CONNECTION, KEYWORD, Arguments, Command, CommandTable, Keys, connection, find_keys
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply, SetReply
 from tidelog.store.glob import matcher
-
-_KEYWORD: Final = b"STREAMS"
 
 # --- the reply of COMMAND INFO ----------------------------------------------------------------------------------
 
@@ -49,7 +46,7 @@ def _key_specs(row: Command) -> list[Reply]:
     if keys.count_at:
         specs.append(_spec(flags, keys.count_at, b"keynum", {b"keynumidx": 0, b"firstkey": 1, b"keystep": 1}))
     if keys.keyword_from:
-        begin = {b"type": b"keyword", b"spec": {b"keyword": _KEYWORD, b"startfrom": keys.keyword_from}}
+        begin = {b"type": b"keyword", b"spec": {b"keyword": KEYWORD, b"startfrom": keys.keyword_from}}
         found = {b"type": b"range", b"spec": {b"lastkey": -1, b"keystep": 1, b"limit": 2}}
         specs.append({b"flags": flags, b"begin_search": begin, b"find_keys": found})
     return specs
@@ -169,28 +166,6 @@ def command_getkeys(session: Session, arguments: Arguments) -> Reply:
     if not row.takes(len(words)):
         raise CommandError("ERR Invalid number of arguments specified for command")
     return find_keys(row.keys, words)
-
-
-def find_keys(keys: Keys, words: Sequence[bytes]) -> list[bytes]:
-    """The keys among the words of a command."""
-    found: list[bytes] = []
-    if keys.first:
-        last = keys.last if keys.last >= 0 else len(words) + keys.last
-        found += words[keys.first : last + 1 : keys.step]
-    if keys.count_at:
-        text = words[keys.count_at]
-        count = int(text) if text.isdigit() and int(text) < I64_MAX else 0
-        counted = words[keys.count_at + 1 : keys.count_at + 1 + count]
-        if not counted or len(counted) < count:
-            raise CommandError("ERR Invalid arguments specified for command")
-        found += counted
-    if keys.keyword_from:
-        at = next((at for at in range(keys.keyword_from, len(words)) if words[at].upper() == _KEYWORD), len(words))
-        named = words[at + 1 : at + 1 + (len(words) - at - 1) // 2]
-        if not named:
-            raise CommandError("ERR Invalid arguments specified for command")
-        found += named
-    return found
 
 
 def command_help(_session: Session, _arguments: Arguments) -> Reply:

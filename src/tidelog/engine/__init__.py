@@ -4,6 +4,7 @@
     session         the state of one client, and what it does to the client's next command
     sessions        all clients
     dispatch        finds the row of a command, lets its handler decide, applies the decision
+    disclosure      what the reply to a command may tell of keys
     engine          runs the commands of clients, one transaction each
     hot_commands    how commands of the hot path are called
     gate            why writes are refused, and when commands are held back

@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
+from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import Transaction
 
@@ -31,6 +32,11 @@ ReadHandler = Callable[[Transaction, Arguments], Reply]
 WriteHandler = Callable[[Transaction, Arguments], Decision]
 ConnectionHandler = Callable[[Any, Arguments], Reply]
 """The first argument is a `Session`."""
+
+KEYWORD: Final = b"STREAMS"
+"""The word that keys follow (`Keys.keyword_from`)."""
+_DIGITS_MAX: Final = 19
+"""A number of keys with as many is none."""
 
 
 class HandlerKind(Enum):
@@ -52,6 +58,28 @@ class Keys:
     """Not 0: the argument there says how many keys follow it; those come after the ones above."""
     keyword_from: int = 0
     """Not 0: the first half of what follows the word STREAMS are keys; it is looked for from here on."""
+
+
+def find_keys(keys: Keys, words: Sequence[bytes]) -> list[bytes]:
+    """The keys among the words of a command."""
+    found: list[bytes] = []
+    if keys.first:
+        last = keys.last if keys.last >= 0 else len(words) + keys.last
+        found += words[keys.first : last + 1 : keys.step]
+    if keys.count_at:
+        text = words[keys.count_at]
+        count = int(text) if text.isdigit() and len(text) < _DIGITS_MAX else 0
+        counted = words[keys.count_at + 1 : keys.count_at + 1 + count]
+        if not counted or len(counted) < count:
+            raise CommandError("ERR Invalid arguments specified for command")
+        found += counted
+    if keys.keyword_from:
+        at = next((at for at in range(keys.keyword_from, len(words)) if words[at].upper() == KEYWORD), len(words))
+        named = words[at + 1 : at + 1 + (len(words) - at - 1) // 2]
+        if not named:
+            raise CommandError("ERR Invalid arguments specified for command")
+        found += named
+    return found
 
 
 NO_KEYS = Keys()

@@ -19,6 +19,7 @@ Writing:
 
 writer             takes transactions, writes them in cycles, and has them fsynced
 shard_writer       makes the frames of one shard: bytes only, no disk
+unwritten          which keys a cycle changes that there is no space for
 durability         the values between the writer and the thread that fsyncs: what is visible, what is durable
 ring               the newest bytes of the journal, in memory
 

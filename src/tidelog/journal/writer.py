@@ -31,11 +31,12 @@ from tidelog.ids import U64_MAX, Cycle, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.durability import FsyncPolicy, Resume, SyncJob, Visible
 from tidelog.journal.layout import Meta, shard_folder, write_all
-from tidelog.journal.operation import START, Start, encode_start
+from tidelog.journal.operation import START, OperationTable, Start, encode_start
 from tidelog.journal.record import CONTROL, FINISH, TS
 from tidelog.journal.ring import Ring
 from tidelog.journal.segment import FilePosition, blob_name, journal_name
 from tidelog.journal.shard_writer import Batch, ShardWriter
+from tidelog.journal.unwritten import changed_keys
 from tidelog.ports import Disk, File
 
 _FOR_NOW: Final = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
@@ -62,6 +63,7 @@ class JournalWriter:
     ) -> None:
         self._disk = disk
         self._folders = [shard_folder(folder, shard) for shard in range(meta.shard_count)]
+        self._frame_bytes = meta.geometry.frame_bytes
         self._hlc = hlc
         self.policy = policy
         self._ring = ring
@@ -138,6 +140,10 @@ class JournalWriter:
     def is_full(self) -> bool:
         """There was no space; `write` tries again."""
         return self._pending is not None and not self._failed
+
+    def unwritten_keys(self, table: OperationTable) -> frozenset[bytes] | None:
+        """The keys that the cycle changes which there was no space for; None: it may change any."""
+        return changed_keys(self._pending or (), self._frame_bytes, table)
 
     @property
     def is_syncing(self) -> bool:

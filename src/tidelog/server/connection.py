@@ -2,19 +2,16 @@
 
 A client that does not read its replies is not read from either: past the transport's high-water mark reading stops
 until the client has caught up, and nothing that it sent before is run. Within one buffer, commands wait once their
-replies have come to `REPLIES_BYTES_HELD`, because a buffer may ask for a large value thousands of times. What one
-client makes the server do in a turn is bounded too (`rounds`). So the memory and the time that one client can take are
-bounded.
+replies have come to `REPLIES_BYTES_HELD`, because a buffer may ask for a large value thousands of times. What a client
+makes the server do in one turn is bounded too (`rounds`).
 
-    free --the client does not read, replies are too large, CLIENT PAUSE, BLOCK--> held: what it sent waits, in bytes or
-      ^                                                                             |    as commands; little or nothing
-      |                                                                             |    is read
-      |                          the client reads again, the replies are sent, the pause or wait is over
-      |                                                                             v
-      +--all has been run------ in line: a piece is run when it is its go <--more than fits into a turn-- free
+    free --the client does not read, replies are too large, CLIENT PAUSE, BLOCK--> held: what it sent waits (`backlog`),
+     | ^                                                                             |     little or nothing is read
+     | +---- all has been run ---- in line <-- the client reads again, the replies are sent, the pause or wait is over
+     +-- more than fits into a turn --^  |  ^
+                                         +--+ its go: a piece is run, and there is more
 
-A client that has not authenticated has no business leaving replies unread: it is cut as soon as the system takes no
-more for it, or if it does not read for long (`connections`).
+A client that has not authenticated has no business leaving replies unread, and is cut (`connections`).
 
 What the state of the client means for a command is in `engine/session.py`; here are only bytes and when they flow.
 """
@@ -26,6 +23,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from tidelog import limits
+from tidelog.engine.disclosure import Asked
 from tidelog.engine.engine import BLOCKED, Engine
 from tidelog.engine.session import Session
 from tidelog.resp.decoder import RequestDecoder
@@ -44,6 +42,7 @@ class Connection(Session):
     """One connection: an `asyncio.Protocol`, not by its class because a compiled class has only compiled parents."""
 
     __slots__ = (
+        "_asked",
         "_at_once_bytes",
         "_at_once_bytes_max",
         "_backlog",
@@ -64,6 +63,7 @@ class Connection(Session):
         "_signals",
         "_transport",
         "_turns",
+        "_waited",
         "_write",
         "activity",
         "out",
@@ -85,6 +85,10 @@ class Connection(Session):
         self.activity = Activity(engine.clock.monotonic_us())
         self._out_bytes = 0
         """The size of this turn's replies and messages, without those of the last run of hot commands."""
+        self._asked = Asked()
+        """The commands that they answer."""
+        self._waited: Words = []
+        """The command that is blocked, or was last."""
         self._at_once_bytes_max = 0
         """So much is run when it comes, whatever else there is to do ..."""
         self._at_once_bytes = -1
@@ -163,7 +167,7 @@ class Connection(Session):
         self._run(self._decode(data))
 
     def _receive_much(self, data: bytes) -> None:
-        """Run it, piece by piece, as far as the turn goes."""
+        """Run it as far as the turn goes."""
         if self._at_once_bytes < 0 or not self._rounds.has_room():
             self._backlog.received += data
             self._settle(is_new=True)
@@ -200,7 +204,16 @@ class Connection(Session):
         out = self.out
         at, count, clocked = 0, len(commands), limits.CLOCKED_COMMANDS
         self.command_count += count
+        if out or self.queued is not None or self.watched:
+            self._asked.add(commands, self.watched)
+        else:
+            self._asked.commands = commands
         while at < count:
+            if at >= clocked:
+                if self._rounds.is_late:
+                    self._hold(commands[at:])
+                    return
+                clocked = at + limits.CLOCKED_COMMANDS
             run = self._hot.get(commands[at][0])
             if run is not None:
                 begun, made = at, len(out)
@@ -214,22 +227,14 @@ class Connection(Session):
                     if self._out_bytes >= limits.REPLIES_BYTES_HELD:
                         self._hold(commands[at:])
                         return
-                    if at >= clocked:
-                        if self._rounds.is_late:
-                            self._hold(commands[at:])
-                            return
-                        clocked = at + limits.CLOCKED_COMMANDS
                     continue
             reply = self.engine.execute(self, commands[at])
             at += 1
             if not self._take(reply):
+                if reply is BLOCKED:
+                    self._waited = commands[at - 1]
                 self._hold(commands[at if reply is not None else at - 1 :])
                 return
-            if at >= clocked:
-                if self._rounds.is_late and at < count:
-                    self._hold(commands[at:])
-                    return
-                clocked = at + limits.CLOCKED_COMMANDS
         if self._decoder.error is not None or self._is_at_end:
             self._end_of_commands()
 
@@ -238,13 +243,10 @@ class Connection(Session):
         if self.is_blocked:
             self.engine.blocking.forget(self)
             return False
-        if not self._backlog.is_empty:
-            self._is_at_end = True
-        elif self.out or self.waiting_turns:
+        self._is_at_end = not self._backlog.is_empty
+        if not self._is_at_end and (self.out or self.waiting_turns):
             self.close_after_reply()
-        else:
-            return False
-        return True
+        return self._is_at_end or self.closes_after_reply
 
     def pause_writing(self) -> None:
         self._is_clogged = True
@@ -309,6 +311,7 @@ class Connection(Session):
             return
         if not self.out:
             self._turns.add(self, is_woken=True)
+        self._asked.add([self._waited], self.watched)
         self._take(reply)
         if not self._backlog.commands:
             self._end_of_commands()
@@ -358,6 +361,8 @@ class Connection(Session):
             return
         self._write(data)
         self._out_bytes = 0
+        if self.queued is None and not self.out:
+            self._asked.commands = None  # they would keep alive what they set
         if self.closes_after_reply:
             if self._transport is not None and not (self.out or self.waiting_turns):
                 self._transport.close()
@@ -374,6 +379,10 @@ class Connection(Session):
         self._out_bytes += len(data)
         if self.unsent_bytes > self._connections.output_limits.hard_bytes:
             self._connections.cut_for_output(self)
+
+    def may_tell_of_unwritten(self, *, are_writes_refused: bool) -> bool:
+        engine = self.engine
+        return self._asked.may_tell_of(engine.store.unwritten_keys(), engine.table, are_writes_refused)
 
     def set_stuck(self, is_stuck: bool) -> None:
         """The replies wait for space on the disk, or no longer. Meanwhile nothing is read: replies would pile up."""

@@ -14,8 +14,10 @@ writer's own reply tells it less.
 Clients that sent more than fits into a turn go on when it has ended (`rounds`), in the turn that then begins; the loop
 looks at the sockets in between.
 
-Only clients that may have writes in the batch that there is no space for are stuck. The others are told that writes are
-refused, and can read. Under `always` everyone waits: what is read might not be durable.
+Only clients whose replies may tell of the batch that there is no space for are stuck: replies to commands that name one
+of its keys, or look at all keys. Under all policies that holds in the turn that made the batch, and under `always` also
+afterwards, when writes are refused; otherwise everything can be read then. Whatever else is asked is answered: PING,
+INFO, reads of other keys, and the refusal of a write. Replies of one client stay in order.
 """
 
 from __future__ import annotations
@@ -44,6 +46,10 @@ class Replying(Protocol):
 
     out: list[bytes]
     waiting_turns: int
+
+    def may_tell_of_unwritten(self, *, are_writes_refused: bool) -> bool:
+        """Whether its replies of this turn may depend on changes that there is no space for; `are_writes_refused`: in
+        this turn, all were."""
 
     def set_stuck(self, is_stuck: bool) -> None:
         """Its replies wait for space on the disk, or no longer."""
@@ -161,12 +167,15 @@ class Turns:
     # --- no space -----------------------------------------------------------------------------------------------
 
     def _wait_for_space(self, error: JournalFull) -> None:
-        if self._writer.policy is FsyncPolicy.ALWAYS or self._full_since is not self._writer.written:
-            for connection in self._with_replies:
-                if connection.out:
+        are_writes_refused = self._full_since is self._writer.written
+        if self._writer.policy is FsyncPolicy.ALWAYS or not are_writes_refused:
+            connections, self._with_replies = self._with_replies, []
+            for connection in connections:
+                if connection.out and connection.may_tell_of_unwritten(are_writes_refused=are_writes_refused):
                     self._stuck.append(connection)
                     connection.set_stuck(True)
-            self._with_replies.clear()
+                else:
+                    self._with_replies.append(connection)
         if self._retry is None:
             _LOG.error("%s", error)
         else:

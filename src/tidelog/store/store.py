@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from tidelog import limits
 from tidelog.ids import ShardId, Ts, slot_ranges
+from tidelog.journal.durability import Visible
 from tidelog.journal.journal import Journal, Settings
 from tidelog.journal.layout import META, read_meta
 from tidelog.journal.merge import JournalTransaction
@@ -68,6 +69,8 @@ class Store:
         self._capture: Capture | None = None
         self.expired_count = 0
         """Keys that were removed because they had expired."""
+        self._unwritten: tuple[Visible, frozenset[bytes] | None] | None = None
+        """What `unwritten_keys` said, and what was written then: until more is, it stays so."""
         self.journal: Journal
         self.slots: Sequence[tuple[int, int]] = ()
         """For every shard, its first and last slot."""
@@ -105,6 +108,13 @@ class Store:
     def refusal(self) -> Exception | None:
         """Why no write is taken at the moment; None: they are. Hot."""
         return self.journal.writer.refusal
+
+    def unwritten_keys(self) -> frozenset[bytes] | None:
+        """The keys whose last changes there is no space for, in whatever database; None: it may be any."""
+        written = self.journal.writer.written
+        if self._unwritten is None or self._unwritten[0] is not written:
+            self._unwritten = written, self.journal.writer.unwritten_keys(self.types.operations)
+        return self._unwritten[1]
 
     # --- watching -----------------------------------------------------------------------------------------------
 
