@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.commands.running import Commands
+from tests.commands.running import WAITS, Commands
 from tests.streams.plain import plain
 from tidelog import limits
 
@@ -59,3 +59,32 @@ def test_counts_end_where_clients_and_records_do() -> None:
     assert [group[9] for group in before[1]] == [I64_MAX] * 3
     run.restart()
     assert (run("XINFO", "STREAM", "k"), run("XINFO", "GROUPS", "k")) == before
+
+
+def test_a_consumer_that_finds_nothing_is_seen_and_seldom_journaled() -> None:
+    run = Commands()
+    run("XGROUP", "CREATE", "k", "g", "0", "MKSTREAM")
+    run("XGROUP", "CREATECONSUMER", "k", "g", "c")
+
+    def idle_ms() -> tuple[int, int]:
+        (facts,) = run("XINFO", "CONSUMERS", "k", "g")
+        return facts[5], facts[7]
+
+    for waited_ms in (999, 500):
+        run.wait(waited_ms)
+        poll = run.quietly if waited_ms == 999 else run
+        assert poll("XREADGROUP", "GROUP", "g", "c", "STREAMS", "k", ">") is None
+        assert idle_ms() == (0, -1)
+    run.wait(300)
+    assert run.quietly("XREADGROUP", "GROUP", "g", "c", "BLOCK", 5, "STREAMS", "k", ">") == WAITS
+    run.wait(7)
+    assert idle_ms() == (7, -1)
+    assert run("XINFO", "STREAM", "k", "FULL")[-1][0][-1][0][3] == run.now_ms - 7
+    run.restart()
+    assert idle_ms() == (307, -1)
+    run("XADD", "k", "*", "f", "v")
+    run("XREADGROUP", "GROUP", "g", "c", "STREAMS", "k", ">")
+    run.wait(100)
+    assert run.quietly("XREADGROUP", "GROUP", "g", "c", "STREAMS", "k", ">") is None
+    run.wait(1)
+    assert idle_ms() == (1, 101)

@@ -89,7 +89,7 @@ def _consumer_in_full(group: Group, name: bytes, count: int) -> Reply:
     consumer = group.consumers[name]
     return {
         b"name": name,
-        b"seen-time": consumer.seen_ms,
+        b"seen-time": consumer.last_seen_ms,
         b"active-time": consumer.active_ms,
         b"pel-count": consumer.pending_count,
         b"pending": [
@@ -130,7 +130,7 @@ def xinfo_consumers(transaction: Transaction, arguments: Arguments) -> Reply:
         {
             b"name": name,
             b"pending": consumer.pending_count,
-            b"idle": max(now_ms - consumer.seen_ms, 0),
+            b"idle": max(now_ms - consumer.last_seen_ms, 0),
             b"inactive": now_ms - consumer.active_ms if consumer.active_ms >= 0 else -1,
         }
         for name, consumer in sorted(group.consumers.items())

@@ -4,7 +4,7 @@
     XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] [NOACK] STREAMS key ... id ...
 
 A client that waits runs the same command again, with `$` replaced by the id that it meant at first. A consumer that
-polls and gets nothing is journaled as seen once a second at most.
+polls and gets nothing is journaled as seen once a second at most; in between, memory alone knows it.
 """
 
 from __future__ import annotations
@@ -227,6 +227,7 @@ def _saw(key: bytes, options: _Options, consumer: Consumer | None, now_ms: int) 
     if consumer is None:
         return [ConsumerSet(key, options.group, options.consumer, now_ms, -1)]
     if now_ms - consumer.seen_ms < limits.CONSUMER_SEEN_MS:
+        consumer.polled_ms = now_ms  # not worth a record
         return []
     return [ConsumerSet(key, options.group, options.consumer, now_ms, consumer.active_ms)]
 

@@ -62,18 +62,25 @@ class Pending:
 class Consumer:
     """A reader with a name (XREADGROUP)."""
 
-    __slots__ = ("active_ms", "pending_count", "seen_ms")
+    __slots__ = ("active_ms", "pending_count", "polled_ms", "seen_ms")
 
     def __init__(self, seen_ms: int, active_ms: int = -1) -> None:
         self.seen_ms = seen_ms
-        """When it last tried to do something."""
+        """When it last tried to do something, as far as that is journaled ..."""
+        self.polled_ms = 0
+        """... and when it has found nothing since. Not a part of the state: a restart forgets it."""
         self.active_ms = active_ms
         """When it last was given something or claimed it; -1: never."""
         self.pending_count = 0
 
+    @property
+    def last_seen_ms(self) -> int:
+        """When it last tried to do something."""
+        return max(self.seen_ms, self.polled_ms)
+
     def copy(self) -> Consumer:
         made = Consumer(self.seen_ms, self.active_ms)
-        made.pending_count = self.pending_count
+        made.pending_count, made.polled_ms = self.pending_count, self.polled_ms
         return made
 
 
