@@ -207,10 +207,12 @@ DEAD_LETTERS_WARNED_MS = 60_000
 """... and how often the log says so, at most."""
 READ_ENTRIES_MAX = 1_000_000
 """Entries, and nils for evicted ones, in the reply of one TREAD."""
-TRIMMED_ENTRIES_MAX = 100 * NODE_ENTRIES_MAX
-"""XADD and XTRIM with `~` remove no more at once, unless they are given a LIMIT."""
+TRIMMED_TOGETHER = 100
+"""XADD and XTRIM with `~` remove so many offsets at a time: the nodes of Redis (`stream-node-max-entries`) ..."""
+TRIMMED_ENTRIES_MAX = 100 * TRIMMED_TOGETHER
+"""... and no more entries at once, unless they are given a LIMIT."""
 CONSUMER_SEEN_MS = 1000
-"""How exactly it is known when a consumer was last seen that finds nothing: each time would be a record."""
+"""How often it is journaled that a consumer was seen that finds nothing: each time would be a record."""
 TOMBSTONE_KEPT_MS = 24 * 3600 * 1000
 """How long compaction keeps an empty entry."""
 

@@ -179,28 +179,34 @@ def test_trim(pair2: Pair, words: str) -> None:
     info(pair)
 
 
-def test_trim_of_whole_nodes(pair2: Pair) -> None:
-    """With a Redis whose nodes have the size of ours, `~` takes the same."""
+def test_trim_of_hundreds(pair2: Pair) -> None:
+    """`~` takes what a Redis with nodes of a hundred entries takes."""
     pair = pair2
-    pair.redis.call([b"CONFIG", b"SET", b"stream-node-max-entries", b"1000", b"stream-node-max-bytes", b"0"])
+    pair.redis.call([b"CONFIG", b"SET", b"stream-node-max-bytes", b"0"])
     try:
-        for number in range(1, 3501):
+        for number in range(1, 3551):
             pair("XADD", "s", f"{number}-0", "n", number)
-        for words in ("MAXLEN ~ 3400", "MAXLEN ~ 2501", "MAXLEN ~ 2500", "MAXLEN ~ 0 LIMIT 999", "MINID ~ 1000",
-                      "MINID ~ 2000-1", "MINID ~ 2001", "MAXLEN ~ 5 LIMIT 1000", "MAXLEN ~ 501", "MAXLEN ~ 500",
-                      "MAXLEN ~ 0"):  # fmt: skip
+        pair("XDEL", "s", *(f"{number}-0" for number in range(300, 900, 7)))
+        for words in ("MAXLEN ~ 3500", "MAXLEN ~ 3200", "MAXLEN ~ 3199", "MAXLEN ~ 0 LIMIT 99", "MAXLEN ~ 0 LIMIT 150",
+                      "MAXLEN 2899", "MAXLEN ~ 2850", "MINID ~ 1000", "MINID ~ 1000-1", "MINID ~ 1100", "MINID ~ 1101",
+                      "MAXLEN ~ 5 LIMIT 1000", "MAXLEN ~ 51", "MAXLEN ~ 50", "MAXLEN ~ 49", "MINID ~ 3549",
+                      "MAXLEN ~ 0 LIMIT 49", "MAXLEN ~ 0 LIMIT 50"):  # fmt: skip
             pair("XTRIM", "s", *words.split())
             info(pair)
-        for number in range(4001, 8000):
-            pair("XADD", "s", "MAXLEN", "~", 1500, f"{number}-0", "n", number)
-            if number % 100 == 0:
-                pair("XLEN", "s")
-                pair("XADD", "s", "MINID", "~", number - 1200, f"{number}-1", "n", number)
+        for number in range(4001, 5700):
+            pair("XADD", "t", "MAXLEN", "~", 150, f"{number}-0", "n", number)
+            pair("XLEN", "t")
+            if number % 30 == 0:
+                pair("XADD", "t", "MINID", "~", number - 120, f"{number}-1", "n", number)
+        for number in range(1, 10_301):
+            pair.each("XADD", "u", f"{number}-0", "n", number)
+        pair("XADD", "u", "MAXLEN", "~", 10, "20000-0", "n", "last")
+        pair("XLEN", "u")
         info(pair)
         pair.restart()
         info(pair)
     finally:
-        pair.redis.call([b"CONFIG", b"SET", b"stream-node-max-entries", b"100", b"stream-node-max-bytes", b"4096"])
+        pair.redis.call([b"CONFIG", b"SET", b"stream-node-max-bytes", b"4096"])
 
 
 def test_exact_trim_of_a_long_stream(pair2: Pair) -> None:

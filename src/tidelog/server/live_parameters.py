@@ -129,6 +129,7 @@ def live_parameters(
             fixed("set-max-intset-entries", 512),
             fixed("zset-max-listpack-entries", 128),
             fixed("zset-max-listpack-value", 64),
+            fixed("stream-node-max-entries", limits.TRIMMED_TOGETHER),
         ]
     )
 

@@ -1,13 +1,15 @@
 """Trimming: which entries of a stream go, so that a number of entries or the ids from one on remain.
 
-A trim is exact or goes by whole nodes, which is cheaper and removes fewer entries than asked for. An entry that the
-same command appends is counted although it is not there yet.
+A trim is exact, or goes by whole hundreds of offsets, which is cheaper and removes fewer entries than asked for. These
+are the nodes of a Redis with its usual `stream-node-max-entries`; our own are larger, and do not matter here. An entry
+that the same command appends is counted although it is not there yet.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from tidelog import limits
 from tidelog.streams.stream import Stream
 
 
@@ -25,7 +27,7 @@ class Trim(NamedTuple):
 
 def first_to_keep(stream: Stream, trim: Trim, new_id: int | None = None) -> tuple[int, int]:
     """The first offset that stays, and how many entries go. `new_id`: of an entry that is about to be appended."""
-    return _exactly(stream, trim, new_id) if trim.is_exact else _whole_nodes(stream, trim, new_id)
+    return _exactly(stream, trim, new_id) if trim.is_exact else _in_hundreds(stream, trim, new_id)
 
 
 def _exactly(stream: Stream, trim: Trim, new_id: int | None) -> tuple[int, int]:
@@ -47,24 +49,16 @@ def _offset_of_nth(stream: Stream, index: int) -> int:
     """The offset of the entry with so many before it."""
     for node in stream.nodes():
         if index < len(node):
-            return node.rows(index, index + 1).offsets[0]
+            return node.offset_at(index)
         index -= len(node)
     return stream.next
 
 
-def _whole_nodes(stream: Stream, trim: Trim, new_id: int | None) -> tuple[int, int]:
-    added = new_id is not None
-    length, gone, first = stream.length + added, 0, stream.first
-    runs = [(node.last_offset + 1, len(node), node.last_id) for node in stream.sealed]
-    if new_id is not None:
-        runs.append((stream.next + 1, len(stream.active) + 1, new_id))
-    elif stream.active.entries:
-        runs.append((stream.next, len(stream.active), stream.active.last_id))
-    for after, count, last_id in runs:
-        if trim.limit and gone + count > trim.limit:
-            break
-        left = length - gone - count
-        if last_id >= trim.first_id if trim.length is None else left < trim.length or left + count <= trim.length:
-            break
-        first, gone = after, gone + count
-    return first, gone
+def _in_hundreds(stream: Stream, trim: Trim, new_id: int | None) -> tuple[int, int]:
+    first, gone = _exactly(stream, trim, new_id)
+    if gone == stream.length + (new_id is not None) and (not trim.limit or gone <= trim.limit):
+        return first, gone  # the last hundred need not be whole
+    if trim.limit:
+        first = min(first, _offset_of_nth(stream, trim.limit))
+    first -= (first - 1) % limits.TRIMMED_TOGETHER
+    return (first, stream.count_below(first)) if first > stream.first else (stream.first, 0)
