@@ -102,6 +102,16 @@ def test_maxage_drops_nodes_that_are_old(run: Commands) -> None:
     assert run.stream().first == 11
 
 
+def test_backlog_keeps_at_least_so_many_beside_maxage(run: Commands) -> None:
+    run("TWRITE", "k", "ENTRIES", *["t", "e"] * 50)
+    run.wait(1000)
+    run("TWRITE", "k", "BACKLOG", 25, "MAXAGE", 10, "ENTRIES", "t", "e")
+    assert 25 <= len(run.stream()) < 25 + 10
+    run("TWRITE", "k", "ENTRIES", *["t", "e"] * 50)
+    run("TWRITE", "k", "MAXAGE", 10, "BACKLOG", 25, "ENTRIES", "t", "e")
+    assert 51 < len(run.stream()) < 51 + 10  # as young as MAXAGE keeps
+
+
 def test_a_large_command_is_several_records_of_one_transaction(run: Commands) -> None:
     assert run("TWRITE", "k", "PRODUCER", "p", 3, "ENTRIES", *["t", "e" * 300] * 2000) == 1
     assert run("TWRITE", "k", "PRODUCER", "p", 3, "ENTRIES", "t", "e") == 1

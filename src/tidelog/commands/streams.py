@@ -90,11 +90,12 @@ def _append(transaction: Transaction, key: bytes, flat: Arguments, options: dict
 
 
 def _evictions(stream: Stream, key: bytes, count: int, options: dict[bytes, Any], now_ms: int) -> list[StreamEvict]:
-    first = stream.first
+    firsts: list[int] = []
     if b"BACKLOG" in options:
-        first = max(first, stream.boundary_keeping(options[b"BACKLOG"], coming=count))
+        firsts.append(stream.boundary_keeping(options[b"BACKLOG"], coming=count))
     if b"MAXAGE" in options:
-        first = max(first, first_younger_than(stream, now_ms - options[b"MAXAGE"]))
+        firsts.append(first_younger_than(stream, now_ms - options[b"MAXAGE"]))
+    first = min(firsts, default=0)  # both keep at least what they say
     return [StreamEvict(key, first)] if first > stream.first else []
 
 
