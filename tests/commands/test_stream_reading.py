@@ -26,6 +26,54 @@ def test_from_an_offset_on(run: Commands) -> None:
     assert run.quietly("TREAD", "k", 5, 0) == []
 
 
+def test_from_an_offset_down(run: Commands) -> None:
+    assert run.quietly("TREAD", "k", 0, 9, "REV") == []
+    run("TWRITE", "k", "ENTRIES", *[word for at in range(1, 26) for word in (f"t{at}", at)])
+    assert run.quietly("TREAD", "k", 3, 2, "REV") == [[3, b"t3", b"3"], [2, b"t2", b"2"]]
+    for offset in (0, 25, 26, 999, 2**63 - 1):
+        assert run.offsets("TREAD", "k", offset, 3, "rev") == [25, 24, 23]
+    assert run.offsets("TREAD", "k", 12, 4, "REV") == [12, 11, 10, 9]
+    assert run.offsets("TREAD", "k", 3, 99, "REV") == [3, 2, 1]
+    assert run.offsets("TREAD", "k", 0, 99, "REV") == list(range(25, 0, -1))
+    assert run.offsets("TREAD", "k", 7, 0, "REV") == []
+    assert run.offsets("TREAD", "k", 1, 1, "REV", "BLOCK", 0) == [1]
+    run("XADD", "k", "*", "field", "value")
+    assert run("TREAD", "k", 0, 1, "REV", "WITHINFO") == [[1, 26], [26, b"", [b"field", b"value"]]]
+
+
+def test_down_over_holes_and_evicted_entries(run: Commands) -> None:
+    run("TWRITE", "k", "ENTRIES", *[word for at in range(1, 26) for word in (f"t{at}", at)])
+    run("TEVICT", "k", 10)
+    run("TWRITE", "k", "ENTRIES", *[word for at in (12, 13, 25) for word in (f"t{at}", "again")])
+    run("TCOMPACT", "k")
+    assert run.offsets("TREAD", "k", 0, 5, "REV") == [28, 27, 26, 24, 23]
+    assert run.offsets("TREAD", "k", 25, 2, "REV") == [24, 23]
+    assert run.offsets("TREAD", "k", 14, 5, "REV") == [14, 11, None, None, None]
+    assert run("TREAD", "k", 11, 2, "REV", "WITHINFO") == [[11, 28], [11, b"t11", b"11"], None]
+    assert run.offsets("TREAD", "k", 3, 99, "REV") == [None, None, None]
+    run("TEVICT", "k", 99)
+    assert run.offsets("TREAD", "k", 0, 2, "REV") == [None, None]
+    assert run.offsets("TREAD", "k", 0, 99, "REV") == [None] * 28
+
+
+def test_down_waits_for_a_first_entry(run: Commands) -> None:
+    assert run("TREAD", "k", 0, 1, "REV", "BLOCK", 0) == WAITS
+    run("TWRITE", "k", "t", "e")
+    assert run("TREAD", "k", 0, 1, "REV", "BLOCK", 0) == [[1, b"t", b"e"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["REV", "GROUP", "g"], "ERR REV is for reads without a group"),
+        (["NEWGROUP", "g", "RETRY", 1, 1, "REV"], "ERR REV is for reads without a group"),
+        (["REV", "REV"], "ERR syntax error"),
+    ],
+)
+def test_misuse_of_rev(run: Commands, words: list[str | int], error: str) -> None:
+    assert run.refused("TREAD", "k", 0, 1, *words) == error
+
+
 def test_info_stands_in_front(run: Commands) -> None:
     assert run("TREAD", "k", 1, 0, "WITHINFO") == [[1, 0]]
     run("TWRITE", "k", "ENTRIES", *["t", "e"] * 25)

@@ -77,6 +77,15 @@ class Model:
         ]
         return [*nils, *found[: count - len(nils)]]
 
+    def read_back(self, offset: int, count: int) -> list[list[Any] | None]:
+        offset = min(offset or self.next - 1, self.next - 1)
+        found: list[list[Any] | None] = [
+            [at, *self.entries[at][:2]] if at in self.entries else None
+            for at in range(offset, 0, -1)
+            if at in self.entries or at < self.first
+        ]
+        return found[:count]
+
     def group(self, name: bytes, *, is_new: bool = False) -> Group:
         self.exists = True
         if name not in self.groups:
@@ -188,13 +197,14 @@ class Check:
         self._evicted(reply - 1, backlog, self.run.now_ms - max_age if max_age is not None else None)
 
     def _evicted(self, last: int, kept: int | None, older_ms: int | None) -> None:
-        """Whatever went was old, or more than was to be kept."""
+        """Whatever went was old, and more than was to be kept, as far as that was asked for."""
         first = self.run.stream(b"{t}k").first
         assert first <= last + 1
         gone = [entry for at, entry in self.model.entries.items() if at < first]
         if gone:
-            is_spare = kept is not None and len(self.model.entries) - len(gone) >= kept
-            assert is_spare or (older_ms is not None and all(ms < older_ms for _, _, ms in gone))
+            assert kept is not None or older_ms is not None
+            assert kept is None or len(self.model.entries) - len(gone) >= kept
+            assert older_ms is None or all(ms < older_ms for _, _, ms in gone)
         self.model.evict(first)
 
     def do_produce(self, pairs: list[tuple[bytes, bytes]], seq: int) -> None:
@@ -211,6 +221,8 @@ class Check:
     def do_read(self, offset: int, count: int) -> None:
         found = self.model.read(offset, count)
         assert self.run.quietly("TREAD", b"{t}k", offset, count) == found
+        down = self.model.read_back(offset, count)
+        assert self.run.quietly("TREAD", b"{t}k", offset, count, "REV") == down
         waits = WAITS if count and not found else found
         assert self.run.quietly("TREAD", b"{t}k", offset, count, "BLOCK", 0) == waits
 

@@ -31,7 +31,7 @@ _TITLES: Final = {
 
 _OWN_SYNTAX: Final = {
     "TWRITE": "key tag entry \\| key [BACKLOG n] [MAXAGE ms] [PRODUCER id seq] ENTRIES tag entry ...",
-    "TREAD": "key offset count [BLOCK ms] [GROUP g \\| NEWGROUP g] [RETRY retry-ms expire-ms] [WITHINFO]",
+    "TREAD": "key offset count [REV] [BLOCK ms] [GROUP g \\| NEWGROUP g] [RETRY retry-ms expire-ms] [WITHINFO]",
     "TACK": "key group offset\\|start-end ...",
     "TGROUP": "key group [MAXPENDING n] [DEADLETTER key MAXDELIVERIES n] [START offset]",
     "TEVICT": "key offset \\| key -n \\| key AGE ms",

@@ -1,6 +1,6 @@
-"""TREAD: entries of a stream from an offset on, or the next ones of a group.
+"""TREAD: entries of a stream from an offset on (REV: down), or the next ones of a group.
 
-    TREAD key offset count [BLOCK ms] [GROUP g | NEWGROUP g] [RETRY retry-ms expire-ms] [WITHINFO]
+    TREAD key offset count [REV] [BLOCK ms] [GROUP g | NEWGROUP g] [RETRY retry-ms expire-ms] [WITHINFO]
 
 A group read gives what is due again first, then new entries as far as the group may have more pending. Whatever a
 reader is given, and that something expired, are operations: a restart knows exactly what is pending.
@@ -18,7 +18,7 @@ from tidelog.commands.streams import find_stream
 from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, Decision, write
 from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import CommandError
-from tidelog.resp.encoder import Reply, Spliced
+from tidelog.resp.encoder import Reply, Spliced, Wire
 from tidelog.store.transaction import Transaction
 from tidelog.streams.stream import Stream
 
@@ -35,6 +35,8 @@ class _Options(NamedTuple):
     """NEWGROUP: a group that is made starts after the last entry."""
     retry: tuple[int, int] | None = None
     with_info: bool = False
+    is_backward: bool = False
+    """REV: from the offset down; 0 and offsets after the last begin there."""
 
 
 def _options(arguments: Arguments) -> _Options:
@@ -50,6 +52,9 @@ def _options(arguments: Arguments) -> _Options:
         if name == b"WITHINFO" and "with_info" not in found:
             found["with_info"] = True
             at += 1
+        elif name == b"REV" and "is_backward" not in found:
+            found["is_backward"] = True
+            at += 1
         elif name == b"BLOCK" and words and "block_ms" not in found:
             found["block_ms"] = _time(words[0], "timeout")
             at += 2
@@ -63,7 +68,9 @@ def _options(arguments: Arguments) -> _Options:
             raise syntax_error()
     if "retry" in found and "group" not in found:
         raise CommandError("ERR RETRY requires GROUP")
-    return _Options(arguments[1], offset or 1, count, **found)
+    if "is_backward" in found and "group" in found:
+        raise CommandError("ERR REV is for reads without a group")
+    return _Options(arguments[1], offset, count, **found)
 
 
 def _time(argument: bytes, what: str) -> int:
@@ -78,7 +85,7 @@ def tread(transaction: Transaction, arguments: Arguments) -> Decision:
     stream = find_stream(transaction, options.key)
     if options.group is not None:
         return _read_group(transaction, options, stream)
-    found = _read_plain(options, stream)
+    found = _read_back(options, stream) if options.is_backward else _read_plain(options, stream)
     if found is None:
         if options.count_max and options.block_ms is not None:
             raise WouldBlock([options.key], arguments, options.block_ms)
@@ -88,11 +95,12 @@ def tread(transaction: Transaction, arguments: Arguments) -> Decision:
 
 def _read_plain(options: _Options, stream: Stream | None) -> Reply | None:
     """The reply, if there is an entry at or after the offset."""
-    if stream is None or options.offset >= stream.next or not options.count_max:
+    offset = options.offset or 1
+    if stream is None or offset >= stream.next or not options.count_max:
         return None
     count = min(options.count_max, limits.READ_ENTRIES_MAX)
-    evicted = min(max(stream.first - options.offset, 0), count)
-    rows = stream.read(max(options.offset, stream.first), count - evicted)
+    evicted = min(max(stream.first - offset, 0), count)
+    rows = stream.read(max(offset, stream.first), count - evicted)
     if not evicted and not rows.entries:
         return None
     if not evicted and not options.with_info:
@@ -100,11 +108,27 @@ def _read_plain(options: _Options, stream: Stream | None) -> Reply | None:
     return _reply([None] * evicted, stream, options, array_for_t(rows), len(rows.entries))
 
 
+def _read_back(options: _Options, stream: Stream | None) -> Reply | None:
+    """The reply, if there is, or was, an entry at or below the offset."""
+    if stream is None or not options.count_max:
+        return None
+    offset = min(options.offset or stream.last, stream.last)
+    count = min(options.count_max, limits.READ_ENTRIES_MAX)
+    rows = stream.read_back(offset, count)
+    evicted = min(offset, stream.first - 1, count - len(rows.entries))
+    if not evicted:
+        return _reply([], stream, options, array_for_t(rows), len(rows.entries)) if rows.entries else None
+    head: list[Reply] = [_info(stream)] if options.with_info else []
+    return [*head, *(Wire(array_for_t(rows.at(index))) for index in range(len(rows.entries))), *[None] * evicted]
+
+
+def _info(stream: Stream | None) -> Reply:
+    return [stream.first_entry, stream.last] if stream is not None else [1, 0]
+
+
 def _reply(nils: list[None], stream: Stream | None, options: _Options, body: bytes = b"", count: int = 0) -> Reply:
     """`[[first, last],] nil ..., entry ...`"""
-    replies: list[Reply] = []
-    if options.with_info:
-        replies.append([stream.first_entry, stream.last] if stream is not None else [1, 0])
+    replies: list[Reply] = [_info(stream)] if options.with_info else []
     return Spliced([*replies, *nils], body, count)
 
 
@@ -151,7 +175,7 @@ COMMANDS: list[Command] = [
         tread,
         ONE_KEY,
         "blocking",
-        summary="read entries from an offset on, or the next entries of a group",
+        summary="read entries from an offset on or down, or the next entries of a group",
         is_read=_is_read,
     ),
 ]

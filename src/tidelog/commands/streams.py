@@ -15,7 +15,8 @@ from tidelog.streams.compaction import entries_to_drop
 from tidelog.streams.group import Group
 from tidelog.streams.node import TAGGED, pack_id
 from tidelog.streams.operations import StreamAppend, StreamEvict, appends, cuts
-from tidelog.streams.stream import Stream, next_id
+from tidelog.streams.progress import next_id
+from tidelog.streams.stream import Stream
 
 _OPTIONS: Final = {b"BACKLOG": 1, b"MAXAGE": 1, b"PRODUCER": 2}
 """Of TWRITE: how many words each takes."""

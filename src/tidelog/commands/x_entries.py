@@ -24,9 +24,9 @@ from tidelog.resp.encoder import NULL_ARRAY, Reply
 from tidelog.store.transaction import Transaction
 from tidelog.streams.node import SEQ_MAX, pack_id, unpack_id
 from tidelog.streams.operations import StreamAppend, StreamEvict, StreamPlace, cuts
-from tidelog.streams.progress import top_id
+from tidelog.streams.progress import next_id, top_id
 from tidelog.streams.rows import listed
-from tidelog.streams.stream import Stream, next_id
+from tidelog.streams.stream import Stream
 from tidelog.streams.trimming import Trim, first_to_keep
 
 _TOO_SMALL: Final = "ERR The ID specified in XADD is equal or smaller than the target stream top item"

@@ -16,7 +16,8 @@ from tidelog.server.turns import Turns
 from tidelog.store.transaction import Transaction
 from tidelog.streams.effects import StreamAppend
 from tidelog.streams.node import TAGGED
-from tidelog.streams.stream import Stream, next_id
+from tidelog.streams.progress import next_id
+from tidelog.streams.stream import Stream
 
 
 class StreamFacts(NamedTuple):

@@ -19,7 +19,8 @@ from tidelog.store.store import Store
 from tidelog.streams.effects import APPEND, encode_append
 from tidelog.streams.node import TAGGED
 from tidelog.streams.operations import record_ends
-from tidelog.streams.stream import Stream, next_id
+from tidelog.streams.progress import next_id
+from tidelog.streams.stream import Stream
 
 _ENTRIES_MAX: Final = limits.RECORD_MEMBERS_MAX
 _BYTES_MAX: Final = limits.RECORD_SPLIT_BYTES

@@ -22,8 +22,9 @@ from tidelog.store.store import Store
 from tidelog.store.transaction import Transaction
 from tidelog.streams.group import Group
 from tidelog.streams.operations import StreamAppend, acks, appends
+from tidelog.streams.progress import next_id
 from tidelog.streams.rows import Rows, listed, size_of
-from tidelog.streams.stream import Stream, next_id
+from tidelog.streams.stream import Stream
 
 _LOG: Final = logging.getLogger("tidelog")
 

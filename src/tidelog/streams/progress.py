@@ -1,7 +1,8 @@
-"""How far a group has come: what it reads next, and, as Redis counts, its entries read and its lag.
+"""The ends of a stream, and how far a group has come: what it reads next, its entries read and its lag.
 
-The two counts are exact as long as no entry ahead of the group was deleted from the middle. A stream remembers only the
-largest deleted id: where that lies ahead of the group, the answer is `UNKNOWN`, except at the two ends of the stream.
+The two counts are Redis's. They are exact as long as no entry ahead of the group was deleted from the middle. A stream
+remembers only the largest deleted id: where that lies ahead of the group, the answer is `UNKNOWN`, except at the two
+ends of the stream.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog import limits
+from tidelog.errors import CommandError
 from tidelog.streams.group import UNKNOWN, Group
 from tidelog.streams.read_ahead import ReadAhead
-from tidelog.streams.rows import Rows, pack_id
+from tidelog.streams.rows import SEQ_MAX, Rows, pack_id
 from tidelog.streams.stream import COUNT_MAX, Stream
 
 
@@ -27,6 +29,18 @@ def top_id(stream: Stream) -> int:
     if stream.active.entries:
         return stream.active.last_id
     return stream.last_ids[-1] if stream.sealed else 0
+
+
+def next_id(stream: Stream | None, now_ms: int, count: int = 1) -> tuple[int, int]:
+    """The id of the next entry, behind which `count - 1` more have room."""
+    ms, seq = (stream.last_ms, stream.last_seq) if stream is not None else (0, 0)
+    if now_ms > ms:
+        return now_ms, 0
+    if seq + count <= SEQ_MAX:
+        return ms, seq + 1
+    if ms == SEQ_MAX:
+        raise CommandError("ERR The stream has exhausted the last possible ID, unable to add more items")
+    return ms + 1, 0
 
 
 def next_rows(stream: Stream, group: Group, count: int, ahead: ReadAhead | None = None) -> Rows:

@@ -20,11 +20,10 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from tidelog import limits
-from tidelog.errors import CommandError
 from tidelog.streams.group import Group
 from tidelog.streams.node import ENTRY_OVERHEAD_BYTES, ActiveNode, Node, SealedNode
 from tidelog.streams.producer import Producer
-from tidelog.streams.rows import SEQ_MAX, Rows, joined, pack_id, size_of, unpack_id
+from tidelog.streams.rows import Rows, joined, pack_id, size_of, unpack_id
 
 _STREAM_BYTES: Final = 600
 """The memory of a stream beside its nodes, roughly."""
@@ -293,6 +292,20 @@ class Stream:
             place += 1
         return joined(found)
 
+    def read_back(self, offset: int, count: int) -> Rows:
+        """Entries from an offset down, newest first, up to a number of them."""
+        found: list[Rows] = []
+        for place in range(self._place(offset), -1, -1):
+            node = self._node(place)
+            stop = node.index_of(offset + 1)
+            start = max(stop - count, 0)
+            if start < stop:
+                found.append(node.rows(start, stop).reversed())
+                count -= stop - start
+            if count <= 0:
+                break
+        return joined(found)
+
     def read_ids(self, first_id: int, last_id: int, count: int) -> Rows:
         """Entries between two ids, both included, oldest first."""
         found: list[Rows] = []
@@ -423,15 +436,3 @@ class Stream:
         if self.producers:
             made.producers = {name: producer.copy() for name, producer in self.producers.items()}
         return made
-
-
-def next_id(stream: Stream | None, now_ms: int, count: int = 1) -> tuple[int, int]:
-    """The id of the next entry, behind which `count - 1` more have room."""
-    ms, seq = (stream.last_ms, stream.last_seq) if stream is not None else (0, 0)
-    if now_ms > ms:
-        return now_ms, 0
-    if seq + count <= SEQ_MAX:
-        return ms, seq + 1
-    if ms == SEQ_MAX:
-        raise CommandError("ERR The stream has exhausted the last possible ID, unable to add more items")
-    return ms + 1, 0
