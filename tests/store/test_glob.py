@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidelog.store.glob import matcher, matches
+from tidelog.store.glob import matcher, matches, walking_matcher
 
 YES = [
     ("", ""), ("a", "a"), ("*", "a"), ("**", "abc"), ("*a", "a"), ("a*", "a"), ("a**", "a"), ("*b*", "abc"), ("?", "a"),
@@ -32,12 +32,14 @@ NO = [
 @pytest.mark.parametrize(("pattern", "string"), YES)
 def test_matches(pattern: str, string: str) -> None:
     assert matches(pattern.encode(), string.encode())
+    assert walking_matcher(pattern.encode(), False)(string.encode())
     assert redis_matches(pattern.encode(), string.encode())
 
 
 @pytest.mark.parametrize(("pattern", "string"), NO)
 def test_does_not_match(pattern: str, string: str) -> None:
     assert not matches(pattern.encode(), string.encode())
+    assert not walking_matcher(pattern.encode(), False)(string.encode())
     assert not redis_matches(pattern.encode(), string.encode())
 
 
@@ -62,7 +64,17 @@ STRING = st.lists(st.sampled_from([bytes([byte]) for byte in b"abcA-]^\\*\xff\n"
 @given(PATTERN, STRING, st.booleans())
 @example(b"[a-", b"]", False)
 def test_as_redis_has_it(pattern: bytes, string: bytes, ignores_case: bool) -> None:
-    assert matcher(pattern, ignores_case=ignores_case)(string) == redis_matches(pattern, string, ignores_case)
+    expected = redis_matches(pattern, string, ignores_case)
+    assert matcher(pattern, ignores_case=ignores_case)(string) == expected
+    assert walking_matcher(pattern, ignores_case)(string) == expected
+
+
+@given(PATTERN, st.lists(STRING, max_size=4))
+def test_a_long_pattern_is_a_short_one_with_many_stars(pattern: bytes, strings: list[bytes]) -> None:
+    """Of several stars in a row one is enough."""
+    is_match = matcher(b"*" * 300 + pattern)
+    for string in strings:
+        assert is_match(string) == matches(b"*" + pattern, string)
 
 
 @pytest.mark.parametrize(
@@ -72,11 +84,22 @@ def test_as_redis_has_it(pattern: bytes, string: bytes, ignores_case: bool) -> N
         (b"*?" * 1000 + b"b", b"a" * 5000),
         (b"*[ab]" * 1000 + b"c*", b"ab" * 5000),
         (b"*" * 100_000 + b"b", b"a" * 5000),
+        (b"*" + b"a" * 1000 + b"b", b"a" * 5000),
+        (b"[" + b"a-b" * 100_000 + b"]*c", b"ab" * 5000),
     ],
 )
 def test_no_pattern_takes_for_ever(pattern: bytes, string: bytes) -> None:
     start = time.monotonic()
     assert not matches(pattern, string)
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize("part", [b"?*", b"a*", b"*?", b"[a-c]*", b"[^x]", b"\\a?"])
+def test_of_a_long_pattern_no_more_is_read_than_a_string_needs(part: bytes) -> None:
+    """Ten thousand strings beside half a million parts: reading all of it once would take as long as all of this."""
+    is_match = matcher(part * 500_000)
+    start = time.monotonic()
+    assert not any(is_match(b"abc:%d" % number) for number in range(10_000))
     assert time.monotonic() - start < 5
 
 

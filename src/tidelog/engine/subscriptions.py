@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.resp.encoder import Push, encode
-from tidelog.store.glob import matcher
+from tidelog.store.glob import Matcher, matcher
 
 if TYPE_CHECKING:
     from tidelog.engine.session import Session
@@ -40,6 +40,8 @@ class Subscriptions:
     def __init__(self) -> None:
         self._channels: dict[bytes, dict[int, Session]] = {}
         self._patterns: dict[bytes, dict[int, Session]] = {}
+        self._matchers: dict[bytes, Matcher] = {}
+        """Of these patterns: read once and not for each message."""
         self._shard_channels: dict[bytes, dict[int, Session]] = {}
         self.message_count = 0
         """Messages that were published."""
@@ -58,11 +60,16 @@ class Subscriptions:
 
     def subscribe_pattern(self, session: Session, pattern: bytes) -> None:
         session.patterns.add(pattern)
-        self._patterns.setdefault(pattern, {})[session.id] = session
+        if pattern not in self._patterns:
+            self._patterns[pattern] = {}
+            self._matchers[pattern] = matcher(pattern)
+        self._patterns[pattern][session.id] = session
 
     def unsubscribe_pattern(self, session: Session, pattern: bytes) -> None:
         session.patterns.discard(pattern)
         _leave(self._patterns, session, pattern)
+        if pattern not in self._patterns:
+            self._matchers.pop(pattern, None)
 
     def subscribe_shard(self, session: Session, channel: bytes) -> None:
         session.shard_channels.add(channel)
@@ -87,7 +94,7 @@ class Subscriptions:
         """Send a message to all listeners; returns how many there were."""
         count = _send(self._channels.get(channel), Published(b"message", channel, message))
         for pattern, sessions in list(self._patterns.items()):
-            if matcher(pattern)(channel):
+            if self._matchers[pattern](channel):
                 count += _send(sessions, Published(b"pmessage", pattern, channel, message))
         self.message_count += 1
         self.delivery_count += count

@@ -8,9 +8,13 @@ What is peculiar there is so here: brackets that are not closed end with the pat
 128 and above are negative, so that they stand before 0 in a range; an empty string is matched by the empty pattern
 only, not even by `*`.
 
-A pattern is cut at its stars into parts of a fixed length. The first and the last part have their place, and each one
-between is searched from where the one before it ended: the leftmost place is always the best, so nothing is ever tried
-twice, and no pattern takes longer than the product of the two lengths.
+After a star, the leftmost place where the pattern goes on is always the best, so a match never goes back behind the
+last star, and no pattern takes longer than the product of the two lengths.
+
+    short pattern    is cut at its stars into parts of a fixed length, literals and regular expressions, which C code
+                     then looks for. It is read once for many strings
+    long pattern     is walked along with the string, as Redis does it: reading all of it would take longer than most
+                     strings need, which differ from it after a few bytes
 """
 
 from __future__ import annotations
@@ -21,12 +25,19 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 _STAR, _ANY, _OPEN, _CLOSE, _NOT, _ESCAPE, _RANGE = b"*?[]^\\-"
-_KEPT_BYTES_MAX: Final = 256
-"""Longer patterns are not worth being remembered."""
+_SHORT_BYTES_MAX: Final = 256
 _KEPT_MAX: Final = 128
+"""Short patterns that are remembered ..."""
+_READ_MAX: Final = 1024
+"""... and brackets and runs of stars of a long one."""
 
 Matcher = Callable[[bytes], bool]
+_Brackets = tuple[frozenset[int], int]
+"""What may stand for brackets, and the position after them."""
 _EVERY: Final = frozenset(range(256))
+_STARS: Final = re.compile(rb"\*+")
+_PLAIN: Final = re.compile(rb"[^*?\[\\]+")
+_LOWER: Final = bytes(range(256)).lower()
 
 
 class _Part(NamedTuple):
@@ -60,8 +71,89 @@ def matches(pattern: bytes, string: bytes) -> bool:
 
 def matcher(pattern: bytes, *, ignores_case: bool = False) -> Matcher:
     """Says of a string whether it matches the pattern."""
-    make = _kept_matcher if len(pattern) <= _KEPT_BYTES_MAX else _matcher
+    make = _kept_matcher if len(pattern) <= _SHORT_BYTES_MAX else walking_matcher
     return make(pattern, ignores_case)
+
+
+# --- long patterns ----------------------------------------------------------------------------------------------
+
+
+def walking_matcher(pattern: bytes, ignores_case: bool) -> Matcher:
+    """For a pattern of any length: no more of it is read than a string needs."""
+    return _LongPattern(pattern, ignores_case).matches
+
+
+class _LongPattern:
+    """A pattern that is read where a string leads, and remembers what it has read."""
+
+    def __init__(self, pattern: bytes, ignores_case: bool) -> None:
+        self._pattern = pattern
+        self._ignores_case = ignores_case
+        self._brackets: dict[int, _Brackets] = {}
+        """By their position."""
+        self._stars: dict[int, tuple[int, bytes]] = {}
+        """Position of a run of stars -> the position after it, and the plain bytes that follow there."""
+
+    def matches(self, string: bytes) -> bool:
+        pattern, size = self._pattern, len(self._pattern)
+        if not string:
+            return not pattern
+        at = place = 0
+        after_star, literal, star_place = -1, b"", 0
+        """What follows the last star, and the place in the string that is tried for it."""
+        while place < len(string):
+            if at < size and pattern[at] == _STAR:
+                after_star, literal = self._star(at)
+                if after_star == size:
+                    return True
+                star_place = string.find(literal, place)
+            elif at < size:
+                end = self._step(at, string[place])
+                if end:
+                    at = end
+                    place += 1
+                    continue
+                star_place = string.find(literal, star_place + 1)
+            else:
+                star_place = string.find(literal, star_place + 1)
+            if after_star < 0 or star_place < 0:
+                return False
+            at, place = after_star, star_place
+        while at < size and pattern[at] == _STAR:
+            at = self._star(at)[0]
+        return at == size
+
+    def _step(self, at: int, given: int) -> int:
+        """The position after what stands at one, if that may be the byte given; 0: it may not."""
+        pattern, byte, end = self._pattern, self._pattern[at], at + 1
+        if byte == _OPEN:
+            read = self._brackets.get(at)
+            if read is None:
+                read = _parse_brackets(pattern, end, self._ignores_case)
+                if len(self._brackets) < _READ_MAX:
+                    self._brackets[at] = read
+            return read[1] if given in read[0] else 0
+        if byte == _ANY:
+            return end
+        if byte == _ESCAPE and end < len(pattern):
+            byte = pattern[end]
+            end += 1
+        return end if byte == given or (self._ignores_case and _LOWER[byte] == _LOWER[given]) else 0
+
+    def _star(self, at: int) -> tuple[int, bytes]:
+        found = self._stars.get(at)
+        if found is None:
+            stars = _STARS.match(self._pattern, at)
+            assert stars is not None
+            end = stars.end()
+            plain = None if self._ignores_case else _PLAIN.match(self._pattern, end)
+            found = end, b"" if plain is None else plain[0]
+            if len(self._stars) < _READ_MAX:
+                self._stars[at] = found
+        return found
+
+
+# --- short patterns ---------------------------------------------------------------------------------------------
 
 
 def _matcher(pattern: bytes, ignores_case: bool) -> Matcher:
@@ -114,8 +206,8 @@ def _parse(pattern: bytes, ignores_case: bool) -> list[list[frozenset[int]]]:
     return parts
 
 
-def _parse_brackets(pattern: bytes, at: int, ignores_case: bool) -> tuple[frozenset[int], int]:
-    """What may stand for the brackets that were opened before a position, and the position after them."""
+def _parse_brackets(pattern: bytes, at: int, ignores_case: bool) -> _Brackets:
+    """The brackets that were opened before a position."""
     is_negated = at < len(pattern) and pattern[at] == _NOT
     if is_negated:
         at += 1
@@ -137,11 +229,13 @@ def _parse_brackets(pattern: bytes, at: int, ignores_case: bool) -> tuple[frozen
     return frozenset(_EVERY - choices if is_negated else choices), at
 
 
-def _range(start: int, end: int, ignores_case: bool) -> set[int]:
+@lru_cache(1024)
+def _range(start: int, end: int, ignores_case: bool) -> frozenset[int]:
     first, last = sorted((_signed(start), _signed(end)))
     if ignores_case:
         first, last = _lower(first), _lower(last)
-    return {byte for byte in _EVERY if first <= (_lower(_signed(byte)) if ignores_case else _signed(byte)) <= last}
+    shown = (lambda byte: _lower(_signed(byte))) if ignores_case else _signed
+    return frozenset(byte for byte in _EVERY if first <= shown(byte) <= last)
 
 
 def _same(byte: int, ignores_case: bool) -> frozenset[int]:
