@@ -55,6 +55,7 @@ _HOT = [
     "store/store.py",
     "store/transaction.py",
     "store/type_table.py",
+    "store/uses.py",
     "store/watch.py",
     "streams/*.py",
     "types/*.py",

@@ -9,11 +9,13 @@ from tests.conformance.socket_pair import Both, Connection
 
 
 def without_version(item: Item) -> object:
-    """HELLO's reply, but for the number of the connection and the field that Redis has not."""
+    """HELLO's reply, but for versions and the number of the connection."""
     if not isinstance(item.value, tuple):
         return item
     pairs = dict(zip(item.value[::2], item.value[1::2], strict=True))
-    kept = {key.value: value for key, value in pairs.items() if key.value not in (b"id", b"tidelog_version")}
+    kept = {
+        key.value: value for key, value in pairs.items() if key.value not in (b"id", b"version", b"tidelog_version")
+    }
     return item.mark, kept
 
 

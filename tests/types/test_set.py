@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog import limits
 from tidelog.store.keyspace import Database
 from tidelog.types.effect import Effect
-from tidelog.types.set import SAdd, Set, SRem, effects, sadd, srem
+from tidelog.types.set import SET_TYPE, SAdd, Set, SRem, effects, sadd, srem
 
 EFFECTS: dict[type[Any], Effect] = {effect.operation: effect for effect in effects()}
 MEMBERS = st.lists(st.sampled_from([b"", b"a", b"b", b"c", b"\x00\xff"]), min_size=1, max_size=4)
@@ -70,6 +71,22 @@ def test_payloads_have_the_same_effect(operations: list[SAdd | SRem]) -> None:
         else:
             model.difference_update(operation.members)
         assert set(live.find(b"k") or ()) == set(replayed.find(b"k") or ()) == model
+
+
+@pytest.mark.parametrize(
+    ("members", "encoding"),
+    [
+        ([b"%d" % number for number in range(512)], b"intset"),
+        ([b"%d" % number for number in range(513)], b"hashtable"),
+        ([b"x", b"1"], b"listpack"),
+        ([b"x" * 64], b"listpack"),
+        ([b"x" * 65], b"hashtable"),
+        ([b"x%d" % number for number in range(128)], b"listpack"),
+        ([b"x%d" % number for number in range(129)], b"hashtable"),
+    ],
+)
+def test_encodings_are_those_of_redis_7_2(members: list[bytes], encoding: bytes) -> None:
+    assert SET_TYPE.encoding(Set.fromkeys(members)) == encoding
 
 
 def test_long_operations_are_several() -> None:

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from tidelog import limits
 from tidelog.commands.arguments import I64_MAX, integer, syntax_error
 from tidelog.commands.connection import check_name
 from tidelog.commands.help import help_reply
 from tidelog.engine.session import Replies, Session
 from tidelog.engine.table import CONNECTION, Arguments, Command, connection
 from tidelog.errors import CommandError
-from tidelog.resp.encoder import Reply, SetReply, Verbatim
+from tidelog.resp.encoder import Reply, SetReply, Verbatim, encode
 
 _USER: Final = b"default"
 _TYPES: Final = frozenset([b"normal", b"master", b"slave", b"replica", b"pubsub"])
 
 
-def describe(session: Session) -> bytes:
-    """A client as CLIENT LIST has it: one line."""
+_CONNECTION_BYTES: Final = 3 * limits.KIB
+"""What an idle connection takes, roughly: measured with a thousand of them."""
+_NAME_BYTES: Final = 100
+"""What a channel, a pattern or a watched key takes beside its name, roughly."""
+
+
+def describe(session: Session, running: Sequence[bytes] = ()) -> bytes:
+    """A client as CLIENT LIST has it: one line. `running`: its command that runs now."""
     flags = ("P" if session.is_listening else "") + ("x" if session.queued is not None else "")
     flags += "b" if session.is_blocked else ""
     flags += ("d" if session.is_dirty else "") + ("U" if session.local.startswith("/") else "")
     flags += "e" if session.is_unevictable else ""
     unsent = session.unsent_bytes
+    argument_bytes = sum(map(len, running))
+    unread = session.backlog_bytes + (len(encode(list(running), 2)) if running else 0)
+    names = [*session.channels, *session.patterns, *session.shard_channels, *(key for _, key in session.watched)]
+    names_bytes = sum(map(len, names)) + len(names) * _NAME_BYTES
     fields = {
         "id": session.id,
         "addr": session.peer,
@@ -38,21 +49,23 @@ def describe(session: Session) -> bytes:
         "psub": len(session.patterns),
         "ssub": len(session.shard_channels),
         "multi": -1 if session.queued is None else len(session.queued),
-        "qbuf": 0,
+        "qbuf": unread,
         "qbuf-free": 0,
-        "argv-mem": 0,
+        "argv-mem": argument_bytes,
         "multi-mem": session.queued_bytes,
         "rbs": 0,
         "rbp": 0,
         "obl": 0,
         "oll": 1 if unsent else 0,
         "omem": unsent,
-        "tot-mem": unsent + session.queued_bytes,
+        "tot-mem": _CONNECTION_BYTES + unread + argument_bytes + session.queued_bytes + unsent + names_bytes,
         "events": "rw" if unsent else "r",
         "cmd": session.last_command.lower() or "NULL",
         "user": _USER.decode(),
         "redir": -1,
         "resp": session.protocol,
+        "lib-name": session.library_name.decode(),
+        "lib-ver": session.library_version.decode(),
     }
     return " ".join(f"{name}={value}" for name, value in fields.items()).encode("utf-8", "surrogateescape")
 
@@ -80,8 +93,8 @@ def client_id(session: Session, _arguments: Arguments) -> Reply:
     return session.id
 
 
-def client_info(session: Session, _arguments: Arguments) -> Reply:
-    return Verbatim(describe(session) + b"\n")
+def client_info(session: Session, arguments: Arguments) -> Reply:
+    return Verbatim(describe(session, arguments) + b"\n")
 
 
 def client_getname(session: Session, _arguments: Arguments) -> Reply:
@@ -93,13 +106,17 @@ def client_setname(session: Session, arguments: Arguments) -> Reply:
     return "OK"
 
 
-def client_setinfo(_session: Session, arguments: Arguments) -> Reply:
-    """Of a later Redis: libraries give their name and version. They are checked, and not kept."""
+def client_setinfo(session: Session, arguments: Arguments) -> Reply:
+    """Libraries give their name and version, for CLIENT LIST."""
     attribute = arguments[2].lower()
     if attribute not in (b"lib-name", b"lib-ver"):
         raise CommandError(f"ERR Unrecognized option '{arguments[2].decode('utf-8', 'surrogateescape')}'")
     if any(not 33 <= byte <= 126 for byte in arguments[3]):
         raise CommandError(f"ERR {attribute.decode()} cannot contain spaces, newlines or special characters.")
+    if attribute == b"lib-name":
+        session.library_name = arguments[3]
+    else:
+        session.library_version = arguments[3]
     return "OK"
 
 
@@ -128,9 +145,8 @@ def client_no_evict(session: Session, arguments: Arguments) -> Reply:
     return "OK"
 
 
-def client_no_touch(_session: Session, arguments: Arguments) -> Reply:
-    """Of a later Redis. Reading a key leaves no trace here, so there is nothing to turn off."""
-    _switch(arguments[2])
+def client_no_touch(session: Session, arguments: Arguments) -> Reply:
+    session.leave_no_trace(_switch(arguments[2]))
     return "OK"
 
 
@@ -170,7 +186,8 @@ def client_list(session: Session, arguments: Arguments) -> Reply:
             clients = [each for each in found if each is not None]
         else:
             raise syntax_error()
-    return Verbatim(b"".join(describe(each) + b"\n" for each in clients))
+    lines = [describe(each, arguments if each is session else ()) + b"\n" for each in clients]
+    return Verbatim(b"".join(lines))
 
 
 def client_kill(session: Session, arguments: Arguments) -> Reply:
@@ -326,7 +343,7 @@ COMMANDS: list[Command] = [
         4,
         client_setinfo,
         _PLAIN,
-        summary="accept the name and version of a client library",
+        summary="tell the name and version of a client library",
     ),
     connection(
         CONNECTION, "CLIENT|REPLY", 3, client_reply, _PLAIN, summary="turn replies to this connection on or off"
@@ -334,7 +351,14 @@ COMMANDS: list[Command] = [
     connection(
         CONNECTION, "CLIENT|NO-EVICT", 3, client_no_evict, _ADMIN, summary="accepted; clients are never evicted"
     ),
-    connection(CONNECTION, "CLIENT|NO-TOUCH", 3, client_no_touch, _PLAIN, summary="accepted; reads leave no trace"),
+    connection(
+        CONNECTION,
+        "CLIENT|NO-TOUCH",
+        3,
+        client_no_touch,
+        _PLAIN,
+        summary="have reads of this connection leave idle times alone",
+    ),
     connection(
         CONNECTION, "CLIENT|TRACKING", -3, client_tracking, _PLAIN, summary="not supported; only OFF is accepted"
     ),

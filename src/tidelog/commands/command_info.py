@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from tidelog.commands.arguments import syntax_error
 from tidelog.commands.help import help_reply
@@ -11,6 +12,9 @@ from tidelog.engine.table import CONNECTION, KEYWORD, Arguments, Command, Comman
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply, SetReply
 from tidelog.store.glob import matcher
+
+_OF_CONTAINERS: Final = "@slow"
+"""The category that a container such as CLIENT has."""
 
 # --- the reply of COMMAND INFO ----------------------------------------------------------------------------------
 
@@ -32,7 +36,7 @@ def _describe(row: Command, subcommands: Sequence[Command] = ()) -> Reply:
 
 
 def _describe_container(name: bytes, rows: Sequence[Command]) -> Reply:
-    return [name.lower(), -2, SetReply(), 0, 0, 0, SetReply(["@slow"]), SetReply(), SetReply(), SetReply(map(_describe, rows))]  # fmt: skip # noqa: E501
+    return [name.lower(), -2, SetReply(), 0, 0, 0, SetReply([_OF_CONTAINERS]), SetReply(), SetReply(), SetReply(map(_describe, rows))]  # fmt: skip # noqa: E501
 
 
 def _key_specs(row: Command) -> list[Reply]:
@@ -99,11 +103,8 @@ def command_info(session: Session, arguments: Arguments) -> Reply:
 
 def command_list(session: Session, arguments: Arguments) -> Reply:
     table = session.engine.table
-    is_wanted: Callable[[Command], bool]
     if len(arguments) == 2:
-        return [row.name.lower().encode() for row in table.rows()] + [
-            name.lower() for name in table.containers() if table.bare(name) is None
-        ]
+        return _names(table.rows()) + _containers(table)
     if len(arguments) != 5 or arguments[2].upper() != b"FILTERBY":
         raise syntax_error()
     what, value = arguments[3].upper(), arguments[4]
@@ -111,13 +112,20 @@ def command_list(session: Session, arguments: Arguments) -> Reply:
         return []
     if what == b"ACLCAT":
         category = "@" + value.decode("utf-8", "surrogateescape").lower()
-        is_wanted = lambda row: category in row.categories  # noqa: E731
-    elif what == b"PATTERN":
-        is_match = matcher(value.lower())
-        is_wanted = lambda row: is_match(row.name.lower().encode())  # noqa: E731
-    else:
-        raise syntax_error()
-    return [row.name.lower().encode() for row in table.rows() if is_wanted(row)]
+        found = _names([row for row in table.rows() if category in row.categories])
+        return found + _containers(table) if category == _OF_CONTAINERS else found
+    if what == b"PATTERN":
+        return list(filter(matcher(value.lower()), _names(table.rows()) + _containers(table)))
+    raise syntax_error()
+
+
+def _names(rows: Iterable[Command]) -> list[bytes]:
+    return [row.name.lower().encode() for row in rows]
+
+
+def _containers(table: CommandTable) -> list[bytes]:
+    """Those that have a name and no row, such as CLIENT."""
+    return [name.lower() for name in table.containers() if table.bare(name) is None]
 
 
 def command_docs(session: Session, arguments: Arguments) -> Reply:

@@ -99,7 +99,7 @@ def hello(session: Session, arguments: Arguments) -> Reply:
     }
 
 
-REDIS_VERSION = b"7.0.15"
+REDIS_VERSION = b"7.2.4"
 """The version of Redis whose commands these are: clients choose what they send by it."""
 
 

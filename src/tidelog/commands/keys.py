@@ -47,11 +47,11 @@ def del_(transaction: Transaction, arguments: Arguments) -> Decision:
 
 
 def exists(transaction: Transaction, arguments: Arguments) -> Reply:
-    return sum(transaction.find(key) is not None for key in arguments[1:])
+    return sum(transaction.peek(key) is not None for key in arguments[1:])
 
 
 def type_(transaction: Transaction, arguments: Arguments) -> Reply:
-    value = transaction.find(arguments[1])
+    value = transaction.peek(arguments[1])
     return "none" if value is None else transaction.store.types.of(value).name.decode()
 
 
@@ -59,7 +59,7 @@ def keys(transaction: Transaction, arguments: Arguments) -> Reply:
     found: Iterable[bytes] = transaction.database.all_keys()
     if arguments[1] != b"*":  # which matches all, also the empty key
         found = filter(matcher(arguments[1]), found)
-    return [key for key in found if transaction.find(key) is not None]
+    return [key for key in found if transaction.peek(key) is not None]
 
 
 def randomkey(transaction: Transaction, _arguments: Arguments) -> Reply:
@@ -69,13 +69,13 @@ def randomkey(transaction: Transaction, _arguments: Arguments) -> Reply:
         start = random.randrange(len(database.slots))
         slot = next(slot for slot in chain(range(start, len(database.slots)), range(start)) if database.slots[slot])
         buckets = [bucket for bucket in database.buckets(slot) if bucket]
-        alive = [key for key in buckets[random.randrange(len(buckets))] if transaction.find(key) is not None]
+        alive = [key for key in buckets[random.randrange(len(buckets))] if transaction.peek(key) is not None]
         if alive:
             return alive[random.randrange(len(alive))]
         size_before = database.size
         transaction.remove_expired()
         if database.size == size_before:  # the journal takes no writes: what has expired stays
-            return next((key for key in database.all_keys() if transaction.find(key) is not None), None)
+            return next((key for key in database.all_keys() if transaction.peek(key) is not None), None)
     return None
 
 
@@ -86,7 +86,7 @@ def scan(transaction: Transaction, arguments: Arguments) -> Reply:
         is_match = matcher(options.pattern)
         found = [key for key in found if is_match(key)]
     types = transaction.store.types
-    values = [(key, transaction.find(key)) for key in found]
+    values = [(key, transaction.peek(key)) for key in found]
     kept = [key for key, value in values if value is not None and options.type in (None, types.of(value).name)]
     return [b"%d" % cursor, kept]
 
@@ -112,7 +112,7 @@ def scan_keys(database: Database, cursor: int, count: int) -> tuple[int, list[by
 
 
 def touch(transaction: Transaction, arguments: Arguments) -> Reply:
-    return exists(transaction, arguments)
+    return sum(transaction.find(key) is not None for key in arguments[1:])
 
 
 # --- expiry -----------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def pexpireat(transaction: Transaction, arguments: Arguments) -> Decision:
 
 def _expiry(transaction: Transaction, key: bytes) -> int:
     """Absolute ms; -1: never, -2: there is no such key."""
-    if transaction.find(key) is None:
+    if transaction.peek(key) is None:
         return -2
     when = transaction.expiry(key)
     return when if when is not None else -1
@@ -275,12 +275,12 @@ def _database_number(argument: bytes) -> int:
 
 
 def object_encoding(transaction: Transaction, arguments: Arguments) -> Reply:
-    value = transaction.find(arguments[2])
+    value = transaction.peek(arguments[2])
     return transaction.store.types.of(value).encoding(value) if value is not None else None
 
 
 def object_refcount(transaction: Transaction, arguments: Arguments) -> Reply:
-    value = transaction.find(arguments[2])
+    value = transaction.peek(arguments[2])
     if value is None:
         return None
     is_shared = type(value) is bytes and value.isdigit() and len(value) <= 4 and integer_of(value) is not None
@@ -288,11 +288,12 @@ def object_refcount(transaction: Transaction, arguments: Arguments) -> Reply:
 
 
 def object_idletime(transaction: Transaction, arguments: Arguments) -> Reply:
-    return 0 if transaction.find(arguments[2]) is not None else None
+    key = arguments[2]
+    return transaction.store.idle_s(key) if transaction.peek(key) is not None else None
 
 
 def object_freq(transaction: Transaction, arguments: Arguments) -> Reply:
-    if transaction.find(arguments[2]) is None:
+    if transaction.peek(arguments[2]) is None:
         return None
     raise CommandError(
         "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching "
@@ -384,7 +385,7 @@ COMMANDS: list[Command] = [
         3,
         object_idletime,
         _AFTER_SUBCOMMAND,
-        summary="return 0: idle times are not tracked",
+        summary="return the seconds since a key was last used, at least",
     ),
     read(GENERIC, "OBJECT|FREQ", 3, object_freq, _AFTER_SUBCOMMAND, summary="return an error: access is not counted"),
     connection(GENERIC, "OBJECT|HELP", 2, object_help, "loading stale", summary="list the subcommands of OBJECT"),

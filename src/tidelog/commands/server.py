@@ -113,7 +113,7 @@ def memory_usage(transaction: Transaction, arguments: Arguments) -> Reply:
             raise syntax_error()
         at += 2
     key = arguments[2]
-    value = transaction.find(key)
+    value = transaction.peek(key)
     if value is None:
         return None
     value_bytes = transaction.store.types.of(value).size_bytes(value, samples)

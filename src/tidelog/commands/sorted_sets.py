@@ -161,15 +161,27 @@ def zmscore(transaction: Transaction, arguments: Arguments) -> Reply:
     return [None if zset is None else zset.score(member) for member in arguments[2:]]
 
 
-def zrank(transaction: Transaction, arguments: Arguments) -> Reply:
+def _rank(transaction: Transaction, arguments: Arguments, *, is_reverse: bool) -> Reply:
+    if len(arguments) > 4:
+        raise CommandError(f"ERR wrong number of arguments for '{arguments[0].decode().lower()}' command")
+    wants_score = len(arguments) == 4
+    if wants_score and arguments[3].upper() != b"WITHSCORE":
+        raise syntax_error()
+    member = arguments[2]
     zset = find_zset(transaction, arguments[1])
-    return None if zset is None else zset.rank(arguments[2])
+    rank = None if zset is None else zset.rank(member)
+    if zset is None or rank is None:
+        return NULL_ARRAY if wants_score else None
+    place = len(zset) - 1 - rank if is_reverse else rank
+    return [place, zset.score(member)] if wants_score else place
+
+
+def zrank(transaction: Transaction, arguments: Arguments) -> Reply:
+    return _rank(transaction, arguments, is_reverse=False)
 
 
 def zrevrank(transaction: Transaction, arguments: Arguments) -> Reply:
-    zset = find_zset(transaction, arguments[1])
-    rank = None if zset is None else zset.rank(arguments[2])
-    return None if zset is None or rank is None else len(zset) - 1 - rank
+    return _rank(transaction, arguments, is_reverse=True)
 
 
 # --- popping and drawing ----------------------------------------------------------------------------------------
@@ -282,9 +294,15 @@ COMMANDS: list[Command] = [
     read(SORTED_SET, "ZCARD", 2, zcard, ONE_KEY, "fast", summary="return the number of members"),
     read(SORTED_SET, "ZSCORE", 3, zscore, ONE_KEY, "fast", summary="return the score of a member"),
     read(SORTED_SET, "ZMSCORE", -3, zmscore, ONE_KEY, "fast", summary="return the scores of several members"),
-    read(SORTED_SET, "ZRANK", 3, zrank, ONE_KEY, "fast", summary="return the rank of a member, lowest score first"),
+    read(SORTED_SET, "ZRANK", -3, zrank, ONE_KEY, "fast", summary="return the rank of a member, lowest score first"),
     read(
-        SORTED_SET, "ZREVRANK", 3, zrevrank, ONE_KEY, "fast", summary="return the rank of a member, highest score first"
+        SORTED_SET,
+        "ZREVRANK",
+        -3,
+        zrevrank,
+        ONE_KEY,
+        "fast",
+        summary="return the rank of a member, highest score first",
     ),
     write(
         SORTED_SET,

@@ -64,7 +64,7 @@ def watch(session: Session, arguments: Arguments) -> Reply:
     # A key that has expired already is gone from the beginning: removing it later would count as a change.
     transaction = store.begin(session.database)
     for key in arguments[1:]:
-        transaction.find(key)
+        transaction.peek(key)
     store.commit(transaction)
     session.watch(arguments[1:])
     return "OK"

@@ -185,7 +185,7 @@ class Blocking:
     def _has_read_all(self, place: KeyPlace, group_name: bytes | None) -> bool:
         """Whether a group is there and has plainly nothing to read."""
         database = self._engine.store.database(place[0])
-        stream = database.find(place[1])
+        stream = database.peek(place[1])
         if group_name is None or not isinstance(stream, Stream) or place[1] in database.expiries:
             return False
         group = stream.groups.get(group_name)
@@ -203,7 +203,7 @@ class Blocking:
             waiter.session.unblock(out[0])
             return True
         transaction = engine.store.begin(place[0])
-        if waiter.needs_key and all(transaction.find(key) is None for _, key in waiter.places):
+        if waiter.needs_key and all(transaction.peek(key) is None for _, key in waiter.places):
             self._set_due(waiter, 0)
             return False
         try:

@@ -165,6 +165,9 @@ class Engine:
                     session.kill()
                 return QUEUED
         session.last_command = row.name
+        leaves_no_trace = session.leaves_no_trace and row.name != "TOUCH"  # the command may end that itself
+        if leaves_no_trace:
+            self.store.uses.stop_noting()
         try:
             if row.kind is HandlerKind.CONNECTION:
                 reply = self._run_connection(row, session, arguments)
@@ -174,6 +177,9 @@ class Engine:
                     return BLOCKED
         except ApplyFailed as error:
             self.process.fail(error)
+        finally:
+            if leaves_no_trace:
+                self.store.uses.note_again()
         if self.store.signals:
             self.blocking.serve()
         self._note(session, row, arguments, reply, self._stopwatch_s() - began_s)

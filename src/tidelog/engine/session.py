@@ -83,6 +83,9 @@ class Session(ABC):
         "is_plain",
         "is_unevictable",
         "last_command",
+        "leaves_no_trace",
+        "library_name",
+        "library_version",
         "local",
         "name",
         "patterns",
@@ -134,6 +137,12 @@ class Session(ABC):
         self.closes_after_reply = False
         self.is_unevictable = False
         """CLIENT NO-EVICT: kept to be shown. No client is ever evicted."""
+        self.leaves_no_trace = False
+        """CLIENT NO-TOUCH: what it does is no use of a key (OBJECT IDLETIME)."""
+        self.library_name = b""
+        """CLIENT SETINFO: kept to be shown ..."""
+        self.library_version = b""
+        """... as this."""
         self.last_command = ""
         self.command_count = 0
         """Commands of this client that were run."""
@@ -149,7 +158,13 @@ class Session(ABC):
     @property
     def needs_no_check(self) -> bool:
         """The client is in none of the states that forbid, queue or mute a command."""
-        return self.queued is None and self.is_authenticated and not self.is_listening and self.replies is Replies.ON
+        return (
+            self.queued is None
+            and self.is_authenticated
+            and not self.is_listening
+            and self.replies is Replies.ON
+            and not self.leaves_no_trace
+        )
 
     def refusal_of(self, row: Command) -> str | None:
         """Why the state forbids a command, as an error reply; None: it does not."""
@@ -196,6 +211,10 @@ class Session(ABC):
 
     def set_replies(self, replies: Replies) -> None:
         self.replies = replies
+        self.state_changed()
+
+    def leave_no_trace(self, is_wanted: bool) -> None:
+        self.leaves_no_trace = is_wanted
         self.state_changed()
 
     def begin_multi(self) -> None:
@@ -258,7 +277,7 @@ class Session(ABC):
         self.queued = None
         self.queued_bytes = 0
         self.replies = Replies.ON
-        self.is_unevictable = False
+        self.is_unevictable = self.leaves_no_trace = False
         self.protocol, self.database, self.name = 2, 0, b""
         self.is_authenticated = not self.engine.password.is_needed
         self.leave()
@@ -294,6 +313,11 @@ class Session(ABC):
     @abstractmethod
     def unsent_bytes(self) -> int:
         """The size of replies and messages that the client has not taken yet."""
+
+    @property
+    @abstractmethod
+    def backlog_bytes(self) -> int:
+        """The size of what the client has sent and was not run yet."""
 
     @property
     @abstractmethod

@@ -61,7 +61,7 @@ class Service:
         """The streams of a database, up to a number."""
         found: list[StreamFacts] = []
         for key in self._engine.store.database(database).all_keys():
-            value = self._engine.store.database(database).find(key)
+            value = self._engine.store.database(database).peek(key)
             if type(value) is Stream:
                 request = ReadRequest(key, database)
                 found.append(StreamFacts(key, database, value.length, value.size_bytes, [request]))

@@ -70,10 +70,10 @@ def pipeline_samples(
 
 def _jobs(database: Database) -> Iterator[_PipelineJob]:
     """All jobs. If names that are not UTF-8 come to the same label, only one of them is shown."""
-    index = database.find(_JOB_INDEX)
+    index = database.peek(_JOB_INDEX)
     seen = set()
     for name in islice(index, limits.PIPELINE_JOBS_SHOWN_MAX) if isinstance(index, Set) else ():
-        fields = database.find(_JOB_PREFIX + name)
+        fields = database.peek(_JOB_PREFIX + name)
         text = label(name.decode(errors="backslashreplace"))
         if type(fields) is dict and len(name) <= _NAME_BYTES_MAX and text not in seen:
             seen.add(text)

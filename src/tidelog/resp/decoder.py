@@ -36,6 +36,11 @@ class RequestDecoder:
         """There may be more commands in what it was fed: feed it again, if need be with no bytes."""
         return self._exact.is_behind
 
+    @property
+    def buffered_bytes(self) -> int:
+        """What has arrived of a command that is not complete."""
+        return self._exact.buffered_bytes
+
     def set_limits(self, bounds: RequestLimits) -> None:
         """From the next bytes on."""
         self._exact.bounds = bounds

@@ -74,6 +74,11 @@ class ExactDecoder:
         """Between two commands, with nothing buffered."""
         return not self._buffer and not self._missing
 
+    @property
+    def buffered_bytes(self) -> int:
+        """What has arrived of a command that is not complete."""
+        return len(self._buffer) + sum(map(len, self._arguments))
+
     def feed(self, data: bytes) -> None:
         """Take bytes, and of them all complete commands, up to so many: lines of two bytes may be commands."""
         while self.feed_one(data):

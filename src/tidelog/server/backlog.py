@@ -29,6 +29,11 @@ class Backlog:
     def is_empty(self) -> bool:
         return not (self.commands or self.received or self._decoder.is_behind)
 
+    @property
+    def size(self) -> int:
+        """Bytes, without those that the decoder has."""
+        return len(self.received) + sum(sum(map(len, command)) for command in self.commands)
+
     def put_back(self, commands: list[Words]) -> None:
         """These were taken and have to wait."""
         self.commands = commands + self.commands

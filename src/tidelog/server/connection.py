@@ -431,6 +431,10 @@ class Connection(Session):
         return self._out_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
 
     @property
+    def backlog_bytes(self) -> int:
+        return self._decoder.buffered_bytes + self._backlog.size
+
+    @property
     def descriptor(self) -> int:
         connection = None if self._transport is None else self._transport.get_extra_info("socket")
         return -1 if connection is None else int(connection.fileno())

@@ -127,6 +127,8 @@ def live_parameters(
             fixed("hash-max-listpack-entries", 512),
             fixed("hash-max-listpack-value", 64),
             fixed("set-max-intset-entries", 512),
+            fixed("set-max-listpack-entries", 128),
+            fixed("set-max-listpack-value", 64),
             fixed("zset-max-listpack-entries", 128),
             fixed("zset-max-listpack-value", 64),
             fixed("stream-node-max-entries", limits.TRIMMED_TOGETHER),

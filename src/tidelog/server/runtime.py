@@ -281,6 +281,7 @@ class Runtime:
         self._facts.tick()
 
     def _each_tenth(self) -> None:
+        self.store.note_time()
         self._sample_memory()
         self._facts.look()
         self.connections.wait_for_disk(self.turns.has_backlog)

@@ -5,6 +5,7 @@ type_table     the types that values may have, one row each
 keyspace       one database: its values by slot, and when they expire
 deadlines      keys that have a time, and which of them comes first
 slots          which of the 16384 slots a key belongs to
+uses           when keys were last used
 transaction    what a command reads and writes through
 expiry         removes keys that have expired
 dead_letters   gives up pending entries of streams that have expired or failed too often

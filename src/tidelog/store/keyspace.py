@@ -22,6 +22,7 @@ from tidelog import limits
 from tidelog.ids import SLOT_COUNT
 from tidelog.store.deadlines import Deadlines
 from tidelog.store.slots import Positions, slot_of, slots_of
+from tidelog.store.uses import KeyUses, cell_of
 from tidelog.types.effect import StoredValue
 
 
@@ -86,14 +87,19 @@ class Database:
         "observer",
         "size",
         "slots",
+        "uses",
         "waiting",
     )
 
-    def __init__(self, number: int, signals: dict[tuple[int, bytes], None] | None = None) -> None:
+    def __init__(
+        self, number: int, signals: dict[tuple[int, bytes], None] | None = None, uses: KeyUses | None = None
+    ) -> None:
         self.number = number
         self.waiting: set[bytes] = set()
         """Keys that somebody waits for; a change of one is noted in the store's `signals`."""
         self._signals = signals if signals is not None else {}
+        self.uses = uses if uses is not None else KeyUses()
+        """Told of every key that a client looks for."""
         self.slots: list[Any] = [None] * SLOT_COUNT
         self.expiring = Deadlines()
         self.expiries = self.expiring.times
@@ -115,14 +121,21 @@ class Database:
 
     def find_at(self, slot: int, key: bytes) -> StoredValue | None:
         """As `find`, for a key whose slot is known. Hot."""
+        uses = self.uses
+        uses.cells[cell_of(slot, key)] = uses.now
         bucket = self.slots[slot]
         if isinstance(bucket, dict):
             return bucket.get(key)
         return None if bucket is None else bucket.get(key)
 
+    def peek(self, key: bytes) -> StoredValue | None:
+        """As `find`, but it does not count as a use of the key."""
+        bucket = self.slots[slot_of(key)]
+        return None if bucket is None else bucket.get(key)
+
     def change(self, key: bytes) -> StoredValue | None:
         self.touch(key)
-        return self.find(key)
+        return self.peek(key)
 
     def touch(self, key: bytes) -> None:
         """The value of a key is about to change: clients that watch or wait for it, and a snapshot, are told. Hot."""
@@ -199,7 +212,7 @@ class Database:
             self.slots[slot] = None
 
     def set_expiry(self, key: bytes, expire_ms: int | None) -> None:
-        if self.find(key) is None:
+        if self.peek(key) is None:
             return
         self.observe(key)
         self._set_expiry(key, expire_ms)

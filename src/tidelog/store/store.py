@@ -37,6 +37,7 @@ from tidelog.store.slots import shards_by_slot, slot_of
 from tidelog.store.string_loader import StringLoader
 from tidelog.store.transaction import Transaction
 from tidelog.store.type_table import TypeTable, value_types
+from tidelog.store.uses import KeyUses
 from tidelog.store.watch import Watcher, Watches
 from tidelog.types.effect import Effect
 
@@ -59,7 +60,9 @@ class Store:
         self.scan_orders = ScanOrders()
         self.signals: dict[tuple[int, bytes], None] = {}
         """Database and key of what has changed while somebody waited for it; the taker empties it."""
-        self._databases = [Database(number, self.signals) for number in range(limits.DATABASES)]
+        self.uses = KeyUses(clock.monotonic_us())
+        """When keys were last used."""
+        self._databases = [Database(number, self.signals, self.uses) for number in range(limits.DATABASES)]
         self.effect_of = self.types.effect_of
         """Class of operations -> what they do. Hot: kept at hand."""
         self._by_opcode = self.types.effect_by_opcode
@@ -195,6 +198,14 @@ class Store:
     def now_ms(self) -> int:
         """Wall time."""
         return self._clock.wall_us() // 1000
+
+    def note_time(self) -> None:
+        """Some times a second: what is used from now on is used now."""
+        self.uses.now = self._clock.monotonic_us()
+
+    def idle_s(self, key: bytes) -> int:
+        """How long ago a key was last used."""
+        return self.uses.idle_s(slot_of(key), key, self._clock.monotonic_us())
 
     def begin(self, database: int = 0) -> Transaction:
         """A transaction at this moment."""

@@ -63,8 +63,14 @@ class Transaction:
         """The value of a key that is there and has not expired."""
         return self.find_in(self.database, key)
 
+    def peek(self, key: bytes) -> StoredValue | None:
+        """As `find`, for a command that asks about a key and does not use it (OBJECT IDLETIME)."""
+        return self._unless_expired(self.database, key, self.database.peek(key))
+
     def find_in(self, database: Database, key: bytes) -> StoredValue | None:
-        value = database.find(key)
+        return self._unless_expired(database, key, database.find(key))
+
+    def _unless_expired(self, database: Database, key: bytes, value: StoredValue | None) -> StoredValue | None:
         if value is not None and database.expiries:
             when = database.expiries.get(key)
             if when is not None and when <= self.now_ms:

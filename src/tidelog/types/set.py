@@ -25,6 +25,8 @@ _NAME: Final = b"set"
 _IS_IN: Final = bulk(b"1")
 """The value of a member in an event."""
 _INTSET_MEMBERS_MAX: Final = 512
+_LISTPACK_MEMBERS_MAX: Final = 128
+_LISTPACK_BYTES_MAX: Final = 64
 
 
 class Set(dict[bytes, None]):
@@ -105,8 +107,11 @@ def _initial(key: bytes, value: Set) -> Iterator[Change]:
 
 
 def _encoding(value: Set) -> bytes:
-    is_small = len(value) <= _INTSET_MEMBERS_MAX and all(integer_of(member) is not None for member in value)
-    return b"intset" if is_small else b"hashtable"
+    """What Redis 7.2 would choose for such a set."""
+    if len(value) <= _INTSET_MEMBERS_MAX and all(integer_of(member) is not None for member in value):
+        return b"intset"
+    is_small = len(value) <= _LISTPACK_MEMBERS_MAX and all(len(member) <= _LISTPACK_BYTES_MAX for member in value)
+    return b"listpack" if is_small else b"hashtable"
 
 
 def _size_bytes(value: Set, samples: int) -> int:

@@ -1,0 +1,51 @@
+"""When keys were last used: never told too long, and told per key as long as few share a cell."""
+
+from __future__ import annotations
+
+from tidelog.store.keyspace import Database
+from tidelog.store.slots import slot_of
+from tidelog.store.uses import KeyUses, cell_of
+
+SECOND_US = 1_000_000
+
+
+def idle_s(uses: KeyUses, key: bytes, now_us: int) -> int:
+    return uses.idle_s(slot_of(key), key, now_us)
+
+
+def test_a_use_is_told_until_the_next() -> None:
+    uses = KeyUses(5 * SECOND_US)
+    database = Database(0, None, uses)
+    database.put(b"a", b"1")
+    assert idle_s(uses, b"a", 8 * SECOND_US) == 3
+    uses.now = 10 * SECOND_US
+    assert database.find(b"a") == b"1"
+    assert idle_s(uses, b"a", 10 * SECOND_US) == 0
+    assert idle_s(uses, b"b", 12 * SECOND_US + SECOND_US // 2) == 7
+    assert idle_s(uses, b"a", 12 * SECOND_US + SECOND_US // 2) == 2
+
+
+def test_a_look_is_no_use() -> None:
+    uses = KeyUses()
+    database = Database(0, None, uses)
+    database.put(b"", b"1", 10)
+    uses.now = 4 * SECOND_US
+    assert database.peek(b"") == b"1"
+    assert database.change(b"") == b"1"
+    database.set_expiry(b"", None)
+    assert idle_s(uses, b"", 4 * SECOND_US) == 4
+    uses.stop_noting()
+    database.find(b"")
+    uses.note_again()
+    assert idle_s(uses, b"", 4 * SECOND_US) == 4
+    database.find(b"")
+    assert idle_s(uses, b"", 4 * SECOND_US) == 0
+
+
+def test_keys_are_spread_over_cells() -> None:
+    keys = [b"user:%d" % number for number in range(10_000)]
+    cells = {cell_of(slot_of(key), key) for key in keys}
+    assert len(cells) > 9_000
+    assert max(cells) < len(KeyUses().cells)
+    tagged = [b"{one}:%d" % number for number in range(10)]
+    assert len({cell_of(slot_of(key), key) for key in tagged}) == 10, "also of keys that share a slot"
