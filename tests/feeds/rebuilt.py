@@ -17,6 +17,8 @@ from tidelog.types.zset import ZSet
 State = dict[bytes, Any]
 PARTLY = -1
 """In place of an offset: the entries up to the one that it has as its value were never told."""
+LAST_ID = -2
+"""In place of an offset: the last id of the stream, as far as it was told."""
 
 
 class Broken(AssertionError):
@@ -173,6 +175,9 @@ def _apply_stream(state: State, key: bytes, field: bytes | None, value: Any) -> 
         entries[PARTLY] = value[1]  # of INITIAL: where the entries lie, not what they are
     elif field is None:
         entries.update({offset: (id_, tag, entry) for offset, id_, tag, entry in value})
+        entries[LAST_ID] = value[-1][1]
+    elif field == b"setid":
+        entries[LAST_ID] = value[2]
     elif field == b"evict":
         for offset in [offset for offset in entries if PARTLY < offset < value]:
             del entries[offset]
@@ -192,7 +197,7 @@ def difference(known: State, there: State) -> str:
         if isinstance(one, tuple) and isinstance(other, tuple) and PARTLY in one[1]:
             entries = {offset: entry for offset, entry in one[1].items() if offset != PARTLY}
             is_same = other[0] == "stream" and entries.items() <= other[1].items()
-            is_same = is_same and all(offset in entries for offset in other[1] if offset > one[1][PARTLY])
+            is_same = is_same and all(offset in entries for offset in other[1] if offset > max(one[1][PARTLY], 0))
         else:
             is_same = one == other
         if not is_same:
@@ -231,4 +236,6 @@ def _entries(stream: Stream) -> dict[int, Any]:
             reader.feed(entry)
             shown = reader.gets()
         found[offset] = b"%d-%d" % (ms, seq), tag, shown
+    if stream.last_id:
+        found[LAST_ID] = b"%d-%d" % (stream.last_ms, stream.last_seq)
     return found

@@ -38,6 +38,7 @@ def test_every_kind_of_change(watched: Watched, protocol: int) -> None:
         ("XADD x 7-1 f v", [value(b"x", "stream", None, [[1, b"7-1", b"", [b"f", b"v"]]])]),
         ("XADD x 8-0 tag t entry e", [value(b"x", "stream", None, [[2, b"8-0", b"t", b"e"]])]),
         ("XDEL x 7-1", [value(b"x", "stream", b"del", [1])]),
+        ("XSETID x 9-5 ENTRIESADDED 7", [value(b"x", "stream", b"setid", [1, 2, b"9-5", b"7-1", 7])]),
         ("XTRIM x MAXLEN 0", [value(b"x", "stream", b"evict", 3)]),
         ("DEL s h", [value(b"s", "none", None, None), value(b"h", "none", None, None)]),
         ("SET m now-a-string", [value(b"m", "none", None, None), value(b"m", "string", None, b"now-a-string")]),
@@ -75,6 +76,7 @@ def test_groups_are_told_to_who_asks(watched: Watched) -> None:
     assert [(event[0], event[1]) for event in of_groups] == [
         (b"g", b"set"), (b"g", b"deliver"), (b"g", b"ack"), (b"g", b"drop")
     ]  # fmt: skip
+    assert of_groups[0][2:] == [0, b"0-0", -1, 0, b"", 0]
     assert of_groups[1][2:] == [1, b"5-0", 1, b"c", [1]]
     assert not [event for event in without.events if b"group" in event]
 
@@ -130,6 +132,33 @@ def test_initial_values_then_changes(watched: Watched) -> None:
     assert events[-1] == [b"steady"]
     watched("SET", "s", 2)
     assert watched.events(known) == [value(b"s", "string", None, b"2")]
+
+
+def test_initial_values_with_the_groups_of_streams(watched: Watched) -> None:
+    for command in (
+        "TWRITE x ENTRIES t 1 t 2 t 3",
+        "TGROUP x g MAXPENDING 5 DEADLETTER dead MAXDELIVERIES 3",
+        "XGROUP CREATE x h 2-0",
+        "XREADGROUP GROUP g c COUNT 2 STREAMS x >",
+        "SET s 1",
+    ):
+        watched(*command.split())
+    last = watched("XINFO", "STREAM", "x")
+    ids = [entry[0] for entry in watched("XRANGE", "x", "-", "+")]
+    assert last
+    watched.settle()
+    _, known = watched.watch([span_of_key(b"x")], is_initial=True, has_groups=True)
+    assert watched.events(known) == [
+        value(b"x", "stream", None, [1, 3]),
+        value(b"x", "stream", b"group", [b"g", b"set", 2, ids[1], 2, 5, b"dead", 3]),
+        value(b"x", "stream", b"group", [b"g", b"pend", b"c", [1, 2]]),
+        value(b"x", "stream", b"group", [b"h", b"set", 0, b"2-0", -1, 0, b"", 0]),
+        [b"steady"],
+    ]
+    watched("XACK", "x", "g", ids[0])
+    assert watched.events(known) == [value(b"x", "stream", b"group", [b"g", b"ack", [1]])]
+    _, plain = watched.watch([span_of_key(b"x")], is_initial=True)
+    assert watched.events(plain) == [value(b"x", "stream", None, [1, 3]), [b"steady"]]
 
 
 def test_a_flush_ends_the_scan(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

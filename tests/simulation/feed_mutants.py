@@ -186,6 +186,15 @@ FEED_MUTANTS: Final = (
         seed=7_000_003,
     ),
     Mutant(
+        "xsetid-not-told",
+        "streams/effects.py",
+        "            _apply_place,\n            changes_of_place,\n",
+        "            _apply_place,\n            no_changes,\n",
+        "nobody is told of the last id that XSETID has given to a stream",
+        "feeds",
+        seed=7_000_003,
+    ),
+    Mutant(
         "entries-numbered-alike",
         "streams/changes.py",
         "        _entry(op.offset + at, op.ms,",

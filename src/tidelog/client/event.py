@@ -28,7 +28,7 @@ class Value:
     type: str
     """`string`, `hash`, `set`, `zset`, `stream`; `none` if the whole key is gone."""
     field: bytes | None
-    """The field of a hash, the member of a set or sorted set; for a stream: `evict`, `del`, `group`, or None."""
+    """The field of a hash, the member of a set or sorted set; for a stream: `evict`, `del`, `setid`, `group`, or None."""
     value: Any
     """Bytes; of a stream lists of entries `[offset, id, tag, entry]`. None: the key, or that field, is gone."""
 

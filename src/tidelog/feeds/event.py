@@ -12,7 +12,8 @@ The items of a value event, by type (each type's module makes its own):
     hash        field, value
     set         member, "1"
     zset        member, score
-    stream      nil, [[offset, id, tag, entry] ...]; "evict", offset; "del", [offset ...]; "group", [name, what, ...]
+    stream      nil, [[offset, id, tag, entry] ...]; "evict", offset; "del", [offset ...];
+                "setid", [first, last, ...]; "group", [name, what, ...]
     none        nil, nil                                      deleted, whatever it was
 """
 

@@ -67,7 +67,10 @@ class Scan:
             for key in bucket if self._keys is None else self._keys:
                 value = bucket.get(key)
                 if value is not None and wanted.of(key):
-                    found.append(self._types.of(value).initial(key, value))
+                    its = self._types.of(value)
+                    found.append(its.initial(key, value))
+                    if its.initial_groups is not None and self._feed.request.has_groups:
+                        found.append(its.initial_groups(key, value))
         self._feed.scanned(slot, self._ts)
         self._changes = chain.from_iterable(found)
 

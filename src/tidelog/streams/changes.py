@@ -3,6 +3,7 @@
 append, node       field nil        value [[offset, id, tag, entry] ...]
 evict              field "evict"    value the first offset that stays
 cut                field "del"      value [offset ...]
+place              field "setid"    value [first offset, last offset, last id, largest deleted id, entries added]
 groups             field "group"    value [name, what happened, ...]      only for feeds that asked for GROUPS
 """
 
@@ -22,6 +23,7 @@ from tidelog.streams.operations import (
     StreamCut,
     StreamEvict,
     StreamNode,
+    StreamPlace,
 )
 from tidelog.streams.rows import TAGGED, unpack_id
 from tidelog.types.change import Change, array, bulk, number
@@ -64,6 +66,14 @@ def changes_of_cut(op: StreamCut) -> list[Change]:
     return [Change(op.key, STREAM, b"del", _offsets(op.offsets))]
 
 
+def changes_of_place(op: StreamPlace) -> list[Change]:
+    last = op.next - 1
+    ids = [_id(*unpack_id(op.last_id)), _id(*unpack_id(op.max_deleted_id))]
+    return [
+        Change(op.key, STREAM, b"setid", array([number(op.first), number(last), *ids, number(last + op.added_beside)]))
+    ]
+
+
 # --- groups -----------------------------------------------------------------------------------------------------
 
 
@@ -81,7 +91,8 @@ def _cursor(offset: int, packed_id: int, entries_read: int) -> list[bytes]:
 
 
 def changes_of_group(op: GroupSet) -> list[Change]:
-    return _of_group(op.key, op.group, b"set", _cursor(op.last_offset, op.last_id, op.entries_read))
+    bounds = [number(op.pending_max), bulk(op.dead_letter), number(op.deliveries_max)]
+    return _of_group(op.key, op.group, b"set", [*_cursor(op.last_offset, op.last_id, op.entries_read), *bounds])
 
 
 def changes_of_ungroup(op: GroupDrop) -> list[Change]:

@@ -31,7 +31,7 @@ def stream_operations(key: bytes, stream: Stream) -> list[Any]:
         StreamPlace(key, stream.first, stream.next, stream.last_id, stream.max_deleted_id, stream.added_beside)
     )
     for name, group in stream.groups.items():
-        operations += _group(key, name, group)
+        operations += group_operations(key, name, group)
     for name, producer in stream.producers.items():
         operations.append(ProducerSet(key, name, list(zip(producer.seqs, producer.offsets, strict=True))))
     return operations
@@ -70,7 +70,8 @@ def group_set(key: bytes, name: bytes, group: Group) -> GroupSet:
     )
 
 
-def _group(key: bytes, name: bytes, group: Group) -> list[Any]:
+def group_operations(key: bytes, name: bytes, group: Group) -> list[Any]:
+    """Operations that make this group in a stream that has its entries."""
     operations: list[Any] = [group_set(key, name, group)]
     for consumer, state in group.consumers.items():
         operations.append(ConsumerSet(key, name, consumer, state.seen_ms, state.active_ms))

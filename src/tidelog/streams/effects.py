@@ -45,6 +45,7 @@ from tidelog.streams.changes import (
     changes_of_leave,
     changes_of_node,
     changes_of_pend,
+    changes_of_place,
     changes_of_ungroup,
 )
 from tidelog.streams.group import Consumer, Group, Pending
@@ -374,7 +375,7 @@ def effects() -> list[Effect]:
                 ("added_beside", "i64"),
             ),
             _apply_place,
-            no_changes,
+            changes_of_place,
         ),
         _plain(0x54, "node", StreamNode, (_KEY, ("node", "node")), _apply_node, changes_of_node),
         _plain(

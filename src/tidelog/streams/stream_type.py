@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tidelog.streams.changes import STREAM
-from tidelog.streams.dump import stream_operations
+from tidelog.streams.changes import STREAM, changes_of_group, changes_of_pend
+from tidelog.streams.dump import group_operations, stream_operations
 from tidelog.streams.effects import effects
+from tidelog.streams.operations import GroupSet, Pend
 from tidelog.streams.stream import Stream
 from tidelog.types.change import Change, array, number
 from tidelog.types.value_type import ValueType
@@ -26,6 +27,21 @@ def _initial(key: bytes, stream: Stream) -> Iterator[Change]:
     return iter([Change(key, STREAM, None, array([number(stream.first), number(stream.next - 1)]))])
 
 
+def _initial_groups(key: bytes, stream: Stream) -> Iterator[Change]:
+    """Each group, and what its consumers have pending."""
+    groups = [(name, group.copy()) for name, group in stream.groups.items()]
+
+    def changes() -> Iterator[Change]:
+        for name, group in groups:
+            for operation in group_operations(key, name, group):
+                if isinstance(operation, GroupSet):
+                    yield from changes_of_group(operation)
+                elif isinstance(operation, Pend):
+                    yield from changes_of_pend(operation)
+
+    return changes()
+
+
 def _encoding(_stream: Stream) -> bytes:
     return b"stream"
 
@@ -42,6 +58,7 @@ STREAM_TYPE: Final = ValueType(
     pieces=_pieces,
     copy=_copy,
     initial=_initial,
+    initial_groups=_initial_groups,
     encoding=_encoding,
     size_bytes=_size_bytes,
 )

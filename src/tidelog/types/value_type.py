@@ -50,6 +50,8 @@ class ValueType:
     """How Redis would store the value at its default settings: what OBJECT ENCODING says."""
     size_bytes: Callable[[StoredValue, int], int]
     """How much memory a value takes, from that many of its elements (0: from all), for MEMORY USAGE."""
+    initial_groups: Callable[[bytes, StoredValue], Iterator[Change]] | None = None
+    """What a feed with INITIAL and GROUPS is told besides `initial`; None: the type has no groups."""
 
 
 def in_pieces(key: bytes, elements: Iterable[Any], make: Callable[[bytes, list[Any]], Iterable[Any]]) -> Iterator[Any]:

@@ -7,14 +7,15 @@
     kind string         `value`, or `deleterange`: every key from `key` up to but not including `end` is gone
     key binary
     type string         string, hash, set, zset, stream; none: the whole key is gone; null for a deleterange
-    field binary        of a hash; the member of a set or sorted set; of a stream: `evict` or `del`
+    field binary        of a hash; the member of a set or sorted set; of a stream: `evict`, `del` or `setid`
     value binary        null: the key or that field is gone, or entries were appended
     end binary          of a deleterange; empty: there is no end
     entries array       what was appended to a stream: offset bigint, id string, tag binary, entry binary, and fields
                         map, which X entries have in place of an entry
 
 Numbers about a stream are text in `value`, separated by commas: of `evict` the first offset that remains, of `del` the
-offsets that were deleted, and of an initial value the first and the last offset of the stream.
+offsets that were deleted, and of an initial value the first and the last offset of the stream. `setid` (XSETID, and a
+stream that was copied) has these two, the last id, the largest deleted id, and how many entries were added.
 
 `(ts, seq)` orders all changes of a shard, and a key is always in the same shard. A transaction has its events in the
 same order whenever it is sent, so `seq` is the same whenever it is read with the same spans.
@@ -155,12 +156,12 @@ def _values(events: Events, _type: Any) -> Any:
 
 
 def _text(value: Any) -> bytes | None:
-    """What an event says about a stream in numbers, as text; None: nothing, or entries were appended."""
+    """What an event says about a stream in numbers and ids, as text; None: nothing, or entries were appended."""
     if value is None or _has_entries(value):
         return None
     if isinstance(value, int):
         return b"%d" % value
-    return b",".join(b"%d" % number for number in value)
+    return b",".join(item if isinstance(item, bytes) else b"%d" % item for item in value)
 
 
 def _has_entries(value: Any) -> bool:
