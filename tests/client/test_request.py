@@ -14,8 +14,8 @@ def test_spans() -> None:
 
 
 def test_the_command() -> None:
-    request = FeedRequest((Span(b"a", b"b"),), until=9, name="n", txn=True, groups=True, checkpoint_ms=50)
+    request = FeedRequest((Span(b"a", b"b"),), until=9, name="n", txn=True, groups=True, expiry=True, checkpoint_ms=50)
     assert request.command(["SINCE", 3]) == [
-        *("CHANGEFEED", "SINCE", 3, "CHECKPOINT", 50, "NAME", "n", "UNTIL", 9, "TXN", "GROUPS"),
+        *("CHANGEFEED", "SINCE", 3, "CHECKPOINT", 50, "NAME", "n", "UNTIL", 9, "TXN", "GROUPS", "EXPIRY"),
         *("SPAN", b"a", b"b"),
     ]

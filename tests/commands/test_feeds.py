@@ -16,9 +16,11 @@ def parse(text: str) -> ChangeFeedRequest:
 
 
 def test_everything_at_once() -> None:
-    found = parse("name n shard 1 since 7 epoch 8 seen 6 until 9 key k prefix p span a b checkpoint 50 txn groups")
+    found = parse(
+        "name n shard 1 since 7 epoch 8 seen 6 until 9 key k prefix p span a b checkpoint 50 txn groups expiry"
+    )
     spans = [Span(b"k", b"k\0"), Span(b"p", b"q"), Span(b"a", b"b")]
-    assert found == ChangeFeedRequest(spans, 3, "n", 1, 7, 8, 6, False, 9, 50, True, True)  # type: ignore[arg-type]
+    assert found == ChangeFeedRequest(spans, 3, "n", 1, 7, 8, 6, False, 9, 50, True, True, True)  # type: ignore[arg-type]
 
 
 def test_what_is_not_said() -> None:

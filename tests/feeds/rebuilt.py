@@ -54,6 +54,9 @@ class Rebuilt:
         self.checkpoint = since
         """The last one; for a resumed feed, the one that it resumed from."""
         self.epoch = self.seen = 0
+        self.expiries: dict[bytes, int] = {}
+        """Of a feed that asked for them."""
+        self.saved_expiries: dict[bytes, int] = {}
         self.saved: State = state_copy(self.state)
         """The state at that checkpoint."""
         self.is_steady = False
@@ -110,6 +113,19 @@ class Rebuilt:
         self._ts_of[key] = ts
         self._open_keys.add(key)
         apply_value(self.state, key, kind, field, value)
+        if kind == b"string" or key not in self.state:
+            self.expiries.pop(key, None)
+
+    def _expire(self, ts: int, key: bytes, expire_ms: int | None) -> None:
+        self._newer(ts)
+        if key not in self.state or not any(span.has(key) for span in self.spans):
+            raise Broken(f"{key!r} expires, and is not there")
+        if ts < self._ts_of.get(key, 0):
+            raise Broken(f"{key!r} expires since {ts}, and has changed at {self._ts_of[key]}")
+        if expire_ms is None:
+            self.expiries.pop(key, None)
+        else:
+            self.expiries[key] = expire_ms
 
     def _deleterange(self, ts: int, start: bytes, end: bytes) -> None:
         self._newer(ts)
@@ -119,6 +135,7 @@ class Rebuilt:
             raise Broken(f"{start!r} to {end!r} is gone at {ts}, after newer values of it")
         for key in [key for key in self.state if Span(start, end).has(key)]:
             del self.state[key]
+            self.expiries.pop(key, None)
 
     def _steady(self, ts: int) -> None:
         self.is_steady, self._steady_ts = True, ts
@@ -145,7 +162,7 @@ class Rebuilt:
         self._is_in_order = True
         if self._look is not None:
             self._look(ts, self.state, [Span(start, end)])
-        self.saved = state_copy(self.state)
+        self.saved, self.saved_expiries = state_copy(self.state), dict(self.expiries)
 
 
 def apply_value(state: State, key: bytes, kind: bytes, field: bytes | None, value: Any) -> None:

@@ -15,12 +15,13 @@ def test_nothing_said_is_everything_from_now_on() -> None:
 
 
 def test_everything_said() -> None:
-    query = b"key=a%00%ff&key=b&prefix=user:&span=x,y&span=z,&since=7&db=3&checkpoint=50"
+    query = b"key=a%00%ff&key=b&prefix=user:&span=x,y&span=z,&since=7&db=3&checkpoint=50&expiry=1"
     assert read_query(query, None) == ChangeFeedRequest(
         spans=[Span(b"a\0\xff", b"a\0\xff\0"), Span(b"b", b"b\0"), Span(b"user:", b"user;"), *_SPANS],
         since=Ts(7),
         database=3,
         checkpoint_ms=50,
+        has_expiry=True,
     )
 
 

@@ -79,6 +79,7 @@ class Client:
         self.protocol = rng.choice((2, 3))
         self.has_commits = rng.random() < 0.4
         self.has_groups = rng.random() < 0.2
+        self.has_expiry = rng.random() < 0.3
         self.shard = ShardId(rng.randrange(shard_count)) if rng.random() < 0.2 else None
         self.name = f"n{number}" if rng.random() < 0.2 else None
         self.known: Rebuilt | None = None
@@ -276,6 +277,9 @@ class FeedWorld:
             look=partial(self._compare, client),
             visible_ts=lambda: self._store.journal.writer.visible.ts,
         )
+        if not is_initial and before is not None:
+            known.expiries = dict(before.saved_expiries)
+            known.saved_expiries = dict(before.saved_expiries)
         request = ChangeFeedRequest(
             client.spans,
             client.database,
@@ -284,6 +288,7 @@ class FeedWorld:
             is_initial=is_initial,
             has_commits=client.has_commits,
             has_groups=client.has_groups,
+            has_expiry=client.has_expiry,
             **wanted,
         )
         try:
@@ -362,6 +367,12 @@ class FeedWorld:
         if wrong:
             raise Broken(wrong)
         self.coverage["quiet"] += 1
+        if client.has_expiry:
+            expiries = self._store.database(client.database).expiries
+            expected = {key: when for key, when in expiries.items() if key in known.state}
+            if known.expiries != expected:
+                raise Broken(f"expiries are {expected}, and the feed says {known.expiries}")
+            self.coverage["expiries"] += bool(expected)
 
     def _look_at_end(self, client: Client) -> None:
         """A feed that has ended was at its end, or could not go on."""

@@ -11,7 +11,7 @@ from tests.simulation.feed_world import FeedWorld
 WORLDS = 12
 ALWAYS = 4
 """So many chunks are played by every run."""
-PROMISES = ("compared", "quiet", "resumed", "until")
+PROMISES = ("compared", "quiet", "expiries", "resumed", "until")
 """That every chunk puts to the test; the mutants show that lost and erased history comes up too."""
 
 

@@ -16,7 +16,7 @@ listening   feeds for code without an event loop
 from __future__ import annotations
 
 from tidelog.client.client import Client, Position
-from tidelog.client.event import Checkpoint, Commit, DeleteRange, Event, Steady, Value
+from tidelog.client.event import Checkpoint, Commit, DeleteRange, Event, Expiry, Steady, Value
 from tidelog.client.feed import Feed
 from tidelog.errors import CommandError, FeedDiverged, ServerRefused, ServerUnreachable
 from tidelog.errors import TooOld as FeedTooOld
@@ -28,6 +28,7 @@ __all__ = [
     "Commit",
     "DeleteRange",
     "Event",
+    "Expiry",
     "Feed",
     "FeedDiverged",
     "FeedTooOld",

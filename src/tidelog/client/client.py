@@ -67,6 +67,7 @@ class Client:
         name: str | None = None,
         txn: bool = False,
         groups: bool = False,
+        expiry: bool = False,
         checkpoint_ms: int = 1000,
         database: int | None = None,
         reconnect_s_max: float | None = None,
@@ -83,6 +84,7 @@ class Client:
                          starts there
         txn              deliver a Commit after the events of each transaction
         groups           also deliver changes of consumer groups
+        expiry           also deliver when keys expire (EXPIRE, PERSIST, SET with EX ...)
         checkpoint_ms    deliver a Checkpoint at least this often
         database         its number; None: the one of the URL
         reconnect_s_max  raise ServerUnreachable when the server was away for this long; None: never
@@ -92,7 +94,7 @@ class Client:
             raise ValueError("since and initial cannot be used together")
         number = self._database if database is None else database
         request = FeedRequest(
-            spans_of(prefix, keys, spans), since, initial, until, name, txn, groups, checkpoint_ms, number
+            spans_of(prefix, keys, spans), since, initial, until, name, txn, groups, expiry, checkpoint_ms, number
         )
         pool = self._redis.connection_pool
         feed = Feed(

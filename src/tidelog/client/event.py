@@ -2,6 +2,7 @@
 
     Value         a key, or a field of it, has a new value or is gone
     DeleteRange   every key of a span is gone
+    Expiry        with `expiry`: when a key expires
     Steady        what was behind is delivered; from here on changes come as they happen
     Checkpoint    nothing at or below its ts will follow for its span
     Commit        with `txn`: everything of a transaction is delivered
@@ -28,7 +29,7 @@ class Value:
     type: str
     """`string`, `hash`, `set`, `zset`, `stream`; `none` if the whole key is gone."""
     field: bytes | None
-    """The field of a hash, the member of a set or sorted set; for a stream: `evict`, `del`, `setid`, `group`, or None."""
+    """The field of a hash, the member of a set or sorted set; of a stream `evict`, `del`, `setid`, `group`, or None."""
     value: Any
     """Bytes; of a stream lists of entries `[offset, id, tag, entry]`. None: the key, or that field, is gone."""
 
@@ -46,6 +47,17 @@ class DeleteRange:
     start: bytes
     end: bytes
     """The first key that is not in it; empty: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """When a key expires. A new value of a string, and the end of a key, take it back without a word."""
+
+    kind: ClassVar = "expire"
+    ts: int
+    key: bytes
+    expire_ms: int | None
+    """Milliseconds since 1970; None: it does not expire any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +90,10 @@ class Commit:
     ts: int
 
 
-Event = Value | DeleteRange | Steady | Checkpoint | Commit
+Event = Value | DeleteRange | Expiry | Steady | Checkpoint | Commit
 
-_KINDS: dict[bytes, type[DeleteRange | Steady | Checkpoint | Commit]] = {
-    each.kind.encode(): each for each in (DeleteRange, Steady, Checkpoint, Commit)
+_KINDS: dict[bytes, type[DeleteRange | Expiry | Steady | Checkpoint | Commit]] = {
+    each.kind.encode(): each for each in (DeleteRange, Expiry, Steady, Checkpoint, Commit)
 }
 
 

@@ -25,6 +25,7 @@ class FeedRequest:
     name: str | None = None
     txn: bool = False
     groups: bool = False
+    expiry: bool = False
     checkpoint_ms: int = 1000
     database: int = 0
 
@@ -35,7 +36,7 @@ class FeedRequest:
             words += ["NAME", self.name]
         if self.until is not None:
             words += ["UNTIL", self.until]
-        words += ["TXN"] * self.txn + ["GROUPS"] * self.groups
+        words += ["TXN"] * self.txn + ["GROUPS"] * self.groups + ["EXPIRY"] * self.expiry
         for span in self.spans:
             words += ["SPAN", span.start, span.end]
         return words

@@ -1,7 +1,7 @@
 """CHANGEFEED and FEED: watching what changes.
 
     CHANGEFEED [NAME n] [SHARD i] [SINCE ts [EPOCH e SEEN s] | INITIAL] [UNTIL ts]
-               (KEY k | PREFIX p | SPAN a b) ... [CHECKPOINT ms] [TXN] [GROUPS]
+               (KEY k | PREFIX p | SPAN a b) ... [CHECKPOINT ms] [TXN] [GROUPS] [EXPIRY]
 
 There is no reply but the events, which follow until the feed ends; an error is a reply.
 """
@@ -30,6 +30,7 @@ _OPTIONS = {
     b"INITIAL": 0,
     b"TXN": 0,
     b"GROUPS": 0,
+    b"EXPIRY": 0,
 }
 """How many arguments each has."""
 
@@ -91,6 +92,7 @@ def _request(arguments: Arguments, database: int, shard_count: int) -> ChangeFee
         checkpoint_ms=_checkpoint_ms(given),
         has_commits=b"TXN" in given,
         has_groups=b"GROUPS" in given,
+        has_expiry=b"EXPIRY" in given,
     )
 
 

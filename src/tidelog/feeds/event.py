@@ -2,6 +2,7 @@
 
     value        ts, key, type, field | nil, value | nil      nil value: deleted, the key or that field
     deleterange  ts, start, end                               every key of the span is gone
+    expire       ts, key, expire_ms | nil                     with EXPIRY: when the key expires; nil: never
     steady       ts                                           what is behind is sent; from here on in order of ts
     checkpoint   ts, start, end, epoch, seen                  nothing at or below ts will follow for the span
     commit       ts                                           the transaction is whole
@@ -24,11 +25,12 @@ from typing import Final
 from tidelog.feeds.span import Span
 from tidelog.ids import Ts
 from tidelog.resp.encoder import NULL_3, NULL_BULK_2
-from tidelog.types.change import Change, bulk, number
+from tidelog.types.change import EXPIRY, Change, bulk, number
 
 FIELDS: Final = {
     b"value": ("ts", "key", "type", "field", "value"),
     b"deleterange": ("ts", "start", "end"),
+    b"expire": ("ts", "key", "expire_ms"),
     b"steady": ("ts",),
     b"checkpoint": ("ts", "start", "end", "epoch", "seen"),
     b"commit": ("ts",),
@@ -41,9 +43,11 @@ _BULK_HEADS: Final = [b"$%d\r\n" % size for size in range(_BULK_HEADS_MAX)]
 
 
 def encode_change(protocol: int, ts: Ts, change: Change) -> bytes:
-    """A `value` event. Hot."""
+    """A `value` event, or an `expire`. Hot."""
     key, field, value = change.key, change.field, change.value
     nil = NULL_BULK_2 if protocol == 2 else NULL_3
+    if change.type == EXPIRY:
+        return _event(protocol, EXPIRY, [number(ts), bulk(key), nil if value is None else value])
     return b"%b$5\r\nvalue\r\n:%d\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b%b" % (
         b"*6\r\n" if protocol == 2 else b">6\r\n",
         ts,

@@ -15,7 +15,9 @@ from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.operation import FLUSHDB, START, VAL, decode_pairs, pair_keys
 from tidelog.journal.reader import Part, Record
 from tidelog.store.type_table import TypeTable
-from tidelog.types.change import Change
+from tidelog.types.change import EXPIRY, Change, expiry_change
+from tidelog.types.effect import keyed_keys
+from tidelog.types.key import EXPIRE
 
 
 class Fanout:
@@ -77,16 +79,25 @@ class Fanout:
                         if feed.is_due(ts, key) and (feed.shard is None or feed.shard == part.shard):
                             feed.add_string(ts, key, value)
                             self._touched[feed] = None
+                    if record.expire_ms >= 0:
+                        self._give(ts, part.shard, watching, expiry_change(key, record.expire_ms))
             elif opcode == FLUSHDB:
                 self._flush(ts, part.shard, interests, counts_for_all=counts_for_all)
+            elif opcode == EXPIRE:
+                [key] = keyed_keys(payload)
+                expire_ms = record.expire_ms if record.expire_ms >= 0 else None
+                self._give(ts, part.shard, interests.of(key), expiry_change(key, expire_ms))
             else:
                 for change in self._types.changes_of(opcode, payload):
                     self._give(ts, part.shard, interests.of(change.key), change)
 
     def _give(self, ts: Ts, shard: ShardId, feeds: list[ChangeFeed], change: Change) -> None:
         encoded: dict[int, bytes] = {}
+        is_expiry = change.type == EXPIRY
         for feed in feeds:
             if change.is_of_group and not feed.request.has_groups:
+                continue
+            if is_expiry and not feed.request.has_expiry:
                 continue
             if feed.is_due(ts, change.key) and (feed.shard is None or feed.shard == shard):
                 event = encoded.get(feed.protocol)

@@ -54,6 +54,7 @@ class ChangeFeedRequest:
     checkpoint_ms: int = 1000
     has_commits: bool = False
     has_groups: bool = False
+    has_expiry: bool = False
 
 
 class ChangeFeed:

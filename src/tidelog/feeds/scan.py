@@ -18,7 +18,7 @@ from tidelog.ids import SLOT_COUNT, Ts
 from tidelog.store.keyspace import Database
 from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
-from tidelog.types.change import Change
+from tidelog.types.change import Change, expiry_change
 
 
 class Scan:
@@ -71,6 +71,8 @@ class Scan:
                     found.append(its.initial(key, value))
                     if its.initial_groups is not None and self._feed.request.has_groups:
                         found.append(its.initial_groups(key, value))
+                    if self._feed.request.has_expiry and key in self._database.expiries:
+                        found.append(iter([expiry_change(key, self._database.expiries[key])]))
         self._feed.scanned(slot, self._ts)
         self._changes = chain.from_iterable(found)
 

@@ -4,6 +4,7 @@
     span=a,b            keys from a to before b, which is unbounded if it is empty; repeatable
     since=              begin after this ts, or at an `id` that was sent before
     initial=1           begin with the values of now: `deleterange` first, because nothing from before counts any more
+    expiry=1            tell also when keys expire
     db=, checkpoint=    the database; a checkpoint every so many ms
     Last-Event-ID       a browser that connects again goes on where it was: wins over since and initial
 
@@ -34,7 +35,7 @@ from tidelog.ids import U64_MAX, Ts
 from tidelog.server.listener import address_of
 
 _ID: Final = re.compile(r"(\d{1,20})(?:-(\d{1,20})-(\d{1,20}))?", re.ASCII)
-_ONCE: Final = ("since", "initial", "db", "checkpoint")
+_ONCE: Final = ("since", "initial", "expiry", "db", "checkpoint")
 _RETRY_AFTER: Final = {"retry-after": "5"}
 
 
@@ -131,6 +132,7 @@ def read_query(query: bytes, last_event_id: str | None) -> ChangeFeedRequest:
         epoch=None if start is None else start.epoch,
         seen=None if start is None else start.seen,
         is_initial=is_initial,
+        has_expiry=_number(given, "expiry", 0, 1) == 1,
         checkpoint_ms=_number(given, "checkpoint", limits.FEED_CHECKPOINT_MS_MIN, limits.FEED_CHECKPOINT_MS_MAX)
         or limits.FEED_CHECKPOINT_MS_DEFAULT,
     )

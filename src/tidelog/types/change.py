@@ -11,6 +11,9 @@ from typing import NamedTuple
 NONE = b"none"
 """The type of a key that was deleted: the journal does not say what it was."""
 
+EXPIRY = b"expire"
+"""In place of a type: not the value has changed, but when the key expires. Only for feeds that asked for it."""
+
 
 class Change(NamedTuple):
     """What happened to a key, or to a field of it."""
@@ -22,6 +25,11 @@ class Change(NamedTuple):
     """Encoded; None: deleted."""
     is_of_group: bool = False
     """Only for feeds that asked for the changes of groups."""
+
+
+def expiry_change(key: bytes, expire_ms: int | None) -> Change:
+    """When a key expires (absolute ms); None: never."""
+    return Change(key, EXPIRY, None, None if expire_ms is None else number(expire_ms))
 
 
 def bulk(data: bytes) -> bytes:

@@ -54,6 +54,7 @@ def effects() -> list[Effect]:
         Effect(Del, known(DEL), _apply_del, _changes_of_del),
         # It names no keys: a feed is told of the whole span instead.
         Effect(FlushDb, known(FLUSHDB), _apply_flushdb, no_changes),
-        # Setting an expiry is not an event. When the key expires, its deletion is one.
+        # Setting an expiry is an event only for feeds that ask for it (`feeds/fanout.py`, from the record's header).
+        # When the key expires, its deletion is one.
         Effect(Expire, expire, _apply_expire, no_changes, carries_expiry=True),
     ]

@@ -121,6 +121,18 @@ def test_history_as_json_lines(server: ServerProcess, redis: Any) -> None:
     assert (last["kind"], last["start"], last["end"], last["ts"]) == ("checkpoint", "user:", "user;", int(now(redis)))
 
 
+def test_expiries_as_json_and_on_a_terminal(server: ServerProcess, redis: Any) -> None:
+    since = now(redis)
+    redis.set("brief:1", "x", pxat=4_000_000_000_000)
+    redis.persist("brief:1")
+    words = ("feed", "--url", url_of(server), "--prefix", "brief:", "--since", since, "--until-now", "--expiry")
+    told = [line for line in run(*words, "--no-checkpoints").objects if line["kind"] == "expire"]
+    assert [(line["key"], line["expire_ms"]) for line in told] == [("brief:1", 4_000_000_000_000), ("brief:1", None)]
+    shown = run_on_terminal(*words).stdout
+    assert "2096-10-02" in shown
+    assert "never" in shown
+
+
 def test_keys_spans_and_databases(server: ServerProcess, redis: Any) -> None:
     redis.mset(dict.fromkeys(("a", "b1", "b2", "c", "x", "y"), 1))
     place = ("--url", url_of(server), "--initial", "--until-now", "--no-checkpoints")

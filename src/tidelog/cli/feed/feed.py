@@ -38,8 +38,8 @@ Examples:
   tidelog feed --name exporter --prefix order: | exporter
 
 JSON: kind "value" (ts, key, type, field, value; value null: deleted), "deleterange" (ts, start, end), "steady" (ts),
-"checkpoint" (ts, start, end, epoch, seen), "commit" (ts). Bytes are text if they are UTF-8, otherwise
-{"base64": "..."}.
+"checkpoint" (ts, start, end, epoch, seen), "commit" (ts), "expire" (ts, key, expire_ms). Bytes are text if they are
+UTF-8, otherwise {"base64": "..."}.
 
 After a lost connection, the feed connects again and misses nothing. Messages about that go to stderr.
 
@@ -100,6 +100,7 @@ def feed(
     ] = None,
     txn: Annotated[bool, typer.Option("--txn", help="Print a commit after the changes of each transaction.")] = False,
     groups: Annotated[bool, typer.Option("--groups", help="Also print changes of consumer groups.")] = False,
+    expiry: Annotated[bool, typer.Option("--expiry", help="Also print when keys expire.")] = False,
     ordered: Annotated[
         bool,
         typer.Option(
@@ -137,6 +138,7 @@ def feed(
         "name": name,
         "txn": txn,
         "groups": groups,
+        "expiry": expiry,
     }
     output = Output(as_json=as_json or not sys.stdout.isatty())
     lines = FeedLines(output, has_checkpoints=output.as_json if checkpoints is None else checkpoints)

@@ -50,7 +50,7 @@ class FeedLines:
         sys.stdout.flush()
 
     def _print_row(self, event: Event) -> None:
-        from tidelog.client.event import Checkpoint, DeleteRange, Value
+        from tidelog.client.event import Checkpoint, DeleteRange, Expiry, Value
 
         style, what, key, rest = _STYLES.get(event.kind, ""), event.kind, "", ""
         if isinstance(event, Value):
@@ -63,6 +63,9 @@ class FeedLines:
             key, rest = bytes_to_text(event.key), " = ".join(parts)
         elif isinstance(event, DeleteRange | Checkpoint):
             key = f"{bytes_to_text(event.start)} .. {bytes_to_text(event.end) if event.end else 'the last'}"
+        elif isinstance(event, Expiry):
+            key = bytes_to_text(event.key)
+            rest = "never" if event.expire_ms is None else time_or_number(1000 * event.expire_ms)
         columns = (
             Column("time", 27, style="dim"),
             Column("what", 11, style=style or "cyan"),
