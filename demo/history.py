@@ -55,14 +55,11 @@ def compress(scene: Scene) -> dict[date, tuple[int, int]]:
         was, now = sizes.get(day, (0, 0))
         sizes[day] = was + line["event_bytes"], now + line["packed_bytes"]
     stage.figure("day streams compressed", f"{summary['streams']} with {summary['events']:,} events", summary["events"])
-    packed, ratio = summary["packed_bytes"], summary["ratio"]
-    stage.figure(
-        "events, before and after",
-        f"{summary['event_bytes']:,} bytes -> {packed:,}: {ratio:.1f} times smaller",
-        ratio,
-    )
-    after_bytes = scene.stream_bytes(compressed=True, days=old)
-    stage.figure("in the server's memory", f"{before_bytes:,} bytes -> {after_bytes:,}", after_bytes)
+    packed = summary["packed_bytes"]
+    stage.figure("events, before and after", f"{summary['event_bytes']:,} bytes -> {packed:,}", packed)
+    after_bytes, ratio = scene.stream_bytes(compressed=True, days=old), summary["ratio"]
+    in_memory = f"{before_bytes:,} bytes -> {after_bytes:,}: {ratio:.1f} times smaller"
+    stage.figure("in the server's memory", in_memory, ratio)
     jobsets = {(cell.day, cell.queue, cell.jobset) for cell in week.cells if cell.day in old}
     done = {(date.fromisoformat(line["day"]), line["queue"], line["jobset"]) for line in streams}
     stage.claim(f"all {len(jobsets)} day streams of the {len(old)} old days are compressed", jobsets == done)

@@ -311,6 +311,11 @@ SPARK_PARTITION_RECORDS = 250_000
 
 PIPELINE_WAVE_ITEMS = 256
 """Day streams, or job sets, that are found and worked on together: what a job holds does not grow with their number."""
+PIPELINE_TASK_ITEMS = 32
+PIPELINE_TASK_BYTES = 16 * MIB
+"""Small items of a wave share a task, up to so many of them with about so much to read."""
+PIPELINE_REMOVED_DAY_BYTES = 1 * MIB
+"""What a day to be removed counts for that: it is not read."""
 PIPELINE_WAVE_S = 10.0
 """With a limit of streams an hour, a wave has what the limit allows in so many seconds, and at least one."""
 PIPELINE_FAILURES_KEPT = 1000

@@ -30,7 +30,7 @@ from tidelog.spark.jobs.compress import CompressJob, HotDay
 from tidelog.spark.jobs.job import Done, run_job
 from tidelog.spark.jobs.job_lease import Stop
 from tidelog.spark.jobs.pace import Pace, Throttle
-from tidelog.spark.jobs.waves import Waves
+from tidelog.spark.jobs.waves import Waves, grouped
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
@@ -40,7 +40,8 @@ DAYS: Final = 4
 
 def messages(jobset: JobSet, day: int, count: int = 50) -> list[Message]:
     first = MAY_MS + (day - 1) * DAY_MS
-    return [Message(EventId(first + n, 0), first + n, b'{"%s": %d}' % (jobset.index, n)) for n in range(count)]
+    event = b'{"%s": %d, "text": "%s"}'
+    return [Message(EventId(first + n, 0), first + n, event % (jobset.index, n, 200 * b"x")) for n in range(count)]
 
 
 @pytest.fixture
@@ -65,6 +66,8 @@ def address_of(peer: Peer) -> ServerAddress:
 
 def test_compresses_every_day_that_is_old_enough(filled: Peer) -> None:
     before = {jobset.index: everything(filled.client, jobset) for jobset in SETS}
+    hot = [jobset.hot(day).key for jobset in SETS for day in (DAY_1, DAY_2)]
+    hot_bytes = {key: filled.client.memory_usage(key, samples=0) or 0 for key in hot}
     outcome = pipeline(filled, "compress", 2, "--json")
     assert (outcome.status, outcome.stderr) == (0, "")
     streams = outcome.of_kind("stream")
@@ -76,6 +79,13 @@ def test_compresses_every_day_that_is_old_enough(filled: Peer) -> None:
     }
     summary = outcome.objects[-1]
     assert (summary["kind"], summary["streams"], summary["events"], summary["failed"]) == ("summary", 6, 300, 0)
+    assert summary["memory_before_bytes"] == sum(hot_bytes.values())
+    after = sum(
+        filled.client.memory_usage(s.compressed(day).key, samples=0) or 0 for s in SETS for day in (DAY_1, DAY_2)
+    )
+    assert summary["memory_after_bytes"] == after
+    assert summary["ratio"] == round(summary["memory_before_bytes"] / after, 2) > 2
+    assert filled.client.keys("*_fence") == []
     assert summary["event_bytes"] == sum(each["event_bytes"] for each in streams)
     for jobset in SETS:
         assert everything(filled.client, jobset) == before[jobset.index]
@@ -146,6 +156,51 @@ def test_what_fails_is_reported_and_the_others_go_on(filled: Peer) -> None:
     assert b"fields that a batch cannot keep" in told
 
 
+def test_days_that_would_not_shrink_are_left_hot_and_not_tried_again(filled: Peer) -> None:
+    small = JobSet("queue", "small")
+    Writer(filled.client, small).write(messages(small, 1, 2))
+    outcome = pipeline(filled, "compress", 3, "--json")
+    assert (outcome.status, outcome.objects[-1]["streams"], outcome.objects[-1]["left_hot"]) == (0, 3, 1)
+    assert {(each["jobset"], each["outcome"]) for each in outcome.of_kind("stream")} >= {("small", "left hot")}
+    assert index_of(filled.client, small) == {small.hot(DAY_1).key}
+    listed = pipeline(filled, "compress", 3, "--dry-run", "--json")
+    assert listed.objects[-1]["found"] == 0, "the next run needs no Spark"
+    assert pipeline(filled, "compress", 3, "--min-saving", "-10", "--json").objects[-1]["streams"] == 1
+
+
+def test_a_flush_of_leases_and_reports_does_not_end_a_job(
+    filled: Peer, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "PIPELINE_WAVE_ITEMS", 1)
+    monkeypatch.setattr(limits, "PIPELINE_REPORT_S", 0.05)
+    job, stop = CompressJob(address_of(filled), older_than_days=0, today=date(2024, 5, 5)), Stop()
+    flushed: list[Any] = []
+
+    def flush(_: Done) -> None:
+        if not flushed:
+            keys = filled.client.keys("tidelog:pipeline:*")
+            flushed.append(filled.client.delete(*keys))
+            _wait_for(lambda: filled.client.exists("tidelog:pipeline:lease:days") == 1)
+
+    run_job(job, lambda: spark, stop, pace=Pace(), lease_ms=600, on_result=flush, on_found=lambda *_: None)
+    assert flushed
+    assert stop.reason == ""
+    assert job.total.items == 12
+    assert filled.client.hget("tidelog:pipeline:compress", "state") == b"done"
+    assert b"compress" in filled.client.smembers("tidelog:pipeline:jobs")
+
+
+def test_small_items_share_a_task() -> None:
+    mib = limits.MIB
+    assert grouped([1, 2, 3], None) == [[1], [2], [3]]
+    assert grouped([5 * mib, 5 * mib, 7 * mib, 90 * mib, mib, mib], lambda item: item) == [
+        [5 * mib, 5 * mib], [7 * mib], [90 * mib], [mib, mib],
+    ]  # fmt: skip
+    assert grouped([1, None, 2, 3], lambda item: item) == [[1], [None], [2, 3]]
+    assert [len(group) for group in grouped(range(40), lambda item: item)] == [32, 8]
+    assert grouped([], lambda item: item) == []
+
+
 def test_one_job_at_a_time(filled: Peer) -> None:
     lease = Lease.take(filled.client, "days")
     assert lease is not None
@@ -159,7 +214,7 @@ def test_one_job_at_a_time(filled: Peer) -> None:
 
 
 def test_a_later_job_ends_this_one(filled: Peer) -> None:
-    filled.client.set(SETS[0].fence, 1000)
+    filled.client.set(SETS[0].fence, 10**15)
     outcome = pipeline(filled, "compress", 1, "--json")
     assert outcome.status == 2
     assert "was replaced by a later one" in outcome.stderr

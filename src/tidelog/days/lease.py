@@ -41,7 +41,7 @@ def _next_token(server: RedisClient, name: str) -> int:
     key = count_key(name)
 
     def decision(pipeline: Any) -> int:
-        seconds, microseconds = server.time()
+        seconds, microseconds = map(int, server.time())
         token: int = max(token_of(key, pipeline.get(key)) + 1, 1000 * seconds + microseconds // 1000)
         pipeline.multi()
         pipeline.execute_command("SET", key, token)

@@ -43,8 +43,11 @@ Examples:
 
 Only one job that rewrites days runs at a time. `tidelog pipeline status` shows its progress, also after it has ended.
 
-JSON: kind "stream" (queue, jobset, day, outcome, events, batches, event_bytes, packed_bytes, seconds, error), then
-"summary".
+A day that would save less than --min-saving of its memory (MEMORY USAGE) is left hot. It is not tried again before it
+has other entries, or a run has a smaller --min-saving. The ratio in the summary is that of memory.
+
+JSON: kind "stream" (queue, jobset, day, outcome, events, batches, event_bytes, packed_bytes, memory_before_bytes,
+memory_after_bytes, seconds, error), then "summary".
 
 {EXITS}"""
 
@@ -76,6 +79,15 @@ def compress(
             show_default=False,
         ),
     ] = None,
+    min_saving: Annotated[
+        float,
+        typer.Option(
+            "--min-saving",
+            metavar="SHARE",
+            max=1.0,
+            help="Leave a day hot if compressing it would save less than this share of its memory.",
+        ),
+    ] = limits.DAYS_SAVING_MIN,
     lease_seconds: LeaseSeconds = limits.LEASE_MS_DEFAULT / 1000,
     only_list: DryRun = False,
     progress: ShowsBar = True,
@@ -92,7 +104,7 @@ def compress(
     from tidelog.spark.jobs.pace import Pace
 
     output = Output(as_json=as_json)
-    job = CompressJob(address, older_than_days=older_than_days, today=read_today(today))
+    job = CompressJob(address, older_than_days=older_than_days, today=read_today(today), saving_min=min_saving)
     if only_list:
         return dry_run(job, output, _COLUMNS, lambda item: (item.queue, item.jobset, item.day.isoformat()))
     return run_day_job(
@@ -115,5 +127,7 @@ def _members(done: Done) -> dict[str, Any]:
         "batches": done.batches,
         "event_bytes": done.event_bytes,
         "packed_bytes": done.packed_bytes,
+        "memory_before_bytes": done.memory_before_bytes,
+        "memory_after_bytes": done.memory_after_bytes,
     }
     return plain_members(done, sizes)

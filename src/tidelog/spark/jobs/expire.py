@@ -1,4 +1,4 @@
-"""The job `expire`: removes days that are old enough, hot and compressed ones alike, one task for each job set."""
+"""The job `expire`: removes days that are old enough, hot and compressed ones alike. Several job sets share a task."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import redis
 
+from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.days.jobset import JobSet
 from tidelog.days.listing import scan_indexes
@@ -41,6 +42,9 @@ class ExpireJob(Job[OldDays]):
             days = sorted({stream.day for stream in index.streams if stream.day < self.first_kept})
             if days:
                 yield OldDays(index.jobset.queue, index.jobset.jobset, tuple(days))
+
+    def size_bytes(self, item: OldDays) -> int:
+        return len(item.days) * limits.PIPELINE_REMOVED_DAY_BYTES
 
     def task(self, token: int, share: float | None) -> Callable[[OldDays], Done]:  # noqa: ARG002
         return partial(

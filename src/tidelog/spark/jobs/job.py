@@ -2,7 +2,7 @@
 
     take the lease                 or say which job has it
     find some items                SCAN goes on where it stopped; only one wave is held in memory
-    run them on Spark              each with the token of the lease; results are added up as they come
+    run them on Spark              with the token of the lease, small ones together; results are added up as they come
     repeat until SCAN is complete, the job is stopped, or the lease is lost
 
 However a job ends, the next run begins from what the server has: a job has no state of its own to repair.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from itertools import islice
@@ -19,9 +20,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from tidelog import limits
 from tidelog.address import ServerAddress
+from tidelog.days.fence import DAYS_LEASE
 from tidelog.errors import ClientError
 from tidelog.redis_client import connect
-from tidelog.spark.jobs.job_lease import DAYS, DAYS_JOBS, JobLease, Stop
+from tidelog.spark.jobs.job_lease import DAYS_JOBS, JobLease, Stop
 from tidelog.spark.jobs.pace import Pace
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ class Done(NamedTuple):
     batches: int = 0
     event_bytes: int = 0
     packed_bytes: int = 0
+    memory_before_bytes: int = 0
+    memory_after_bytes: int = 0
     error: str | None = None
 
     @property
@@ -63,10 +67,13 @@ class Total:
         """The outcome that changes something."""
         self.items = self.skipped = self.failed = self.days = 0
         self.events = self.batches = self.event_bytes = self.packed_bytes = 0
+        self.memory_before_bytes = self.memory_after_bytes = 0
+        self.outcomes = Counter[str]()
         self.failures: list[Done] = []
         self.last_error: str | None = None
 
     def add(self, done: Done) -> None:
+        self.outcomes[done.outcome] += 1
         if done.outcome == self._productive:
             self.items += 1
             self.days += len(done.days)
@@ -81,6 +88,9 @@ class Total:
         self.batches += done.batches
         self.event_bytes += done.event_bytes
         self.packed_bytes += done.packed_bytes
+        if done.memory_before_bytes and done.memory_after_bytes:
+            self.memory_before_bytes += done.memory_before_bytes
+            self.memory_after_bytes += done.memory_after_bytes
 
     @property
     def seen(self) -> int:
@@ -88,8 +98,8 @@ class Total:
 
     @property
     def ratio(self) -> float | None:
-        """How many times smaller the events have become."""
-        return round(self.event_bytes / self.packed_bytes, 2) if self.packed_bytes else None
+        """How many times less memory the streams take on the server, if it says so."""
+        return round(self.memory_before_bytes / self.memory_after_bytes, 2) if self.memory_after_bytes else None
 
 
 class Job(ABC, Generic[Item]):
@@ -114,6 +124,10 @@ class Job(ABC, Generic[Item]):
     @abstractmethod
     def find(self, server: Any) -> Iterator[Item]:
         """The items that are to be done, a few at a time."""
+
+    @abstractmethod
+    def size_bytes(self, item: Item) -> int | None:
+        """About how much an item has to read, so that small ones share a task; None: not known."""
 
     @abstractmethod
     def task(self, token: int, share: float | None) -> Callable[[Item], Done]:
@@ -144,7 +158,9 @@ def run_job(
     """
     with connect(job.address) as server:
         figures = lambda: {**job.figures(), "last_error": job.total.last_error}  # noqa: E731
-        with JobLease.take(server, job.name, stop, figures, lease=DAYS, rivals=DAYS_JOBS, ttl_ms=lease_ms) as lease:
+        with JobLease.take(
+            server, job.name, stop, figures, lease=DAYS_LEASE, rivals=DAYS_JOBS, ttl_ms=lease_ms
+        ) as lease:
             _run_waves(job, lease.token, server, make_spark, stop, pace, on_result, on_found)
             lease.state = "stopped" if stop.is_set() else "done"
 
@@ -182,7 +198,9 @@ def _run_waves(
         found += len(wave)
         on_found(found + (first is not None), first is None)
         rest = _WavePause(pace.wave_seconds(len(wave)))
-        waves.run(wave, job.task(token, pace.share(len(wave))))
+        # A share of bytes a second is that of a task with one item.
+        size_bytes = job.size_bytes if pace.bytes_per_second is None else None
+        waves.run(wave, job.task(token, pace.share(len(wave))), size_bytes)
         if first is not None:
             rest.wait(stop)
 

@@ -26,8 +26,6 @@ from tidelog.keys import LEASE_PREFIX, PIPELINE_PREFIX
 from tidelog.spark.jobs.figures import Figures, Parts
 from tidelog.spark.jobs.report import Report, no_parts
 
-DAYS: Final = "days"
-"""The one lease of all jobs that rewrite days: the same fences compare their tokens, which must be in one order."""
 DAYS_JOBS: Final = ("compress", "expire")
 
 
@@ -114,9 +112,9 @@ class JobLease:
         """Take the lease of that name, or several; `JobRunning` if another job has one of them.
 
         `figures` and `parts` are called about once a second, on a thread of their own. `rivals`: the jobs that may hold
-        the lease, if there are others than this one; if there are several leases, each has the name of a part. Unless
-        `is_fenced`, a lease that has ended (somebody flushed the database, or the machine stood still) is taken again
-        if nobody has it.
+        the lease, if there are others than this one; if there are several leases, each has the name of a part. A lease
+        that has ended (somebody flushed the database, or the machine stood still) is taken again if nobody has it, and,
+        if `is_fenced`, nobody had it meanwhile.
         """
         if isinstance(lease, str):
             taken = [take_lease(server, job, ttl_ms, lease, rivals if rivals is not None else (job,))]

@@ -1,4 +1,4 @@
-"""Runs items on Spark, some at a time: one partition for each item, and each result as soon as its task is done.
+"""Runs items on Spark, some at a time: small ones share a task, and each result comes as soon as its task is done.
 
 Results come by an accumulator, which Spark updates once for each task, when the task succeeds. So progress can be
 shown, and after a stop it is known what was done. (`collect` returns everything at the end, or nothing.)
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
 from py4j.protocol import Py4JError
@@ -47,9 +48,10 @@ class _WaveStep(Generic[Item, Result]):
         self._task = task
         self._gathered = gathered
 
-    def __call__(self, numbered: Iterable[tuple[int, Item]]) -> None:
-        for number, item in numbered:
-            self._gathered.add([(number, self._task(item))])
+    def __call__(self, groups: Iterable[Sequence[tuple[int, Item]]]) -> None:
+        for group in groups:
+            for number, item in group:
+                self._gathered.add([(number, self._task(item))])
 
 
 class Waves(Generic[Item, Result]):
@@ -74,32 +76,44 @@ class Waves(Generic[Item, Result]):
         """How many tasks run at once, as far as Spark knows now."""
         return int(self._context.defaultParallelism)
 
-    def run(self, items: Sequence[Item], task: Callable[[Item], Result]) -> None:
-        """Run a wave. Returns when all items have their results, or when the job is stopped."""
-        left, _ = self._run_once(items, task)
+    def run(
+        self,
+        items: Sequence[Item],
+        task: Callable[[Item], Result],
+        size_bytes: Callable[[Item], int | None] | None = None,
+    ) -> None:
+        """Run a wave. Returns when all items have their results, or when the job is stopped.
+
+        If the sizes of items are known, small ones share a task: a task takes Spark longer than a small item does.
+        """
+        left, _ = self._run_once(grouped(items, size_bytes), task)
         for item in left:
             if self._stop.is_set():
                 return
-            again, problem = self._run_once([item], task)
+            again, problem = self._run_once([[item]], task)
             if again and not self._stop.is_set():
                 self._on_result(self._failed(item, problem or "its task did not finish"))
 
-    def _run_once(self, items: Sequence[Item], task: Callable[[Item], Result]) -> tuple[list[Item], str | None]:
-        """The items that got no result, and why."""
+    def _run_once(
+        self, groups: Sequence[Sequence[Item]], task: Callable[[Item], Result]
+    ) -> tuple[list[Item], str | None]:
+        """The items that got no result, and why. Each group is a task."""
+        numbers = count()
+        numbered = [[(next(numbers), item) for item in group] for group in groups]
         gathered = self._context.accumulator([], _Gathered())
         problems: list[str] = []
 
         def work() -> None:
             try:
                 self._context.setJobGroup(_GROUP, _GROUP, interruptOnCancel=True)
-                numbered = self._context.parallelize(list(enumerate(items)), len(items))
-                numbered.foreachPartition(_WaveStep(task, gathered))
+                tasks = self._context.parallelize(numbered, len(numbered))
+                tasks.foreachPartition(_WaveStep(task, gathered))
             except (Py4JError, PySparkException, OSError) as error:
                 problems.append(_reason(error))
 
         thread = InheritableThread(target=work, daemon=True)
         thread.start()
-        left = dict(enumerate(items))
+        left = {number: item for group in numbered for number, item in group}
         seen = 0
         while thread.is_alive() and not self._stop.is_set():
             thread.join(_LOOK_S)
@@ -131,6 +145,20 @@ class Waves(Generic[Item, Result]):
             return java is None or bool(java.sc().isStopped())
         except (Py4JError, OSError):
             return True
+
+
+def grouped(items: Sequence[Item], size_bytes: Callable[[Item], int | None] | None) -> list[list[Item]]:
+    """The items of each task, in their order. An item whose size is not known has a task of its own."""
+    groups: list[list[Item]] = []
+    room_bytes = 0
+    for item in items:
+        size = None if size_bytes is None else size_bytes(item)
+        if not groups or size is None or size > room_bytes or len(groups[-1]) >= limits.PIPELINE_TASK_ITEMS:
+            groups.append([])
+            room_bytes = limits.PIPELINE_TASK_BYTES
+        groups[-1].append(item)
+        room_bytes = 0 if size is None else room_bytes - size
+    return groups
 
 
 def _reason(error: Exception) -> str:
