@@ -285,6 +285,10 @@ LEASE_MS_DEFAULT = 30_000
 SPARK_BATCH_ROWS = 32_000
 SPARK_BATCH_BYTES = 16 * MIB
 """What comes in smaller batches is joined to batches of about this many rows or bytes: each costs the JVM some time."""
+SPARK_DAY_ROWS_MIN = 1000
+"""What a small day counts at least when days share a task: it takes a round trip, however few rows it has."""
+SPARK_PACKED_EVENT_BYTES = 25
+"""About what an event takes in a compressed batch (`benchmarks/job_events.py`), to estimate the rows of a day."""
 SPARK_PARTITION_ROWS = 250_000
 SPARK_PARTITION_FRAMES = 16
 """Of a stream, or of a journal, that one task reads (defaults)."""

@@ -93,8 +93,8 @@ def test_patterns_name_job_sets(peer: Peer) -> None:
         ([EqualTo(("queue",), "a")], [("a", "x"), ("a", "y_z")]),
         ([In(("jobset",), ("x",)), EqualTo(("queue",), "b")], [("b", "x")]),
     ):
-        found = reader(filters=list(conditions), days="*/*", url=peer.url).partitions()
-        assert sorted((part.queue, part.jobset) for part in found) == expected
+        (task,) = reader(filters=list(conditions), days="*/*", url=peer.url).partitions()
+        assert sorted((part.queue, part.jobset) for part in task.parts) == expected
     assert reader(days="c/c", url=peer.url).partitions() == []
     assert list(reader(days="c/c", url=peer.url).read(None)) == []
 
@@ -131,6 +131,46 @@ def test_a_large_hot_day_is_read_by_several_tasks(peer: Peer, monkeypatch: pytes
     Writer(peer.client, JOBSET).write(on(1, range(1000, 1010)))  # is not in it
     found = [row for part in parts for batch in made.read(part) for row in ids(batch)]
     assert found == [str(message.id) for message in on(1, range(1000))]
+
+
+def test_small_days_share_a_task(peer: Peer) -> None:
+    sets = [JobSet("queue", f"set {number}") for number in range(3)]
+    for jobset in sets:
+        Writer(peer.client, jobset).write([message for day in range(1, 11) for message in on(day, range(20))])
+        for day in range(1, 6):
+            compress(peer, date(2024, 5, day), jobset)
+    made = reader(days="queue/*", url=peer.url, partition_rows=10_000)
+    tasks = made.partitions()
+    assert [len(task.parts) for task in tasks] == [10, 10, 10], "a day counts for a thousand rows at least"
+    rows = [row for task in tasks for batch in made.read(task) for row in batch.to_pylist()]
+    assert len(rows) == 600
+    assert [(row["jobset"], row["day"].day) for row in rows] == [
+        (jobset.jobset, day) for jobset in sets for day in range(1, 11) for _ in range(20)
+    ]
+    (task,) = reader(days="queue/*", url=peer.url).partitions()
+    assert len(task.parts) == 30
+    large = [at(12, number, b"%d" % number + bytes(50)) for number in range(9000)]
+    Writer(peer.client, sets[0]).write([*large, *on(13, range(20))])
+    tasks = reader(days="queue/set 0", url=peer.url, partition_rows=8000).partitions()
+    assert [[part.day.day for part in task.parts] for task in tasks] == [
+        [1, 2, 3, 4, 5, 6, 7, 8], [9, 10, 12], [12, 13],
+    ]  # fmt: skip
+
+
+def test_a_key_of_another_type_is_told_and_blocks_no_other_day(peer: Peer) -> None:
+    fill(peer)
+    for wrong, left in ((JOBSET.hot(DAY_3).key, [DAY_1, DAY_2]), (JOBSET.compressed(DAY_1).key, [DAY_2])):
+        peer.client.set(wrong, "x")
+        made = reader(days="queue/jobs", url=peer.url, partition_rows=1)
+        gone = 0
+        for task in made.partitions():
+            try:
+                list(made.read(task))
+            except DayGone:
+                gone += 1
+        assert gone == 3 - len(left)
+        rows = read(days="queue/jobs", url=peer.url, fail_on_loss="false").to_pylist()
+        assert sorted({row["day"] for row in rows}) == left
 
 
 def test_bad_options(tide: Peer) -> None:

@@ -14,12 +14,13 @@
     url, database, password_file                  as for streams; a plain Redis will do
     from_day, to_day                              days such as 2025-11-15, both included
     from_id, to_id                                ids such as 1731700000000-0, or their milliseconds alone
-    partition_rows                                rows of one task of a hot day, 250000 unless given
+    partition_rows                                about how many rows a task has, 250000 unless given
     fail_on_loss                                  true (default): an error if a day is removed before it was read
     pushdown                                      as for streams; filters on queue, jobset, day, timestamp, ms and id
 
-A task reads a day, or a range of its ids if the day is hot and large. What it reads is decided when it is planned:
-events that come later are not part of it. `reading` says how it stays right while days are compressed.
+A task reads a day, or a range of its ids if the day is hot and large, or several days if they are small. What it
+reads is decided when it is planned: events that come later are not part of it. `reading` says how it stays right while
+days are compressed.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ from pyspark.sql.datasource import Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from tidelog import limits
-from tidelog.days.exchange import ask, stream_state
+from tidelog.days.exchange import ask, is_wrong_type, stream_state
 from tidelog.days.index import read_index
 from tidelog.days.jobset import JobSet, jobset_of_index
+from tidelog.days.saving import memory_bytes
 from tidelog.spark.endpoint import take_endpoint
 from tidelog.spark.options import BadOption, Options
 from tidelog.spark.source.batch_reader import BatchReader, comparison
 from tidelog.spark.source.days.columns import SCHEMA, DayColumns
-from tidelog.spark.source.days.reading import DayPart, read_day
+from tidelog.spark.source.days.reading import DayPart, DayTask, read_days
 from tidelog.spark.source.entry_range import EntryRange, parse_id, range_of_filters, split_ids
 from tidelog.spark.source.key_names import NameFilter, is_pattern, name_of, scan_keys
 from tidelog.spark.source.kind import Kind
@@ -56,7 +58,7 @@ class DaysKind(Kind):
     def schema(self) -> StructType:
         return SCHEMA
 
-    def batch_reader(self, schema: StructType) -> BatchReader[DayPart]:
+    def batch_reader(self, schema: StructType) -> BatchReader[DayTask]:
         return DaysReader(self.target, self.options, schema)
 
 
@@ -71,7 +73,7 @@ class DaySelection:
     jobsets: NameFilter
 
 
-class DaysReader(BatchReader[DayPart]):
+class DaysReader(BatchReader[DayTask]):
     """Reads the events that job sets have now."""
 
     def __init__(self, target: str, options: Options, schema: StructType) -> None:
@@ -86,13 +88,20 @@ class DaysReader(BatchReader[DayPart]):
         self._columns = DayColumns(schema)
 
     def partitions(self) -> list[InputPartition]:
-        parts: list[InputPartition] = []
+        tasks: list[InputPartition] = []
         if self._wanted.ids.is_empty:
-            return parts
+            return tasks
+        room = 0
         with self._server.connect() as client:
-            for jobset in self._find(client):
-                parts += self._plan(client, jobset)
-        return parts
+            for part, rows in (each for jobset in self._find(client) for each in self._plan(client, jobset)):
+                if rows > room or not tasks:
+                    tasks.append(DayTask())
+                    room = self._rows
+                task = tasks[-1]
+                assert isinstance(task, DayTask)
+                task.parts.append(part)
+                room -= max(rows, limits.SPARK_DAY_ROWS_MIN)
+        return tasks
 
     def _find(self, client: Any) -> list[JobSet]:
         if not is_pattern(self._queue + self._jobset):
@@ -107,31 +116,44 @@ class DaysReader(BatchReader[DayPart]):
         wanted = self._wanted
         return [each for each in found if wanted.queues.has(each.queue) and wanted.jobsets.has(each.jobset)]
 
-    def _plan(self, client: Any, jobset: JobSet) -> Iterator[DayPart]:
-        """The tasks of a job set, by day."""
+    def _plan(self, client: Any, jobset: JobSet) -> Iterator[tuple[DayPart, int]]:
+        """The parts of a job set, by day, and about how many rows each has."""
         wanted = self._wanted
         index = read_index(client, jobset)
-        days = {each.day for each in index.streams if wanted.first_day <= each.day <= wanted.last_day}
-        for day in sorted(days):
+        days = sorted({each.day for each in index.streams if wanted.first_day <= each.day <= wanted.last_day})
+        compressed = [day for day in days if day in index.compressed]
+        sizes = memory_bytes(client, [jobset.compressed(day).key for day in compressed])
+        rows = {day: self._rows_in(size) for day, size in zip(compressed, sizes, strict=True)}
+        for day in days:
             part = DayPart(jobset.queue, jobset.jobset, day, wanted.ids.first_number, wanted.ids.last_number)
-            if day in index.compressed:
-                yield part
-                continue
-            key = jobset.hot(day).key
-            state_reply, first = ask(client, [("XINFO", "STREAM", key), ("XRANGE", key, "-", "+", "COUNT", 1)])
-            state = stream_state(state_reply)
-            if isinstance(first, Exception):
-                raise first
-            if state.last is None:
-                yield part  # the index names a stream that is not there: compressed since, or lost
-            elif first:
-                lowest = max(wanted.ids.first_number, parse_id("id", first[0][0].decode(), 0))
-                highest = min(wanted.ids.last_number, pack_id(*state.last))
-                for cut in split_ids(lowest, highest, -(-state.length // self._rows)):
-                    yield part.between(*cut)
+            if day in rows:
+                yield part, rows[day]
+            else:
+                yield from self._plan_hot(client, part, jobset.hot(day).key)
 
-    def read_part(self, part: DayPart) -> Iterator[Any]:
-        return read_day(self._server, part, self._columns, fail_on_loss=self._fail_on_loss)
+    def _rows_in(self, packed_bytes: int | None) -> int:
+        """About how many rows a compressed stream of this size has. Without a size, it is a task of its own."""
+        return self._rows if packed_bytes is None else packed_bytes // limits.SPARK_PACKED_EVENT_BYTES
+
+    def _plan_hot(self, client: Any, part: DayPart, key: bytes) -> Iterator[tuple[DayPart, int]]:
+        state_reply, first = ask(client, [("XINFO", "STREAM", key), ("XRANGE", key, "-", "+", "COUNT", 1)])
+        if is_wrong_type(state_reply):
+            yield part, 0  # it cannot be read, which its task tells
+            return
+        state = stream_state(state_reply)
+        if isinstance(first, Exception):
+            raise first
+        if state.last is None:
+            yield part, 0  # the index names a stream that is not there: compressed since, or lost
+        elif first:
+            lowest = max(part.first, parse_id("id", first[0][0].decode(), 0))
+            highest = min(part.last, pack_id(*state.last))
+            cuts = list(split_ids(lowest, highest, -(-state.length // self._rows)))
+            for cut in cuts:
+                yield part.between(*cut), state.length // len(cuts)
+
+    def read_part(self, part: DayTask) -> Iterator[Any]:
+        return read_days(self._server, part, self._columns, fail_on_loss=self._fail_on_loss)
 
     def narrow(self, filters: Sequence[Filter]) -> None:
         # Not by timestamp: the time of an event is not always that of its id.

@@ -1,4 +1,4 @@
-"""How a task reads its part of a day, even while the day is being compressed.
+"""How a task reads its parts of days, even while a day is being compressed.
 
 As in `days.reader`, each page is read in one transaction with the index, so both are of the same moment.
 
@@ -21,7 +21,7 @@ from pyspark.sql.datasource import InputPartition
 
 from tidelog import limits
 from tidelog.days.batch import packed_of_entry, unpack_columns
-from tidelog.days.exchange import fields, look
+from tidelog.days.exchange import fields, is_wrong_type, look
 from tidelog.days.index import Index, read_index
 from tidelog.days.jobset import DayStream, JobSet
 from tidelog.days.message import parse_id, shown
@@ -32,8 +32,8 @@ from tidelog.spark.source.entry_range import id_text
 from tidelog.streams.rows import pack_id, unpack_id
 
 
-class DayPart(InputPartition):
-    """What one task reads: ids of a day, as numbers; both ends are included."""
+class DayPart:
+    """Some ids of a day, as numbers; both ends are included."""
 
     def __init__(self, queue: str, jobset: str, day: date, first: int, last: int) -> None:
         self.queue = queue
@@ -46,11 +46,18 @@ class DayPart(InputPartition):
         return DayPart(self.queue, self.jobset, self.day, first, last)
 
 
-def read_day(server: Endpoint, part: DayPart, columns: DayColumns, *, fail_on_loss: bool) -> Iterator[pa.RecordBatch]:
-    """The batches of a part. On an executor."""
+class DayTask(InputPartition):
+    """What one task reads: one part, or several small ones."""
+
+    def __init__(self) -> None:
+        self.parts: list[DayPart] = []
+
+
+def read_days(server: Endpoint, task: DayTask, columns: DayColumns, *, fail_on_loss: bool) -> Iterator[pa.RecordBatch]:
+    """The batches of a task. On an executor."""
     with server.connect() as client:
-        pages = _Pages(client, part, fail_on_loss=fail_on_loss)
-        yield from joined(columns.batch(page) for page in pages.read())
+        pages = (page for part in task.parts for page in _Pages(client, part, fail_on_loss=fail_on_loss).read())
+        yield from joined(columns.batch(page) for page in pages)
 
 
 def joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -94,7 +101,8 @@ class _Pages:
                 is_past_compressed = False  # it was swapped meanwhile, so what was read of it does not count
                 continue
             if found is None:
-                self._lose(index)
+                if not is_past_compressed:  # otherwise it is a swap that was left half done
+                    self._lose(index)
                 return
             yield from found
             if not found and source.is_hot:
@@ -107,7 +115,7 @@ class _Pages:
         return next((stream for stream in streams if stream.is_hot or not is_past_compressed), None)
 
     def _page(self, source: DayStream) -> tuple[list[DayEvents] | None, Index]:
-        """The next page of a stream, and the index of the same moment; None: there is no such stream."""
+        """The next page of a stream, and the index of the same moment; None: there is no such stream to read."""
         # A batch has its highest id: the batch with the last id that is wanted may lie beyond that id.
         end = id_text(self._part.last) if source.is_hot else "+"
         count = self._page_entries if source.is_hot else 1
@@ -121,7 +129,7 @@ class _Pages:
         index = Index(self._jobset, members, expired)
         if source not in index.streams:
             return [], index
-        if not exists:
+        if not exists or is_wrong_type(reply):
             return None, index
         return self._taken(source, reply), index
 
@@ -149,7 +157,8 @@ class _Pages:
         key = shown(self._jobset.hot(self._part.day).key)
         oldest = shown(index.streams[0].key) if index.streams else None
         raise DayGone(
-            f"{key} was removed before all of it was read: read it again, or go on without it by fail_on_loss=false",
+            f"{key} was removed before all of it was read, or is not a stream: read it again, or go on without it by "
+            "fail_on_loss=false",
             key=key,
             oldest=oldest,
         )
