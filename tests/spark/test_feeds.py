@@ -20,7 +20,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from tests.integration import limited_server
 from tests.integration.server_process import ServerProcess
 from tests.spark.conftest import Peer
-from tests.spark.in_process import read, reader
+from tests.spark.in_process import micro_batches, read, reader
 from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.errors import ClientError, ServerUnreachable
@@ -318,6 +318,20 @@ def test_a_server_that_comes_back_and_one_that_does_not(tmp_path: Path, monkeypa
     monkeypatch.setattr(limits, "SPARK_FEED_LOST_S", 0.3)
     with pytest.raises(ServerUnreachable):
         list(read_feed(server, FeedPart(0, 0, until), spans, columns))
+
+
+def test_a_beginning_in_the_future_is_refused_as_the_server_does(tide: Peer) -> None:
+    tide.client.set("a", "1")
+    ahead = position(tide) + 3_600_000_000
+    with pytest.raises(redis.ResponseError, match="ahead of the clock"):
+        tide.call("CHANGEFEED", "SINCE", ahead, "KEY", "a")
+    with pytest.raises(BadOption, match=f"since={ahead} lies ahead of the server's clock"):
+        reader(feed="*", url=tide.url, since=ahead).partitions()
+    for start in (ahead, json.dumps({"ts": ahead, "epoch": 1})):
+        with pytest.raises(BadOption, match=f"start={ahead} lies ahead of the server's clock"):
+            micro_batches(feed="*", url=tide.url, start=start).initialOffset()
+    assert reader(feed="*", url=tide.url, until=ahead).partitions()
+    assert reader(feed="*", url=tide.url, filters=[GreaterThan(("ts",), ahead)]).partitions() == []
 
 
 def test_history_that_is_gone(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ micro_batches  readers without end, for `readStream`
 columns        columns that several kinds have
 entry_range    which entries are read: offsets and ids
 key_names      which keys a name or a pattern means
+told_first     puts errors above their tracebacks
 
 To add a kind, write one module or package with a `Kind` in it, and add one row to `KINDS` in `data_source`.
 """

@@ -21,11 +21,12 @@ from pyspark.sql.datasource import (
 )
 
 from tidelog.spark.options import moment_us
+from tidelog.spark.source.told_first import ToldFirst
 
 Part = TypeVar("Part", bound=InputPartition)
 
 
-class BatchReader(DataSourceReader, Generic[Part]):
+class BatchReader(ToldFirst, DataSourceReader, Generic[Part]):
     """Reads a target as it is now. Made on the driver, which calls `partitions`; executors call `read`."""
 
     def narrow(self, filters: Sequence[Filter]) -> None:
@@ -46,7 +47,7 @@ class BatchReader(DataSourceReader, Generic[Part]):
         return self.read_part(part) if is_ours else iter(())
 
 
-class PushdownReader(DataSourceReader):
+class PushdownReader(ToldFirst, DataSourceReader):
     """A batch reader that is told the filters of a query.
 
     It stands apart because Spark refuses every reader with a method `pushFilters` in a session whose pushdown is off.

@@ -28,6 +28,7 @@ from pyspark.sql.types import StructType
 from tidelog.errors import ClientError
 from tidelog.spark.options import Target
 from tidelog.spark.source.kind import Kind
+from tidelog.spark.source.told_first import ToldFirst
 
 KINDS: Final = {
     "stream": "tidelog.spark.source.stream.kind:StreamKind",
@@ -43,7 +44,7 @@ _OWN_KINDS: Final = frozenset(["feedparts"])
 """Those that only our own jobs use. Errors name none of them."""
 
 
-class TidelogSource(DataSource):
+class TidelogSource(ToldFirst, DataSource):
     """What Spark makes for `format("tidelog")`."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from tidelog.spark.source.told_first import ToldFirst
 
-class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+
+class MicroBatchReader(ToldFirst, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a target without end, batch after batch."""
 
     def __init__(self, rows_per_trigger: int | None) -> None:

@@ -10,7 +10,8 @@
 option                      batch  stream
 url, database                 x      x      as for streams
 password_file                 x      x
-since                         x             changes after this moment, a ts or an ISO time; unless given, all
+since                         x             changes after this moment, a ts or an ISO time; unless given, all. It must
+                                            not lie in the future
 until                         x             changes up to and including this moment; at most up to now
 initial                       x             true: the values of now instead of changes
 partition_records             x             about how many records of a shard's journal one task reads, 250000 unless
@@ -41,7 +42,7 @@ from tidelog.spark.options import BadOption, Options
 from tidelog.spark.source.batch_reader import BatchReader, comparison
 from tidelog.spark.source.feed.columns import SCHEMA, EventColumns
 from tidelog.spark.source.feed.micro_batches import feed_micro_batches
-from tidelog.spark.source.feed.position import ask_oldest, ask_position, explored_feed_server
+from tidelog.spark.source.feed.position import ask_oldest, ask_position, explored_feed_server, refuse_future
 from tidelog.spark.source.feed.reading import FeedPart, erased, read_feed
 from tidelog.spark.source.feed.spans import spans_of
 from tidelog.spark.source.kind import Kind
@@ -82,7 +83,7 @@ class FeedReader(BatchReader[FeedPart]):
         self._spans = spans_of(target)
         since, until = options.moment_us("since"), options.moment_us("until")
         self._times = _Times(since, _TS_MAX if until is None else until)
-        self._is_since_given = since is not None
+        self._given_since = since
         self._is_initial = options.flag("initial", False)
         self._records = options.number("partition_records", 1) or limits.SPARK_PARTITION_RECORDS
         if self._is_initial and (since is not None or until is not None):
@@ -95,6 +96,8 @@ class FeedReader(BatchReader[FeedPart]):
     def partitions(self) -> list[InputPartition]:
         with self._server.connect() as client:
             position = ask_position(client)
+            if self._given_since is not None:
+                refuse_future(client, "since", self._given_since, position.visible)
             if self._is_initial:
                 return [FeedPart(shard, 0, position.visible, is_initial=True) for shard in position.shards]
             since, until = self._since(), min(self._times.until, position.visible)
@@ -108,7 +111,7 @@ class FeedReader(BatchReader[FeedPart]):
     def _since(self) -> int:
         oldest = ask_oldest(self._server, self._spans[0])
         since = self._times.since
-        if since is None or (since < oldest and not self._is_since_given):
+        if since is None or (since < oldest and self._given_since is None):
             return oldest  # a filter only narrows what there is
         if since < oldest:
             raise erased(since, TooOld("", oldest=oldest))

@@ -37,7 +37,13 @@ from tidelog.feeds.span import Span
 from tidelog.spark.endpoint import Endpoint, take_endpoint
 from tidelog.spark.options import BadOption, Options, moment_us
 from tidelog.spark.source.feed.columns import EventColumns
-from tidelog.spark.source.feed.position import FeedPosition, ask_oldest, ask_position, explored_feed_server
+from tidelog.spark.source.feed.position import (
+    FeedPosition,
+    ask_oldest,
+    ask_position,
+    explored_feed_server,
+    refuse_future,
+)
 from tidelog.spark.source.feed.reading import FeedPart, read_feed
 from tidelog.spark.source.feed.spans import spans_of
 from tidelog.spark.source.micro_batches import MicroBatchReader, rows_allowed
@@ -103,6 +109,10 @@ class FeedMicroBatches(MicroBatchReader):
         start = self._how.start
         position = self._ask(0, None)
         place: dict[str, Any] = {"is_first": True}
+        begin = start["ts"] if isinstance(start, dict) else start
+        if isinstance(begin, int):
+            with self._server.connect() as client:
+                refuse_future(client, "start", begin, position.visible)
         if start == "initial":
             place |= {"is_initial": True}
         elif start == "latest":

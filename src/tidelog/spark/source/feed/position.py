@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from tidelog.errors import ClientError, TooOld
 from tidelog.feeds.span import Span
 from tidelog.spark.endpoint import Endpoint, call, explored
+from tidelog.spark.options import BadOption
 
 
 def explored_feed_server(server: Endpoint) -> Endpoint:
@@ -34,6 +35,13 @@ def ask_position(client: Any, since: int = 0, records: int | None = None) -> Fee
     return FeedPosition(
         [row[0] for row in rows], visible, epoch, min([visible, *(ts for row in rows for ts in row[3:])])
     )
+
+
+def refuse_future(client: Any, option: str, ts: int, visible: int) -> None:
+    """Refuse a moment that the server has not reached, as CHANGEFEED does: it is a mistake, such as ms for µs."""
+    seconds, microseconds = map(int, call(client, "TIME"))
+    if ts > max(visible, 1_000_000 * seconds + microseconds):
+        raise BadOption(f"{option}={ts} lies ahead of the server's clock: give a ts in µs, or an ISO time")
 
 
 class Behind(NamedTuple):

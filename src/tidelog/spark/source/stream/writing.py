@@ -45,6 +45,7 @@ from tidelog.errors import ClientError
 from tidelog.keys import WRITTEN_PREFIX
 from tidelog.spark.endpoint import Endpoint, call, explored, take_endpoint
 from tidelog.spark.options import BadOption, Options
+from tidelog.spark.source.told_first import ToldFirst
 
 _TEXTS: Final = (BinaryType, StringType)
 _PLAIN: Final = (*_TEXTS, NumericType, DecimalType, BooleanType, DateType, TimestampType)
@@ -214,7 +215,7 @@ def progress_key(stream: bytes) -> bytes:
     return WRITTEN_PREFIX.encode() + b"{%b}:%b" % (tag, stream)
 
 
-class _Appender:
+class _Appender(ToldFirst):
     """What both writers share."""
 
     def __init__(self, target: str, options: Options, schema: StructType) -> None:
