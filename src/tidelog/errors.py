@@ -3,6 +3,7 @@
     TidelogError
     ├── ClientError          the caller's fault: refused, nothing changed, the caller may go on
     │   ├── CommandError         a command was refused; the text is the reply, code first
+    │   │   └── WrongPassword        ... because of a password; the reply may have to wait
     │   ├── LimitExceeded        something was larger than a limit allows
     │   ├── TooOld               the place asked for was erased from the journal
     │   ├── FeedDiverged         what a feed's client has seen is no longer history
@@ -66,6 +67,7 @@ __all__: Final = [
     "TidelogError",
     "TooOld",
     "TransactionTorn",
+    "WrongPassword",
 ]
 
 
@@ -79,6 +81,15 @@ class ClientError(TidelogError):
 
 class CommandError(ClientError):
     """A command was refused. The message is what the client gets: a code in capitals and a sentence."""
+
+
+class WrongPassword(CommandError):
+    """A password was wrong, or not even compared."""
+
+    def __init__(self, message: str, *, delay_s: float) -> None:
+        super().__init__(message)
+        self.delay_s = delay_s
+        """How long the reply is put off: guessing is to be slow."""
 
 
 class LimitExceeded(ClientError):

@@ -77,7 +77,34 @@ REPLIES_BYTES_HELD = 1 * MIB
 """With replies of this size made and not taken yet, the other commands of a client wait."""
 CLIENTS_MAX = 10_000
 HTTP_CONNECTIONS_MAX = 1000
+"""Past it, one that waits for a request makes room for a new one."""
+HTTP_PER_ADDRESS_DEFAULT = 256
+"""Of one address other than this machine (`--http-per-address`)."""
+HTTP_HEADERS_S_MAX = 10
+"""From the first byte of a request, or from connecting, to the end of its headers ..."""
+HTTP_BODY_S_MAX = 10
+"""... and from there to the end of its body."""
 HTTP_IDLE_S_MAX = 30
+"""Between two requests."""
+HTTP_CLOSING_S_MAX = 5
+"""For a client to take what was sent before its connection is closed."""
+LOGGED_LINES_MAX = 10
+"""Lines of the log about requests that make no sense, a minute."""
+LOGGED_LINES_S = 60
+WRONG_PASSWORDS_FREE = 3
+"""Wrong passwords of one address that are answered at once ..."""
+WRONG_PASSWORD_DELAY_S = 0.1
+"""... how long the next is put off, and twice that the one after it ..."""
+WRONG_PASSWORD_DELAY_S_MAX = 3.0
+"""... up to this long ..."""
+WRONG_PASSWORDS_FORGOTTEN_S = 60
+"""... until there was none for so long."""
+WRONG_PASSWORDS_FLOOD = 100
+"""After so many of one address ..."""
+WRONG_PASSWORDS_FLOOD_S = 10
+"""... within this time, no password from there is compared for the rest of it."""
+WRONG_PASSWORDS_ADDRESSES_MAX = 10_000
+"""Addresses that are remembered for it."""
 KEEPALIVE_S = 300
 DEBUG_SLEEP_S_MAX = 60
 SLOW_LOG_MAX = 100_000

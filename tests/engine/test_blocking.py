@@ -79,12 +79,12 @@ class BlockedClient:
 class Server:
     """An engine on a simulated machine, with timers that go by its clock."""
 
-    def __init__(self, shards: int = 1) -> None:
+    def __init__(self, shards: int = 1, password: bytes | None = None) -> None:
         self.clock, self.disk = SimulatedClock(), SimulatedDisk(1)
         self._settings = Settings(shard_count=shards)
         self.store = self._open()
         self.timers: list[Timer] = []
-        self.engine = make_engine(self.store, self.clock, self)
+        self.engine = make_engine(self.store, self.clock, self, password)
         self.connections = make_connections(self.engine)
         self.turns = Turns(asyncio.get_running_loop(), self.store.journal, self.clock.monotonic_us)
 

@@ -6,7 +6,7 @@ from tidelog import __version__, limits
 from tidelog.commands.arguments import integer, syntax_error
 from tidelog.engine.session import Session
 from tidelog.engine.table import CONNECTION, Arguments, Command, connection
-from tidelog.errors import CommandError
+from tidelog.errors import CommandError, WrongPassword
 from tidelog.resp.encoder import Reply
 
 _WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."
@@ -51,7 +51,16 @@ def auth(session: Session, arguments: Arguments) -> Reply:
 
 def _authenticate(session: Session, user: bytes, password: bytes) -> None:
     """There is one user, `default`; without a password it takes any."""
-    if user != b"default" or (session.engine.password.is_needed and not session.engine.password.matches(password)):
+    if session.engine.password.is_needed:
+        given = password if user == b"default" else b""  # which is never right: names are not to be found out sooner
+        verdict = session.engine.password.check(given, session.host)
+        if verdict.retry_after_s:
+            raise WrongPassword(
+                f"ERR too many wrong passwords from your address: try again in {verdict.retry_after_s} s", delay_s=0
+            )
+        if not verdict.is_right:
+            raise WrongPassword(_WRONG_PASSWORD, delay_s=verdict.delay_s)
+    elif user != b"default":
         raise CommandError(_WRONG_PASSWORD)
     session.authenticate()
 

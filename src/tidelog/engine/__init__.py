@@ -14,7 +14,7 @@
     feeding         change feeds and the loop: when they read, and how events reach a client
     slow_log        the newest commands that took long
     parameters      what CONFIG shows and changes
-    password        the password of the server
+    password        the password of the server, and what wrong ones cost
     metrics         what the server counts
 
 Handlers (`commands/`) are written against these classes. `server/` adds sockets, fsync and the process. Timers come in

@@ -32,13 +32,15 @@ from tidelog.engine.slow_log import SlowLog
 from tidelog.engine.subscriptions import Subscriptions
 from tidelog.engine.table import Command, CommandTable, HandlerKind
 from tidelog.engine.would_block import WouldBlock
-from tidelog.errors import ApplyFailed, CommandError, JournalFailed, JournalFull
+from tidelog.errors import ApplyFailed, CommandError, JournalFailed, JournalFull, WrongPassword
 from tidelog.ports import Clock, Loop
 from tidelog.resp.encoder import QUEUED, ErrorReply, Reply, Wire, encode, encode_error
 from tidelog.store.store import Store
 from tidelog.store.transaction import Transaction
 
 _LOG: Final = logging.getLogger("tidelog")
+_STRANGERS_LOG: Final = logging.getLogger("tidelog.strangers")
+"""For lines that anybody who connects can cause: the server lets a few of them through."""
 
 _HOT_US_MAX: Final = 1000
 """A slow log with a lower threshold turns the hot path off: hot commands are not timed one by one."""
@@ -124,6 +126,7 @@ class Engine:
         self.snapshots = snapshots
         self.feeding = feeding
         self.blocking = Blocking(self, loop)
+        self._loop = loop
         self._make_hot_commands = hot_commands
         self._hot: dict[tuple[int, int, bool, bool], HotCommands] = {}
 
@@ -175,6 +178,8 @@ class Engine:
                 reply = self._run(session, row, arguments)
                 if session.is_blocked:
                     return BLOCKED
+        except WrongPassword as error:
+            return self._refuse_late(session, str(error), error.delay_s)
         except ApplyFailed as error:
             self.process.fail(error)
         finally:
@@ -187,7 +192,7 @@ class Engine:
 
     def _refuse(self, session: Session, arguments: Sequence[bytes], error: str) -> bytes:
         if arguments[0].lower() in _OF_HTTP:
-            _LOG.warning("cut off %s, which speaks HTTP: somebody may be luring a browser here", session.peer)
+            _STRANGERS_LOG.warning("cut off %s, which speaks HTTP: somebody may be luring a browser here", session.peer)
             session.kill()
             return b""
         if arguments[0].upper() == b"EXEC":  # as Redis has it: whatever is in its way, the transaction is over
@@ -198,6 +203,21 @@ class Engine:
             session.fail_multi()
         self.metrics.count_error(error)
         return encode_error(error)
+
+    def _refuse_late(self, session: Session, error: str, delay_s: float) -> bytes:
+        """Refuse a command after a while; its client is blocked until then."""
+        self.metrics.count_error(error)
+        reply = encode_error(error)
+        if not delay_s:
+            return reply
+
+        def answer() -> None:
+            session.set_blocked(False)
+            session.unblock(reply)
+
+        session.set_blocked(True)
+        self._loop.call_later(delay_s, answer)
+        return BLOCKED
 
     def _is_held(self, session: Session, row: Command, arguments: Sequence[bytes]) -> bool:
         """Whether a pause holds a command back."""
@@ -224,6 +244,8 @@ class Engine:
     def _run_connection(self, row: Command, session: Session, arguments: Sequence[bytes]) -> Reply:
         try:
             return row.handler(session, arguments)
+        except WrongPassword:
+            raise
         except CommandError as error:
             return ErrorReply(str(error))
         except ApplyFailed:
@@ -276,7 +298,10 @@ class Engine:
         began_s = self._stopwatch_s()
         session.last_command = row.name
         if row.kind is HandlerKind.CONNECTION:
-            reply = self._run_connection(row, session, arguments)
+            try:
+                reply = self._run_connection(row, session, arguments)
+            except WrongPassword as error:  # of a client that is in already
+                reply = ErrorReply(str(error))
             transaction.database = self.store.database(session.database)  # SELECT inside MULTI
         else:
             try:

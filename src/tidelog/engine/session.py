@@ -9,7 +9,8 @@
     listening   SUBSCRIBE and its like,           in RESP2 is refused, except those in `_WHILE_LISTENING`: other
                 CHANGEFEED                        replies could be taken for messages
     muted       CLIENT REPLY OFF or SKIP          runs, and its reply is dropped
-    blocked     a command that waits for a key    is held until the wait is over
+    blocked     a command that waits for a key,   is held until the wait is over
+                a wrong password
     closing     QUIT, CLIENT KILL, a bad request  is never run
 
 The states are independent: a client may be queueing and listening at once. A client in none of them is *plain*: its
@@ -133,7 +134,7 @@ class Session(ABC):
         """Where the events of the client's change feed go; None: it has no feed."""
         self.replies = Replies.ON
         self.is_blocked = False
-        """A command of this client waits for a key."""
+        """A command of this client waits for a key, or for the reply to a wrong password."""
         self.closes_after_reply = False
         self.is_unevictable = False
         """CLIENT NO-EVICT: kept to be shown. No client is ever evicted."""
@@ -148,6 +149,11 @@ class Session(ABC):
         """Commands of this client that were run."""
         self.is_plain = False
         """Nothing has to be checked before a command is run. `state_changed` keeps it up to date."""
+
+    @property
+    def host(self) -> str:
+        """The client's address without the port."""
+        return self.peer.rpartition(":")[0]
 
     # --- what the state means for a command ---------------------------------------------------------------------
 

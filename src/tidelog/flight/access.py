@@ -10,12 +10,15 @@ import base64
 import binascii
 import hmac
 import secrets
+import time
 from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow.flight as flight
+
+from tidelog.engine.password import Verdict
 
 
 class Handshake(flight.ServerAuthHandler):  # type: ignore[misc]
@@ -39,10 +42,10 @@ class _Granted(flight.ServerMiddleware):  # type: ignore[misc]
 
 
 class Access(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Asked before every call."""
+    """Asked before every call, on a thread of gRPC's, which waits if a wrong password is to be answered late."""
 
-    def __init__(self, is_password: Callable[[bytes], bool], *, needs_password: bool) -> None:
-        self._is_password = is_password
+    def __init__(self, check: Callable[[bytes], Verdict], *, needs_password: bool) -> None:
+        self._check = check
         self.needs_password = needs_password
         self._token = secrets.token_urlsafe(32)
 
@@ -53,8 +56,16 @@ class Access(flight.ServerMiddlewareFactory):  # type: ignore[misc]
             kind, _, rest = str(value).partition(" ")
             if kind.lower() == "bearer" and hmac.compare_digest(rest.encode(), self._token.encode()):
                 return _Granted(self._token)
-            if kind.lower() == "basic" and self._is_password(_password(rest)):
+            if kind.lower() != "basic":
+                continue
+            verdict = self._check(_password(rest))
+            if verdict.is_right:
                 return _Granted(self._token)
+            if verdict.retry_after_s:
+                raise flight.FlightUnauthenticatedError(
+                    f"ERR too many wrong passwords: try again in {verdict.retry_after_s} s"
+                )
+            time.sleep(verdict.delay_s)
         raise flight.FlightUnauthenticatedError("NOAUTH Authentication required.")
 
 

@@ -56,7 +56,7 @@ def feed_page(engine: Engine) -> Callable[[Request], Awaitable[Response]]:
     streams: set[StreamSink] = set()
 
     async def page(request: Request) -> Response:
-        answer = refusal(engine.password, request.headers)
+        answer = await refusal(engine.password, request)
         if answer is not None:
             return answer
         if request.method == "HEAD":  # nobody would read a stream

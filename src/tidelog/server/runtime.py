@@ -181,7 +181,7 @@ class Runtime:
             loop=loop,
             stopwatch_s=time.perf_counter,
             process=self,
-            password=Password(config.password),
+            password=Password(config.password, clock),
             sessions=sessions,
             subscriptions=Subscriptions(),
             slow_log=slow_log,
@@ -246,11 +246,13 @@ class Runtime:
         from tidelog.flight.server import open_flight
         from tidelog.flight.service import Service
 
-        config, engine = self._config, self.engine
-        access = Access(engine.password.matches, needs_password=engine.password.is_needed)
-        return open_flight(
-            LoopCalls(loop), Service(engine, self.turns), access, host, port, config.tls_cert, config.tls_key
+        config, engine, calls = self._config, self.engine, LoopCalls(loop)
+        # Flight asks for the password before it knows the address: all its clients count as one.
+        access = Access(
+            lambda given: calls.ask(lambda: engine.password.check(given, "flight")),
+            needs_password=engine.password.is_needed,
         )
+        return open_flight(calls, Service(engine, self.turns), access, host, port, config.tls_cert, config.tls_key)
 
     def _connection(self) -> asyncio.Protocol:
         return cast("asyncio.Protocol", Connection(self.engine, self.turns, self.connections))
