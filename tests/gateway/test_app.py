@@ -15,6 +15,7 @@ from tests.engine.made import NoLoop, make_connections, make_engine
 from tidelog.errors import JournalFull
 from tidelog.gateway.app import make_app
 from tidelog.journal.journal import Settings
+from tidelog.ports import Loop
 from tidelog.server.configuration import ServerConfig
 from tidelog.server.facts import Facts
 from tidelog.server.memory import Memory
@@ -26,17 +27,19 @@ from tidelog.testing.disk import SimulatedDisk
 class Served:
     """The pages of an engine without sockets."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(
+        self, folder: str, password: bytes | None = None, loop: Loop | None = None, *, has_open_metrics: bool = False
+    ) -> None:
         clock = SimulatedClock()
         store = Store.open(SimulatedDisk(1), "/data", clock, Settings(), lambda: 1, Random(1))
-        self.engine = make_engine(store, clock, NoLoop())
+        self.engine = make_engine(store, clock, loop or NoLoop(), password)
         memory = Memory(0)
         facts = Facts(
             ServerConfig(data=folder), self.engine, make_connections(self.engine), memory, "0" * 40, lambda: 0
         )
-        self._app = make_app(self.engine, facts, memory, [])
+        self.app = make_app(self.engine, facts, memory, [], has_open_metrics=has_open_metrics)
 
-    def get(self, path: str) -> tuple[int, str]:
+    def get(self, path: str, **headers: str) -> tuple[int, str]:
         sent: list[Any] = []
 
         async def receive() -> Any:
@@ -50,10 +53,10 @@ class Served:
             "method": "GET",
             "path": path,
             "query_string": b"",
-            "headers": [(b"host", b"localhost")],
+            "headers": [(b"host", b"localhost"), *((name.encode(), each.encode()) for name, each in headers.items())],
             "client": ("127.0.0.1", 5),
         }
-        asyncio.run(self._app(scope, receive, send))
+        asyncio.run(self.app(scope, receive, send))
         return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:]).decode()
 
 
@@ -110,3 +113,12 @@ def test_jobs_are_in_the_metrics(served: Served) -> None:
 
 def test_nothing_else(served: Served) -> None:
     assert served.get("/nothing")[0] == 404
+
+
+def test_metrics_need_the_password_unless_they_are_open(tmp_path: Any) -> None:
+    secret = {"authorization": "Bearer secret"}
+    closed, opened = Served(str(tmp_path), password=b"secret"), Served(str(tmp_path), b"secret", has_open_metrics=True)
+    assert closed.get("/metrics")[0] == 401
+    assert closed.get("/metrics", **secret)[0] == opened.get("/metrics")[0] == 200
+    assert closed.get("/health")[0] == 200
+    assert opened.get("/feed")[0] == 401

@@ -70,6 +70,20 @@ def serve(
             help="Host names that HTTP requests may use, besides those of the loopback interface.",
         ),
     ] = None,
+    http_per_address: Annotated[
+        str | None,
+        typer.Option(
+            "--http-per-address",
+            metavar="N",
+            help="The highest number of HTTP connections of one address other than this machine. [default: 256]",
+        ),
+    ] = None,
+    metrics_open: Annotated[
+        bool | None,
+        typer.Option(
+            "--metrics-open/--no-metrics-open", help="Answer /metrics also without the password. [default: no]"
+        ),
+    ] = None,
     unix_socket: Annotated[
         str | None,
         typer.Option("--unix-socket", metavar="PATH", help="A socket for Redis clients of the same user."),
@@ -171,6 +185,8 @@ def serve(
         "http-port": http_port,
         "flight-port": flight_port,
         "http-hosts": http_hosts,
+        "http-per-address": http_per_address,
+        "metrics-open": metrics_open,
         "unix-socket": unix_socket,
         "shards": shards,
         "fsync": fsync,

@@ -1,6 +1,7 @@
 """The HTTP edge: /metrics, /health and /feed.
 
 app               puts the pages together and runs them
+http_connection   how many connections there may be, and how long a request may take to arrive
 hosts             refuses requests from other sites' pages
 access            authentication: the same password as for Redis clients
 feed              /feed: reads the query and opens a change feed

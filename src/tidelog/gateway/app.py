@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import cast
 
 import uvicorn
 from starlette.applications import Starlette
@@ -19,18 +22,27 @@ from starlette.routing import Route
 
 from tidelog import limits
 from tidelog.engine.engine import Engine
+from tidelog.gateway.access import refusal
 from tidelog.gateway.feed import feed_page
 from tidelog.gateway.hosts import HostGuard
+from tidelog.gateway.http_connection import HttpClients, HttpConnection
 from tidelog.gateway.metrics import collect
 from tidelog.gateway.sample import CONTENT_TYPE, render
+from tidelog.ports import Clock
 from tidelog.server.facts import Facts
+from tidelog.server.line_limit import LineLimit
 from tidelog.server.memory import Memory
 
 
-def make_app(engine: Engine, facts: Facts, memory: Memory, hosts: Sequence[str]) -> Starlette:
-    """The pages."""
+def make_app(
+    engine: Engine, facts: Facts, memory: Memory, hosts: Sequence[str], *, has_open_metrics: bool = False
+) -> Starlette:
+    """The pages. /metrics tells what INFO does, and needs the same password unless it is open."""
 
-    async def metrics(_request: Request) -> Response:
+    async def metrics(request: Request) -> Response:
+        answer = None if has_open_metrics else await refusal(engine.password, request)
+        if answer is not None:
+            return answer
         return PlainTextResponse(render(collect(engine, facts, memory)), media_type=CONTENT_TYPE)
 
     async def health(_request: Request) -> Response:
@@ -59,23 +71,32 @@ class Gateway:
     """Serves the pages until it is stopped."""
 
     def __init__(
-        self, app: Starlette, sockets: list[socket.socket], tls_cert: str | None = None, tls_key: str | None = None
+        self,
+        app: Starlette,
+        sockets: list[socket.socket],
+        clock: Clock,
+        *,
+        per_address_max: int = limits.HTTP_PER_ADDRESS_DEFAULT,
+        tls_cert: str | None = None,
+        tls_key: str | None = None,
     ) -> None:
+        self.clients = HttpClients(per_address_max)
         config = uvicorn.Config(
             app,
             log_config=None,
             access_log=False,
             lifespan="off",
             ws="none",
-            http="h11",
+            http=cast("type[asyncio.Protocol]", partial(HttpConnection, clients=self.clients)),
             server_header=False,
             ssl_certfile=tls_cert,
             ssl_keyfile=tls_key,
-            limit_concurrency=limits.HTTP_CONNECTIONS_MAX,
             timeout_keep_alive=limits.HTTP_IDLE_S_MAX,
             timeout_graceful_shutdown=1,
         )
         self._server = _Uvicorn(config)
+        self._log = logging.getLogger("uvicorn.error")
+        self._line_limit = LineLimit(clock)
         self._sockets = sockets
         self._task: asyncio.Task[None] | None = None
 
@@ -84,6 +105,7 @@ class Gateway:
         return int(self._sockets[0].getsockname()[1])
 
     async def start(self) -> None:
+        self._log.addFilter(self._line_limit)
         self._task = asyncio.create_task(self._server.serve(self._sockets))
         while not self._server.started and not self._task.done():
             await asyncio.sleep(0.001)
@@ -94,3 +116,4 @@ class Gateway:
         self._server.should_exit = True
         if self._task is not None:
             await self._task
+        self._log.removeFilter(self._line_limit)

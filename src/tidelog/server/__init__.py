@@ -10,6 +10,7 @@ connections      all connections: how many there may be, and which are turned aw
 turns            ends each turn of the loop: one write of the journal, then the replies
 rounds           lets clients that send much take turns
 group_commit     fsyncs the journal, one fsync for many clients
+line_limit       bounds the lines of the log that strangers cause
 loop_calls       lets other threads run something on the loop
 
 The hot path, which handles runs of the same command in their plain form:

@@ -45,6 +45,10 @@ class ServerConfig:
     """0: any that is free; None: no Flight."""
     http_hosts: tuple[str, ...] = ()
     """Names that HTTP may be asked under, beside those of the loopback interface."""
+    http_per_address: int = limits.HTTP_PER_ADDRESS_DEFAULT
+    """HTTP connections of one address other than this machine."""
+    metrics_open: bool = False
+    """/metrics needs no password."""
     unix_socket: str | None = None
     shards: int | None = None
     """None: as many as the data directory has, and 1 if it is new."""
@@ -135,6 +139,15 @@ def _frame_bytes(value: Any) -> int:
     raise BadValue(f"must be one of {', '.join(choices)}")
 
 
+def _is_on(value: Any) -> bool:
+    words = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+    if isinstance(value, str) and value.lower() in words:
+        return words[value.lower()]
+    if not isinstance(value, bool):
+        raise BadValue("must be yes or no")
+    return value
+
+
 def _names(value: Any) -> tuple[str, ...]:
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
@@ -187,6 +200,8 @@ SETTINGS: Final[dict[str, Setting]] = {
     "http-port": Setting("http_port", _port),
     "flight-port": Setting("flight_port", _port),
     "http-hosts": Setting("http_hosts", _names),
+    "http-per-address": Setting("http_per_address", _integer(1, 1_000_000, "a number of connections")),
+    "metrics-open": Setting("metrics_open", _is_on),
     "unix-socket": Setting("unix_socket", _text),
     "data": Setting("data", _text),
     "shards": Setting("shards", _integer(1, limits.SHARDS_MAX, "a number of shards")),

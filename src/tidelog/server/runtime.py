@@ -48,6 +48,7 @@ from tidelog.server.connections import Connections
 from tidelog.server.cooling import Cooling
 from tidelog.server.facts import Facts
 from tidelog.server.hot import hot_commands
+from tidelog.server.line_limit import LineLimit
 from tidelog.server.listener import UnixSocket, allow_descriptors, bind_tcp, make_tls
 from tidelog.server.live_parameters import live_parameters
 from tidelog.server.loop_calls import LoopCalls
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 __all__ = ["Runtime", "ServerConfig", "serve"]
 
 _LOG: Final = logging.getLogger("tidelog")
+_STRANGERS_LOG: Final = logging.getLogger("tidelog.strangers")
 _SECOND_S: Final = 1.0
 _TENTH_S: Final = 0.1
 _SWITCH_INTERVAL_S: Final = 0.0005
@@ -105,6 +107,7 @@ class Runtime:
         self._flight: FlightServer | None = None
         self._timers: list[asyncio.Task[None]] = []
         self.stopping = asyncio.Event()
+        self._line_limit = LineLimit(self._clock)
         # Made by `start`.
         self.turns: Turns
         self.engine: Engine
@@ -135,6 +138,7 @@ class Runtime:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_error)
         self._make_parts(loop)
+        _STRANGERS_LOG.addFilter(self._line_limit)
         try:
             await self._open_ports(loop)
         except BaseException:
@@ -238,8 +242,15 @@ class Runtime:
         from tidelog.gateway.app import Gateway, make_app  # heavy, and not everyone wants it
 
         config = self._config
-        app = make_app(self.engine, self._facts, self._memory, config.http_hosts)
-        return Gateway(app, bind_tcp(config.host, port), config.tls_cert, config.tls_key)
+        app = make_app(self.engine, self._facts, self._memory, config.http_hosts, has_open_metrics=config.metrics_open)
+        return Gateway(
+            app,
+            bind_tcp(config.host, port),
+            self._clock,
+            per_address_max=config.http_per_address,
+            tls_cert=config.tls_cert,
+            tls_key=config.tls_key,
+        )
 
     def _open_flight(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> FlightServer:
         from tidelog.flight.access import Access  # heavy, and not everyone wants it
@@ -343,6 +354,7 @@ class Runtime:
         deadline = loop.time() + limits.STOP_S_MAX
         for timer in self._timers:
             timer.cancel()
+        _STRANGERS_LOG.removeFilter(self._line_limit)
         self._close_ports()
         self._snapshots.close()
         self._cooling.close()
