@@ -1,17 +1,20 @@
 """The build: pyproject.toml describes the package; this compiles its hot modules.
 
 mypyc turns typed modules into C, one shared library for all, beside the modules themselves: Python takes those first.
-They stay plain Python, and without a C compiler the package works as it is, slower.
+They stay plain Python, and without a C compiler the package works as it is, slower. With one, a build that cannot
+compile them fails: a slow package must be somebody's choice.
 
     python setup.py build_ext --inplace     in a checkout (`bin/build` does it)
     TIDELOG_COMPILE=no pip install ...      leave them as they are
-    TIDELOG_COMPILE=must pip install ...    fail if they cannot be compiled
+    TIDELOG_COMPILE=must pip install ...    fail also without a compiler
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import sysconfig
 from concurrent.futures import Future, ThreadPoolExecutor
 from glob import glob
 from pathlib import Path
@@ -66,14 +69,30 @@ _NOT_HOT = ("__init__.py", "commands/reference.py")
 """Of those: front pages, and a module that is run with `python -m`, which a compiled one cannot be."""
 
 
+_HINT = (
+    "Tidelog's hot modules cannot be compiled (see above; Debian and Ubuntu need gcc and python3-dev). "
+    "TIDELOG_COMPILE=no installs Tidelog without compiling it, and slower."
+)
+
+
 def hot_modules() -> list[str]:
     found = {name for pattern in _HOT for name in glob(f"src/tidelog/{pattern}")}
     return sorted(name for name in found if not name.endswith(_NOT_HOT))
 
 
+def has_compiler() -> bool:
+    """Whether the C compiler is there that extensions are built with."""
+    named = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    return shutil.which(named.split()[0]) is not None
+
+
 def extensions() -> list[Extension]:
+    """What is compiled; none without a compiler, or if that is wanted."""
     wanted = os.environ.get("TIDELOG_COMPILE", "if possible")
     if wanted == "no":
+        return []
+    if wanted != "must" and not has_compiler():
+        print("there is no C compiler: nothing is compiled, and Tidelog is slower for it", file=sys.stderr)
         return []
     try:
         from mypyc.build import mypycify
@@ -82,18 +101,21 @@ def extensions() -> list[Extension]:
         made = mypycify(
             [*options, *hot_modules()], opt_level="2", debug_level="0", multi_file=True, group_name="tidelog"
         )
-    except (Exception, SystemExit) as error:
-        if wanted == "must":
-            raise
-        print(f"not compiled, and slower for it: {error}", file=sys.stderr)
-        return []
-    for extension in made:
-        extension.optional = wanted != "must"
+    except (Exception, SystemExit):
+        print(_HINT, file=sys.stderr)
+        raise
     return made
 
 
 class BuildSideBySide(build_ext):  # type: ignore[misc]  # setuptools ships no types
     """Compiles the files of an extension side by side, and only those that changed: setuptools does neither."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except BaseException:
+            print(_HINT, file=sys.stderr)
+            raise
 
     def build_extensions(self) -> None:
         compiler: Any = self.compiler
@@ -116,6 +138,7 @@ class BuildSideBySide(build_ext):  # type: ignore[misc]  # setuptools ships no t
             super().build_extensions()
 
 
-os.chdir(Path(__file__).parent)
-os.environ["MYPYPATH"] = "src"
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildSideBySide})
+if __name__ == "__main__":
+    os.chdir(Path(__file__).parent)
+    os.environ["MYPYPATH"] = "src"
+    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildSideBySide})

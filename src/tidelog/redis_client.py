@@ -5,7 +5,7 @@
     connect_raw      one connection whose replies are left as they came: for Spark, which reads many
     connect_async    a client for asyncio: for feeds
 
-redis-py comes with `pip install tidelog[client]`; what must work without it does not import this module.
+Importing redis-py takes a while: what has no use for it does not import this module.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -56,8 +55,6 @@ def test_a_url_without_a_bucket_is_refused(target: str) -> None:
 @pytest.fixture
 def s3(tmp_path: Path) -> Iterator[str]:
     """Where an S3 is that has a bucket `bucket`."""
-    if find_spec("moto") is None or find_spec("flask") is None:
-        pytest.skip("needs moto[server]")
     log = tmp_path / "moto.log"
     with log.open("wb") as output:
         words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
@@ -76,7 +73,6 @@ def s3(tmp_path: Path) -> Iterator[str]:
         process.wait(30)
 
 
-@pytest.mark.long
 def test_a_lake_lies_in_an_object_store(s3: str, tmp_path: Path) -> None:
     given = [*KEYS, f"endpoint_url={s3}"]
     with ServerProcess(tmp_path / "data", "--shards", "2") as server, server.client() as client:

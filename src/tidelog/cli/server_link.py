@@ -1,19 +1,18 @@
 """The server that the options name, and connections to it.
 
 `ServerLink` sends one request at a time, and decodes replies with hiredis, as the server does: commands that need no
-more work without redis-py, which is an extra.
+more start sooner without redis-py.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from tidelog.address import ServerAddress
-from tidelog.errors import EnvironmentFault, ServerRefused, ServerUnreachable
+from tidelog.errors import ServerRefused, ServerUnreachable
 
 _TIMEOUT_S: Final = 30.0
 
@@ -105,17 +104,6 @@ def connect(url: str, password_file: str | None, database: int = 0) -> ServerLin
 
 def connected(address: ServerAddress) -> AbstractContextManager[Any]:
     """A redis-py client, for commands that need more than `ServerLink`."""
-    with needs_redis():
-        from tidelog import redis_client
+    from tidelog import redis_client
+
     return redis_client.connected(address)
-
-
-@contextmanager
-def needs_redis() -> Iterator[None]:
-    """For imports that fail if redis-py is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name != "redis":
-            raise
-        raise EnvironmentFault("this needs redis-py: pip install 'tidelog[client]'") from None

@@ -1,4 +1,4 @@
-"""The Python client: change feeds for asyncio, on redis-py (`pip install tidelog[client]`).
+"""The Python client: change feeds for asyncio, on redis-py.
 
 async with Client("redis://127.0.0.1:6399") as client:
     async for event in client.feed(prefix=b"user:"):

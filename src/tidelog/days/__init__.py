@@ -1,4 +1,4 @@
-"""Day streams: the events of a job set, one stream a UTC day, on Tidelog or any Redis (`pip install tidelog[client]`).
+"""Day streams: the events of a job set, one stream a UTC day, on Tidelog or any Redis.
 
 jobset = JobSet("queue", "jobset")
 Writer(redis.Redis(port=6399), jobset).write([Message(EventId(1731700000000, 0), 1731700000000, b'{"state": "done"}')])

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -180,20 +178,6 @@ def test_a_wrong_type_is_told(servers: Servers) -> None:
     assert outcome.status == 2
     assert "WRONGTYPE" in outcome.stderr
     days.close()
-
-
-def test_without_redis_py_it_says_how_to_get_it(tmp_path: Path) -> None:
-    (tmp_path / "redis.py").write_text("raise ModuleNotFoundError(\"No module named 'redis'\", name='redis')")
-    for name in (["put", "q", "j"], ["tail", "q", "j"], ["ls"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "tidelog.cli", "events", *name],
-            env={**ENVIRONMENT, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ENVIRONMENT['PYTHONPATH']}"},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (2, "tidelog: this needs redis-py: pip install 'tidelog[client]'\n")
 
 
 def test_a_password_comes_from_a_file(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tidelog.cli.feed.order import Ordered
 from tidelog.cli.options import AsJson, PasswordFile, Url
 from tidelog.cli.output.stdout import Output
 from tidelog.cli.output.values import parse_moment, time_or_number
-from tidelog.cli.server_link import find_address, needs_redis
+from tidelog.cli.server_link import find_address
 from tidelog.errors import ClientError, FeedDiverged, TooOld
 
 if TYPE_CHECKING:
@@ -194,8 +194,8 @@ def _listen(
 
 
 def _listener(address: ServerAddress) -> Listener:
-    with needs_redis():
-        from tidelog.client.listening import Listener
+    from tidelog.client.listening import Listener  # only here: it brings redis-py
+
     return Listener(address)
 
 
