@@ -286,7 +286,11 @@ def _can_set(client: redis.Redis, key: str = "small", value: bytes = b"1") -> bo
 def test_passwords(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("open sesame\nnot this\n")
+    secret.chmod(0o604)
     with ServerProcess(tmp_path / "data", "--requirepass-file", str(secret)) as server:
+        assert server.stderr == (
+            f"tidelog: every user of this machine can read the password in {secret}: chmod 600 {secret}\n"
+        )
         with pytest.raises(redis.AuthenticationError):
             server.client().ping()
         with pytest.raises(redis.AuthenticationError):

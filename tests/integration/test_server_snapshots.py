@@ -185,6 +185,7 @@ def test_commands(tmp_path: Path) -> None:
 def test_a_backup_of_a_running_server_is_restored(tmp_path: Path) -> None:
     data, backup, new = tmp_path / "data", tmp_path / "backup", tmp_path / "new"
     (tmp_path / "secret").write_text("swordfish\n")
+    (tmp_path / "secret").chmod(0o600)
     secret = ("--requirepass-file", str(tmp_path / "secret"))
     with ServerProcess(data, "--shards", "3", *secret) as server:
         client = server.client(password="swordfish")

@@ -113,6 +113,25 @@ def test_passwords(tmp_path: Path, content: bytes, password: bytes) -> None:
     assert configure({"requirepass-file": str(file)}, {}, None, no_file).password == password
 
 
+@pytest.mark.parametrize(("mode", "is_told"), [(0o644, True), (0o604, True), (0o640, False), (0o600, False)])
+def test_a_password_that_everybody_can_read_is_told(tmp_path: Path, mode: int, is_told: bool) -> None:
+    """However the file was named: by a flag, the environment, the configuration or the option of a client."""
+    secret, toml = tmp_path / "the secret", tmp_path / "some.toml"
+    secret.write_text("open sesame\n")
+    secret.chmod(mode)
+    toml.write_text(f'requirepass-file = "{secret}"\n')
+    told: list[str] = []
+    named = {"TIDELOG_REQUIREPASS_FILE": str(secret)}
+    configure({"requirepass-file": str(secret)}, {}, None, no_file, told.append)
+    configure({}, named, None, no_file, told.append)
+    configure({}, {}, str(toml), no_file, told.append)
+    address = ServerAddress.parse("redis://h")
+    with_password(address, str(secret), {}, option="--password-file", warn=told.append)
+    with_password(address, None, named, option="--password-file", warn=told.append)
+    line = f"every user of this machine can read the password in {secret}: chmod 600 '{secret}'"
+    assert told == ([line] * 5 if is_told else [])
+
+
 @pytest.mark.parametrize("content", [b"", b"\n", b"x" * 513])
 def test_bad_passwords_are_not_shown(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "secret"

@@ -185,6 +185,7 @@ def test_a_plain_redis_has_no_feed(redis_port: int, tmp_path: Path) -> None:
 def test_a_password_is_passed_on(spark: Any, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s3 cr:t/@\n")
+    secret.chmod(0o600)
     with ServerProcess(tmp_path / "data", "--requirepass-file", str(secret)) as server:
         with server.client(password="s3 cr:t/@") as client:
             client.set("a", "1")

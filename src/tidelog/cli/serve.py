@@ -201,8 +201,8 @@ def serve(
         "retain-age": retain_age,
         "frame-size": frame_size,
     }
-    settled = configure(flags, os.environ, config, os.path.exists)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="tidelog: %(message)s")
+    settled = configure(flags, os.environ, config, os.path.exists)
 
     import uvloop
 

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from tidelog.address import ServerAddress
+from tidelog.cli.exits import complain
 from tidelog.errors import ServerRefused, ServerUnreachable
 
 _TIMEOUT_S: Final = 30.0
@@ -94,7 +95,7 @@ def find_address(
     from tidelog.server.configuration import with_password
 
     address = ServerAddress.parse(url, database=database or None, is_cluster=is_cluster, takes_settings=takes_settings)
-    return with_password(address, password_file, os.environ, option="--password-file")
+    return with_password(address, password_file, os.environ, option="--password-file", warn=complain)
 
 
 def connect(url: str, password_file: str | None, database: int = 0) -> ServerLink:

@@ -8,7 +8,11 @@ says where it came from. Secrets are never values: the configuration names the f
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import re
+import shlex
+import stat
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -21,9 +25,13 @@ from tidelog.errors import EnvironmentFault
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.retention import NO_LIMIT
 
+_LOG: Final = logging.getLogger("tidelog")
 FILE_DEFAULT: Final = "tidelog.toml"
 ENVIRONMENT_PREFIX: Final = "TIDELOG_"
 _SECRET_BYTES_MAX: Final = 512
+
+Warn = Callable[[str], None]
+"""Tells an operator what is not good, and no error."""
 
 
 class BadConfiguration(EnvironmentFault):
@@ -167,8 +175,15 @@ def read_password(path: str) -> bytes:
     return password
 
 
+def check_secrecy(path: str, warn: Warn) -> None:
+    """Warn of a file with a password that everybody can read. What is no file (`/dev/fd/3`) is not looked at."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISREG(mode) and mode & stat.S_IROTH:
+        warn(f"every user of this machine can read the password in {path}: chmod 600 {shlex.quote(path)}")
+
+
 def with_password(
-    address: ServerAddress, file: str | None, environment: Mapping[str, str], *, option: str
+    address: ServerAddress, file: str | None, environment: Mapping[str, str], *, option: str, warn: Warn = _LOG.warning
 ) -> ServerAddress:
     """The address of a server with the password that a client uses.
 
@@ -183,6 +198,7 @@ def with_password(
         password = read_password(path)
     except BadValue as problem:
         raise BadConfiguration(f"{option if file else variable} {problem}") from None
+    check_secrecy(path, warn)
     return replace(address, password=password.decode("utf-8", "surrogateescape"))
 
 
@@ -227,7 +243,11 @@ DEFAULTS: Final[dict[str, Any]] = {"http_port": 8399, "flight_port": 8499}
 
 
 def configure(
-    flags: Mapping[str, Any], environment: Mapping[str, str], file: str | None, exists: Callable[[str], bool]
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    file: str | None,
+    exists: Callable[[str], bool],
+    warn: Warn = _LOG.warning,
 ) -> ServerConfig:
     """The configuration from all sources; `flags` has those that were given, under their names."""
     named = file or environment.get(f"{ENVIRONMENT_PREFIX}CONFIG") or None
@@ -248,6 +268,8 @@ def configure(
         except BadValue as problem:
             shown = "" if name == "requirepass-file" else f" (it is {value!r})"
             raise BadConfiguration(f"{origin} {problem}{shown}") from None
+    if "requirepass-file" in found:
+        check_secrecy(found["requirepass-file"][1], warn)
     config = ServerConfig(**values)
     if (config.tls_cert is None) != (config.tls_key is None):
         given, missing = ("tls-cert", "tls-key") if config.tls_key is None else ("tls-key", "tls-cert")

@@ -184,6 +184,7 @@ def test_a_password_comes_from_a_file(tmp_path: Path) -> None:
     from tests.integration.server_process import ServerProcess
 
     (tmp_path / "password").write_text("secret\n")
+    (tmp_path / "password").chmod(0o600)
     with ServerProcess(tmp_path / "data", "--requirepass-file", str(tmp_path / "password")) as server:
         options = ["--url", f"redis://127.0.0.1:{server.port}"]
         refused = run("events", "put", "q", "j", *options, stdin=text_of(LINES))
@@ -193,3 +194,8 @@ def test_a_password_comes_from_a_file(tmp_path: Path) -> None:
             "events", "put", "q", "j", *options, "--password-file", tmp_path / "password", stdin=text_of(LINES)
         )
         assert outcome == (0, "8 written, 0 duplicate, 0 late\n", "")
+        (tmp_path / "password").chmod(0o644)
+        outcome = run("events", "ls", *options, "--password-file", tmp_path / "password")
+        assert outcome.status == 0
+        told = f"every user of this machine can read the password in {tmp_path / 'password'}"
+        assert outcome.stderr == f"tidelog: {told}: chmod 600 {tmp_path / 'password'}\n"

@@ -281,6 +281,7 @@ def test_history_that_is_gone(tmp_path: Path) -> None:
 def test_passwords(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("s3cret\n")
+    file.chmod(0o600)
     with ServerProcess(tmp_path / "data", "--requirepass-file", str(file)) as server:
         place = f"127.0.0.1:{server.port}"
         for arguments, environment in (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cli.command_line import invoke
 from tests.cli.view_hashes import Kept
 
@@ -28,6 +30,16 @@ def test_a_view_without_rows_is_one_and_another_name_is_none(kept: Kept) -> None
     outcome = kept.view("show", "nobody")
     assert (outcome.status, outcome.stdout) == (2, "")
     assert "there is no view 'nobody'" in outcome.stderr
+
+
+@pytest.mark.parametrize("name", ["*", "o*", "order?", "[o]rders", "orders\\", "\\*"])
+def test_a_name_is_no_pattern(kept: Kept, name: str) -> None:
+    kept.put("orders", new={"state": "new"})
+    outcome = kept.view("show", name)
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert "there is no view" in outcome.stderr
+    kept.put(name, row={"n": "1"})
+    assert [each["key"] for each in kept.view("show", name, "--json").objects] == ["row"]
 
 
 def test_without_a_server_nothing_is_shown() -> None:

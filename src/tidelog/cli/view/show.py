@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from typing import Annotated, Any, Final
 
@@ -53,10 +54,11 @@ def show(
 
 
 def _keys(link: ServerLink, prefix: bytes) -> set[bytes]:
+    pattern = re.sub(rb"([*?[\]\\])", rb"\\\1", prefix) + b"*"  # a name is a name, whatever characters it has
     found: set[bytes] = set()
     cursor = b"0"
     while True:
-        cursor, keys = link.call(b"SCAN", cursor, b"MATCH", prefix + b"*", b"COUNT", b"%d" % limits.VIEW_SCAN_KEYS)
+        cursor, keys = link.call(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", b"%d" % limits.VIEW_SCAN_KEYS)
         found.update(keys)
         if cursor == b"0":
             return found
