@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import redis
+from redis.exceptions import AskError, MovedError
 
 from tests.days.servers import Servers, servers
 from tidelog.address import ServerAddress
@@ -25,6 +26,13 @@ def test_an_address_that_was_sent_elsewhere_connects(servers: Servers, kind: str
         link: Any = client
         assert link.set("key", b"\xff")
         assert link.get("key") == b"\xff"
+
+
+def test_a_node_that_sends_us_elsewhere_is_one_of_a_cluster() -> None:
+    for error in (MovedError("1234 127.0.0.1:7001"), AskError("1234 127.0.0.1:7001")):
+        told = explained(error, "redis://h:1")
+        assert isinstance(told, ServerRefused)
+        assert str(told) == "the server at redis://h:1 has not all keys: this is a cluster: use --cluster"
 
 
 def test_a_database_is_kept(servers: Servers) -> None:

@@ -19,7 +19,7 @@ from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.cluster import RedisCluster
-from redis.exceptions import RedisClusterException
+from redis.exceptions import AskError, RedisClusterException
 from redis.retry import Retry
 
 from tidelog import limits
@@ -47,6 +47,8 @@ def connected(address: ServerAddress) -> Iterator[Any]:
     try:
         with connect(address) as client:
             yield client
+    except AskError as error:
+        raise explained(error, address.url) from None
     except redis.ResponseError as error:
         raise ServerRefused(f"the server at {address.url} refused: {error}") from None
     except (redis.ConnectionError, redis.TimeoutError, RedisClusterException) as error:
@@ -94,6 +96,8 @@ def explained(error: Exception, url: str = "") -> TidelogError:
     """An error of redis-py or of the machine as one of ours; `url`: where it happened, for the message."""
     if isinstance(error, redis.AuthenticationError):  # which redis-py counts among those of the connection
         return ServerRefused(f"the server{url and ' at '}{url} does not let us in: {error}")
+    if isinstance(error, AskError):  # or MovedError, which is one
+        return ServerRefused(f"the server{url and ' at '}{url} has not all keys: this is a cluster: use --cluster")
     if isinstance(error, redis.ResponseError):
         return CommandError(f"ERR {error}")
     reason = str(error) or type(error).__name__

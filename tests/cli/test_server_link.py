@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from redis.cluster import RedisCluster
+
+from benchmarks.peers import stop_peer
 from tests.cli.command_line import invoke, run
 from tests.cli.day_streams import DaysServer, line, text_of
 from tests.days.days_of_events import MAY_MS
-from tests.days.servers import Servers
+from tests.days.servers import Servers, start_two_nodes
 from tidelog.cli.server_link import find_address
 from tidelog.errors import ClientError
 
@@ -21,6 +25,38 @@ def test_the_database_of_a_url_is_the_one_that_is_used(servers: Servers) -> None
         assert len(run("events", "tail", "q", "j", "--until-now", "--json", *options).objects) == 1
     days.redis.flushall()
     days.close()
+
+
+def test_a_node_of_a_cluster_says_what_to_do_or_the_command_goes_where_the_key_is(tmp_path: Path) -> None:
+    nodes = start_two_nodes(tmp_path)
+    try:
+        urls = [f"redis://127.0.0.1:{port}" for _, port in nodes]
+        lines = text_of([line(MAY_MS)])
+        put = {url: run("events", "put", "q", "j", "--url", url, stdin=lines) for url in urls}
+        assert sorted(each.status for each in put.values()) == [0, 2], "one of them has the job set"
+        [refused] = [url for url, each in put.items() if each.status]
+        assert "this is a cluster: use --cluster" in put[refused].stderr
+        for command in (
+            ["events", "tail", "q", "j", "--until-now"],
+            ["pipeline", "compress", "--older-than-days", "2"],
+        ):
+            outcome = run(*command, "--url", refused)
+            assert (outcome.status, outcome.stderr.count("\n")) == (2, 1)
+            assert "this is a cluster: use --cluster" in outcome.stderr
+        assert run("events", "put", "q", "j", "--url", refused, "--cluster", stdin=lines).status == 0
+        with RedisCluster(host="127.0.0.1", port=nodes[0][1]) as client:
+            for job in ("compress", "expire", "other"):
+                client.hset(f"tidelog:pipeline:{job}", mapping={"state": "done", "streams": 6, "ratio": 4.5})
+                client.sadd("tidelog:pipeline:jobs", job)
+        for url in urls:
+            for more in ([], ["--cluster"]):
+                outcome = run("pipeline", "status", "--url", url, *more, "--json")
+                assert outcome.stderr == ""
+                assert [told["job"] for told in outcome.objects] == ["compress", "expire", "other"]
+        assert "6 compressed, 4.5 times smaller" in run("pipeline", "status", "--url", urls[0], "--cluster").stdout
+    finally:
+        for process, _ in nodes:
+            stop_peer(process)
 
 
 def test_an_option_that_contradicts_the_url_is_refused() -> None:

@@ -7,6 +7,7 @@ on the cluster.
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,7 @@ from benchmarks.peers import start_peer, stop_peer
 from tests.conformance.redis_oracle import REDIS_SERVER, Socket, is_this_redis, start_redis
 from tests.integration.server_process import ServerProcess
 
+START_S_MAX: Final = 20.0
 KINDS: Final = ("tidelog-RESP2", "tidelog-RESP3", "redis-RESP2", "redis-RESP3")
 
 
@@ -65,12 +67,40 @@ class Servers:
 
 def start_cluster(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
     """A Redis Cluster of one node that has all slots."""
+    process, port, _ = start_node(folder, 0, 16383)
+    return process, port
+
+
+def start_two_nodes(folder: Path) -> list[tuple[subprocess.Popen[bytes], int]]:
+    """A Redis Cluster of two nodes that share the slots, and send clients on to each other."""
+    nodes = [start_node(folder, 0, 8191)]
+    try:
+        nodes.append(start_node(folder, 8192, 16383))
+        clients: list[Any] = [redis.Redis(port=port) for _, port, _ in nodes]
+        for number, client in enumerate(clients):
+            client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
+        clients[0].execute_command("CLUSTER MEET", "127.0.0.1", *nodes[1][1:])
+        deadline = time.monotonic() + START_S_MAX
+        while any("cluster_state:ok" not in str(client.execute_command("CLUSTER INFO")) for client in clients):
+            assert time.monotonic() < deadline, "the nodes did not meet"
+            time.sleep(0.02)
+        for client in clients:
+            client.close()
+    except BaseException:
+        for process, *_ in nodes:
+            stop_peer(process)
+        raise
+    return [(process, port) for process, port, _ in nodes]
+
+
+def start_node(folder: Path, first: int, last: int) -> tuple[subprocess.Popen[bytes], int, int]:
+    """A node with these slots, its port, and that of its bus. It answers, and it is well if it has all slots."""
 
     def command(ports: list[int]) -> list[str]:
         port, bus_port = map(str, ports)
         return [
             *(REDIS_SERVER, "--port", port, "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""),
-            *("--cluster-enabled", "yes", "--cluster-port", bus_port, "--cluster-config-file", "nodes.conf"),
+            *("--cluster-enabled", "yes", "--cluster-port", bus_port, "--cluster-config-file", f"nodes-{port}.conf"),
         ]
 
     def answers(process: subprocess.Popen[bytes], ports: list[int]) -> bool:
@@ -79,13 +109,14 @@ def start_cluster(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
         peer = Socket(ports[0])
         try:
             if b"cluster_slots_assigned:0\r\n" in peer.call([b"CLUSTER", b"INFO"]):
-                peer.call([b"CLUSTER", b"ADDSLOTSRANGE", b"0", b"16383"])
-            return b"cluster_state:ok" in peer.call([b"CLUSTER", b"INFO"])
+                peer.call([b"CLUSTER", b"ADDSLOTSRANGE", b"%d" % first, b"%d" % last])
+            has_all = (first, last) == (0, 16383)
+            return not has_all or b"cluster_state:ok" in peer.call([b"CLUSTER", b"INFO"])
         finally:
             peer.close()
 
     process, ports = start_peer(command, answers, port_count=2)
-    return process, ports[0]
+    return process, ports[0], ports[1]
 
 
 @pytest.fixture(scope="session")

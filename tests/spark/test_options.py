@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
+from redis.exceptions import MovedError
 
 from tests.spark.conftest import Peer
 from tests.spark.in_process import micro_batches, reader, source_of
@@ -13,6 +14,12 @@ from tidelog.address import PORT_DEFAULT, URL_DEFAULT
 from tidelog.errors import ClientError
 from tidelog.spark.endpoint import take_endpoint
 from tidelog.spark.options import BadOption, Options, Target, moment_us
+
+
+def test_a_node_of_a_cluster_is_named(plain: Peer) -> None:
+    server = take_endpoint(Options({"url": plain.url}))
+    with pytest.raises(ClientError, match="this is a cluster, and the source reads from one server"), server.connect():
+        raise MovedError("1234 127.0.0.1:7001")
 
 
 def test_a_target_is_named_by_an_option_or_a_path() -> None:

@@ -1,14 +1,17 @@
 """The server that the options name, and connections to it.
 
 `ServerLink` sends one request at a time, and decodes replies with hiredis, as the server does: commands that need no
-more start sooner without redis-py.
+more start sooner without redis-py. A node of a Redis Cluster that has not the key says which node has it: the link
+goes there.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import socket
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Final
 
 from tidelog.address import ServerAddress
@@ -16,15 +19,22 @@ from tidelog.cli.exits import complain
 from tidelog.errors import ServerRefused, ServerUnreachable
 
 _TIMEOUT_S: Final = 30.0
+_HOPS_MAX: Final = 3
+_MOVED: Final = re.compile(r"MOVED \d+ (.*):(\d+)")
 
 
 class ServerLink:
     """One connection."""
 
-    def __init__(self, address: ServerAddress) -> None:
+    def __init__(self, address: ServerAddress, *, hops_left: int = _HOPS_MAX) -> None:
         import hiredis
 
+        self._hops_left = hops_left
+        """How often a request may be sent on; while a cluster is being changed, its nodes may not agree."""
         self.url = address.url
+        self._address = address
+        self._others: dict[str, ServerLink] = {}
+        """Links to other nodes of a cluster, by host and port."""
         self._reader: Any = hiredis.Reader()
         self._socket = self._connect(address)
         if address.password is not None:
@@ -64,8 +74,19 @@ class ServerLink:
         except (OSError, hiredis.ProtocolError) as error:
             raise ServerUnreachable(f"the server at {self.url} went away: {error}") from None
         if isinstance(reply, hiredis.ReplyError):
+            moved = _MOVED.fullmatch(str(reply))
+            if moved is not None and self._hops_left:
+                return self._other(moved[1], moved[2]).call(*words)
             raise ServerRefused(str(reply))
         return reply
+
+    def _other(self, host: str, port: str) -> ServerLink:
+        """The link to another node of the cluster."""
+        name = f"{host}:{port}"
+        if name not in self._others:
+            address = replace(self._address, host=host or self._address.host, port=int(port), path=None)
+            self._others[name] = ServerLink(address, hops_left=self._hops_left - 1)
+        return self._others[name]
 
     def info(self, section: str) -> dict[str, str]:
         """A section of INFO."""
@@ -74,6 +95,8 @@ class ServerLink:
         return dict(line.partition(":")[::2] for line in lines)
 
     def close(self) -> None:
+        for other in self._others.values():
+            other.close()
         self._socket.close()
 
     def __enter__(self) -> ServerLink:
@@ -98,9 +121,9 @@ def find_address(
     return with_password(address, password_file, os.environ, option="--password-file", warn=complain)
 
 
-def connect(url: str, password_file: str | None, database: int = 0) -> ServerLink:
+def connect(url: str, password_file: str | None, database: int = 0, *, is_cluster: bool = False) -> ServerLink:
     """A connection to that server."""
-    return ServerLink(find_address(url, password_file, database))
+    return ServerLink(find_address(url, password_file, database, is_cluster=is_cluster))
 
 
 def connected(address: ServerAddress) -> AbstractContextManager[Any]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow.flight as flight
 import redis
+from redis.exceptions import AskError
 
 from tidelog.address import URL_DEFAULT, ServerAddress
 from tidelog.client.link import explained
@@ -130,6 +131,8 @@ def _facts(reply: bytes) -> dict[str, str]:
 
 def _about(url: str, error: Exception) -> Exception:
     """The error in our words, with the server where it happened."""
+    if isinstance(error, AskError):  # or MovedError, which is one
+        return ClientError(f"{url} has not all keys: this is a cluster, and the source reads from one server")
     found = explained(error)
     return ServerUnreachable(f"{url}: {found}") if isinstance(found, ServerUnreachable) else found
 

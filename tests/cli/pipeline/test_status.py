@@ -52,12 +52,20 @@ def test_a_table_of_all_jobs(server: Reported) -> None:
     outcome = server.status()
     assert (outcome.status, outcome.stderr) == (0, "")
     header, compress, lake, view = (line.split() for line in outcome.stdout.splitlines())
-    assert header == ["job", "state", "heard", "lag", "records", "rows", "rows/s", "batch", "last", "error"]
+    assert header == ["job", "state", "heard", "lag", "records", "rows", "rows/s", "batch", "days", "last", "error"]
     assert compress[:2] == ["compress", "done"]
     assert compress[-1] == "x" * 60 + "…"
     assert lake[:2] == ["lake", "running"]
-    assert lake[6:] == ["6", "1204000", "20310", "0.38", "s", "-"], "two records for each report"
+    assert lake[6:] == ["6", "1204000", "20310", "0.38", "s", "-", "-"], "two records for each report"
     assert view[:2] == ["view", "silent"]
+
+
+def test_what_was_done_to_days(server: Reported) -> None:
+    server.report("compress", state="done", streams=1200, events=9, ratio=9.14, left_hot=3, failed=2, skipped=1)
+    server.report("expire", state="done", jobsets=4, days=12, failed=0)
+    text = server.status().stdout
+    assert "1,200 compressed, 3 left hot, 2 failed, 9.14 times smaller" in text
+    assert "12 removed  " in text
 
 
 def test_lag_is_of_the_moment(server: Reported) -> None:

@@ -13,7 +13,7 @@ import typer
 from tidelog import limits
 from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
-from tidelog.cli.options import AsJson, DatabaseNumber, PasswordFile, Url
+from tidelog.cli.options import AsJson, DatabaseNumber, IsCluster, PasswordFile, Url
 from tidelog.cli.output.job_figures import STATE_STYLES, JobFigures, shown_seconds
 from tidelog.cli.output.stdout import Cell, Column, Output, Styled, rich_table
 from tidelog.cli.server_link import ServerLink, connect
@@ -33,7 +33,7 @@ Examples:
   tidelog pipeline status --json | jq 'select(.lag_seconds > 60)'
 
 The state `silent` means that a running job has not reported for 10 seconds: it was killed, or cannot reach the server.
-The lag is measured now, also for jobs that have ended.
+The lag is measured now, also for jobs that have ended. The column `days` says what compress and expire have done.
 
 JSON: kind "job" (job, state, age_seconds, and all figures that the job reports: updated_ms, ts, lag_seconds,
 lag_records, rows, rows_per_second, batches, batch_seconds, last_error ...).
@@ -41,6 +41,13 @@ lag_records, rows, rows_per_second, batches, batch_seconds, last_error ...).
 Exit status: 0, 2 if no server answers or there is no such job, 130 for Ctrl-C."""
 
 _ERROR_CHARS_SHOWN: Final = 60
+_DAY_FIGURES: Final = (
+    ("streams", "compressed"),
+    ("days", "removed"),
+    ("left_hot", "left hot"),
+    ("failed", "failed"),
+)
+"""Figures of compress and expire, and how they are called."""
 
 _COLUMNS: Final = (
     Column("job", 16, style="bold"),
@@ -51,6 +58,7 @@ _COLUMNS: Final = (
     Column("rows", 13, right=True),
     Column("rows/s", 9, right=True),
     Column("batch", 8, right=True),
+    Column("days", 24),
     Column("last error", style="red"),
 )
 
@@ -66,12 +74,13 @@ def status(
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
     database: DatabaseNumber = 0,
+    cluster: IsCluster = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second, until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show the jobs of a server: their state, lag, rows and batch times."""
+    """Show the jobs of a server: their state, lag, rows, batch times, and what was done to days."""
     output = Output(as_json=as_json)
-    with connect(url, password_file, database) as link, until_pipe_closes():
+    with connect(url, password_file, database, is_cluster=cluster) as link, until_pipe_closes():
         if not watch:
             found = _ask(link, jobs)
             _check_names(jobs, found)
@@ -101,7 +110,9 @@ def _ask(link: ServerLink, wanted: Sequence[str] | None) -> list[JobFigures]:
 def _fields(link: ServerLink, job: str) -> dict[str, str]:
     try:
         reply = link.call(b"HGETALL", f"{PIPELINE_PREFIX}{job}".encode("utf-8", "surrogateescape"))
-    except ServerRefused:
+    except ServerRefused as error:
+        if "WRONGTYPE" not in str(error):
+            raise
         return {}  # no hash
     return {_decoded(name): _decoded(value) for name, value in zip(reply[::2], reply[1::2], strict=True)}
 
@@ -164,8 +175,18 @@ def _cells(told: JobFigures, now_ms: int) -> list[Cell]:
         told.whole("rows"),
         told.whole("rows_per_second"),
         shown_seconds(told.number("batch_seconds")),
+        _days_done(told),
         error,
     ]
+
+
+def _days_done(told: JobFigures) -> str | None:
+    """What `compress` and `expire` have done, and what failed; None for other jobs."""
+    done = [f"{count:,} {what}" for name, what in _DAY_FIGURES if (count := told.whole(name))]
+    ratio = told.number("ratio")
+    if ratio is not None:
+        done.append(f"{ratio:g} times smaller")
+    return ", ".join(done) or None
 
 
 def _redraw(link: ServerLink, jobs: Sequence[str] | None) -> None:

@@ -22,7 +22,7 @@ from tidelog.days.jobset import JobSet
 from tidelog.days.saving import hot_days
 from tidelog.errors import FencedOff, TidelogError
 from tidelog.redis_client import connect
-from tidelog.spark.jobs.job import FAILED, FENCED, Done, Job
+from tidelog.spark.jobs.job import FAILED, FENCED, Done, Job, problem_of
 from tidelog.spark.jobs.pace import Throttle
 
 
@@ -98,7 +98,7 @@ def compress_hot_day(
     except FencedOff as error:
         return done(FENCED, time.monotonic() - begun, error=str(error))
     except (TidelogError, redis.RedisError, OSError) as error:
-        return done(FAILED, time.monotonic() - begun, error=f"{type(error).__name__}: {error}")
+        return done(FAILED, time.monotonic() - begun, error=problem_of(error))
     sizes = result.messages, result.batches, result.event_bytes, result.packed_bytes
     before, after = (size or 0 for size in result.memory)
     return done(result.outcome.value, time.monotonic() - begun, *sizes, before, after)

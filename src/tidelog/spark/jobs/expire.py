@@ -17,7 +17,7 @@ from tidelog.days.listing import scan_indexes
 from tidelog.days.retention import expire_days
 from tidelog.errors import FencedOff, TidelogError
 from tidelog.redis_client import connect
-from tidelog.spark.jobs.job import FAILED, FENCED, Done, Job
+from tidelog.spark.jobs.job import FAILED, FENCED, Done, Job, problem_of
 
 REMOVED = "removed"
 
@@ -70,8 +70,7 @@ def expire_old_days(item: OldDays, *, address: ServerAddress, token: int, keep_d
     except FencedOff as error:
         return Done(item.queue, item.jobset, found, FENCED, time.monotonic() - begun, error=str(error))
     except (TidelogError, redis.RedisError, OSError) as error:
-        problem = f"{type(error).__name__}: {error}"
-        return Done(item.queue, item.jobset, found, FAILED, time.monotonic() - begun, error=problem)
+        return Done(item.queue, item.jobset, found, FAILED, time.monotonic() - begun, error=problem_of(error))
     outcome = REMOVED if removed else "nothing to remove"
     days = tuple(day.isoformat() for day in removed)
     return Done(item.queue, item.jobset, days, outcome, time.monotonic() - begun)

@@ -18,11 +18,13 @@ from datetime import date, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from redis.exceptions import AskError
+
 from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.days.fence import DAYS_LEASE
 from tidelog.errors import ClientError
-from tidelog.redis_client import connect
+from tidelog.redis_client import connect, explained
 from tidelog.spark.jobs.job_lease import DAYS_JOBS, JobLease, Stop
 from tidelog.spark.jobs.pace import Pace
 
@@ -57,6 +59,12 @@ class Done(NamedTuple):
 
 FAILED = "failed"
 FENCED = "fenced off"
+
+
+def problem_of(error: Exception) -> str:
+    """The error of a task in one line."""
+    told = explained(error) if isinstance(error, AskError) else error
+    return f"{type(told).__name__}: {told}"
 
 
 class Total:
