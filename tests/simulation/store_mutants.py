@@ -26,8 +26,8 @@ STORE_MUTANTS: Final = (
     Mutant(
         "new-expiry-not-told",
         "store/keyspace.py",
-        "        if self.find(key) is None:\n            return\n        self.observe(key)\n",
-        "        if self.find(key) is None:\n            return\n",
+        "        if self.peek(key) is None:\n            return\n        self.observe(key)\n",
+        "        if self.peek(key) is None:\n            return\n",
         "a snapshot has an expiry that was set after its point",
         "store",
     ),
