@@ -33,6 +33,7 @@ _HOT = [
     "journal/flit.py",
     "journal/frame.py",
     "journal/merge.py",
+    "journal/open_files.py",
     "journal/operation.py",
     "journal/reader.py",
     "journal/record.py",

@@ -123,9 +123,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "blob-not-synced",
-        "journal/writer.py",
-        "        self._dirty_files[path] = None",
-        "        self._dirty_files.update({} if '/blob-' in path else {path: None})",
+        "journal/open_files.py",
+        "        self.dirty[path] = None",
+        "        self.dirty.update({} if '/blob-' in path else {path: None})",
         "a cycle is said to be durable without its whales",
     ),
     Mutant(
@@ -160,7 +160,7 @@ MUTANTS: Final = (
         "written-during-a-sync-forgotten",
         "journal/writer.py",
         "        if job.files:\n",
-        "        if job.files:\n            self._dirty_files.clear()\n",
+        "        if job.files:\n            self._files.dirty.clear()\n",
         "what was written while an fsync ran is never fsynced",
     ),
     Mutant(
@@ -188,7 +188,7 @@ MUTANTS: Final = (
         "failed-sync-retried",
         "journal/writer.py",
         '            self._fail("an fsync", error)',
-        "            self._dirty_files.update({path: None for path, _ in job.files})\n            return",
+        "            self._files.dirty.update({path: None for path, _ in job.files})\n            return",
         "after a failed fsync the next one is believed, although the pages were given up",
     ),
     Mutant(

@@ -18,6 +18,7 @@ source             where a reader's bytes come from: the ring, or the files
 Writing:
 
 writer             takes transactions, writes them in cycles, and has them fsynced
+open_files         the files that a writer has open, and which of them are to be fsynced
 shard_writer       makes the frames of one shard: bytes only, no disk
 unwritten          which keys a cycle changes that there is no space for
 durability         the values between the writer and the thread that fsyncs: what is visible, what is durable

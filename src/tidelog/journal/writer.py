@@ -5,6 +5,7 @@
     begin_sync             what a thread is to fsync, up to this cycle
       job.run              on any thread
     finish_sync            the durable ts moves up
+    vouch                  marks alone, if none says yet how much is durable
 
 Invariants:
 - transactions are appended in order of `ts`, one at a time, and whole: a refused one leaves nothing behind;
@@ -31,13 +32,14 @@ from tidelog.ids import U64_MAX, Cycle, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.durability import FsyncPolicy, Resume, SyncJob, Visible
 from tidelog.journal.layout import Meta, shard_folder, write_all
+from tidelog.journal.open_files import OpenFiles
 from tidelog.journal.operation import START, OperationTable, Start, encode_start
 from tidelog.journal.record import CONTROL, FINISH, TS
 from tidelog.journal.ring import Ring
 from tidelog.journal.segment import FilePosition, blob_name, journal_name
 from tidelog.journal.shard_writer import Batch, ShardWriter
 from tidelog.journal.unwritten import changed_keys
-from tidelog.ports import Disk, File
+from tidelog.ports import Disk
 
 _FOR_NOW: Final = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 """Errors of a write that pass: no space, and no descriptor for a new segment."""
@@ -72,6 +74,8 @@ class JournalWriter:
         self._synced_cycle = resume.synced_cycle
         self._last_ts = resume.last_ts
         self._durable_ts = resume.last_ts
+        self._data_cycle = self._vouched_cycle = resume.cycle
+        """The newest cycle that has more than marks, and the newest that a mark names as synced."""
         self.batch_bytes = 0
         """What has gathered; from `BATCH_BYTES_FULL` on, write before appending more."""
         self._pending: list[tuple[ShardId, Batch]] | None = None
@@ -79,12 +83,7 @@ class JournalWriter:
         self.refusal: Exception | None = None
         """Why no transaction is taken; None: they are."""
         self._failed = False
-        self._open_files: dict[str, File] = {}
-        """The last segment and blob file of each shard."""
-        self._closing: list[File] = []
-        """Rolled over while an fsync may be using them."""
-        self._dirty_files: dict[str, None] = {}
-        self._dirty_folders: dict[str, None] = {}
+        self._files = OpenFiles(disk)
         self._unsynced_bytes = 0
         self.bytes_written = 0
         """Since it was opened, blobs among them."""
@@ -266,10 +265,31 @@ class JournalWriter:
             if not dirty:
                 return
             self._end_batches(dirty)
+            self._data_cycle = self._cycle
         self._write_pending()
+
+    def vouch(self) -> None:
+        """Write marks if what is synced is named by none, so that damage in it is not taken for a torn tail.
+
+        For a moment without writes: the next batch says the same. Marks need no others, so this ends by itself.
+        """
+        if (
+            self._vouched_cycle >= min(self._data_cycle, self._synced_cycle)
+            or self._failed
+            or self._pending is not None
+        ):
+            return
+        if not any(shard.is_dirty for shard in self._shards):
+            self._end_all()
+            self._write_pending()
+
+    def _end_all(self) -> None:
+        """End a batch of every shard that has files, whether or not there is anything in it."""
+        self._end_batches([ShardId(index) for index, end in enumerate(self._written.ends) if end is not None])
 
     def _end_batches(self, shards: Sequence[ShardId]) -> None:
         self._cycle = Cycle(self._cycle + 1)
+        self._vouched_cycle = self._synced_cycle
         ends = [shard.next_lsn for shard in self._shards]
         self._pending = [
             (shard, self._shards[shard].end_batch(self._cycle, self._last_ts, self._synced_cycle, ends))
@@ -284,10 +304,10 @@ class JournalWriter:
                 folder = self._folders[shard]
                 for whale in batch.blobs:
                     path = f"{folder}/{blob_name(whale.position.segment)}"
-                    write_all(self._file(folder, path), whale.position.at, [whale.payload])
+                    write_all(self._files.get(folder, path), whale.position.at, [whale.payload])
                 for write in batch.writes:
                     path = f"{folder}/{journal_name(write.position.segment)}"
-                    write_all(self._file(folder, path), write.position.at, write.chunks)
+                    write_all(self._files.get(folder, path), write.position.at, write.chunks)
         except OSError as error:
             if error.errno not in _FOR_NOW:
                 self._fail(f"writing {path}", error)
@@ -309,7 +329,7 @@ class JournalWriter:
             ends[shard] = batch.end
             if batch.sealed:
                 self.sealed += [(shard, position) for position in batch.sealed]
-                self._close_rolled_over(self._folders[shard], batch.end)
+                self._files.close_rolled_over(self._folders[shard], batch.end, is_syncing=self._sync_in_flight)
         self._unsynced_bytes += size
         self.bytes_written += size
         self._pending = None
@@ -320,27 +340,6 @@ class JournalWriter:
         )
         if self.policy is not FsyncPolicy.ALWAYS:
             self._visible = self._written
-
-    def _file(self, folder: str, path: str) -> File:
-        file = self._open_files.get(path)
-        if file is None:
-            if self._disk.exists(path):
-                file = self._disk.open(path, "write")
-            else:
-                file = self._disk.open(path, "create")
-                self._dirty_folders[folder] = None
-            self._open_files[path] = file
-        self._dirty_files[path] = None  # last: a file that there was no space for is not there to be synced
-        return file
-
-    def _close_rolled_over(self, folder: str, end: FilePosition) -> None:
-        current = (f"{folder}/{journal_name(end.segment)}", f"{folder}/{blob_name(end.segment)}")
-        for path in [path for path in self._open_files if path.startswith(f"{folder}/") and path not in current]:
-            file = self._open_files.pop(path)
-            if self._sync_in_flight:
-                self._closing.append(file)
-            else:
-                file.close()
 
     def _fail(self, what: str, error: OSError) -> NoReturn:
         self._failed = True
@@ -356,7 +355,7 @@ class JournalWriter:
         if self._sync_in_flight or self._failed:
             return False
         if self.policy is FsyncPolicy.ALWAYS:
-            return bool(self._dirty_files)
+            return bool(self._files.dirty)
         return monotonic_us - self._last_sync_us >= limits.SYNC_EVERY_US
 
     def begin_sync(self, monotonic_us: int = 0, *, everything: bool = False) -> SyncJob | None:
@@ -369,32 +368,25 @@ class JournalWriter:
         except JournalFailed as error:
             self._failed, self.refusal = True, error
             raise
-        with_files = everything or self.policy is not FsyncPolicy.NEVER
-        dirty = list(self._dirty_files) if with_files else []
-        if not dirty and not renews_clock:
+        files, folders = self._files.begin_sync(with_files=everything or self.policy is not FsyncPolicy.NEVER)
+        if not files and not folders and not renews_clock:
             return None
         self._sync_in_flight = True
-        job = SyncJob(
-            self._written.cycle if dirty else self._synced_cycle,
+        return SyncJob(
+            self._written.cycle if files else self._synced_cycle,
             self._written,
-            [(path, self._open_files.get(path)) for path in dirty],
-            list(self._dirty_folders) if dirty else [],
-            self._unsynced_bytes if dirty else 0,
+            files,
+            folders,
+            self._unsynced_bytes if files else 0,
             renews_clock,
             self._disk,
             self._hlc,
         )
-        if dirty:
-            self._dirty_files.clear()
-            self._dirty_folders.clear()
-        return job
 
     def finish_sync(self, job: SyncJob, error: OSError | None = None) -> None:
         """The job has run. After an error the journal takes no more writes."""
         self._sync_in_flight = False
-        for file in self._closing:
-            file.close()
-        self._closing.clear()
+        self._files.end_sync()
         if error is not None:
             self._fail("an fsync", error)
         if job.renews_clock:
@@ -429,7 +421,7 @@ class JournalWriter:
         try:
             self.write()
             self.sync()
-            self._end_batches([ShardId(index) for index, end in enumerate(self._written.ends) if end is not None])
+            self._end_all()
             self._write_pending()
             self.sync()
         finally:
@@ -439,7 +431,4 @@ class JournalWriter:
         """Close the files and leave everything as it lies on disk, as a crash would."""
         self.refusal = self.refusal or JournalFailed("the journal is closed")
         self._failed = True
-        for file in [*self._open_files.values(), *self._closing]:
-            file.close()
-        self._open_files.clear()
-        self._closing.clear()
+        self._files.close()

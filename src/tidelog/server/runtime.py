@@ -307,6 +307,7 @@ class Runtime:
             # Also what there was no space for: it is tried again, whether or not anyone asks for something.
             if not writer.has_failed:
                 writer.write()
+                writer.vouch()
                 self.engine.feeding.on_visible()
         except JournalFull:
             pass  # it says so itself, and `refusal` tells everyone
