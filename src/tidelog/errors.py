@@ -26,6 +26,8 @@
     │   ├── Contended            others changed the same keys at every attempt
     │   └── Corruption           bytes on disk are not what was written (names file, frame and position)
     │       └── FormatError      the bytes break the format itself
+    │           ├── NewerFormat      they use something that this version does not know
+    │           └── UnreadableRecord a record does not mean anything, although its checksum is right
     └── InternalError        our fault: an invariant does not hold
         ├── ApplyFailed          state and journal may differ: the process stops
         └── TransactionTorn      a transaction below a complete cycle is not whole
@@ -61,12 +63,14 @@ __all__: Final = [
     "JournalFull",
     "LeaseLost",
     "LimitExceeded",
+    "NewerFormat",
     "ServerRefused",
     "ServerUnreachable",
     "SnapshotFailed",
     "TidelogError",
     "TooOld",
     "TransactionTorn",
+    "UnreadableRecord",
     "WrongPassword",
 ]
 
@@ -222,6 +226,28 @@ class Corruption(EnvironmentFault):
 
 class FormatError(Corruption):
     """The bytes break the format: a reserved bit, a length past the end, a wrong magic."""
+
+
+class NewerFormat(FormatError):
+    """The bytes use something that this version does not know: a newer one may have written them."""
+
+
+class UnreadableRecord(FormatError):
+    """A record does not mean anything, although its checksum is right. Readers of files add where it lies."""
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        shard: int,
+        lsn: int,
+        path: str = "",
+        frame: int | None = None,
+        position: int | None = None,
+    ) -> None:
+        super().__init__(problem, path=path, frame=frame, position=position)
+        self.shard = shard
+        self.lsn = lsn
 
 
 class InternalError(TidelogError):

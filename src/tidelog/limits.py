@@ -491,6 +491,8 @@ SNAPSHOT_RETRY_S_MAX = 3600
 SIDECAR_IDLE_PARTS = 100
 """While there are clients, making sidecars takes at most one part in so many of the time."""
 SNAPSHOTS_KEPT = 2
+CUT_TAILS_KEPT = 4
+"""Tails that starts cut off; the oldest goes when there is another. At least two: one is being made."""
 COPY_BYTES_AT_ONCE = 4 * MIB
 """What a backup reads and writes at a time."""
 RESTORE_KEYS_AT_ONCE = 10_000

@@ -111,7 +111,7 @@ def test_files_that_no_segment_owns_are_removed_and_strange_ones_left() -> None:
     for name in (blob_name(orphan), sidecar_name(orphan), "notes.txt"):
         machine.disk.write_file(f"{FOLDER}/shard-0/{name}", b"x")
     machine.open()
-    assert sorted(shard_files(machine)) == [journal_name(Lsn(0)), "notes.txt"]
+    assert sorted(shard_files(machine)) == [journal_name(Lsn(0)), "notes.txt", "shard.json"]
 
 
 def test_a_journal_of_nothing_but_a_tail_begins_anew() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.journal.machine import FOLDER, TABLE, Machine, State
 from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse
 from tidelog.ids import Ts
-from tidelog.journal.layout import ERASED, HOLDERS, META, SNAPSHOTS
+from tidelog.journal.layout import ERASED, HOLDERS, META, SHARD_META, SNAPSHOTS
 from tidelog.journal.repair import RepairReport, repair
 from tidelog.journal.retention import RetentionLimits
 from tidelog.journal.snapshot import list_snapshot_paths, list_snapshots, open_snapshot
@@ -298,9 +298,9 @@ def test_a_journal_that_ends_too_early_is_set_aside_whole_and_begins_again_behin
     assert all(action.startswith("set aside shard-") for action in report.actions)
     assert all("ends before the snapshot" in action for action in report.actions)
     for shard in (0, 1):
-        assert disk.list(f"{FOLDER}/shard-{shard}") == []
+        assert disk.list(f"{FOLDER}/shard-{shard}") == [SHARD_META]
         aside = disk.list(f"{report.set_aside}/shard-{shard}")
-        assert aside == past()[0].disk.list(f"{FOLDER}/shard-{shard}")
+        assert [*aside, SHARD_META] == past()[0].disk.list(f"{FOLDER}/shard-{shard}")
     machine = open_again(disk, report)
     assert machine.segments()[0] == points()[1]
 

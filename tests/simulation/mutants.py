@@ -96,8 +96,8 @@ MUTANTS: Final = (
     Mutant(
         "vector-ignored",
         "journal/scan.py",
-        "is_chain = is_chain and all(end >= needed for end, needed in zip(ends, mark.ends, strict=True))",
-        "is_chain = True",
+        "lacking = tuple(scan.shard for scan in scans if ends[scan.shard] < mark.ends[scan.shard])",
+        "lacking = ()",
         "each shard recovers to its own newest mark, whatever the others have",
     ),
     Mutant(

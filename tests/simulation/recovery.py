@@ -7,6 +7,7 @@ After any crash the journal must show exactly the first `k` transactions of the 
 - transactions come back whole, with the lsns that counting gives, from the newest snapshot and the journal behind it;
 - no ts is ever given out twice, also not one whose transaction is lost;
 - an epoch begins exactly if the stop was not clean;
+- what is cut was torn, lies in `cut-tails` byte for byte, and is told;
 - what was erased stays refused, and what was not can be read; named holders are where they were.
 
 `Known` is what the run knows at the moment of the crash; it belongs to no disk, so any number of clones can be held
@@ -23,11 +24,13 @@ from typing import Final
 from tests.simulation.ledger import Ledger, PlainTransaction, State, apply_record, fold, plain
 from tests.simulation.naive_parser import parse_shard
 from tests.simulation.scenario import Scenario
+from tidelog import limits
 from tidelog.errors import TooOld
 from tidelog.ids import Lsn, Ts
 from tidelog.journal.control import Epoch
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.journal import Journal
+from tidelog.journal.layout import CUT_TAILS
 from tidelog.journal.merge import JournalReader
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
@@ -125,8 +128,10 @@ class Recovery:
 
         `exactly`: it was recovered before, to so many transactions; what it was stopped by then no longer counts.
         """
+        before = disk.clone(0)
         journal, replayed, epoch_id = self.open(disk, clock)
         count = self._check_prefix(journal, replayed)
+        self._check_tail(before, disk, journal)
         if exactly is not None:
             require(count == exactly, "recovering twice gave", exactly, "and then", count, "transactions")
         self._check_promises(count, was_killed)
@@ -172,11 +177,30 @@ class Recovery:
         require(tuple(plan.lsns) == vector, "recovered to lsns", plan.lsns, "instead of", vector)
         require(tuple(journal.writer.written.lsns) == vector, "the writer goes on at", journal.writer.written.lsns)
         require(journal.writer.visible == journal.writer.written, "something is written and not visible at the start")
-        if plan.tail_bytes:
-            self._coverage["tail_cut"] += 1
         if count < len(ledger):
             self._coverage["transactions_lost"] += 1
         return count
+
+    def _check_tail(self, before: SimulatedDisk, disk: SimulatedDisk, journal: Journal) -> None:
+        """Everything that the files had behind the cuts is kept, and the figures speak of it."""
+        tail, cut = journal.recovered.tail, journal.cut_tail
+        if not tail.pieces:
+            return
+        self._coverage["tail_cut"] += 1
+        if cut is None:
+            raise Violation(f"{tail.journal_bytes} bytes were cut, and nobody is told")
+        require(tail.records <= sum(piece.size for piece in tail.pieces), "more records than bytes:", tail.records)
+        require(not tail.first_ts or tail.first_ts > journal.writer.written_ts, "the tail begins at", tail.first_ts)
+        require(tail.last_ts <= max(self._known.given_ts, self._ledger.last_ts), "the tail ends at", tail.last_ts)
+        self._coverage["tail_with_records"] += tail.records > 0
+        for shard, name, start, size in tail.pieces:
+            cut_off = before.read_file(f"{FOLDER}/shard-{shard}/{name}")[start:]
+            require(len(cut_off) == size, "a tail of", len(cut_off), "bytes is said to have", size)
+            folder = f"{cut.path}/shard-{shard}"
+            kept = [disk.read_file(f"{folder}/{each}") for each in disk.list(folder) if each.startswith(name)]
+            require(cut_off in kept, "the tail of", name, "from", start, "is gone")
+        count = len(disk.list(f"{FOLDER}/{CUT_TAILS}"))
+        require(count <= limits.CUT_TAILS_KEPT, count, "tails are kept")
 
     def _check_promises(self, count: int, was_killed: bool) -> None:
         known, ledger = self._known, self._ledger

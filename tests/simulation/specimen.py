@@ -44,8 +44,8 @@ class Specimen:
     """After every write: the sizes of all files, and how many transactions they hold."""
 
     def paths(self, *, part: str = "/shard-") -> list[str]:
-        """The files whose path has this in it."""
-        return [path for path in all_paths(self.disk, FOLDER) if part in path]
+        """The files whose path has this in it; `shard.json` is one of the small files."""
+        return [path for path in all_paths(self.disk, FOLDER) if part in path and not path.endswith("/shard.json")]
 
 
 @dataclass
@@ -75,7 +75,8 @@ def journal_bytes(disk: SimulatedDisk) -> int:
 
 
 def sizes(disk: SimulatedDisk) -> dict[str, int]:
-    return {path: len(disk.read_file(path)) for path in all_paths(disk, FOLDER) if "/shard-" in path}
+    paths = [path for path in all_paths(disk, FOLDER) if "/shard-" in path and not path.endswith(".json")]
+    return {path: len(disk.read_file(path)) for path in paths}
 
 
 class _Maker:

@@ -55,6 +55,7 @@ COMMON: Final = (
     "recovered_from_snapshot",
     "clean_stop",
     "tail_cut",
+    "tail_with_records",
     "transactions_lost",
     "followed",
     "holder",
@@ -82,6 +83,8 @@ RARE: Final = (
     "eio_sync",
     "fail_stop",
     "snapshot_failed",
+    "vouch",
+    "rot_refused",
     "clock_back",
     "clock_jump",
 )

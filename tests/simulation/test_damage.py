@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.simulation.ledger import PlainTransaction, plain
+from tests.simulation.ledger import VAL, Ledger, PlainTransaction, plain
 from tests.simulation.specimen import (
     FOLDER,
     TINY,
@@ -32,8 +32,10 @@ from tests.simulation.specimen import (
     with_snapshot,
 )
 from tidelog.errors import Corruption, DataDirectoryError, TooOld
-from tidelog.ids import Lsn, Ts
-from tidelog.journal.operation import core_table
+from tidelog.ids import Lsn, ShardId, Ts
+from tidelog.journal.durability import FsyncPolicy
+from tidelog.journal.journal import Settings
+from tidelog.journal.operation import core_table, encode_pairs
 from tidelog.journal.verify import verify
 from tidelog.testing.disk import SimulatedDisk
 
@@ -146,7 +148,7 @@ def test_bits_of_a_snapshot() -> None:
             assert outcome.fault.path.startswith(path.rpartition("/shard-")[0])
 
 
-@pytest.mark.parametrize("name", ["meta.json", "clock", "erased", "holders.json"])
+@pytest.mark.parametrize("name", ["meta.json", "clock", "erased", "holders.json", "shard-1/shard.json"])
 def test_every_bit_of_the_small_files(name: str) -> None:
     specimen = with_snapshot()
     path = f"{FOLDER}/{name}"
@@ -230,6 +232,44 @@ def test_a_missing_file() -> None:
             assert path[-20:-4] == max(specimen.paths(part=path.rpartition("/")[0] + "/journal-"))[-20:-4]
             if specimen.settings.shard_count > 1:
                 assert outcome.count >= specimen.vouched_count
+
+
+@pytest.mark.parametrize("policy", list(FsyncPolicy))
+def test_a_missing_or_shortened_segment_is_refused(policy: FsyncPolicy) -> None:
+    """No crash takes away a segment and leaves a later one. One that is short is refused if its end was synced."""
+    disk, settings = SimulatedDisk(3), Settings(TINY, 1, policy)
+    specimen = Specimen(disk, settings, Ledger(1))
+    journal, _ = open_disk(specimen, disk)
+    for number in range(60):
+        journal.writer.append_one(ShardId(0), journal.hlc.next(), VAL, encode_pairs([(b"k%d" % number, bytes(90))]))
+        journal.writer.write()
+        journal.writer.sync(everything=False)
+    disk.kill()
+    paths = specimen.paths(part="/journal-")
+    assert len(paths) > 3
+    for path in paths[:-1]:
+        twin = disk.clone(0)
+        twin.remove(path)
+        refusal = _refusal(specimen, twin)
+        assert "is missing" in refusal or "no snapshot reaches" in refusal, refusal
+        for size in (0, 700, TINY.frame_bytes):
+            twin = disk.clone(0)
+            twin.write_file(path, disk.read_file(path)[:size])
+            if policy is FsyncPolicy.NEVER and (
+                size or path != paths[0]
+            ):  # which has the epoch: that is always fsynced
+                journal, _ = open_disk(specimen, twin)
+                assert journal.cut_tail is not None, "it may be a torn tail, but it is told"
+            else:
+                assert _refusal(specimen, twin)
+
+
+def _refusal(specimen: Specimen, disk: SimulatedDisk) -> str:
+    try:
+        open_disk(specimen, disk)
+    except Corruption as error:
+        return str(error)
+    return ""
 
 
 def test_swapped_files() -> None:

@@ -35,6 +35,7 @@ Opening and recovering:
 journal            an open data directory: puts all of this together
 scan               recovery, first half: what of the files is proved
 loader             recovery, second half: decides what counts, cuts the rest, replays it
+tail               what a start cuts off: described, and set aside first
 record_runs        reads ordinary records many at a time, for a quick start
 
 Keeping it small and quick to search:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidelog import limits
-from tidelog.errors import FormatError, LimitExceeded
+from tidelog.errors import FormatError, LimitExceeded, NewerFormat
 from tidelog.ids import Lsn, Ts
 from tidelog.journal import record
 
@@ -89,7 +89,7 @@ def decode_header(data: bytes, at: int = 0) -> FrameHeader:
     if magic != MAGIC:
         raise FormatError(f"a frame begins with {magic!r} instead of {MAGIC!r}", position=at)
     if flags & RESERVED:
-        raise FormatError(f"reserved bits are set in the flags 0x{flags:02x} of a frame", position=at + 3)
+        raise NewerFormat(f"reserved bits are set in the flags 0x{flags:02x} of a frame", position=at + 3)
     if not flags & CONTINUES:
         return FrameHeader(flags, Lsn(lsn), Ts(ts), None, HEADER_BYTES)
     if len(data) - at < HEADER_BYTES_MAX:

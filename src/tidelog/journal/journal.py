@@ -32,6 +32,7 @@ from tidelog.journal.places import Places
 from tidelog.journal.reader import LoadStrings, ShardReader, Wants
 from tidelog.journal.retention import Holders, RetentionLimits, Segment, list_erasable, plan_erasure
 from tidelog.journal.ring import Ring
+from tidelog.journal.scan import IsKnown
 from tidelog.journal.segment import FilePosition, list_segments, remove_segment, segment_bytes, sidecar_name
 from tidelog.journal.sidecar import FrameSummary, Sidecars, decode_summaries
 from tidelog.journal.snapshot import (
@@ -45,6 +46,7 @@ from tidelog.journal.snapshot import (
     snapshot_path,
 )
 from tidelog.journal.source import ShardSource
+from tidelog.journal.tail import CutTail, list_cut_tails, set_aside_tail
 from tidelog.journal.writer import JournalWriter
 from tidelog.ports import Clock, Disk, Lock
 
@@ -75,6 +77,7 @@ class Journal:
         writer: JournalWriter,
         ring: Ring,
         plan: RecoveryPlan,
+        cut_tail: CutTail | None,
         epochs: list[Epoch],
     ) -> None:
         self._disk = disk
@@ -89,7 +92,11 @@ class Journal:
         self.hlc = hlc
         self.writer = writer
         self.recovered = plan
-        """What was found when it was opened."""
+        """What was found when it was opened ..."""
+        self.cut_tail = cut_tail
+        """... what was cut off, because a crash had torn it ..."""
+        self.cut_tail_count = max(list_cut_tails(disk, folder), default=0)
+        """... and how many starts of this directory had to cut something."""
         self.epochs = epochs
         """Oldest first; the last is ours."""
         self.holders = Holders(disk, folder)
@@ -108,10 +115,12 @@ class Journal:
         apply: Apply,
         new_epoch_id: Callable[[], int],
         load_strings: LoadStrings | None = None,
+        is_known: IsKnown | None = None,
     ) -> Journal:
         """Open a data directory, making it if it is missing or empty, and replay what it holds into `apply`.
 
-        If it is given, `load_strings` takes runs of records that `apply` would otherwise get one by one.
+        If it is given, `load_strings` takes runs of records that `apply` would otherwise get one by one, and a
+        directory with an opcode that is not `is_known` is refused before anything is changed.
         """
         folder = posixpath.normpath(folder)  # the parent of `data/` is to be the parent
         try:
@@ -123,10 +132,12 @@ class Journal:
         try:
             meta = _read_or_create(disk, folder, settings)
             hlc = HybridClock(clock, TsFile.open(disk, folder, layout.CLOCK))
-            plan = plan_recovery(disk, folder, meta)
-            resume = cut_tails(disk, folder, meta, plan)
+            plan = plan_recovery(disk, folder, meta, is_known)
+            layout.write_shard_metas(disk, folder, meta)  # versions before this one did not
+            cut_tail = set_aside_tail(disk, folder, plan.tail, plan.complete.cycle, plan.cuts)
+            resume = cut_tails(disk, folder, meta, plan, None if cut_tail is None else cut_tail.path)
             remove_partial_snapshots(disk, folder)
-            epochs = replay(disk, folder, meta, plan, apply, load_strings)
+            epochs = replay(disk, folder, meta, plan, apply, load_strings, is_known)
             hlc.restore(resume.last_ts)
             ring = Ring(meta.shard_count, settings.ring_bytes_max)
             writer = JournalWriter(disk, folder, meta, resume, hlc, settings.policy, ring)
@@ -136,7 +147,7 @@ class Journal:
                 writer.append_epoch(epochs[-1], resume.last_ts or opened_ts)
                 writer.write()
                 writer.sync()
-            journal = cls(disk, folder, clock, settings, lock, meta, hlc, writer, ring, plan, epochs)
+            journal = cls(disk, folder, clock, settings, lock, meta, hlc, writer, ring, plan, cut_tail, epochs)
             if journal.erased_ts:
                 journal._erase_again()
             return journal

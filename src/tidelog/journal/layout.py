@@ -7,11 +7,14 @@
       erased                     the erased-through ts (`hlc.TsFile`)
       holders.json               named holders (`retention`)
       shard-<n>/                 the segments of a shard (`segment`)
+      shard-<n>/shard.json       its slots and the frame size once more
       snapshots/snapshot-<ts>/   each a journal of its own, with its own meta.json (`snapshot`)
+      cut-tails/tail-<n>/        what a start cut off, because a crash had torn it (`tail`)
       set-aside-<n>/             what a repair cut out
       restore-unfinished         only while a restore fills the directory: until it is gone, nothing here counts
 
-JSON files carry the CRC32C of their other members, so a damaged one is refused instead of believed.
+JSON files carry the CRC32C of their other members, so a damaged one is refused instead of believed. What decides how
+files are read is in two places: a meta.json that is whole but of another directory does not fit `shard.json`.
 """
 
 from __future__ import annotations
@@ -30,13 +33,16 @@ from tidelog.journal.frame import Geometry
 from tidelog.ports import Disk, File, Lock
 
 FORMAT: Final = 1
+"""The version of the format. One that raises it reads the older ones too."""
 
 META: Final = "meta.json"
+SHARD_META: Final = "shard.json"
 LOCK: Final = "lock"
 CLOCK: Final = "clock"
 ERASED: Final = "erased"
 HOLDERS: Final = "holders.json"
 SNAPSHOTS: Final = "snapshots"
+CUT_TAILS: Final = "cut-tails"
 RESTORING: Final = "restore-unfinished"
 
 _REWRITE_BYTES: Final = 1 * limits.MIB
@@ -155,8 +161,10 @@ def read_meta(disk: Disk, folder: str) -> Meta:
     if not disk.exists(path):
         raise DataDirectoryError(f"{folder} is not a data directory of Tidelog: it has no {META}")
     members = read_json(disk, path)
-    if members.get("format") != FORMAT:
-        raise DataDirectoryError(f"{path}: format {members.get('format')}, but this version reads only {FORMAT}")
+    version = members.get("format", 1)  # the first version may not say so
+    if version not in range(1, FORMAT + 1):
+        hint = ": made by a newer version of Tidelog?" if isinstance(version, int) and version > FORMAT else ""
+        raise DataDirectoryError(f"{path}: format {version}, but this version reads only {FORMAT}{hint}")
     try:
         slots = tuple((int(first), int(last)) for first, last in members["slots"])
         geometry = Geometry(members["frame_bytes"], members["frames_per_segment"])
@@ -166,7 +174,42 @@ def read_meta(disk: Disk, folder: str) -> Meta:
         raise Corruption(f"it does not describe a journal ({error})", path=path) from None
     if not 1 <= meta.shard_count <= limits.SHARDS_MAX or members.get("shards") != meta.shard_count:
         raise Corruption(f"it names {members.get('shards')} shards and {meta.shard_count} slot ranges", path=path)
+    if meta.slots != tuple(slot_ranges(meta.shard_count)):
+        raise Corruption(f"its slot ranges are not those of {meta.shard_count} shards", path=path)
     return meta
+
+
+def write_shard_metas(disk: Disk, folder: str, meta: Meta) -> None:
+    """Say in the folder of every shard what it is; those that say so already are left alone."""
+    for shard in range(meta.shard_count):
+        path = f"{shard_folder(folder, shard)}/{SHARD_META}"
+        if not disk.exists(path) or read_json(disk, path) != _shard_members(meta, shard):
+            write_json(disk, path, _shard_members(meta, shard))
+
+
+def check_shard_metas(disk: Disk, folder: str, meta: Meta) -> None:
+    """Refuse a meta.json that is not the one the shards were made with; older versions did not write theirs."""
+    for shard in range(meta.shard_count):
+        path = f"{shard_folder(folder, shard)}/{SHARD_META}"
+        if not disk.exists(path):
+            continue
+        members = read_json(disk, path)
+        for name, value in _shard_members(meta, shard).items():
+            if members.get(name) != value:
+                raise Corruption(
+                    f"its {name} is {value!r}, but shard {shard} was made with {members.get(name)!r}",
+                    path=f"{folder}/{META}",
+                )
+
+
+def _shard_members(meta: Meta, shard: int) -> dict[str, Any]:
+    return {
+        "shard": shard,
+        "shards": meta.shard_count,
+        "slots": list(meta.slots[shard]),
+        "frame_bytes": meta.geometry.frame_bytes,
+        "frames_per_segment": meta.geometry.frames_per_segment,
+    }
 
 
 def _read_point(members: dict[str, Any]) -> SnapshotPoint:
@@ -199,6 +242,7 @@ def create_directory(disk: Disk, folder: str, geometry: Geometry, shard_count: i
     disk.make_folder(f"{folder}/{SNAPSHOTS}")
     disk.sync_folder(folder)
     meta = Meta(geometry, tuple(slot_ranges(shard_count)))
+    write_shard_metas(disk, folder, meta)
     write_meta(disk, folder, meta)
     return meta
 

@@ -1,32 +1,34 @@
 """Recovery, second half: decide what counts, cut the rest durably, and replay it.
 
     plan     read only: the newest complete snapshot, the newest complete cycle after it, or a refusal
-    cut      truncate each shard after its newest mark at or below that cycle, remove what follows, fsync it all
+    tail     what follows that cycle is set aside (`tail`)
+    cut      truncate each shard after its newest mark at or below that cycle, move away what follows, fsync it all
     replay   hand the snapshot's records, then the journal's transactions, to the store
 
 A crash at any moment leads back to the same plan: nothing that is cut could have counted, and nothing new is written
-before the cut is durable. The part that stays is fsynced too: it may have survived in the page cache alone, and from
+before the cut is durable. Segments go newest first, each durably: none may ever be missing before another. The part
+that stays is fsynced too: it may have survived in the page cache alone, and from
 now on readers see it as history.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crc32c import crc32c
 
-from tidelog.errors import Corruption
+from tidelog.errors import Corruption, NewerFormat, UnreadableRecord
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.blob import decode_reference
 from tidelog.journal.durability import Resume
 from tidelog.journal.frame import CRC_BYTES, Geometry, decode_header
-from tidelog.journal.layout import Meta, read_file, shard_folder, write_all
+from tidelog.journal.layout import Meta, check_shard_metas, read_file, shard_folder, write_all
 from tidelog.journal.merge import JournalReader, JournalTransaction
 from tidelog.journal.reader import LoadStrings, Part, Record
 from tidelog.journal.record import BLOB, walk
-from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
+from tidelog.journal.scan import CompleteCycle, IsKnown, ShardScan, find_complete_cycle, find_damage
 from tidelog.journal.segment import (
     FilePosition,
     blob_name,
@@ -40,6 +42,7 @@ from tidelog.journal.shard_writer import ShardState
 from tidelog.journal.sidecar import decode_summaries
 from tidelog.journal.snapshot import Snapshot, newest_snapshot
 from tidelog.journal.source import ShardSource
+from tidelog.journal.tail import TornTail, find_tail
 from tidelog.ports import Disk
 
 PayloadOf = Callable[[Part, Record], bytes]
@@ -57,44 +60,77 @@ class RecoveryPlan:
     """Per shard, where its journal ends; None: it has none."""
     lsns: tuple[Lsn, ...]
     """Per shard, the next lsn."""
-    tail_bytes: int
-    """How much is cut: written, but never complete."""
+    tail: TornTail
+    """What is cut: written, but never complete."""
+
+    @property
+    def tail_bytes(self) -> int:
+        """How much of the journal is cut."""
+        return self.tail.journal_bytes
 
     @property
     def last_ts(self) -> Ts:
         return max(self.complete.last_ts, self.snapshot.point.ts if self.snapshot else Ts(0))
 
 
-def plan_recovery(disk: Disk, folder: str, meta: Meta) -> RecoveryPlan:
-    """Decide what counts. Raises `Corruption` for rot: damage at or below what was known to be synced."""
-    return plan_recovery_from(disk, folder, meta, newest_snapshot(disk, folder))
+def plan_recovery(disk: Disk, folder: str, meta: Meta, is_known: IsKnown | None = None) -> RecoveryPlan:
+    """Decide what counts. Raises `Corruption` for rot: damage at or below what was known to be synced.
+
+    `is_known`: which opcodes are; one that is not is refused, as a newer version may have written it.
+    """
+    check_shard_metas(disk, folder, meta)
+    return plan_recovery_from(disk, folder, meta, newest_snapshot(disk, folder), is_known)
 
 
-def plan_recovery_from(disk: Disk, folder: str, meta: Meta, snapshot: Snapshot | None) -> RecoveryPlan:
+def plan_recovery_from(
+    disk: Disk, folder: str, meta: Meta, snapshot: Snapshot | None, is_known: IsKnown | None = None
+) -> RecoveryPlan:
     """The same from a given snapshot, or from the beginning of the journal."""
-    if snapshot is not None and snapshot.meta.shard_count != meta.shard_count:
-        raise Corruption(
-            f"it has {snapshot.meta.shard_count} shards, the journal {meta.shard_count}", path=snapshot.path
-        )
+    if snapshot is not None:
+        refuse_other(snapshot, meta)
     needed = snapshot.point.lsns if snapshot else (Lsn(0),) * meta.shard_count
-    scans = start_scans(disk, folder, meta, needed)
+    scans = start_scans(disk, folder, meta, needed, is_known)
     try:
         complete = find_complete_cycle(scans)
+        if complete.cycle < complete.synced_cycle:
+            # It will be refused, unless this is an audit beside a server, which went on between the ends of two shards.
+            # What a mark calls fsynced lay in the files of all shards before that mark did: look again.
+            _close(scans)
+            scans = start_scans(disk, folder, meta, needed, is_known)
+            complete = replace(find_complete_cycle(scans), synced_cycle=complete.synced_cycle)
         refuse_rot(scans, complete)
         if snapshot is not None:
             refuse_gap(snapshot, scans, complete)
-        return plan_cuts(disk, folder, snapshot, scans, complete)
+        return plan_cuts(disk, folder, meta, snapshot, scans, complete)
     finally:
-        for scan in scans:
-            scan.close()
+        _close(scans)
 
 
-def start_scans(disk: Disk, folder: str, meta: Meta, needed: tuple[Lsn, ...]) -> list[ShardScan]:
+def _close(scans: list[ShardScan]) -> None:
+    for scan in scans:
+        scan.close()
+
+
+def refuse_other(snapshot: Snapshot, meta: Meta) -> None:
+    """A snapshot has the shards and the sizes of its directory, unless one of them is not what it was."""
+    if snapshot.meta.shard_count != meta.shard_count:
+        problem = f"it has {snapshot.meta.shard_count} shards, the journal {meta.shard_count}"
+    elif snapshot.meta.geometry != meta.geometry:
+        problem = f"its frames and segments are {snapshot.meta.geometry}, those of the journal {meta.geometry}"
+    else:
+        return
+    raise Corruption(problem, path=snapshot.path)
+
+
+def start_scans(
+    disk: Disk, folder: str, meta: Meta, needed: tuple[Lsn, ...], is_known: IsKnown | None = None
+) -> list[ShardScan]:
     """One scan a shard, each from the frame before the lsn that is needed."""
     scans = []
     for shard in range(meta.shard_count):
         source = ShardSource(disk, shard_folder(folder, shard), meta.geometry, ShardId(shard))
-        scans.append(ShardScan(source, meta.shard_count, _start_position(source, needed[shard]), needed[shard]))
+        start = _start_position(source, needed[shard])
+        scans.append(ShardScan(source, meta.shard_count, start, needed[shard], is_known))
     return scans
 
 
@@ -121,23 +157,29 @@ def _start_position(source: ShardSource, lsn: Lsn) -> FilePosition | None:
 
 
 def refuse_rot(scans: list[ShardScan], complete: CompleteCycle) -> None:
-    """Damage at or below the highest synced cycle is not a torn tail."""
-    if complete.cycle >= complete.synced_cycle:
-        return
-    for scan in scans:
-        if scan.damage is not None:
-            damage = scan.damage
+    """Damage at or below the highest synced cycle is not a torn tail, and neither is what no crash leaves behind."""
+    damaged = find_damage(scans, complete)
+    for scan in damaged:
+        damage = scan.damage
+        if isinstance(damage, NewerFormat) and scan.is_refused:
+            raise damage
+        if damage is not None:
+            is_known_synced = complete.cycle < complete.synced_cycle
+            synced = f"; cycle {complete.synced_cycle} was fsynced, but only {complete.cycle} is whole"
             raise Corruption(
-                f"{damage.problem}; cycle {complete.synced_cycle} was fsynced, but only {complete.cycle} is whole. "
+                f"{damage.problem}{synced if is_known_synced else ''}. "
                 f"`tidelog journal repair` cuts here and sets aside what it cuts",
                 path=damage.path,
                 frame=damage.frame,
                 position=damage.position,
             )
+    if complete.cycle >= complete.synced_cycle:
+        return
+    folder = damaged[0].folder if damaged else scans[0].folder
     raise Corruption(
         f"cycle {complete.synced_cycle} was fsynced, but only cycle {complete.cycle} is whole: files are missing or "
         f"were cut. `tidelog journal repair` goes back to that cycle",
-        path=scans[0].folder,
+        path=folder,
     )
 
 
@@ -156,12 +198,11 @@ def refuse_gap(snapshot: Snapshot, scans: list[ShardScan], complete: CompleteCyc
 
 
 def plan_cuts(
-    disk: Disk, folder: str, snapshot: Snapshot | None, scans: list[ShardScan], complete: CompleteCycle
+    disk: Disk, folder: str, meta: Meta, snapshot: Snapshot | None, scans: list[ShardScan], complete: CompleteCycle
 ) -> RecoveryPlan:
     """Where each shard ends if the complete cycle is the last."""
     cuts: list[FilePosition | None] = []
     lsns: list[Lsn] = []
-    tail_bytes = 0
     for scan, mark, end in zip(scans, complete.marks, complete.ends, strict=True):
         if mark is None and scan.start is not None and scan.start.at:
             raise Corruption(
@@ -169,34 +210,22 @@ def plan_cuts(
                 path=scan.folder,
                 position=scan.start.at,
             )
-        cut = mark.end if mark is not None else None
-        cuts.append(cut)
+        cuts.append(mark.end if mark is not None else None)
         lsns.append(max(end, snapshot.point.lsns[scan.shard]) if snapshot else end)
-        tail_bytes += _bytes_after(disk, shard_folder(folder, scan.shard), scan.start, cut)
-    return RecoveryPlan(snapshot, complete, tuple(cuts), tuple(lsns), tail_bytes)
+    tail = find_tail(disk, folder, meta.geometry, tuple(cuts), complete.last_ts)
+    return RecoveryPlan(snapshot, complete, tuple(cuts), tuple(lsns), tail)
 
 
-def _bytes_after(disk: Disk, folder: str, start: FilePosition | None, cut: FilePosition | None) -> int:
-    if start is None:
-        return 0
-    total = 0
-    for segment in list_segments(disk, folder):
-        if segment < start.segment or (cut is not None and segment < cut.segment):
-            continue
-        file = disk.open(f"{folder}/{journal_name(segment)}", "read")
-        kept = cut.at if cut is not None and cut.segment == segment else 0
-        total += max(0, file.size() - kept)
-        file.close()
-    return total
+def cut_tails(disk: Disk, folder: str, meta: Meta, plan: RecoveryPlan, aside: str | None = None) -> Resume:
+    """Cut what does not count and make the rest durable; afterwards a writer may go on.
 
-
-def cut_tails(disk: Disk, folder: str, meta: Meta, plan: RecoveryPlan) -> Resume:
-    """Cut what does not count and make the rest durable; afterwards a writer may go on."""
+    `aside`: the folder that whole files are moved to; None: they are kept elsewhere already, and go.
+    """
     states = []
     for shard in range(meta.shard_count):
         path = shard_folder(folder, shard)
         cut = plan.cuts[shard]
-        _remove_after(disk, path, cut)
+        _remove_after(disk, path, cut, None if aside is None else shard_folder(aside, shard))
         if cut is None:
             states.append(ShardState(None, plan.lsns[shard], Ts(0), 0, 0, 0))
             continue
@@ -207,17 +236,20 @@ def cut_tails(disk: Disk, folder: str, meta: Meta, plan: RecoveryPlan) -> Resume
     return Resume(tuple(states), plan.complete.cycle, plan.complete.cycle, plan.last_ts)
 
 
-def _remove_after(disk: Disk, folder: str, cut: FilePosition | None) -> None:
-    """Remove the segments behind the cut, newest first, and files that no segment owns."""
+def _remove_after(disk: Disk, folder: str, cut: FilePosition | None, aside: str | None) -> None:
+    """Move away the segments behind the cut, newest first, and remove other files that no segment owns."""
     segments = list_segments(disk, folder)
-    for segment in reversed(segments):
-        if cut is None or segment > cut.segment:
-            remove_segment(disk, folder, segment)
     kept = {segment for segment in segments if cut is not None and segment <= cut.segment}
-    for name in disk.list(folder):
-        owner = owner_of(name)
-        if owner is not None and owner not in kept:
-            disk.remove(f"{folder}/{name}")
+    owners = {owner for name in disk.list(folder) if (owner := owner_of(name)) is not None and owner not in kept}
+    for owner in sorted(owners, reverse=True):
+        if aside is not None and (cut is None or owner > cut.segment):
+            disk.make_folder(aside)
+            for name in (blob_name(owner), journal_name(owner)):
+                if disk.exists(f"{folder}/{name}"):
+                    disk.rename(f"{folder}/{name}", f"{aside}/{name}")
+            disk.sync_folder(aside)
+        remove_segment(disk, folder, owner)
+        disk.sync_folder(folder)
     disk.sync_folder(folder)
 
 
@@ -298,13 +330,19 @@ def _state_at(disk: Disk, folder: str, meta: Meta, end: FilePosition, next_lsn: 
 
 
 def replay(
-    disk: Disk, folder: str, meta: Meta, plan: RecoveryPlan, apply: Apply, load_strings: LoadStrings | None = None
+    disk: Disk,
+    folder: str,
+    meta: Meta,
+    plan: RecoveryPlan,
+    apply: Apply,
+    load_strings: LoadStrings | None = None,
+    is_known: IsKnown | None = None,
 ) -> list[control.Epoch]:
     """Hand out everything that counts, in order; returns the epochs, oldest first."""
     epochs: list[control.Epoch] = []
     start: tuple[Lsn, ...] = (Lsn(0),) * meta.shard_count
     if plan.snapshot is not None:
-        plan.snapshot.read(disk, apply, epochs.append, load_strings=load_strings)
+        plan.snapshot.read(disk, apply, epochs.append, load_strings=load_strings, is_known=is_known)
         start = plan.snapshot.point.lsns
     reader = JournalReader(disk, folder, meta.geometry, meta.shard_count, lambda: plan.cuts, on_epoch=epochs.append)
     try:
@@ -314,6 +352,8 @@ def replay(
         else:
             for transaction in reader.read():
                 apply(transaction, reader.payload_of)
+    except UnreadableRecord as error:
+        raise reader.located(error) from None
     finally:
         reader.close()
     return list({epoch.id: epoch for epoch in epochs}.values())  # the snapshot and the journal overlap

@@ -16,7 +16,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Final, NamedTuple, Protocol
 
-from tidelog.errors import TransactionTorn
+from tidelog.errors import Corruption, FormatError, TidelogError, TransactionTorn, UnreadableRecord
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.frame import Geometry
@@ -201,6 +201,10 @@ class JournalReader:
 
         self._shards[0].load(apply_part, load_strings)
 
+    def located(self, error: UnreadableRecord) -> UnreadableRecord:
+        """The same error with the place of the record in the files."""
+        return self._shards[error.shard].located(error)
+
     def payload_of(self, part: Part, record: Record) -> bytes:
         return self._shards[part.shard].payload_of(record)
 
@@ -209,15 +213,27 @@ class JournalReader:
             reader.close()
 
 
+def unreadable(part: Part, record: Record, error: Exception) -> Exception:
+    """What to raise if a record that was read cannot be decoded or applied."""
+    if isinstance(error, TidelogError) and not (isinstance(error, Corruption) and not error.path):
+        return error  # it says what is wrong with which file
+    what = error.problem if isinstance(error, Corruption) else f"{type(error).__name__}: {error}"
+    problem = f"record {record.lsn} of shard {part.shard}, opcode 0x{record.opcode:02x}, cannot be used ({what})"
+    return UnreadableRecord(problem, shard=part.shard, lsn=record.lsn)
+
+
 def _check_whole(transaction: JournalTransaction) -> None:
     """Hot."""
     ts, parts = transaction
     if len(parts) == 1 and parts[0].records[0].opcode != START:
         return
-    starts = [part.records[0] for part in parts if part.records[0].opcode == START]
+    starts = [part for part in parts if part.records[0].opcode == START]
     present = [part.shard for part in parts]
     if len(starts) == 1:
-        start = decode_start(starts[0].payload)
+        try:
+            start = decode_start(starts[0].records[0].payload)
+        except FormatError as error:
+            raise unreadable(starts[0], starts[0].records[0], error) from None
         if start.ts == ts and sorted(start.shards) == sorted(present):
             return
         raise TransactionTorn(f"transaction {ts} is announced for shards {start.shards} and has parts of {present}")

@@ -125,6 +125,9 @@ class OperationTable:
             for kind in more():
                 self.register(kind)
 
+    def is_known(self, opcode: int) -> bool:
+        return self.get(opcode) is not None
+
     def kind(self, opcode: int) -> OperationKind:
         """The row of an opcode that must be known."""
         found = self.get(opcode)

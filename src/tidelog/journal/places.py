@@ -10,7 +10,7 @@ from tidelog import limits
 from tidelog.errors import Corruption, TooOld
 from tidelog.ids import Lsn, Ts
 from tidelog.journal.frame import CONTINUES, FrameHeader, records_end
-from tidelog.journal.record import skim
+from tidelog.journal.record import CONTROL, skim
 from tidelog.journal.segment import FilePosition
 from tidelog.journal.source import ShardSource
 
@@ -36,6 +36,21 @@ class Places:
         segment = segments[max(bisect_left(segments, lsn) - 1, 0)]
         found = bisect_left(range(self._frame_count(segment)), lsn, key=partial(self._lsn, segment)) - 1
         return FilePosition(segment, max(found, 0) * self._frame_bytes)
+
+    def of_record(self, lsn: Lsn) -> FilePosition | None:
+        """Where a record begins; None: it cannot be found. It walks a frame."""
+        place = self.of_lsn(Lsn(lsn + 1))
+        if place is None:
+            return None
+        head = self._source.frame_header(*place)
+        data = self._source.read(place.segment, place.at, place.at + records_end(head.flags, self._frame_bytes))
+        next_lsn = head.lsn - bool(head.flags & CONTINUES)
+        for opcode, _, _, _, start, _, _, _ in skim(data, head.size, len(data)):
+            if opcode < CONTROL:
+                if next_lsn == lsn and lsn >= head.lsn:
+                    return FilePosition(place.segment, place.at + start)
+                next_lsn += 1
+        return None
 
     def of_ts(self, ts: Ts) -> FilePosition | None:
         """The newest frame that begins at or before `ts`, or the first; None: there are no frames."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
-from tidelog.errors import ClientError, Corruption
+from tidelog.errors import ClientError, Corruption, UnreadableRecord
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.blob import decode_reference
@@ -378,7 +378,23 @@ class ShardReader:
         return ClientError(f"lsn {self._from_lsn} of shard {self.shard} lies inside the transaction of ts {ts}")
 
     def _located(self, error: Corruption) -> Corruption:
+        if isinstance(error, UnreadableRecord):
+            return self.located(error)
         return error if error.path else self._source.located(error, self._stretch.segment, self._stretch.at)
+
+    def located(self, error: UnreadableRecord) -> UnreadableRecord:
+        """The same error with the file, the frame and the position of the record."""
+        place = self._places.of_record(Lsn(error.lsn))
+        if error.path or place is None:
+            return error
+        return UnreadableRecord(
+            error.problem,
+            shard=error.shard,
+            lsn=error.lsn,
+            path=self._source.path(place.segment),
+            frame=place.at // self._frame_bytes,
+            position=place.at,
+        )
 
     def payload_of(self, record: Record) -> bytes:
         """The payload of a record, from the blob file if it lies there."""

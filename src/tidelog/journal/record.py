@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from tidelog.errors import FormatError
+from tidelog.errors import FormatError, NewerFormat
 from tidelog.journal import flit
 
 TS: Final = 0x01
@@ -147,7 +147,7 @@ def header_at(data: bytes, start: int, end: int) -> tuple[int, int, int, int, in
         padding = 0
         if flags & 0xC7:
             if flags & RESERVED:
-                raise FormatError(f"reserved bits are set in the flags 0x{flags:02x} of a record", position=start)
+                raise NewerFormat(f"reserved bits are set in the flags 0x{flags:02x} of a record", position=start)
             if flags & PADDED:
                 padding = data[at]
                 at += 1

@@ -14,7 +14,7 @@ the caller gives it to `skim`, which says what is wrong with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -98,7 +98,48 @@ RecordHeader = tuple[int, int, int, int, int, int, int, int]
 """What `skim` has of a record."""
 
 
-def skim_notable(data: bytes, at: int, end: int) -> Iterator[tuple[int, RecordHeader | None]]:
+class RecordChecks:
+    """Finds the records that a scan has to look at one by one, among thousands that are in order.
+
+    In order is an operation with an opcode that is known, which carries a ts exactly if the one before it ended its
+    transaction.
+    """
+
+    def __init__(self, is_known: Callable[[int], bool] | None) -> None:
+        self._is_known = is_known
+        """Asked once for each opcode that occurs; None: any is."""
+        self._is_doubtful = np.full(256, is_known is not None)
+        """By opcode: unknown, or not asked for yet."""
+        self._asked: set[int] = set()
+        self.flags_before = 0
+        """Of the last operation that was passed over, where there was one."""
+
+    def notable(self, found: OrdinaryRecords) -> npt.NDArray[np.bool_]:
+        """Which of these records are to be looked at; the first operation always is."""
+        is_notable = found.opcodes >= CONTROL
+        operations = np.flatnonzero(~is_notable)
+        if not len(operations):
+            return is_notable
+        opcodes, flags = found.opcodes[operations], found.flags[operations]
+        if self._is_doubtful[opcodes].any():
+            self._ask(opcodes)
+            is_notable[operations[self._is_doubtful[opcodes]]] = True
+        begins, goes_on = flags[1:] & TS != 0, flags[:-1] & FINISH == 0
+        is_notable[operations[1:][begins == goes_on]] = True
+        is_notable[operations[0]] = True
+        return is_notable
+
+    def _ask(self, opcodes: Bytes) -> None:
+        assert self._is_known is not None
+        for opcode in np.unique(opcodes[self._is_doubtful[opcodes]]).tolist():
+            if opcode not in self._asked:
+                self._asked.add(opcode)
+                self._is_doubtful[opcode] = not self._is_known(opcode)
+
+
+def skim_notable(
+    data: bytes, at: int, end: int, checks: RecordChecks | None = None
+) -> Iterator[tuple[int, RecordHeader | None]]:
     """As `skim`, only of records that are not ordinary operations, each with how many of those stood before it.
 
     At last comes a None, with how many there were behind the last one.
@@ -106,10 +147,15 @@ def skim_notable(data: bytes, at: int, end: int) -> Iterator[tuple[int, RecordHe
     while True:
         found = find_ordinary(data, at, end)
         reached = 0
-        for index in np.flatnonzero(found.opcodes >= CONTROL).tolist():
+        is_notable = found.opcodes >= CONTROL if checks is None else checks.notable(found)
+        for index in np.flatnonzero(is_notable).tolist():
+            if checks is not None and index > reached:
+                checks.flags_before = int(found.flags[index - 1])
             yield index - reached, next(skim(data, int(found.starts[index]), end))
             reached = index + 1
         passed = len(found.starts) - reached
+        if checks is not None and passed:
+            checks.flags_before = int(found.flags[-1])
         record = next(skim(data, found.end, end), None)
         yield passed, record
         if record is None:

@@ -17,9 +17,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
-from tidelog.errors import Corruption, DataDirectoryError, TooOld
+from tidelog.errors import Corruption, DataDirectoryError, NewerFormat, TooOld
 from tidelog.hlc import TsFile, read_stored_ts
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import layout
@@ -37,13 +38,12 @@ from tidelog.journal.loader import (
 )
 from tidelog.journal.record import BLOB, walk
 from tidelog.journal.retention import Holders
-from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
-from tidelog.journal.segment import FilePosition, journal_name, list_segments, segment_file_names
+from tidelog.journal.scan import CompleteCycle, IsKnown, ShardScan, find_complete_cycle
+from tidelog.journal.segment import list_segments, segment_file_names
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot
 from tidelog.journal.source import ShardSource
+from tidelog.journal.tail import TailPiece, copy_end
 from tidelog.ports import Disk
-
-_COPY_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -61,14 +61,17 @@ class RepairReport:
         return bool(self.actions)
 
 
-def repair(disk: Disk, folder: str, *, dry_run: bool = False) -> RepairReport:
-    """Make a data directory open again. Raises `Corruption` if nothing whole is left to go back to."""
+def repair(disk: Disk, folder: str, *, dry_run: bool = False, is_known: IsKnown | None = None) -> RepairReport:
+    """Make a data directory open again. Raises `Corruption` if nothing whole is left to go back to.
+
+    `NewerFormat`: it has an opcode that is not `is_known`, which is no damage.
+    """
     meta = layout.read_meta(disk, folder)
     if meta.point is not None:
         raise DataDirectoryError(f"{folder} is a snapshot: it has no tail to cut, take another one")
     lock = layout.lock_directory(disk, folder)
     try:
-        return _Repair(disk, folder, meta, dry_run).run()
+        return _Repair(disk, folder, meta, dry_run, is_known).run()
     finally:
         lock.release()
 
@@ -76,11 +79,12 @@ def repair(disk: Disk, folder: str, *, dry_run: bool = False) -> RepairReport:
 class _Repair:
     """One run of `repair`."""
 
-    def __init__(self, disk: Disk, folder: str, meta: Meta, dry_run: bool) -> None:
+    def __init__(self, disk: Disk, folder: str, meta: Meta, dry_run: bool, is_known: IsKnown | None) -> None:
         self._disk = disk
         self._folder = folder
         self._meta = meta
         self._dry_run = dry_run
+        self._is_known = is_known
         self._aside = ""
         self._report = RepairReport()
 
@@ -103,7 +107,7 @@ class _Repair:
             self._set_aside_damaged_history(needed)
         if self._report.was_needed and not self._dry_run:
             self._begin_new_epoch()
-            plan_recovery(self._disk, self._folder, self._meta)  # it must open now
+            plan_recovery(self._disk, self._folder, self._meta, self._is_known)  # it must open now
             self._report.set_aside = self._aside or None
         return self._report
 
@@ -123,23 +127,29 @@ class _Repair:
         return newest, damaged
 
     def _set_aside_small_files(self) -> None:
-        """Holders and the erased-through ts: a start does without them (the files themselves say what is gone)."""
+        """What a start does without: holders, the erased-through ts (the files say what is gone), second copies."""
         checks: list[tuple[str, Callable[[], object]]] = [
             (layout.HOLDERS, lambda: Holders(self._disk, self._folder)),
             (layout.ERASED, lambda: read_stored_ts(self._disk, self._folder, layout.ERASED)),
         ]
+        for shard in range(self._meta.shard_count):
+            name = f"shard-{shard}/{layout.SHARD_META}"
+            checks.append((name, partial(layout.read_json, self._disk, f"{self._folder}/{name}")))
         for name, check in checks:
             if not self._disk.exists(f"{self._folder}/{name}"):
                 continue
             try:
                 check()
             except Corruption as error:
-                self._move(f"{self._folder}/{name}", f"files/{name}", f"damaged ({error.problem})")
+                inner = name if "/" in name else f"files/{name}"
+                self._move(f"{self._folder}/{name}", inner, f"damaged ({error.problem})")
+        if not self._report.actions:
+            layout.check_shard_metas(self._disk, self._folder, self._meta)  # which of both is wrong, nobody knows
 
     def _scans(self, needed: tuple[Lsn, ...], damaged: list[tuple[str, Corruption]]) -> list[ShardScan]:
         """A damaged snapshot can go only if an older one, or the beginning of the journal, takes its place."""
         try:
-            return start_scans(self._disk, self._folder, self._meta, needed)
+            return start_scans(self._disk, self._folder, self._meta, needed, self._is_known)
         except Corruption as gap:
             if not damaged:
                 raise
@@ -152,7 +162,10 @@ class _Repair:
             refuse_rot(scans, complete)
             if snapshot is not None:
                 refuse_gap(snapshot, scans, complete)
-            return plan_cuts(self._disk, self._folder, snapshot, scans, complete)  # nothing but a tail, if that
+            # Nothing but a tail, if that: the next start sets it aside.
+            return plan_cuts(self._disk, self._folder, self._meta, snapshot, scans, complete)
+        except NewerFormat:
+            raise  # nothing is damaged: a newer version can read it
         except Corruption as error:
             reason = str(error).partition("; cycle")[0]
         if snapshot is not None and any(
@@ -160,9 +173,9 @@ class _Repair:
         ):
             self._set_aside_journal(reason)
             return None
-        plan = plan_cuts(self._disk, self._folder, snapshot, scans, complete)
-        for shard, cut in enumerate(plan.cuts):
-            self._copy_tail(ShardId(shard), cut, reason)
+        plan = plan_cuts(self._disk, self._folder, self._meta, snapshot, scans, complete)
+        for piece in plan.tail.pieces:
+            self._copy(piece, reason)
         if not self._dry_run:
             cut_tails(self._disk, self._folder, self._meta, plan)
         return plan
@@ -234,34 +247,15 @@ class _Repair:
         self._disk.sync_folder(target.rpartition("/")[0])
         self._disk.sync_folder(path.rpartition("/")[0])
 
-    def _copy_tail(self, shard: ShardId, cut: FilePosition | None, why: str) -> None:
-        """Copy what is about to be cut: the rest of one segment, and the segments behind it."""
-        folder = shard_folder(self._folder, shard)
-        for segment in list_segments(self._disk, folder):
-            if cut is not None and segment < cut.segment:
-                continue
-            is_cut_here = cut is not None and segment == cut.segment
-            start = cut.at if cut is not None and is_cut_here else 0
-            for name in segment_file_names(segment):
-                if not self._disk.exists(f"{folder}/{name}") or (is_cut_here and name != journal_name(segment)):
-                    continue
-                self._copy(f"{folder}/{name}", start, f"shard-{shard}", f"{name}.from-{start}" if start else name, why)
-
-    def _copy(self, path: str, start: int, inner: str, name: str, why: str) -> None:
-        source = self._disk.open(path, "read")
-        size = source.size()
-        if size > start:
-            what = f"bytes {start} to {size} of" if start else "all of"
-            self._report.actions.append(f"cut {what} {path[len(self._folder) + 1 :]}: {why}")
-            if not self._dry_run:
-                folder = self._folder_aside(inner)
-                target = self._disk.open(f"{folder}/{name}", "create")
-                for at in range(start, size, _COPY_BYTES):
-                    layout.write_all(target, at - start, [source.read(at, min(_COPY_BYTES, size - at))])
-                target.sync()
-                target.close()
-                self._disk.sync_folder(folder)
-        source.close()
+    def _copy(self, piece: TailPiece, why: str) -> None:
+        """Copy what is about to be cut: the rest of one segment, or a file behind it."""
+        inner = f"shard-{piece.shard}"
+        what = f"bytes {piece.start} to {piece.start + piece.size} of" if piece.start else "all of"
+        self._report.actions.append(f"cut {what} {inner}/{piece.name}: {why}")
+        if not self._dry_run:
+            folder = self._folder_aside(inner)
+            copy_end(self._disk, f"{self._folder}/{inner}/{piece.name}", piece, f"{folder}/{piece.kept_name}")
+            self._disk.sync_folder(folder)
 
 
 def _first_proved_ts(source: ShardSource, segments: list[Lsn]) -> Ts:

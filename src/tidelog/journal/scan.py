@@ -10,6 +10,10 @@ all shards side by side, and memory for one frame of each.
 
 Whether what follows is a torn tail or rot is decided by the highest *synced* cycle that any mark names, also one
 beyond the damage: marks further on are looked for frame by frame and, in a damaged frame, by their prefix.
+
+Some things no crash leaves behind, so that they are refused whatever was synced (`ShardScan.is_refused`): a segment
+that is missing before another (a name is durable before the next segment is made), and what a valid mark covers and is
+not right all the same: an opcode or a flag that this version does not know, a transaction without an end.
 """
 
 from __future__ import annotations
@@ -18,18 +22,25 @@ import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
-from tidelog.errors import Corruption, FormatError, TooOld
+from tidelog import limits
+from tidelog.errors import Corruption, FormatError, NewerFormat, TooOld
 from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.blob import decode_reference
 from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, HEADER_BYTES, decode_header
-from tidelog.journal.record import BLOB, CONTROL, NEXT_CONT
-from tidelog.journal.segment import FilePosition
+from tidelog.journal.record import BLOB, CONTROL, FINISH, NEXT_CONT, TS
+from tidelog.journal.segment import FilePosition, journal_name
 from tidelog.journal.source import ShardSource
+
+if TYPE_CHECKING:
+    from tidelog.journal.record_runs import RecordChecks
+
+IsKnown = Callable[[int], bool]
+"""Whether this version knows the opcode of an operation."""
 
 _BASES_TRIED: Final = 16
 """In a damaged frame, a mark's crc is tried from the ends of this many marks before it."""
@@ -46,8 +57,17 @@ class ValidMark(NamedTuple):
 class ShardScan:
     """The walk over one shard's files, from a frame on."""
 
-    def __init__(self, source: ShardSource, shard_count: int, start: FilePosition | None, needed: Lsn) -> None:
+    def __init__(
+        self,
+        source: ShardSource,
+        shard_count: int,
+        start: FilePosition | None,
+        needed: Lsn,
+        is_known: IsKnown | None = None,
+    ) -> None:
         self._source = source
+        self._is_known = is_known
+        """None: any opcode will do."""
         self._shard_count = shard_count
         self.frame_bytes = source.geometry.frame_bytes
         self.start = start
@@ -57,12 +77,19 @@ class ShardScan:
         if start is not None:
             self.start_lsn = self._first_lsn(start)
         self.damage: Corruption | None = None
-        """Why the walk ended, if not where the files do."""
+        """Why the walk ended, if not where the files do ..."""
+        self.is_refused = False
+        """... and whether it is something that no crash leaves behind."""
         self._stopped: FilePosition | None = None
         self._unproved = 0
         """In the frame walked last, where the bytes begin that no mark in it covers."""
         self._last_mark: control.Mark | None = None
         """The newest valid one."""
+        self._record_checks: RecordChecks | None = None
+        self._is_open: bool | None = None
+        """Whether a transaction goes on; None: not known, as the walk began inside the journal."""
+        self._problem: Corruption | None = None
+        """Something that is refused if the mark behind it is valid."""
 
     @property
     def shard(self) -> ShardId:
@@ -96,25 +123,39 @@ class ShardScan:
         for segment in segments:
             if segment not in (first, lsn):
                 self._unproved = 0
+                self.is_refused = True
                 self._stop(Corruption(f"a segment is missing before it: lsn {lsn} was expected"), segment, 0)
                 return
+            is_last = segment == segments[-1]
             while at < self._source.geometry.segment_bytes:
                 data = self._source.read(segment, at, at + self.frame_bytes)
                 if not data:
+                    self._unproved = 0
+                    self._note_end(data, segment, at, is_last)
                     return
                 try:
                     lsn, last_cycle, continues = yield from self._walk_frame(
                         data, FilePosition(segment, at), lsn, last_cycle, continues
                     )
+                except NewerFormat as error:
+                    self.is_refused = self.is_refused or self._is_as_written(data, error.position or 0)
+                    self._stop(error, segment, at)
+                    return
                 except Corruption as error:
                     self._stop(error, segment, at)
                     return
-                if len(data) < self.frame_bytes or not self._has_frame_after(segment, at, Lsn(lsn)):
-                    self._note_end(data, segment, at)
+                if len(data) < self.frame_bytes or not self._has_frame_after(segment, at, Lsn(lsn), is_last):
+                    self._note_end(data, segment, at, is_last)
                     return
                 end = self.frame_bytes - CRC_BYTES
                 if crc32c(memoryview(data)[:end]) != int.from_bytes(data[end:], "little"):
                     self._stop(Corruption("the checksum of the frame is wrong"), segment, at)
+                    return
+                if at + self.frame_bytes == self._source.geometry.segment_bytes and not self._source.has_segment(
+                    Lsn(lsn)
+                ):
+                    self.is_refused = True
+                    self._stop(Corruption(f"the segment after it, {journal_name(Lsn(lsn))}, is missing"), segment, at)
                     return
                 at += self.frame_bytes
             at = 0
@@ -135,15 +176,22 @@ class ShardScan:
         base = 0
         from tidelog.journal.record_runs import skim_notable  # it needs numpy, which takes long to import
 
-        for passed, record in skim_notable(data, header.size, min(len(data), self.frame_bytes - CRC_BYTES)):
+        checks = self._checks()
+        for passed, record in skim_notable(data, header.size, min(len(data), self.frame_bytes - CRC_BYTES), checks):
             if passed:
                 lsn += passed - is_continuation
                 is_continuation = continues = False
+                self._is_open = not checks.flags_before & FINISH
             if record is None:
                 break
             opcode, flags, _, _, start, payload_at, payload_end, end = record
+            if problem := self._problem_of(opcode, flags, data[payload_at:payload_end]):
+                self._problem = self._problem or self._source.located(problem, position.segment, position.at + start)
             if opcode == control.MARK:
                 mark = self._check_mark(data, base, payload_at, payload_end, lsn, last_cycle)
+                if self._problem is not None:
+                    self.is_refused = True
+                    raise self._problem
                 last_cycle, base = mark.cycle, end
                 self._unproved, self._last_mark = end, mark
                 yield ValidMark(mark, FilePosition(position.segment, position.at + end))
@@ -152,6 +200,7 @@ class ShardScan:
                     is_continuation = False
                 else:
                     lsn += 1
+                self._is_open = not flags & FINISH
                 if flags & BLOB:
                     try:
                         self._source.check_blob(decode_reference(data[payload_at:payload_end]))
@@ -161,6 +210,50 @@ class ShardScan:
                 continue
             continues = False
         return lsn, last_cycle, continues
+
+    def _checks(self) -> RecordChecks:
+        if self._record_checks is None:
+            from tidelog.journal.record_runs import RecordChecks  # as above
+
+            self._record_checks = RecordChecks(self._is_known)
+        return self._record_checks
+
+    def _problem_of(self, opcode: int, flags: int, payload: bytes) -> Corruption | None:
+        """What is not right about a record, if nothing is wrong with its bytes."""
+        if opcode == control.MARK:
+            return Corruption("a mark inside a transaction: the transaction has no end") if self._is_open else None
+        if opcode >= CONTROL:
+            if self._is_known is None:
+                return None
+            if opcode not in control.NAMES:
+                return _newer(f"opcode 0x{opcode:02x} is unknown")
+            if opcode == control.SELECT and (database := control.decode_select(payload)) >= limits.DATABASES:
+                return _newer(f"there is no database {database}")
+            return None
+        if self._is_known is not None and not self._is_known(opcode):
+            return _newer(f"opcode 0x{opcode:02x} is unknown")
+        if self._is_open is not None and bool(flags & TS) == self._is_open:
+            return Corruption(
+                "a transaction begins inside another, which has no end" if flags & TS else "a record of no transaction"
+            )
+        return None
+
+    def _is_as_written(self, data: bytes, position: int) -> bool:
+        """Whether a checksum proves bytes that cannot be understood: that of their frame, or of a mark behind them."""
+        end = self.frame_bytes - CRC_BYTES
+        view = memoryview(data)
+        if len(data) == self.frame_bytes and crc32c(view[:end]) == int.from_bytes(data[end:], "little"):
+            return True
+        prefix, size = control.mark_prefix(self._shard_count), control.mark_bytes(self._shard_count)
+        at = position
+        for _ in range(_BASES_TRIED):
+            at = data.find(prefix, at + 1)
+            if at < 0 or at + size > len(data):
+                return False
+            crc_at = at + size - control.MARK_CRC_BYTES
+            if crc32c(view[self._unproved : crc_at]) == int.from_bytes(data[crc_at : at + size], "little"):
+                return True
+        return False
 
     def _check_mark(
         self, data: bytes, base: int, payload_at: int, payload_end: int, lsn: int, last_cycle: int
@@ -175,16 +268,19 @@ class ShardScan:
             )
         return mark
 
-    def _has_frame_after(self, segment: Lsn, at: int, lsn: Lsn) -> bool:
+    def _has_frame_after(self, segment: Lsn, at: int, lsn: Lsn, is_last_segment: bool) -> bool:
         after = at + self.frame_bytes
         if after < self._source.geometry.segment_bytes:
             return bool(self._source.read(segment, after, after + HEADER_BYTES))
-        return lsn != segment and self._source.has_segment(lsn)
+        return not is_last_segment or (lsn != segment and self._source.has_segment(lsn))
 
-    def _note_end(self, data: bytes, segment: Lsn, at: int) -> None:
-        """The files end here; bytes that no mark covers are a tail."""
+    def _note_end(self, data: bytes, segment: Lsn, at: int, is_last_segment: bool) -> None:
+        """The file ends here. Bytes that no mark covers are a tail, and so are segments that follow."""
         if data[self._unproved :].strip(b"\0"):
             self._stop(Corruption("what follows is not under a mark", position=self._unproved), segment, at)
+        elif not is_last_segment:
+            self._unproved = len(data)
+            self._stop(Corruption("the file ends here, but a segment follows", position=len(data)), segment, at)
 
     def _stop(self, error: Corruption, segment: Lsn, at: int) -> None:
         self.damage = error if error.path else self._source.located(error, segment, at)
@@ -211,6 +307,10 @@ class ShardScan:
             return True
         pairs = zip(mark.ends, self._last_mark.ends, strict=True)
         return mark.cycle > self._last_mark.cycle and all(end >= known for end, known in pairs)
+
+
+def _newer(problem: str) -> NewerFormat:
+    return NewerFormat(f"{problem}: made by a newer version?")
 
 
 def find_marks(
@@ -262,6 +362,8 @@ class CompleteCycle:
     """The highest that is named anywhere: a complete cycle below it means rot."""
     synced_places: tuple[FilePosition | None, ...]
     """Per shard, a place up to which everything is known to be fsynced; None: the shard has no files."""
+    lacking: tuple[ShardId, ...] = ()
+    """Shards that lack something of the first incomplete cycle, if another shard's mark names it."""
 
 
 class _SyncedPlace:
@@ -311,7 +413,7 @@ def find_complete_cycle(scans: Sequence[ShardScan]) -> CompleteCycle:
     latest: list[ValidMark | None] = [None] * len(scans)
     found = Cycle(0), Ts(0), tuple(scan.start_lsn for scan in scans), tuple(latest)
     synced = 0
-    is_chain = True
+    lacking: tuple[ShardId, ...] = ()
     while pending := [head.mark.cycle for head in heads if head is not None]:
         cycle = min(pending)
         mark = None
@@ -324,8 +426,20 @@ def find_complete_cycle(scans: Sequence[ShardScan]) -> CompleteCycle:
                 places[shard].newest(synced)
                 heads[shard] = next(walks[shard], None)
         assert mark is not None
-        is_chain = is_chain and all(end >= needed for end, needed in zip(ends, mark.ends, strict=True))
-        if is_chain:
+        if not lacking:
+            lacking = tuple(scan.shard for scan in scans if ends[scan.shard] < mark.ends[scan.shard])
+        if not lacking:
             found = cycle, mark.last_ts, mark.ends, tuple(latest)
     synced = max([synced, *(scan.highest_synced_beyond() for scan in scans)])
-    return CompleteCycle(*found, Cycle(synced), tuple(place.newest(synced) for place in places))
+    return CompleteCycle(*found, Cycle(synced), tuple(place.newest(synced) for place in places), lacking)
+
+
+def find_damage(scans: Sequence[ShardScan], complete: CompleteCycle) -> list[ShardScan]:
+    """Which shards were damaged below what was synced. Whatever else was found in them is a torn tail."""
+    refused = [scan for scan in scans if scan.is_refused]
+    if complete.cycle >= complete.synced_cycle:
+        return refused
+    lacking = [scan for scan in scans if scan.shard in complete.lacking]
+    vouching = [scan for scan in scans if scan.damage is not None and scan.highest_synced_beyond() > complete.cycle]
+    damaged = [scan for scan in scans if scan.damage is not None]
+    return refused or lacking or vouching or damaged

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tidelog import limits
-from tidelog.errors import Corruption, DataDirectoryError, SnapshotFailed
+from tidelog.errors import Corruption, DataDirectoryError, SnapshotFailed, UnreadableRecord
 from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.frame import Geometry
@@ -44,7 +44,7 @@ from tidelog.journal.layout import (
 from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.reader import LoadStrings, Part, Record, ShardReader
 from tidelog.journal.record import FINISH, TS
-from tidelog.journal.scan import ShardScan, find_complete_cycle
+from tidelog.journal.scan import IsKnown, ShardScan, find_complete_cycle
 from tidelog.journal.segment import FilePosition, blob_name, journal_name
 from tidelog.journal.shard_writer import Batch, ShardState, ShardWriter
 from tidelog.journal.source import ShardSource
@@ -69,9 +69,10 @@ class Snapshot:
         on_epoch: Callable[[control.Epoch], None],
         on_read: Callable[[int], None] | None = None,
         load_strings: LoadStrings | None = None,
+        is_known: IsKnown | None = None,
     ) -> None:
         """Hand out its records, shard by shard. Damage raises `Corruption`: a snapshot has no tail to cut."""
-        for shard, end in enumerate(self.check(disk, on_read)):
+        for shard, end in enumerate(self.check(disk, on_read, is_known)):
             source = self._source(disk, shard, on_read)
             self._read_shard(source, end, apply, on_epoch if shard == 0 else None, load_strings)
 
@@ -95,15 +96,20 @@ class Snapshot:
             while (parts := reader.read()) is not None:
                 for part in parts:
                     apply_part(part)
+        except UnreadableRecord as error:
+            raise reader.located(error) from None
         finally:
             reader.close()
 
-    def check(self, disk: Disk, on_read: Callable[[int], None] | None = None) -> tuple[FilePosition | None, ...]:
+    def check(
+        self, disk: Disk, on_read: Callable[[int], None] | None = None, is_known: IsKnown | None = None
+    ) -> tuple[FilePosition | None, ...]:
         """Prove that it is whole; returns where each shard's files end."""
-        scans = [
-            ShardScan(source, self.meta.shard_count, FilePosition(Lsn(0), 0) if source.segments() else None, Lsn(0))
-            for source in (self._source(disk, shard, on_read) for shard in range(self.meta.shard_count))
-        ]
+        scans = []
+        for shard in range(self.meta.shard_count):
+            source = self._source(disk, shard, on_read)
+            start = FilePosition(Lsn(0), 0) if source.segments() else None
+            scans.append(ShardScan(source, self.meta.shard_count, start, Lsn(0), is_known))
         try:
             complete = find_complete_cycle(scans)
             for scan in scans:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from tidelog import limits
-from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse, LimitExceeded
+from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse, LimitExceeded, UnreadableRecord
 from tidelog.hlc import TsFile
 from tidelog.ids import Lsn, Ts, slot_ranges
 from tidelog.journal import layout
@@ -101,6 +101,7 @@ class _BackupReading:
         self._source = source
         self._meta = meta
         self._until = until
+        self._is_known = store.types.operations.is_known
         self._on_progress = on_progress
         self._done = 0
         self._total = 0
@@ -148,12 +149,13 @@ class _BackupReading:
         return [epoch._replace(lsns=(Lsn(0),) * shard_count) for epoch in known.values()]
 
     def _read_snapshot(self, snapshot: Snapshot) -> None:
-        snapshot.read(self._disk, self._store.replay, self._epochs.append, self._count)
+        snapshot.read(self._disk, self._store.replay, self._epochs.append, self._count, is_known=self._is_known)
         self.ts = self.snapshot_ts = snapshot.point.ts
 
     def _read_directory(self) -> None:
         snapshot = self._usable_snapshot()
-        plan = plan_recovery_from(self._disk, self._source, self._meta, snapshot)
+        layout.check_shard_metas(self._disk, self._source, self._meta)
+        plan = plan_recovery_from(self._disk, self._source, self._meta, snapshot, self._is_known)
         size = 0 if snapshot is None else snapshot.size(self._disk)
         self._total = 2 * size + _journal_bytes(self._disk, self._source, self._meta, plan)
         self._done = size if snapshot is not None else 0
@@ -211,6 +213,8 @@ class _BackupReading:
                 self._store.replay(transaction, reader.payload_of)
                 self.ts = transaction.ts
                 self.transactions += 1
+        except UnreadableRecord as error:
+            raise reader.located(error) from None
         finally:
             reader.close()
 
@@ -325,6 +329,7 @@ def _fill(
     if holders is not None:
         layout.write_json(disk, f"{target}/{layout.HOLDERS}", holders)
     disk.sync_folder(target)
+    layout.write_shard_metas(disk, target, meta)
     layout.write_meta(disk, target, meta)
     disk.remove(f"{target}/{layout.RESTORING}")
     disk.sync_folder(target)

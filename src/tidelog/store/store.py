@@ -18,13 +18,14 @@ from tidelog.ids import ShardId, Ts, slot_ranges
 from tidelog.journal.durability import Visible
 from tidelog.journal.journal import Journal, Settings
 from tidelog.journal.layout import META, read_meta
-from tidelog.journal.merge import JournalTransaction
+from tidelog.journal.merge import JournalTransaction, unreadable
 from tidelog.journal.operation import (
     DEL,
     FLUSHDB,
     START,
     VAL,
     decode_pairs,
+    decode_start,
     encode_items,
     encode_pairs,
 )
@@ -103,6 +104,7 @@ class Store:
             apply=store.replay,
             load_strings=store._loader.add,
             new_epoch_id=new_epoch_id,
+            is_known=store.types.operations.is_known,
         )
         store._loader.flush()
         return store
@@ -257,20 +259,28 @@ class Store:
         self._loader.flush()
         for part in transaction.parts:
             for record in part.records:
-                opcode = record.opcode
-                if opcode == START:
-                    continue
-                database = self._databases[record.database]
-                expire_ms = record.expire_ms if record.expire_ms >= 0 else None
-                payload = payload_of(part, record)
-                if opcode == VAL:
-                    for key, value in decode_pairs(payload):
-                        database.put(key, value, expire_ms)
-                elif opcode == FLUSHDB:
-                    database.clear(self.slots[part.shard])
-                else:
-                    effect = self._by_opcode[opcode]
-                    effect.apply(database, effect.kind.decode(payload, expire_ms))
+                try:
+                    self._replay_record(part.shard, record, payload_of(part, record))
+                except (OSError, MemoryError):
+                    raise
+                except Exception as error:  # whatever it is, it is told with the place
+                    raise unreadable(part, record, error) from error
+
+    def _replay_record(self, shard: ShardId, record: Record, payload: bytes) -> None:
+        opcode = record.opcode
+        database = self._databases[record.database]
+        expire_ms = record.expire_ms if record.expire_ms >= 0 else None
+        if opcode == VAL:
+            for key, value in decode_pairs(payload):
+                database.put(key, value, expire_ms)
+        elif opcode == START:
+            decode_start(payload)
+        elif opcode == FLUSHDB:
+            self._by_opcode[FLUSHDB].kind.decode(payload, expire_ms)
+            database.clear(self.slots[shard])
+        else:
+            effect = self._by_opcode[opcode]
+            effect.apply(database, effect.kind.decode(payload, expire_ms))
 
 
 def _slots_of(disk: Disk, folder: str, settings: Settings) -> Sequence[tuple[int, int]]:
