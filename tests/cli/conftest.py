@@ -31,7 +31,7 @@ class Made(NamedTuple):
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     path = tmp_path_factory.mktemp("made") / "data"
-    return Made(path, fill(SystemDisk(), str(path), snapshot=True, sidecars=True))
+    return Made(path, fill(SystemDisk(), str(path), snapshot=True, sidecars=True, is_newer=False))
 
 
 @pytest.fixture

@@ -51,8 +51,12 @@ def fill(
     snapshot: bool = False,
     sidecars: bool = False,
     close: bool = True,
+    is_newer: bool = True,
 ) -> list[Written]:
-    """Make a data directory; returns its records in the order of the journal, shard by shard."""
+    """Make a data directory; returns its records in the order of the journal, shard by shard.
+
+    `is_newer`: as a newer version would, with records that this one does not know.
+    """
     rng, clock = random.Random(seed), SimulatedClock()
     journal = open_journal(disk, folder, clock, shards=shards)
     written: list[Written] = []
@@ -65,7 +69,7 @@ def fill(
     for number in range(transactions):
         clock.advance(1000)
         ts = journal.hlc.next()
-        records = [_random_record(rng, shards) for _ in range(rng.choice([1, 1, 1, 2, 3]))]
+        records = [_random_record(rng, shards, is_newer) for _ in range(rng.choice([1, 1, 1, 2, 3]))]
         touched = list(dict.fromkeys(record.shard for record in records))
         if len(touched) > 1:
             start = encode_start(Start(ts, touched))
@@ -104,7 +108,7 @@ def _rest(record: NewRecord) -> tuple[int, int, int | None, bytes]:
     return record.opcode, record.database, record.expire_ms, record.payload
 
 
-def _random_record(rng: random.Random, shards: int) -> NewRecord:
+def _random_record(rng: random.Random, shards: int, is_newer: bool) -> NewRecord:
     shard, database = ShardId(rng.randrange(shards)), rng.choice([0, 0, 0, 2])
     kind = rng.random()
     key = rng.choice([BINARY_KEY, *(b"key:%d" % number for number in range(20))])
@@ -113,7 +117,10 @@ def _random_record(rng: random.Random, shards: int) -> NewRecord:
     if kind < 0.15:
         return NewRecord(shard, DEL, encode_items([key, b"other"]), None, database)
     if kind < 0.2:
-        return NewRecord(shard, UNKNOWN, rng.randbytes(20), None, database)
+        unknown = rng.randbytes(20)
+        if is_newer:
+            return NewRecord(shard, UNKNOWN, unknown, None, database)
+        return NewRecord(shard, DEL, encode_items([unknown]), None, database)
     value = rng.choice([b"short", "gr\u00fc\u00df".encode(), rng.randbytes(100), b"x" * 900, b"w" * 3000])
     return NewRecord(shard, VAL, encode_pairs([(key, value)]), rng.choice([None, None, EXPIRE_MS]), database)
 

@@ -327,6 +327,109 @@ MUTANTS: Final = (
 )
 
 
+RULES: Final = (
+    Mutant(
+        "synced-not-vouched-for",
+        "journal/writer.py",
+        "        if not any(shard.is_dirty for shard in self._shards):",
+        "        if False:",
+        "what was fsynced last is named by no mark, so damage in it is cut like a torn tail",
+    ),
+    Mutant(
+        "vouches-for-its-own-marks",
+        "journal/writer.py",
+        "self._vouched_cycle >= min(self._data_cycle, self._synced_cycle)",
+        "self._vouched_cycle >= self._synced_cycle",
+        "an idle server writes marks for ever",
+    ),
+    Mutant(
+        "segment-made-before-the-last-is-named",
+        "journal/open_files.py",
+        "                    self._disk.sync_folder(folder)\n",
+        "                    pass\n",
+        "a power cut leaves a segment without the one before it, which looks as if it had been taken away",
+    ),
+    Mutant(
+        "tail-not-copied",
+        "journal/tail.py",
+        "            copy_end(disk, source, piece, _free_name(disk, target_folder, source, piece))\n",
+        "",
+        "the end of a segment is cut off for good",
+    ),
+    Mutant(
+        "tail-removed-instead-of-moved",
+        "journal/loader.py",
+        'disk.rename(f"{folder}/{name}", f"{aside}/{name}")',
+        'disk.remove(f"{folder}/{name}")',
+        "segments behind the cut are gone for good",
+    ),
+    Mutant(
+        "tail-moved-oldest-first",
+        "journal/loader.py",
+        "sorted(owners, reverse=True)",
+        "sorted(owners)",
+        "a start that is cut short leaves a segment without the one before it",
+        "damage",
+    ),
+    Mutant(
+        "tail-not-told",
+        "journal/journal.py",
+        "hlc, writer, ring, plan, cut_tail, epochs)",
+        "hlc, writer, ring, plan, None, epochs)",
+        "nobody hears that something was cut",
+    ),
+    Mutant(
+        "tails-kept-for-ever",
+        "journal/tail.py",
+        "half_made + whole[: -(limits.CUT_TAILS_KEPT - 1)]",
+        "half_made",
+        "every crash costs disk space for ever",
+        "damage",
+    ),
+    Mutant(
+        "what-no-crash-leaves-is-cut",
+        "journal/scan.py",
+        "refused = [scan for scan in scans if scan.is_refused]",
+        "refused = []",
+        "records of a newer version, and what follows a missing segment, are cut like a torn tail",
+        "damage",
+    ),
+    Mutant(
+        "file-cut-short-ends-the-journal",
+        "journal/scan.py",
+        "        elif not is_last_segment:",
+        "        elif False:",
+        "segments behind a file that was cut are never looked at",
+        "damage",
+    ),
+    Mutant(
+        "transaction-without-an-end",
+        "journal/scan.py",
+        'the transaction has no end") if self._is_open else None',
+        'the transaction has no end") if False else None',
+        "a transaction without an end is left out without a word",
+        "damage",
+    ),
+    Mutant(
+        "verify-does-not-start",
+        "journal/verify.py",
+        "        audit.check_start()\n",
+        "",
+        "verify calls sound what a server refuses",
+        "damage",
+    ),
+    Mutant(
+        "other-frame-size-believed",
+        "journal/loader.py",
+        "    check_shard_metas(disk, folder, meta)\n",
+        "",
+        "a meta.json of another directory is believed",
+        "damage",
+    ),
+)
+"""What is told, what is kept, and what is refused."""
+
+
 def apply(mutant: Mutant | None, folder: Path) -> Path:
     """Copy the package into a folder, with the bug in it; returns what must come first in PYTHONPATH."""
     package = folder / "tidelog"
@@ -360,14 +463,31 @@ def hunt_crashes(worlds_max: int, _first_seed: int) -> Iterator[str]:
 def hunt_damage(worlds_max: int, _first_seed: int) -> Iterator[str]:
     from random import Random
 
+    from tests.journal.test_tail import (
+        test_a_start_that_is_cut_short_anywhere_loses_nothing_and_the_next_tells_it,
+        test_only_the_newest_are_kept_and_the_count_goes_on,
+    )
+    from tests.simulation.agreement import check_refusals, damage_and_compare
     from tests.simulation.specimen import closed, every_bit, flip_each, shards, torn
-    from tests.simulation.test_damage import test_a_reader_hands_out_nothing_of_a_damaged_frame
+    from tests.simulation.test_damage import (
+        test_a_missing_or_shortened_segment_is_refused,
+        test_a_reader_hands_out_nothing_of_a_damaged_frame,
+    )
+    from tidelog.journal.durability import FsyncPolicy
 
     try:
         for specimen in (closed(), torn(), shards()):
             heads = [(path, bit) for path in specimen.paths(part="/journal-") for bit in range(32, 96, 9)]
             flip_each(specimen, heads + Random(1).sample(every_bit(specimen), worlds_max))
         test_a_reader_hands_out_nothing_of_a_damaged_frame(0)
+        test_only_the_newest_are_kept_and_the_count_goes_on()
+        test_a_start_that_is_cut_short_anywhere_loses_nothing_and_the_next_tells_it(1)
+        test_a_missing_or_shortened_segment_is_refused(FsyncPolicy.NEVER)
+        test_a_missing_or_shortened_segment_is_refused(FsyncPolicy.EVERYSEC)
+        for specimen in (closed(), shards()):
+            check_refusals(specimen)
+            for seed in range(worlds_max // 4):
+                damage_and_compare(specimen, seed)
     except Exception as error:  # any failure is what is hunted for
         yield f"{type(error).__name__}: {error}"
 

@@ -11,10 +11,10 @@ from typing import Final
 import pytest
 
 from tests.simulation.feed_mutants import FEED_MUTANTS
-from tests.simulation.mutants import CAUGHT, FIRST_SEED, MUTANTS, Mutant, apply
+from tests.simulation.mutants import CAUGHT, FIRST_SEED, MUTANTS, RULES, Mutant, apply
 from tests.simulation.store_mutants import STORE_MUTANTS
 
-ALL: Final = [*MUTANTS, *STORE_MUTANTS, *FEED_MUTANTS]
+ALL: Final = [*MUTANTS, *RULES, *STORE_MUTANTS, *FEED_MUTANTS]
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 WORLDS_MAX: Final = 400
 """A mutant that survives so many was not caught."""

@@ -39,7 +39,7 @@ class Here:
 @pytest.fixture(scope="module", params=SHARD_COUNTS)
 def sound(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sound") / "data"
-    fill(SystemDisk(), str(folder), shards=request.param, snapshot=True, sidecars=True)
+    fill(SystemDisk(), str(folder), shards=request.param, snapshot=True, sidecars=True, is_newer=False)
     return folder
 
 

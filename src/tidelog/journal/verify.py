@@ -1,6 +1,10 @@
 """The audit: every byte of a data directory or snapshot, checked against everything that vouches for it.
 
-Per shard, every frame's checksum, every mark, every blob, dense lsns; a damaged frame does not end the audit, the
+First it does what a start does, with the same code (`loader`), and nothing is changed: what a start would refuse is a
+problem, and a directory without problems starts. A start needs only the newest snapshot and what follows it, so damage
+in older history or in an older snapshot is a problem that lets a server start all the same.
+
+Then, per shard, every frame's checksum, every mark, every blob, dense lsns; a damaged frame does not end the audit, the
 frames after it are checked by themselves. Over the shards, that the newest synced cycle is whole, and that every
 transaction below it is. Beside them, the snapshots and the small files.
 
@@ -14,17 +18,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tidelog.errors import Corruption, DataDirectoryError, TooOld, TransactionTorn
+from tidelog.errors import Corruption, DataDirectoryError, TooOld, TransactionTorn, UnreadableRecord
 from tidelog.hlc import read_stored_ts
 from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import layout
-from tidelog.journal.loader import refuse_rot
-from tidelog.journal.merge import JournalReader, JournalTransaction
+from tidelog.journal.loader import RecoveryPlan, plan_recovery, refuse_rot, replay
+from tidelog.journal.merge import JournalReader, JournalTransaction, unreadable
 from tidelog.journal.operation import OperationTable
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.record import BLOB
 from tidelog.journal.retention import Holders
-from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
+from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle, find_damage
 from tidelog.journal.segment import FilePosition, blob_name, list_segments
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot
 from tidelog.journal.source import ShardSource
@@ -57,6 +61,8 @@ class VerifyReport:
     shards: list[ShardFigures]
     problems: list[Corruption] = field(default_factory=list)
     """Damage; each names its file, and frame and position where that makes sense."""
+    refusal: Corruption | None = None
+    """The one of them that keeps a server from starting."""
     notes: list[str] = field(default_factory=list)
     """What is worth knowing and no damage."""
     snapshots: int = 0
@@ -105,9 +111,11 @@ def _audit(
         audit.check_snapshot(Snapshot(folder, meta, meta.point))
     else:
         audit.check_small_files()
+        audit.check_start()
         for path in list_snapshot_paths(disk, folder):
             audit.check_kept_snapshot(path)
         audit.check_journal_if_readable()
+        audit.note_start()
     return audit.report
 
 
@@ -122,6 +130,8 @@ class Audit:
         self._meta = meta
         self._table = table
         self.report = VerifyReport([ShardFigures(shard) for shard in range(meta.shard_count)])
+        self._plan: RecoveryPlan | None = None
+        """What a start would do; None: it would refuse, or was not tried."""
         self._on_progress = on_progress
         self._total = self._done = 0
         self.sources = [
@@ -149,39 +159,71 @@ class Audit:
     # --- beside the journal -------------------------------------------------------------------------------------
 
     def check_small_files(self) -> None:
+        """A start needs them all."""
+        if self._disk.exists(f"{self._folder}/{layout.RESTORING}"):
+            problem = "a restore that did not finish was filling this directory: run `tidelog restore` on it again"
+            self.report.problems.append(Corruption(problem, path=f"{self._folder}/{layout.RESTORING}"))
         for name in (layout.CLOCK, layout.ERASED):
             if self._disk.exists(f"{self._folder}/{name}"):
                 self._attempt(lambda name=name: read_stored_ts(self._disk, self._folder, name))  # type: ignore[misc]
         self._attempt(lambda: Holders(self._disk, self._folder))
+        self.report.refusal = next(iter(self.report.problems), None)
+
+    def check_start(self) -> None:
+        """Do what a start does: decide what counts, and read all of it."""
+        problems = len(self.report.problems)
+        self._attempt(self._start)
+        for problem in self.report.problems[problems:]:
+            self.report.refusal = self.report.refusal or problem
+
+    def _start(self) -> None:
+        is_known = self._table.is_known
+        plan = plan_recovery(self._disk, self._folder, self._meta, is_known)
+        self._plan = plan
+        try:
+            replay(self._disk, self._folder, self._meta, plan, self._decode, lambda _, __, ___: None, is_known)
+        except TransactionTorn as error:
+            raise Corruption(str(error), path=self._folder) from None
+
+    def note_start(self) -> None:
+        report = self.report
+        if report.problems and report.refusal is None:
+            report.notes.append("a server starts all the same: only what it does not need is damaged")
 
     def check_kept_snapshot(self, path: str) -> None:
         """A snapshot of the data directory: proved, but not counted."""
         self.report.snapshots += 1
-        self._attempt(lambda: open_snapshot(self._disk, path).check(self._disk))
+        self._attempt(lambda: open_snapshot(self._disk, path).check(self._disk, is_known=self._table.is_known))
 
     def check_snapshot(self, snapshot: Snapshot) -> None:
         """The snapshot that is the subject of the audit."""
         self.report.last_ts = snapshot.point.ts
-        self._attempt(lambda: snapshot.read(self._disk, self.count, lambda _: None, self._advance))
+        is_known = self._table.is_known
+        self._attempt(lambda: snapshot.read(self._disk, self.count, lambda _: None, self._advance, is_known=is_known))
 
     def _attempt(self, check: Callable[[], object]) -> None:
         try:
             check()
         except Corruption as error:
-            self.report.problems.append(error)
-        except (DataDirectoryError, OSError) as error:
-            self.report.problems.append(Corruption(str(error), path=self._folder))
-
-    # --- the journal --------------------------------------------------------------------------------------------
-
-    def check_journal_if_readable(self) -> None:
-        try:
-            self._check_journal()
+            self._add(error)
         except FileNotFoundError:
             raise  # a server erases under us: the audit begins anew
         except OSError as error:
             problem = f"the disk cannot read it ({error.strerror})"
-            self.report.problems.append(Corruption(problem, path=str(error.filename or self._folder)))
+            self._add(Corruption(problem, path=str(error.filename or self._folder)))
+        except DataDirectoryError as error:
+            self._add(Corruption(str(error), path=self._folder))
+
+    def _add(self, error: Corruption) -> None:
+        """Once for each place: a start stops at the first, and everything is read more than once."""
+        places = [(known.path, known.frame, known.position) for known in self.report.problems]
+        if (error.path, error.frame, error.position) not in places:
+            self.report.problems.append(error)
+
+    # --- the journal --------------------------------------------------------------------------------------------
+
+    def check_journal_if_readable(self) -> None:
+        self._attempt(self._check_journal)
 
     def _check_journal(self) -> None:
         starts = tuple(self.first_kept(source) for source in self.sources)
@@ -192,15 +234,17 @@ class Audit:
             # all shards before that mark did, so that a second look finds it, unless it is gone.
             scans = self._start_scans(starts)
             complete = replace(find_complete_cycle(scans), synced_cycle=complete.synced_cycle)
+        ends = [mark.end if mark else None for mark in complete.marks]
+        tail_bytes = sum(self.bytes_after(source, end) for source, end in zip(self.sources, ends, strict=True))
+        # Damage in older history ends these scans, and does not concern a start.
+        found = complete if self._plan is None else self._plan.complete
         report = self.report
-        report.cycle, report.synced_cycle, report.last_ts = complete.cycle, complete.synced_cycle, complete.last_ts
-        problems = len(report.problems)
-        for scan, mark in zip(scans, complete.marks, strict=True):
-            self._check_rest(scan, mark.end if mark else None, complete)
-        if len(report.problems) == problems:
-            self._attempt(lambda: refuse_rot(scans, complete))
-        if len(report.problems) == problems:
-            self._check_transactions(complete, starts)
+        report.cycle, report.synced_cycle, report.last_ts = found.cycle, found.synced_cycle, found.last_ts
+        report.tail_bytes = tail_bytes if self._plan is None else self._plan.tail_bytes
+        self._attempt(lambda: refuse_rot(scans, complete))
+        for scan in find_damage(scans, complete):
+            self._check_rest(scan)
+        self._attempt(lambda: self._check_transactions(complete, starts))
         self.note_tail()
 
     def note_tail(self) -> None:
@@ -208,7 +252,7 @@ class Audit:
         if report.is_sound and report.tail_bytes:
             report.notes.append(
                 f"{report.tail_bytes} bytes follow the newest complete cycle {report.cycle}: written but never "
-                f"complete, or being written right now; the next start cuts them"
+                f"complete, or being written right now; the next start sets them aside"
             )
 
     def first_kept(self, source: ShardSource) -> Lsn:
@@ -228,17 +272,22 @@ class Audit:
 
     def _start_scans(self, starts: tuple[Lsn, ...]) -> list[ShardScan]:
         return [
-            ShardScan(source, self._meta.shard_count, FilePosition(start, 0) if source.segments() else None, start)
+            ShardScan(
+                source,
+                self._meta.shard_count,
+                FilePosition(start, 0) if source.segments() else None,
+                start,
+                self._table.is_known,
+            )
             for source, start in zip(self.sources, starts, strict=True)
         ]
 
-    def _check_rest(self, scan: ShardScan, end: FilePosition | None, complete: CompleteCycle) -> None:
-        """What lies behind the end of the proved part: a tail, or damage, of which there may be more further on."""
+    def _check_rest(self, scan: ShardScan) -> None:
+        """A shard was damaged somewhere: there may be more damage further on."""
         damage = scan.damage
-        self.report.tail_bytes += self.bytes_after(self.sources[scan.shard], end)
-        if damage is None or complete.cycle >= complete.synced_cycle:
+        if damage is None:
             return
-        self.report.problems.append(damage)
+        self._add(damage)
         source = self.sources[scan.shard]
         frame_bytes = self._meta.geometry.frame_bytes
         for segment in source.segments():
@@ -271,10 +320,10 @@ class Audit:
             reader.seek_ts(self.first_ts(starts))
             for transaction in reader.read():
                 self.count(transaction, reader.payload_of)
-        except Corruption as error:
-            self.report.problems.append(error)
+        except UnreadableRecord as error:
+            raise reader.located(error) from None
         except TransactionTorn as error:
-            self.report.problems.append(Corruption(str(error), path=self._folder))
+            raise Corruption(str(error), path=self._folder) from None
         finally:
             reader.close()
 
@@ -288,7 +337,18 @@ class Audit:
             figures = self.report.shards[part.shard]
             figures.transactions += 1
             figures.records += len(part.records)
+            figures.blobs += sum(bool(record.flags & BLOB) for record in part.records)
+        self._decode(transaction, payload_of)
+
+    def _decode(self, transaction: JournalTransaction, payload_of: Callable[[Part, Record], bytes]) -> None:
+        """As a start does before it applies a record."""
+        for part in transaction.parts:
             for record in part.records:
-                figures.blobs += bool(record.flags & BLOB)
-                if self._table.get(record.opcode) is not None:
-                    self._table.keys(record.opcode, payload_of(part, record))
+                try:
+                    self._table.decode(
+                        record.opcode, payload_of(part, record), record.expire_ms if record.expire_ms >= 0 else None
+                    )
+                except (OSError, MemoryError):
+                    raise
+                except Exception as error:  # whatever it is, it is told with the place
+                    raise unreadable(part, record, error) from error

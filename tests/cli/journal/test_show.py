@@ -11,12 +11,19 @@ import pytest
 
 from tests.cli.command_line import Outcome, invoke, run, run_on_terminal
 from tests.cli.conftest import Made
-from tests.cli.directories import BINARY_KEY, GEOMETRY, UNKNOWN, Written, first_segment, flip_bit, keys_of
+from tests.cli.directories import BINARY_KEY, GEOMETRY, UNKNOWN, Written, fill, first_segment, flip_bit, keys_of
 from tidelog.cli.output.values import time_of
 from tidelog.journal.operation import DEL, START, VAL, core_table
 from tidelog.system.disk import SystemDisk
 
 FRAME = GEOMETRY.frame_bytes
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Also what a newer version wrote can be shown."""
+    path = tmp_path_factory.mktemp("newer") / "data"
+    return Made(path, fill(SystemDisk(), str(path), snapshot=True, sidecars=True))
 
 
 def show(made: Made, *options: str) -> Outcome:

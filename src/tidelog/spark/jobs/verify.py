@@ -23,11 +23,11 @@ from tidelog import limits
 from tidelog.errors import Corruption, TidelogError
 from tidelog.ids import U64_MAX, Lsn, ShardId, Ts
 from tidelog.journal import layout
-from tidelog.journal.loader import start_scans
+from tidelog.journal.loader import refuse_gap, refuse_other, start_scans
 from tidelog.journal.merge import JournalReader
 from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
 from tidelog.journal.segment import FilePosition
-from tidelog.journal.snapshot import list_snapshot_paths, open_snapshot
+from tidelog.journal.snapshot import list_snapshot_paths, newest_snapshot, open_snapshot
 from tidelog.journal.source import ShardSource
 from tidelog.journal.verify import Audit, VerifyReport, verify
 from tidelog.spark.remote_disk import disk_of
@@ -116,6 +116,7 @@ class _AuditPlan:
         snapshots = [KeptSnapshot(path) for path in list_snapshot_paths(self._disk, self._folder)]
         proofs = _proved(run_tasks([*runs, *snapshots]))
         complete = self._complete_cycle(runs, proofs[: len(runs)])
+        self._check_start(complete)
         if report.problems or complete.cycle < complete.synced_cycle:
             raise _Unproved
         report.snapshots = len(snapshots)
@@ -131,6 +132,21 @@ class _AuditPlan:
                 figures.blobs += blobs
         audit.note_tail()
         return report
+
+    def _check_start(self, complete: CompleteCycle) -> None:
+        """What a start checks beside that: what it says of the shards, and that journal and snapshot meet."""
+        layout.check_shard_metas(self._disk, self._folder, self._meta)
+        snapshot = newest_snapshot(self._disk, self._folder)
+        if snapshot is not None:
+            refuse_other(snapshot, self._meta)
+        needed = snapshot.point.lsns if snapshot is not None else (Lsn(0),) * self._meta.shard_count
+        scans = start_scans(self._disk, self._folder, self._meta, needed)  # it refuses what no snapshot covers
+        try:
+            if snapshot is not None:
+                refuse_gap(snapshot, scans, complete)
+        finally:
+            for scan in scans:
+                scan.close()
 
     def _runs(self, shard: int, start: Lsn) -> list[FrameRun]:
         source = self._audit.sources[shard]
@@ -186,7 +202,11 @@ def prove(task: Task, *, url: str, storage: Mapping[str, str]) -> Proof:
     try:
         meta = layout.read_meta(disk, folder)
         if isinstance(task, KeptSnapshot):
-            open_snapshot(disk, task.path).check(disk)
+            kept = open_snapshot(disk, task.path)
+            snapshot_audit = Audit(disk, task.path, kept.meta, operation_table(), None)
+            snapshot_audit.check_snapshot(kept)
+            for problem in snapshot_audit.report.problems:
+                raise problem
             return Proof()
         if isinstance(task, FrameRun):
             shard = ShardId(task.shard)
@@ -209,7 +229,7 @@ def prove(task: Task, *, url: str, storage: Mapping[str, str]) -> Proof:
 
 
 def _prove_run(source: ShardSource, shard_count: int, run: FrameRun) -> Proof:
-    scan = ShardScan(source, shard_count, run.start, run.start.segment)
+    scan = ShardScan(source, shard_count, run.start, run.start.segment, operation_table().is_known)
     first = None
     reached: int = scan.start_lsn
     for found in scan.marks():
@@ -220,6 +240,8 @@ def _prove_run(source: ShardSource, shard_count: int, run: FrameRun) -> Proof:
     else:
         if run.end is not None:
             raise scan.damage or Corruption("the files end before the next run of frames", path=source.folder)
+    if scan.is_refused and scan.damage is not None:
+        raise scan.damage
     first_ts = source.frame_header(*run.start).ts if run.end is not None or first is not None else Ts(0)
     if first is None:
         return Proof(first_ts=first_ts, reached=reached)
