@@ -71,7 +71,8 @@ def _machine(memory: Memory, facts: Facts) -> Iterator[Sample]:
 
 
 def _journal(engine: Engine, facts: Facts) -> Iterator[Sample]:
-    writer = engine.store.journal.writer
+    journal = engine.store.journal
+    writer, cut = journal.writer, journal.cut_tail
     yield Sample("tidelog_writable", "gauge", "1: writes are taken.", writer.refusal is None)
     yield Sample("tidelog_journal_cycle", "counter", "The newest cycle that is written.", writer.written.cycle)
     yield Sample("tidelog_journal_synced_cycle", "counter", "The newest that is durable.", writer.synced_cycle)
@@ -79,6 +80,10 @@ def _journal(engine: Engine, facts: Facts) -> Iterator[Sample]:
     yield Sample("tidelog_journal_durable_ts", "counter", "Newest transaction durable (us).", writer.durable_ts)
     yield Sample("tidelog_journal_lag_seconds", "gauge", "Written and not yet durable.", facts.not_durable_us / 1e6)
     yield Sample("tidelog_journal_backlog_bytes", "gauge", "Written and not yet durable.", facts.unsynced_bytes)
+    yield Sample("tidelog_cut_tails_total", "counter", "Starts that cut a torn tail.", journal.cut_tail_count)
+    size, records = (0, 0) if cut is None else (cut.size_bytes, cut.records)
+    yield Sample("tidelog_cut_tail_bytes", "gauge", "What this start cut and set aside.", size)
+    yield Sample("tidelog_cut_tail_records", "gauge", "Records in it, as far as they can be told apart.", records)
     yield from _histogram("tidelog_fsync_seconds", "How long fsyncs took.", engine.metrics.syncs)
 
 

@@ -154,7 +154,8 @@ class Facts:
 
     def _persistence(self) -> InfoSection:
         engine, snapshots = self._engine, self.snapshots
-        writer = engine.store.journal.writer
+        journal = engine.store.journal
+        writer, cut = journal.writer, journal.cut_tail
         return {
             "loading": 0,
             "async_loading": 0,
@@ -172,6 +173,12 @@ class Facts:
             "aof_rewrite_scheduled": 0,
             "aof_last_write_status": "ok" if writer.refusal is None else "err",
             "aof_last_bgrewrite_status": "ok",
+            "cut_tails": journal.cut_tail_count,
+            "cut_tail_bytes": 0 if cut is None else cut.size_bytes,
+            "cut_tail_records": 0 if cut is None else cut.records,
+            "cut_tail_first_ts": 0 if cut is None else cut.first_ts,
+            "cut_tail_last_ts": 0 if cut is None else cut.last_ts,
+            "cut_tail_path": "" if cut is None else cut.path,
         }
 
     def _stats(self) -> InfoSection:

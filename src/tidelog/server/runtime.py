@@ -101,6 +101,10 @@ class Runtime:
             random=random.Random(),
         )
         self._check_directory()
+        if (cut := self.store.journal.cut_tail) is not None:
+            _LOG.warning(
+                "the last stop was not clean: %s never became complete and were set aside in %s", cut, cut.path
+            )
         self._servers: list[asyncio.AbstractServer] = []
         self._unix: UnixSocket | None = None
         self._gateway: Gateway | None = None

@@ -28,6 +28,7 @@ def test_a_sound_directory_as_json(made: Made) -> None:
     assert summary == {
         "kind": "summary",
         "sound": True,
+        "starts": True,
         "problems": 0,
         "snapshots": 1,
         "cycle": summary["cycle"],

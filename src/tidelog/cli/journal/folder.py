@@ -80,6 +80,6 @@ def tell_tail(output: Output, shard: int, tail: Tail) -> None:
     else:
         output.line(
             f"tail: {tail.path}, position {tail.position}: {tail.size_bytes} bytes are not under a mark: they are "
-            "being written right now, or the next start cuts them",
+            "being written right now, or the next start sets them aside",
             "yellow",
         )

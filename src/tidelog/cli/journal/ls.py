@@ -270,12 +270,20 @@ def _print_snapshots(output: Output, disk: Disk, place: JournalFolder) -> list[C
 
 
 def _print_set_aside(output: Output, disk: Disk, place: JournalFolder) -> None:
+    from tidelog.journal.tail import cut_tail_path, list_cut_tails
+
     for name in disk.list(place.folder):
         if name.startswith("set-aside-"):
             if output.as_json:
                 output.object("set_aside", {"name": name})
             else:
                 output.line(f"{name}: what a repair cut out; it can be removed when nobody misses it")
+    for number in list_cut_tails(disk, place.folder):
+        name = cut_tail_path(place.folder, number)[len(place.folder) + 1 :]
+        if output.as_json:
+            output.object("set_aside", {"name": name})
+        else:
+            output.line(f"{name}: what a start cut off after a crash; it can be removed when nobody misses it")
 
 
 def _without_repeats(damage: list[Corruption]) -> list[Corruption]:

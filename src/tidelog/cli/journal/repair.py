@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli.exits import CANNOT, FINE, complain, guarded, until_pipe_closes
-from tidelog.cli.journal.folder import WholeFolder, find_place, real_disk
+from tidelog.cli.journal.folder import WholeFolder, find_place, known_operations, real_disk
 from tidelog.cli.options import AsJson
 from tidelog.cli.output.stdout import Column, Output
 from tidelog.cli.output.values import time_of, time_or_number
@@ -42,7 +42,7 @@ def repair(
     after the last ts that the command prints; feeds that had delivered them are told so. Stop the server
     first: the command needs the directory for itself.
 
-    A torn tail after a crash needs no repair: the next start cuts it.
+    A torn tail after a crash needs no repair: the next start sets it aside in cut-tails.
     """
     from tidelog.journal.repair import repair as run
 
@@ -53,7 +53,7 @@ def repair(
             f"{folder} is one shard, and all shards are repaired together: use `tidelog journal repair {place.folder}`"
         )
         return CANNOT
-    report = run(disk, place.folder, dry_run=dry_run)
+    report = run(disk, place.folder, dry_run=dry_run, is_known=known_operations().is_known)
     with until_pipe_closes():  # it is done, whoever listens
         if as_json:
             for action in report.actions:

@@ -28,8 +28,8 @@ Examples:
   tidelog journal verify data/snapshots/snapshot-0006439a7c8f2b10
 
 JSON: kind "shard" (shard, segments, frames, records, transactions, bytes, blobs), "problem" (path, frame, position,
-problem), "note" (text), and at the end "summary" (sound, problems, snapshots, cycle, synced_cycle, last_ts, last_time,
-tail_bytes).
+problem), "note" (text), and at the end "summary" (sound, starts, problems, snapshots, cycle, synced_cycle, last_ts,
+last_time, tail_bytes). If damage was found, records and transactions are those before it.
 
 Exit status: 0 if the journal is sound, 1 if damage was found, 2 if DIR cannot be read."""
 
@@ -52,7 +52,8 @@ def verify(
 ) -> int:
     """Check a whole journal: every checksum, mark, blob, lsn and transaction, and the snapshots.
 
-    A torn tail is not damage: it is an unfinished write, and the next start cuts it. The command takes no lock: a
+    It first does what a start does, so a server starts on a directory that is sound. A torn tail is not damage: it is
+    an unfinished write, and the next start sets it aside. The command takes no lock: a
     server may be writing at the same time. The shards vouch for each other, so if DIR is one shard, the whole directory
     is checked.
     """
@@ -116,6 +117,7 @@ def _print_json(output: Output, report: VerifyReport) -> None:
         output.object("note", {"text": note})
     summary = {
         "sound": report.is_sound,
+        "starts": report.refusal is None,
         "problems": len(report.problems),
         "snapshots": report.snapshots,
         "cycle": report.cycle,
