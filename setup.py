@@ -50,6 +50,7 @@ _HOT = [
     "server/hot*.py",
     "server/rounds.py",
     "server/turns.py",
+    "store/buckets.py",
     "store/dead_letters.py",
     "store/deadlines.py",
     "store/expiry.py",

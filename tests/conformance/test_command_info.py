@@ -10,7 +10,7 @@ from tests.conformance.redis_7_2 import LATER_ARITIES, LATER_COMMANDS
 from tests.conformance.redis_oracle import Socket, command_rows, decode
 from tidelog.engine.table import Command
 
-OURS: Final = ("T", "CHANGEFEED", "FEED")
+OURS: Final = ("T", "CHANGEFEED", "FEED", "DELRANGE", "DELPREFIX")
 """How the names of commands begin that Redis has not."""
 
 

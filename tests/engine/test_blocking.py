@@ -251,7 +251,7 @@ async def test_a_transaction_serves_once_it_is_whole() -> None:
 
 
 @pytest.mark.parametrize("group", [(), ("GROUP", "g"), ("NEWGROUP", "g")])
-@pytest.mark.parametrize("how", ["DEL", "FLUSHALL", "expiry"])
+@pytest.mark.parametrize("how", ["DEL", "DELPREFIX", "FLUSHALL", "expiry"])
 @in_loop
 async def test_a_key_that_goes_is_not_made_again(group: tuple[str, ...], how: str) -> None:
     server = Server()
@@ -265,7 +265,7 @@ async def test_a_key_that_goes_is_not_made_again(group: tuple[str, ...], how: st
         remove_due(server.store)
         server.engine.blocking.tick()
     else:
-        await writer(how, *(["k"] if how == "DEL" else []))
+        await writer(how, *(["k"] if how.startswith("DEL") else []))
     assert await writer("EXISTS", "k") == 0
     assert reader.is_blocked
     await writer("TWRITE", "k", "t", "new")

@@ -64,36 +64,6 @@ def test_expiry_is_a_delete(watched: Watched) -> None:
     ]
 
 
-def test_expiries_are_told_to_who_asks(watched: Watched) -> None:
-    _, known = watched.watch(has_expiry=True)
-    _, without = watched.watch()
-    assert watched.events(known) == [[b"steady"]]
-    at_ms = watched.now_ms + 100_000
-    for command, expected in [
-        (f"SET s v PXAT {at_ms}", [value(b"s", "string", None, b"v"), [b"expire", b"s", at_ms]]),
-        ("APPEND s x", [value(b"s", "string", None, b"vx"), [b"expire", b"s", at_ms]]),
-        ("PERSIST s", [[b"expire", b"s", None]]),
-        ("SET s w", [value(b"s", "string", None, b"w")]),
-        ("HSET h f v", [value(b"h", "hash", b"f", b"v")]),
-        (f"PEXPIREAT h {at_ms}", [[b"expire", b"h", at_ms]]),
-        ("HSET h f w", [value(b"h", "hash", b"f", b"w")]),
-        ("COPY h i", [value(b"i", "hash", b"f", b"w"), [b"expire", b"i", at_ms]]),
-        ("EXPIRE h -1", [value(b"h", "none", None, None)]),
-    ]:
-        watched(*command.split())
-        assert watched.events(known) == expected, command
-        assert not [event for event in watched.events(without) if event[0] == b"expire"]
-
-
-def test_initial_values_with_expiries(watched: Watched) -> None:
-    at_ms = watched.now_ms + 100_000
-    watched("SADD", "m", "a")
-    watched("PEXPIREAT", "m", at_ms)
-    watched("SET", "other", 1)
-    _, known = watched.watch([span_of_key(b"m")], is_initial=True, has_expiry=True)
-    assert watched.events(known) == [value(b"m", "set", b"a", b"1"), [b"expire", b"m", at_ms], [b"steady"]]
-
-
 def test_groups_are_told_to_who_asks(watched: Watched) -> None:
     _, with_groups = watched.watch(has_groups=True)
     _, without = watched.watch()

@@ -15,7 +15,8 @@ from tests.store.made import Machine
 from tidelog import limits
 from tidelog.journal import record_runs
 from tidelog.journal.operation import Del, FlushDb, Val
-from tidelog.store.keyspace import Buckets, Database
+from tidelog.store.buckets import Buckets
+from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
 from tidelog.types.hash import HSet, hset
 from tidelog.types.key import Expire

@@ -44,7 +44,7 @@ BULK_BYTES_MAX: Final = 100_000
 
 TABLE: Final = command_table()
 ROWS: Final = [row for row in TABLE.rows() if row.kind is not HandlerKind.CONNECTION]
-SLOW: Final = frozenset(["KEYS", "SCAN", "RANDOMKEY", "FLUSHALL", "FLUSHDB"])
+SLOW: Final = frozenset(["KEYS", "SCAN", "RANDOMKEY", "FLUSHALL", "FLUSHDB", "DELRANGE", "DELPREFIX"])
 """They look at every slot, or leave nothing to look at."""
 WORDS: Final = [b"k1", b"k2", b"{k1}x", b"h", b"s", b"z", b"", b"0", b"1", b"-1", b"2", b"10", b"1.5", b"-inf",
                 b"+inf", b"(1", b"[a", b"-", b"+", b"nan", b"9223372036854775807", b"-9223372036854775808",

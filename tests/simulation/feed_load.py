@@ -45,7 +45,7 @@ class FeedLoad(Load):
         """A transaction over several shards with a flush in the middle."""
         return [
             [b"MSET", *self.pairs(self.key, self.value)],
-            [b"FLUSHDB"],
+            self._rng.choice(([b"FLUSHDB"], self.range_delete())),
             *([b"MSET", *self.pairs(self.key, self.value)] for _ in range(self._rng.randint(0, 2))),
         ]
 
@@ -69,6 +69,7 @@ _COMMANDS: Final[list[tuple[int, Callable[[FeedLoad], Words]]]] = [
     (2, lambda load: [b"XREADGROUP", b"GROUP", load.group(), b"c", b"COUNT", b"2", b"STREAMS", load.stream(), b">"]),
     (1, lambda load: [b"XGROUP", b"DESTROY", load.stream(), load.group()]),
     (1, lambda load: [b"DEL", load.stream()]),
+    (2, lambda load: load.range_delete()),
     (2, lambda load: [b"RENAME", load.stream(), load.stream()]),
     (3, lambda load: [b"COPY", load.stream(), load.stream(), b"REPLACE"]),
 ]

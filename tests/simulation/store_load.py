@@ -96,6 +96,11 @@ class Load:
     def scores(self) -> Words:
         return [item for member in self.members() for item in (self.score(), member)]
 
+    def range_delete(self) -> Words:
+        first, last = sorted((self.key(), self.key()))
+        ranges = [[b"DELRANGE", first, last + b"\0"], [b"DELRANGE", last, b""], [b"DELPREFIX", first[:2]]]
+        return self._rng.choice(ranges)
+
     def option(self, *options: Words) -> Words:
         return self._rng.choice(options)
 
@@ -148,6 +153,7 @@ _COMMANDS: Final[list[tuple[int, Callable[[Load], Words]]]] = [
     (2, lambda load: [b"RENAME", load.key(), load.key()]),
     (2, lambda load: [b"COPY", load.key(), load.key(), *load.option([], [b"REPLACE"], [b"DB", b"1", b"REPLACE"])]),
     (1, lambda load: [b"MOVE", load.key(), b"1"]),
+    (2, lambda load: load.range_delete()),
     (1, lambda load: load.option([b"FLUSHDB"], [b"FLUSHDB"], [b"FLUSHALL"])),
     # Reads come across what has expired.
     (2, lambda load: [b"MGET", *load.keys()]),

@@ -19,7 +19,7 @@ from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
 from tidelog.streams.stream import Stream
 from tidelog.types.hash import Hash, HDel, HSet, HSets
-from tidelog.types.key import Expire
+from tidelog.types.key import DelRange, Expire
 from tidelog.types.set import SAdd, Set, SRem
 from tidelog.types.zset import ZAdd, ZRem, ZSet
 
@@ -47,6 +47,10 @@ class Model:
             case FlushDb():
                 for place in [place for place in state if place[0] == number]:
                     del state[place]
+            case DelRange(start, end):
+                for place in [place for place in state if place[0] == number]:
+                    if start <= place[1] and (not end or place[1] < end):
+                        del state[place]
             case Expire(key, expire_ms):
                 if (number, key) in state:
                     state[number, key] = state[number, key][0], expire_ms

@@ -66,6 +66,7 @@ def change(store: Store, rng: random.Random) -> None:
         [b"TREAD", rng.choice([key, b"t"]), b"0", b"3", b"GROUP", b"g", b"RETRY", b"10", b"0"],
         [b"TACK", b"t", b"g", b"%d" % rng.randrange(1, 99)],
         [b"TEVICT", b"t", b"-1500"],
+        rng.choice([[b"DELPREFIX", key[:-1]], [b"DELRANGE", b"h1", b"key3"], [b"SET", key, b"y"], [b"SET", key, b"z"]]),
     ]
     transaction = store.begin(rng.choice(DATABASES))
     arguments = rng.choice(commands)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tidelog import limits
 from tidelog.ids import SLOT_COUNT
-from tidelog.store.keyspace import Buckets, Database
+from tidelog.store.buckets import Buckets
+from tidelog.store.keyspace import Database
 from tidelog.store.slots import slot_of
 
 KEY = st.sampled_from([*(b"{t}%d" % number for number in range(12)), b"a", b"b", b""])

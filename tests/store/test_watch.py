@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tests.store.made import Machine
 from tidelog.journal.operation import Del, FlushDb, Val
+from tidelog.store.range_removal import RangeRemoval
 from tidelog.store.watch import Watches
-from tidelog.types.key import Expire
+from tidelog.types.key import DelRange, Expire
 
 
 class Client:
@@ -53,6 +54,17 @@ def test_deleting_expiring_and_flushing_are_changes() -> None:
         change(machine, operation)
         assert is_told(client), operation
         machine.store.unwatch(client)
+
+
+def test_a_range_changes_the_keys_in_it() -> None:
+    machine = Machine()
+    change(machine, Val([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")]))
+    told, outside, missing, elsewhere = Client(), Client(), Client(), Client()
+    for client, number, key in ((told, 0, b"b"), (outside, 0, b"c"), (missing, 0, b"b2"), (elsewhere, 1, b"b")):
+        machine.store.watch(client, number, key)
+    removal = RangeRemoval(machine.store.database(0), b"b", b"c")
+    change(machine, DelRange(b"b", b"c", removal))
+    assert [is_told(client) for client in (told, outside, missing, elsewhere)] == [True, False, False, False]
 
 
 def test_flushing_does_not_change_what_is_not_there() -> None:

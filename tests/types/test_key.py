@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tidelog.errors import FormatError
 from tidelog.journal.operation import Del, FlushDb, Val, encode_items
 from tidelog.store.keyspace import Database
-from tidelog.types.key import EXPIRE, Expire, effects
+from tidelog.types.key import EXPIRE, DelRange, Expire, effects
 from tidelog.types.string import STRING_TYPE
 
 BY_OPERATION = {effect.operation: effect for effect in [*STRING_TYPE.effects, *effects()]}
@@ -46,6 +46,21 @@ def test_expiry_comes_back_from_its_payload(key: bytes, expire_ms: int | None) -
     assert kind.decode(payload, expire_ms) == operation
     assert kind.keys(payload) == [key]
     assert kind.opcode == EXPIRE
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300))
+def test_a_range_comes_back_from_its_payload(start: bytes, end: bytes) -> None:
+    kind = BY_OPERATION[DelRange].kind
+    payload = kind.encode(DelRange(start, end))
+    assert kind.keys(payload) is None
+    if end and end <= start:
+        with pytest.raises(FormatError):
+            kind.decode(payload, None)
+    else:
+        assert kind.decode(payload, None) == DelRange(start, end)
+        for cut in range(len(payload)):
+            with pytest.raises(FormatError):
+                kind.decode(payload[:cut], None)
 
 
 def test_a_payload_without_a_key() -> None:

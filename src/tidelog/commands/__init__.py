@@ -8,6 +8,7 @@ reference           docs/commands.md, made from that table
 
 strings             strings
 keys                keys of any type: DEL, EXPIRE, RENAME, SCAN, OBJECT ...
+key_ranges          DELRANGE, DELPREFIX
 hashes              hashes
 sets                sets
 sorted_sets         sorted sets: members and scores

@@ -10,6 +10,7 @@ from tidelog.commands import (
     feeds,
     hashes,
     info,
+    key_ranges,
     keys,
     pubsub,
     server,
@@ -34,6 +35,7 @@ from tidelog.engine.table import CommandTable
 FAMILIES = (
     strings,
     keys,
+    key_ranges,
     hashes,
     sets,
     sorted_sets,

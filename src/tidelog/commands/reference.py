@@ -30,6 +30,8 @@ _TITLES: Final = {
 """Group -> heading, in the order of the page. Other groups follow under their own names."""
 
 _OWN_SYNTAX: Final = {
+    "DELRANGE": "start end",
+    "DELPREFIX": "prefix",
     "TWRITE": "key tag entry \\| key [BACKLOG n] [MAXAGE ms] [PRODUCER id seq] ENTRIES tag entry ...",
     "TREAD": "key offset count [REV] [BLOCK ms] [GROUP g \\| NEWGROUP g] [RETRY retry-ms expire-ms] [WITHINFO]",
     "TACK": "key group offset\\|start-end ...",
@@ -38,7 +40,7 @@ _OWN_SYNTAX: Final = {
     "TCOMPACT": "key",
     "TINFO": "key",
     "CHANGEFEED": "[NAME n] [SHARD i] [SINCE ts [EPOCH e SEEN s] \\| INITIAL] [UNTIL ts] "
-    "(KEY k \\| PREFIX p \\| SPAN a b) ... [CHECKPOINT ms] [TXN] [GROUPS]",
+    "(KEY k \\| PREFIX p \\| SPAN a b) ... [CHECKPOINT ms] [TXN] [GROUPS] [EXPIRY]",
     "FEED|LIST": "",
     "FEED|KILL": "id",
     "FEED|POSITION": "[SINCE ts (RECORDS n \\| BEHIND)]",

@@ -6,10 +6,11 @@ Only records whose keys some feed watches are decoded, and a change is encoded o
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from tidelog.feeds.event import encode_change
 from tidelog.feeds.feed import ChangeFeed
-from tidelog.feeds.span import Interests
+from tidelog.feeds.span import Interests, Span
 from tidelog.ids import ShardId, Ts
 from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.operation import FLUSHDB, START, VAL, decode_pairs, pair_keys
@@ -17,7 +18,9 @@ from tidelog.journal.reader import Part, Record
 from tidelog.store.type_table import TypeTable
 from tidelog.types.change import EXPIRY, Change, expiry_change
 from tidelog.types.effect import keyed_keys
-from tidelog.types.key import EXPIRE
+from tidelog.types.key import DELRANGE, EXPIRE, decode_range
+
+_OF_ALL_SHARDS: Final = (FLUSHDB, DELRANGE)
 
 
 class Fanout:
@@ -83,6 +86,9 @@ class Fanout:
                         self._give(ts, part.shard, watching, expiry_change(key, record.expire_ms))
             elif opcode == FLUSHDB:
                 self._flush(ts, part.shard, interests, counts_for_all=counts_for_all)
+            elif opcode == DELRANGE:
+                gone = decode_range(payload)
+                self._remove(ts, part.shard, interests, Span(gone.start, gone.end), counts_for_all=counts_for_all)
             elif opcode == EXPIRE:
                 [key] = keyed_keys(payload)
                 expire_ms = record.expire_ms if record.expire_ms >= 0 else None
@@ -113,11 +119,18 @@ class Fanout:
                 feed.add_flush(ts)
                 self._touched[feed] = None
 
+    def _remove(self, ts: Ts, shard: ShardId, interests: Interests, gone: Span, *, counts_for_all: bool) -> None:
+        """The same for a range: told to the feeds whose spans overlap it."""
+        for feed in interests.feeds:
+            if (feed.shard == shard or (feed.shard is None and counts_for_all)) and feed.add_range(ts, gone):
+                self._touched[feed] = None
+
 
 def _in_order(parts: list[Part]) -> list[tuple[Part, bool]]:
     """The parts of a transaction over several shards, cut so that what any of them did before a flush comes before it.
 
-    There is no other order among shards, and each has a record of every flush. The second says whose counts for all.
+    There is no other order among shards, and each has a record of every flush, and of every range that was deleted. The
+    second says whose counts for all.
     """
     pieces = [_cut_at_flushes(part.records) for part in parts]
     return [
@@ -132,7 +145,7 @@ def _cut_at_flushes(records: list[Record]) -> list[list[Record]]:
     """What comes before the first flush, the flush, what comes before the next ..."""
     pieces: list[list[Record]] = [[]]
     for record in records:
-        if record.opcode == FLUSHDB:
+        if record.opcode in _OF_ALL_SHARDS:
             pieces += [[record], []]
         else:
             pieces[-1].append(record)

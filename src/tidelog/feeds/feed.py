@@ -86,6 +86,8 @@ class ChangeFeed:
         self._interests.add(self, request.spans)
         self._scanned: list[int] | None = None
         """For a feed that began with the values of now, until it has come past them: when each slot was read."""
+        self._ranges_told: list[tuple[Ts, Span]] = []
+        """Ranges that went while slots were read, until their records are met."""
         self._is_scan_whole = True
         """False: FLUSHDB ended it, and the feed waits for that in the journal."""
         self.scanned_ts = Ts(0)
@@ -119,7 +121,11 @@ class ChangeFeed:
         """Whether the feed is to have a change of a key that it watches. Hot."""
         if ts <= self.position or (self._until is not None and ts > self._until):
             return False
-        return self._scanned is None or ts > self._scanned[slot_of(key)]
+        if self._scanned is None:
+            return True
+        return ts > self._scanned[slot_of(key)] and not any(
+            ts <= told and gone.has(key) for told, gone in self._ranges_told
+        )
 
     def add_string(self, ts: Ts, key: bytes, value: bytes) -> None:
         """A string that is due. Hot: it is by far the most that feeds are told, so nothing is made for it alone."""
@@ -161,6 +167,32 @@ class ChangeFeed:
         self._open_ts = ts
         for span in self.request.spans:
             self._add(encode_delete_range(self.protocol, ts, span))
+
+    def add_range(self, ts: Ts, gone: Span) -> bool:
+        """The keys of a range are gone; false: that is not for this feed, or was told among the values of now."""
+        if (ts, gone) in self._ranges_told:
+            self._ranges_told.remove((ts, gone))  # what comes from here on is newer
+            return False
+        is_after_until = self.request.until is not None and ts > self.request.until
+        if ts <= self.position or is_after_until or not self._is_scan_whole:
+            return False  # it was told, is not wanted, or a flush follows that takes all
+        return self._tell_range(ts, gone)
+
+    def add_initial_range(self, ts: Ts, gone: Span) -> None:
+        """The same while values of now are read: what was read so far is of before, all else will be of after it.
+
+        The record is still to come, and so are changes from before it that it has made void.
+        """
+        self._ranges_told.append((ts, gone))
+        self.scanned_ts = max(self.scanned_ts, ts)
+        self._tell_range(ts, gone)
+
+    def _tell_range(self, ts: Ts, gone: Span) -> bool:
+        both = [found for span in self.request.spans if (found := span.within(gone)) is not None]
+        for span in both:
+            self._open_ts = ts
+            self._add(encode_delete_range(self.protocol, ts, span))
+        return bool(both)
 
     def end_transaction(self, ts: Ts) -> None:
         """Everything of a transaction was added."""

@@ -24,11 +24,13 @@ from tidelog.feeds.feed import ChangeFeed, ChangeFeedRequest, State
 from tidelog.feeds.live import Live
 from tidelog.feeds.router import Router
 from tidelog.feeds.scan import Scan
+from tidelog.feeds.span import Span
 from tidelog.ids import U64_MAX, ShardId, Ts
 from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.retention import Holder
 from tidelog.ports import Clock
 from tidelog.store.store import Store
+from tidelog.types.key import DelRange
 
 
 class Sink(Protocol):
@@ -113,10 +115,20 @@ class Feeds:
         opened = OpenFeed(self._last_number, feed, sink)
         if request.is_initial:
             opened.scan = Scan(self._store, feed)
+            self._store.on_range = self._tell_scans
         self._open[opened.number] = self._of[feed] = opened
         self._behind.append(opened)
         self._plan_checkpoint(opened)
         return opened
+
+    def _tell_scans(self, ts: Ts, database: int, gone: DelRange) -> None:
+        """A range was deleted: feeds that read the values of now must know when."""
+        scanning = [opened for opened in self._open.values() if opened.scan is not None]
+        for opened in scanning:
+            if opened.scan is not None and opened.feed.request.database == database:
+                opened.scan.range_removed(ts, Span(gone.start, gone.end))
+        if not scanning:
+            self._store.on_range = None
 
     def _beginning(self, request: ChangeFeedRequest) -> Ts:
         """The ts after which a feed begins."""

@@ -4,7 +4,8 @@ The ts of a slot is that of the newest transaction when it was read. Afterwards 
 the scan began, and drops changes of a key up to the ts of its slot: the value that was read has them already. A slot is
 read in one go, and its events are made in pieces.
 
-FLUSHDB ends the scan: the feed finds it in the journal, and sends every change from there on.
+FLUSHDB ends the scan: the feed finds it in the journal, and sends every change from there on. A range that is deleted
+meanwhile is told between two slots: the slots before it were read with its keys, those after it without them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import chain
 
 from tidelog import limits
 from tidelog.feeds.feed import ChangeFeed
+from tidelog.feeds.span import Span
 from tidelog.ids import SLOT_COUNT, Ts
 from tidelog.store.keyspace import Database
 from tidelog.store.slots import slot_of
@@ -38,7 +40,12 @@ class Scan:
         self._ts = Ts(0)
         self._changes: Iterator[Change] = iter(())
         """Of the slot that was read last."""
+        self._ranges: list[tuple[Ts, Span]] = []
+        """Deleted since the last slot was read."""
         feed.begin_scan(SLOT_COUNT)
+
+    def range_removed(self, ts: Ts, gone: Span) -> None:
+        self._ranges.append((ts, gone))
 
     def step(self, events_max: int) -> bool:
         """Add some events; false: there are no more."""
@@ -53,11 +60,19 @@ class Scan:
             slot = next(self._slots, None)
             if slot is None or self._writer.last_ts != self._ts:
                 feed.end_transaction(self._ts)  # what was read at one ts is whole
+            if self._ranges and self._database.cleared_count == self._cleared_count:
+                self._tell_ranges()
             if slot is None or self._database.cleared_count != self._cleared_count:
                 feed.end_scan(is_whole=slot is None)
                 return False
             self._read(slot)
         return True
+
+    def _tell_ranges(self) -> None:
+        for ts, gone in self._ranges:
+            self._feed.add_initial_range(ts, gone)
+            self._feed.end_transaction(ts)
+        self._ranges.clear()
 
     def _read(self, slot: int) -> None:
         self._ts = self._writer.last_ts

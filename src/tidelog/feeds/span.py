@@ -28,6 +28,12 @@ class Span(NamedTuple):
     def has(self, key: bytes) -> bool:
         return self.start <= key and (not self.end or key < self.end)
 
+    def within(self, other: Span) -> Span | None:
+        """The keys that both have; None: there are none."""
+        end = min(self.end, other.end) if self.end and other.end else self.end or other.end
+        both = Span(max(self.start, other.start), end)
+        return None if both.is_empty else both
+
     @property
     def is_empty(self) -> bool:
         return bool(self.end) and self.end <= self.start

@@ -6,7 +6,7 @@ match records without knowing the type. Code that decodes is given a table; ther
 
 Opcodes by family (a number is never given a second meaning):
 
-    0x01 val      0x02 del      0x03 flushdb  0x04 start     0x05-0x0F  keys
+    0x01 val      0x02 del      0x03 flushdb  0x04 start     0x05-0x0F  keys (`types/key.py`)
     0x10-0x1F  hashes           0x20-0x2F  sets              0x30-0x3F  sorted sets
     0x40-0x4F  lists (reserved) 0x50-0x6F  streams           0x70-0xEF  free
     0xF0 and above: the journal itself (`control`)

@@ -4,6 +4,8 @@ store          all state, together with the journal
 type_table     the types that values may have, one row each
 keyspace       one database: its values by slot, and when they expire
 deadlines      keys that have a time, and which of them comes first
+buckets        a slot with many keys
+range_removal  DELRANGE: finds the keys of a range
 slots          which of the 16384 slots a key belongs to
 uses           when keys were last used
 transaction    what a command reads and writes through

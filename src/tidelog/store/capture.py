@@ -3,7 +3,8 @@
 The slots of all databases are visited in short steps. Before a transaction first changes a key that was not visited
 yet, the key is kept as it was: strings by reference, collections as a copy one level deep, a key that was not there as
 absent. A visit writes the kept value of a key, or the current one if none was kept; afterwards the key may change
-freely. FLUSH leaves the old dicts to the capture and goes on with new ones.
+freely. FLUSH leaves the old dicts to the capture and goes on with new ones, and so does DELRANGE with the dicts that
+lose keys.
 
     a step    a slot; of a slot with many keys one part: those whose hash has the same low bits; of a large collection
               one record
@@ -27,13 +28,16 @@ from tidelog import limits
 from tidelog.ids import SLOT_COUNT, ShardId
 from tidelog.journal.operation import VAL, encode_pairs
 from tidelog.journal.snapshot import SnapshotWriter
-from tidelog.store.keyspace import Buckets, Database
+from tidelog.store.buckets import Buckets
+from tidelog.store.keyspace import Database
 from tidelog.store.slots import slot_of
 from tidelog.store.type_table import TypeTable
 from tidelog.types.effect import StoredValue
 
 _SLOTS_PASSED_AT_ONCE: Final = 256
 """Slots without keys that one step passes over."""
+
+_NO_EXPIRIES: Final[dict[bytes, int]] = {}
 
 Kept = dict[bytes, tuple[StoredValue | None, int | None]]
 """Keys as they were, with their expiries; value None: it was not there. Hot: plain tuples."""
@@ -76,6 +80,8 @@ class Capture:
         self._kept_of_parts: list[Kept] = []
         """The same for the slot that is being visited, if it has parts."""
         self._frozen: dict[int, _Frozen] = {}
+        self._frozen_slots: dict[int, tuple[Any, dict[bytes, int]]] = {}
+        """Database and slot -> what was in it when keys of it went with a range, and the expiries of those."""
         self._pairs: list[tuple[bytes, bytes]] = []
         """Plain strings that will share a record."""
         self._pairs_bytes = 0
@@ -116,13 +122,28 @@ class Capture:
             kept = self._kept[place] = {}
         self._keep(kept, database, slot, key)
 
+    def freeze(self, database: Database, slot: int, bucket: Any, expiries: dict[bytes, int]) -> None:
+        """The dict of a slot is about to be replaced, and will not change any more; `expiries`: of keys that go."""
+        number = database.number
+        if number < self._number or number in self._frozen or (number == self._number and slot < self._slot):
+            return
+        self._frozen_slots.setdefault(number * SLOT_COUNT + slot, (bucket, expiries))
+
     def _keep(self, kept: Kept, database: Database, slot: int, key: bytes) -> None:
         if key not in kept:
-            bucket = database.slots[slot]
+            bucket, gone = self._bucket_of(database, slot)
             value = None if bucket is None else bucket.get(key)
             if value is not None and type(value) is not bytes:
                 value = self._types.of(value).copy(value)
-            kept[key] = value, database.expiries.get(key)
+            kept[key] = value, gone[key] if key in gone else database.expiries.get(key)
+
+    def _bucket_of(self, database: Database, slot: int) -> tuple[Any, dict[bytes, int]]:
+        """The dict of a slot that has what the slot had, and expiries that it had and the database has no more."""
+        found = self._frozen_slots.get(database.number * SLOT_COUNT + slot)
+        if found is not None:
+            return found
+        frozen = self._frozen.get(database.number)
+        return (database.slots if frozen is None else frozen.slots)[slot], _NO_EXPIRIES
 
     # --- visiting -----------------------------------------------------------------------------------------------
 
@@ -138,16 +159,17 @@ class Capture:
             self._write_piece()
             return
         database = self._databases[self._number]
-        slots, expiries = self._frozen.get(self._number) or (database.slots, database.expiries)
-        bucket = slots[self._slot]
+        frozen = self._frozen.get(self._number)
+        expiries = database.expiries if frozen is None else frozen.expiries
+        bucket, gone = self._bucket_of(database, self._slot)
         if self._part == 0 and type(bucket) is Buckets:
             self._divide(bucket)
         if self._mask:
             kept, self._kept_of_parts[self._part] = self._kept_of_parts[self._part], {}
-            self._visit_keys(kept, _part_of(bucket, self._part, self._mask), expiries)
+            self._visit_keys(kept, _part_of(bucket, self._part, self._mask), expiries, gone)
         else:
             kept = self._kept.pop(self._place, {})
-            self._visit_keys(kept, () if bucket is None else (bucket,), expiries)
+            self._visit_keys(kept, () if bucket is None else (bucket,), expiries, gone)
         self._part += 1
         if not self._large:
             self._go_on()
@@ -163,7 +185,13 @@ class Capture:
         for key, was in self._kept.pop(self._place, {}).items():
             self._kept_of_parts[zlib.crc32(key) & self._mask][key] = was
 
-    def _visit_keys(self, kept: Kept, dicts: Iterable[dict[bytes, StoredValue]], expiries: dict[bytes, int]) -> None:
+    def _visit_keys(
+        self,
+        kept: Kept,
+        dicts: Iterable[dict[bytes, StoredValue]],
+        expiries: dict[bytes, int],
+        gone: dict[bytes, int],
+    ) -> None:
         shard = self._owners[self._slot]
         if shard != self._pairs_shard:
             self._write_pairs()
@@ -172,12 +200,12 @@ class Capture:
             if value is not None:
                 self._write(key, value, expire_ms)
         for part in dicts:
-            if not expiries and not kept and set(map(type, part.values())) == {bytes}:
+            if not expiries and not kept and not gone and set(map(type, part.values())) == {bytes}:
                 self._gather_all(list(part.items()))
                 continue
             for key, value in part.items():
                 if key not in kept:
-                    self._write(key, value, expiries.get(key))
+                    self._write(key, value, gone[key] if key in gone else expiries.get(key))
 
     def _gather_all(self, pairs: list[tuple[bytes, bytes]]) -> None:
         """The same for plain strings alone. Hot."""
@@ -198,6 +226,7 @@ class Capture:
         slots = self._frozen[self._number].slots if self._number in self._frozen else database.slots
         self._part = self._mask = 0
         self._kept_of_parts = []
+        self._frozen_slots.pop(self._place, None)
         for _ in range(_SLOTS_PASSED_AT_ONCE):
             self._slot += 1
             if self._slot == SLOT_COUNT:
@@ -206,13 +235,15 @@ class Capture:
                 self._skip_empty()
                 self.snapshot.keys = self.keys_written
                 return
-            if slots[self._slot] is not None or self._place in self._kept:
+            if slots[self._slot] is not None or self._place in self._kept or self._place in self._frozen_slots:
                 return
 
     def _skip_empty(self) -> None:
         while not self.is_done:
             database = self._databases[self._number]
-            has_kept = self._number in self._frozen or any(place // SLOT_COUNT == self._number for place in self._kept)
+            has_kept = self._number in self._frozen or any(
+                place // SLOT_COUNT == self._number for place in chain(self._kept, self._frozen_slots)
+            )
             if database.size or has_kept:
                 return
             self._number += 1

@@ -12,7 +12,6 @@ Nothing here reads a clock: an expired key is there until an operation removes i
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,58 +19,12 @@ import numpy as np
 
 from tidelog import limits
 from tidelog.ids import SLOT_COUNT
+from tidelog.store.buckets import Buckets
 from tidelog.store.deadlines import Deadlines
+from tidelog.store.range_removal import RangeRemoval
 from tidelog.store.slots import Positions, slot_of, slots_of
 from tidelog.store.uses import KeyUses, cell_of
 from tidelog.types.effect import StoredValue
-
-
-class Buckets:
-    """A slot with many keys: a power of two of dicts."""
-
-    __slots__ = ("_count", "_mask", "dicts")
-
-    def __init__(self, items: dict[bytes, StoredValue]) -> None:
-        self._count = 0
-        self._mask = 1
-        self.dicts: list[dict[bytes, StoredValue]] = [{}, {}]
-        for key, value in items.items():
-            self[key] = value
-
-    def _dict(self, key: bytes) -> dict[bytes, StoredValue]:
-        return self.dicts[zlib.crc32(key) & self._mask]
-
-    def get(self, key: bytes) -> StoredValue | None:
-        return self._dict(key).get(key)
-
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._dict(key)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[bytes]:
-        for part in self.dicts:
-            yield from part
-
-    def __setitem__(self, key: bytes, value: StoredValue) -> None:
-        part = self._dict(key)
-        if key not in part:
-            self._count += 1
-        part[key] = value
-        if len(part) > limits.SLOT_KEYS_SPLIT:
-            self._grow()
-
-    def __delitem__(self, key: bytes) -> None:
-        del self._dict(key)[key]
-        self._count -= 1
-
-    def _grow(self) -> None:
-        parts, self._mask = self.dicts, self._mask * 2 + 1
-        self.dicts = [{} for _ in range(self._mask + 1)]
-        for part in parts:
-            for key, value in part.items():
-                self._dict(key)[key] = value
 
 
 class Database:
@@ -85,6 +38,8 @@ class Database:
         "expiring",
         "number",
         "observer",
+        "on_range",
+        "on_replaced",
         "size",
         "slots",
         "uses",
@@ -112,6 +67,11 @@ class Database:
         """How often all of them went at once."""
         self.observer: Callable[[Database, bytes | None], None] | None = None
         """Told of a key before it changes (None: of all): for WATCH and snapshots."""
+        self.on_range: Callable[[Database, RangeRemoval], None] | None = None
+        """Told of a range before it goes: for WATCH."""
+        self.on_replaced: Callable[[Database, int, Any, dict[bytes, int]], None] | None = None
+        """Told of a slot whose dict is about to be replaced: the slot, the dict, which nobody changes any more, and
+        the expiries of those of its keys that go. For snapshots."""
 
     def __len__(self) -> int:
         return self.size
@@ -246,6 +206,24 @@ class Database:
         self.size -= len(gone)
         for key in gone:
             self.expiring.drop(key)
+            self.alarms.drop(key)
+
+    def remove_range(self, removal: RangeRemoval) -> None:
+        """Every key from a start to before an end is gone, or those of a shard's slots. The dicts that they were in are
+        replaced, not changed."""
+        removal.look_at_rest()
+        if self.on_range is not None:
+            self.on_range(self, removal)
+        for key in [key for key in self.waiting if removal.has(key) and self.peek(key) is not None]:
+            self._signals[self.number, key] = None
+        for slot, bucket, gone, expiries in removal.replacements():
+            if self.on_replaced is not None:
+                self.on_replaced(self, slot, self.slots[slot], expiries)
+            self.slots[slot] = bucket
+            self.size -= gone
+            for key in expiries:
+                self.expiring.drop(key)
+        for key in [key for key in self.alarms.times if removal.has(key)]:
             self.alarms.drop(key)
 
     def buckets(self, slot: int) -> list[dict[bytes, StoredValue]]:

@@ -30,9 +30,11 @@ from tidelog.journal.operation import (
     encode_pairs,
 )
 from tidelog.journal.reader import Part, Record
+from tidelog.journal.writer import NewRecord
 from tidelog.ports import Clock, Disk, Random
 from tidelog.store.capture import Capture
 from tidelog.store.keyspace import Database
+from tidelog.store.range_removal import RangeRemoval
 from tidelog.store.scan_orders import ScanOrders
 from tidelog.store.slots import shards_by_slot, slot_of
 from tidelog.store.string_loader import StringLoader
@@ -41,6 +43,7 @@ from tidelog.store.type_table import TypeTable, value_types
 from tidelog.store.uses import KeyUses
 from tidelog.store.watch import Watcher, Watches
 from tidelog.types.effect import Effect
+from tidelog.types.key import DELRANGE, DelRange, decode_range
 
 Encoded = tuple[ShardId, int, bytes]
 """Shard, opcode and payload of a record."""
@@ -75,6 +78,8 @@ class Store:
         """Keys that were removed because they had expired."""
         self._unwritten: tuple[Visible, frozenset[bytes] | None] | None = None
         """What `unwritten_keys` said, and what was written then: until more is, it stays so."""
+        self.on_range: Callable[[Ts, int, DelRange], None] | None = None
+        """Told of a range that has gone from a database, and of its ts: for initial scans of feeds."""
         self.journal: Journal
         self.slots: Sequence[tuple[int, int]] = ()
         """For every shard, its first and last slot."""
@@ -141,6 +146,8 @@ class Store:
             wanted = self._watches.touch
         for database in self._databases:
             database.observer = wanted
+            database.on_range = self._watches.touch_range if self._watches else None
+            database.on_replaced = None if self._capture is None else self._capture.freeze
 
     def _observe(self, database: Database, key: bytes | None) -> None:
         """A key is about to change; None: all of them."""
@@ -222,7 +229,14 @@ class Store:
         ts = self.journal.hlc.next()
         self.journal.writer.append(ts, records)
         transaction.records = []
+        if self.on_range is not None:
+            self._tell_ranges(ts, records)
         return ts
+
+    def _tell_ranges(self, ts: Ts, records: list[NewRecord]) -> None:
+        for record in records:
+            if record.opcode == DELRANGE and record.shard == 0 and self.on_range is not None:  # every shard has it
+                self.on_range(ts, record.database, decode_range(record.payload))
 
     def encode(self, effect: Effect, operation: Any) -> list[Encoded]:
         """The records of an operation: one per shard that it names keys of."""
@@ -238,8 +252,8 @@ class Store:
         if opcode == DEL:
             return [(shard, DEL, encode_items(keys)) for shard, keys in self._by_shard(operation.keys, lambda key: key)]
         payload = kind.encode(operation)
-        if opcode == FLUSHDB:
-            return [(ShardId(shard), FLUSHDB, payload) for shard in range(len(self.slots))]
+        if opcode in (FLUSHDB, DELRANGE):
+            return [(ShardId(shard), opcode, payload) for shard in range(len(self.slots))]
         return [(self.owners[slot_of(operation.key)], opcode, payload)]
 
     def encode_whole(self, operation: Any) -> list[Encoded]:
@@ -278,6 +292,9 @@ class Store:
         elif opcode == FLUSHDB:
             self._by_opcode[FLUSHDB].kind.decode(payload, expire_ms)
             database.clear(self.slots[shard])
+        elif opcode == DELRANGE:
+            operation = decode_range(payload)
+            database.remove_range(RangeRemoval(database, operation.start, operation.end, self.slots[shard]))
         else:
             effect = self._by_opcode[opcode]
             effect.apply(database, effect.kind.decode(payload, expire_ms))

@@ -24,6 +24,12 @@ class Watchable(Protocol):
     def find(self, key: bytes) -> object | None: ...
 
 
+class RangeOfKeys(Protocol):
+    """Some keys that go together."""
+
+    def has(self, key: bytes) -> bool: ...
+
+
 class Watches:
     """All watched keys of a store."""
 
@@ -57,6 +63,20 @@ class Watches:
             places = [place for place in self._watchers if place[0] == number and database.find(place[1]) is not None]
         else:
             places = [(number, key)]
+        self._mark(places)
+
+    def touch_range(self, database: Watchable, removal: RangeOfKeys) -> None:
+        """The keys of a range are about to go."""
+        number = database.number
+        self._mark(
+            [
+                place
+                for place in self._watchers
+                if place[0] == number and removal.has(place[1]) and database.find(place[1]) is not None
+            ]
+        )
+
+    def _mark(self, places: list[tuple[int, bytes]]) -> None:
         for place in places:
             for identity in self._watchers.get(place, ()):
                 self._by_identity[identity].is_dirty = True

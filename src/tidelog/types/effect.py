@@ -43,6 +43,9 @@ class Keyspace(Protocol):
     def clear(self) -> None:
         """Every key is gone."""
 
+    def remove_range(self, removal: Any) -> None:
+        """The keys of a range are gone: see `store/range_removal.py`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Effect:

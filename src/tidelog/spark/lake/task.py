@@ -121,6 +121,8 @@ class _TaskReader:
     # --- values that were there -----------------------------------------------------------------------------------
 
     def _take_values(self, batch: pa.RecordBatch) -> None:
+        # Keys that went while values were read: the changes that follow have that, too.
+        batch = batch.filter(pc.equal(batch.column("kind"), "value"))
         is_stream = pc.equal(batch.column("type"), "stream")
         rows = batch.select(["shard", "key", "field", "type", "value", "ts", "seq"])
         seqs = pa.repeat(pa.scalar(SEQ_INITIAL, pa.int32()), batch.num_rows)

@@ -277,7 +277,10 @@ class DaysExtractor(Extractor):
         made = [no_changes(len(self.columns))]
         run: list[tuple[date, str, bytes]] = []
         for event in events.to_pylist():
-            if event["kind"] == "deleterange" or event["key"] == self._jobset.index:
+            is_range = event["kind"] == "deleterange"
+            if is_range and not Span(event["key"], event["end"]).has(self._jobset.index):
+                continue  # days end with the index, not with their streams
+            if is_range or event["key"] == self._jobset.index:
                 if event["type"] == "set":
                     self._index[event["field"]] = event["value"] is not None
                 else:
