@@ -132,6 +132,10 @@ FEED_SENT_BYTES = 1 * MIB
 """What a feed that catches up gathers before it sends, give or take a transaction."""
 FEED_SLICE_US = 2000
 """Reading for feeds goes on for so long before others have their turn."""
+RANGE_KEYS_AT_ONCE = 20_000
+"""In a larger database DELRANGE looks for its keys step by step, so that others do not wait ..."""
+RANGE_SLICE_US = 2000
+"""... for longer than so."""
 FEEDS_SHOWN_MAX = 100
 """In INFO; FEED LIST has all."""
 FEED_PLACE_RECORD_BYTES = 128

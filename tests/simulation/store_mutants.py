@@ -66,15 +66,15 @@ STORE_MUTANTS: Final = (
     Mutant(
         "range-leaves-expiries",
         "store/keyspace.py",
-        "            for key in expiries:\n                self.expiring.drop(key)\n",
-        "",
+        "                for key in chain.from_iterable(expiries):\n                    self.expiring.drop(key)\n",
+        "                pass\n",
         "a key that is set again after its range went expires as the one before it",
         "store",
     ),
     Mutant(
         "snapshot-without-a-removed-range",
         "store/capture.py",
-        "        self._frozen_slots.setdefault(number * SLOT_COUNT + slot, (bucket, expiries))\n",
+        "        self._frozen_slots.setdefault(number * SLOT_COUNT + slot, (bucket, gone))\n",
         "        pass\n",
         "keys that went with a range while a snapshot was made are missing from it",
         "store",

@@ -63,6 +63,7 @@ def test_a_range_changes_the_keys_in_it() -> None:
     for client, number, key in ((told, 0, b"b"), (outside, 0, b"c"), (missing, 0, b"b2"), (elsewhere, 1, b"b")):
         machine.store.watch(client, number, key)
     removal = RangeRemoval(machine.store.database(0), b"b", b"c")
+    removal.look_at_rest()
     change(machine, DelRange(b"b", b"c", removal))
     assert [is_told(client) for client in (told, outside, missing, elsewhere)] == [True, False, False, False]
 

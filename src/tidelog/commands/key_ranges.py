@@ -1,12 +1,15 @@
 """Ranges of keys, removed in one step: DELRANGE and DELPREFIX.
 
-They cost one record and one event of a feed, whatever the number of keys. Everybody sees all of the keys, or none.
+They cost one record and one event of a feed, whatever the number of keys. Everybody sees all of the keys, or none. In a
+large database the keys are looked for step by step while others write (`engine/long_commands.py`); in MULTI at once.
 """
 
 from __future__ import annotations
 
+from tidelog import limits
 from tidelog.commands.arguments import quoted
 from tidelog.engine.table import GENERIC, NO_KEYS, Arguments, Command, Decision, write
+from tidelog.engine.would_block import TakesSteps
 from tidelog.errors import CommandError
 from tidelog.feeds.span import Span, span_of_prefix
 from tidelog.store.range_removal import RangeRemoval
@@ -26,7 +29,10 @@ def delprefix(transaction: Transaction, arguments: Arguments) -> Decision:
 
 
 def _removed(transaction: Transaction, span: Span) -> Decision:
-    removal = RangeRemoval(transaction.database, span.start, span.end)
+    database = transaction.database
+    removal = transaction.removal or RangeRemoval(database, span.start, span.end)
+    if transaction.takes_steps and database.size > limits.RANGE_KEYS_AT_ONCE:
+        raise TakesSteps(removal)
     removal.look_at_rest()
     operations = [] if removal.is_empty else [DelRange(span.start, span.end, removal)]
     return removal.count(transaction.now_ms), operations

@@ -122,6 +122,7 @@ class Blocking:
         """A client is gone, or has been answered; fine if it did not wait."""
         waiter = self._by_session.pop(session, None)
         if waiter is None:
+            self._engine.long_commands.forget(session)
             return
         session.set_blocked(False)
         if waiter.deadline is not None:
@@ -150,6 +151,7 @@ class Blocking:
         for session in list(self._by_session):
             self.forget(session)
             session.set_blocked(True)
+        self._engine.long_commands.close()
 
     # --- serving ------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from traceback import format_tb
 from typing import Any
 
 from tidelog.engine.table import Command, CommandTable, HandlerKind
-from tidelog.engine.would_block import WouldBlock
+from tidelog.engine.would_block import TakesSteps, WouldBlock
 from tidelog.errors import ApplyFailed, CommandError, InternalError, LimitExceeded
 from tidelog.resp.encoder import ErrorReply, Reply
 from tidelog.store.transaction import Transaction
@@ -47,7 +47,7 @@ def _find_subcommand(table: CommandTable, arguments: Sequence[bytes]) -> Command
 def run_command(row: Command, transaction: Transaction, arguments: Sequence[bytes]) -> Reply:
     """Let a command of the keyspace decide, and apply what it decided unless it is too much; a refusal is its reply.
 
-    `WouldBlock`: it has nothing to answer yet.
+    `WouldBlock`: it has nothing to answer yet. `TakesSteps`: it has much to look at before.
     """
     operations: Sequence[Any] = ()
     try:
@@ -59,6 +59,8 @@ def run_command(row: Command, transaction: Transaction, arguments: Sequence[byte
         reply = ErrorReply(str(error))
     except WouldBlock as wait:
         _apply(row, transaction, wait.operations)
+        raise
+    except TakesSteps:
         raise
     except Exception as error:
         reply = internal_error(row, error)

@@ -23,6 +23,7 @@ from tidelog.engine.dispatch import explain, find_command, internal_error, run_c
 from tidelog.engine.feeding import Feeding
 from tidelog.engine.gate import Gate
 from tidelog.engine.hot_commands import NOTHING_HOT, HotCommands, MakeHotCommands
+from tidelog.engine.long_commands import LongCommands
 from tidelog.engine.metrics import Metrics, SnapshotFacts
 from tidelog.engine.parameters import Parameters
 from tidelog.engine.password import Password
@@ -31,7 +32,7 @@ from tidelog.engine.sessions import Sessions
 from tidelog.engine.slow_log import SlowLog
 from tidelog.engine.subscriptions import Subscriptions
 from tidelog.engine.table import Command, CommandTable, HandlerKind
-from tidelog.engine.would_block import WouldBlock
+from tidelog.engine.would_block import TakesSteps, WouldBlock
 from tidelog.errors import ApplyFailed, CommandError, JournalFailed, JournalFull, WrongPassword
 from tidelog.ports import Clock, Loop
 from tidelog.resp.encoder import QUEUED, ErrorReply, Reply, Wire, encode, encode_error
@@ -127,6 +128,7 @@ class Engine:
         self.feeding = feeding
         self.blocking = Blocking(self, loop)
         self._loop = loop
+        self.long_commands = LongCommands(self, loop)
         self._make_hot_commands = hot_commands
         self._hot: dict[tuple[int, int, bool, bool], HotCommands] = {}
 
@@ -229,8 +231,12 @@ class Engine:
         """Run a command of the keyspace as a transaction; None if its client has begun to wait."""
         while True:
             transaction = self.store.begin(session.database)
+            transaction.takes_steps = True
             try:
                 reply = run_command(row, transaction, arguments)
+            except TakesSteps as long:
+                self.long_commands.add(session, row, arguments, long.removal)
+                return None
             except WouldBlock as wait:
                 self.commit(transaction)
                 if not self.store.signals:

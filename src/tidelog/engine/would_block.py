@@ -1,4 +1,4 @@
-"""Commands that wait: what a handler raises when there is nothing to answer yet."""
+"""Commands that wait: what a handler raises when there is nothing to answer yet, or much to look at before."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidelog.resp.encoder import NULL_ARRAY, Reply
+from tidelog.store.range_removal import RangeRemoval
 
 
 class WouldBlock(Exception):
@@ -42,3 +43,11 @@ class WouldBlock(Exception):
         """A key of another type does not end its wait."""
         self.timed_out = timed_out
         """The reply when the time is over."""
+
+
+class TakesSteps(Exception):
+    """The command is to be run again once a range has been looked for, step by step, while others go on."""
+
+    def __init__(self, removal: RangeRemoval) -> None:
+        super().__init__()
+        self.removal = removal

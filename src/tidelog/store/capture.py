@@ -122,12 +122,13 @@ class Capture:
             kept = self._kept[place] = {}
         self._keep(kept, database, slot, key)
 
-    def freeze(self, database: Database, slot: int, bucket: Any, expiries: dict[bytes, int]) -> None:
+    def freeze(self, database: Database, slot: int, bucket: Any, expiries: list[dict[bytes, int]]) -> None:
         """The dict of a slot is about to be replaced, and will not change any more; `expiries`: of keys that go."""
         number = database.number
         if number < self._number or number in self._frozen or (number == self._number and slot < self._slot):
             return
-        self._frozen_slots.setdefault(number * SLOT_COUNT + slot, (bucket, expiries))
+        gone = expiries[0] if len(expiries) == 1 else {key: each[key] for each in expiries for key in each}
+        self._frozen_slots.setdefault(number * SLOT_COUNT + slot, (bucket, gone))
 
     def _keep(self, kept: Kept, database: Database, slot: int, key: bytes) -> None:
         if key not in kept:

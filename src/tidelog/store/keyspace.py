@@ -13,6 +13,7 @@ Nothing here reads a clock: an expired key is there until an operation removes i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ class Database:
         "observer",
         "on_range",
         "on_replaced",
+        "replaced_count",
         "size",
         "slots",
         "uses",
@@ -65,11 +67,13 @@ class Database:
         """How many keys there are."""
         self.cleared_count = 0
         """How often all of them went at once."""
+        self.replaced_count = 0
+        """How often dicts were replaced by others: with all keys, or with those of a range."""
         self.observer: Callable[[Database, bytes | None], None] | None = None
         """Told of a key before it changes (None: of all): for WATCH and snapshots."""
         self.on_range: Callable[[Database, RangeRemoval], None] | None = None
         """Told of a range before it goes: for WATCH."""
-        self.on_replaced: Callable[[Database, int, Any, dict[bytes, int]], None] | None = None
+        self.on_replaced: Callable[[Database, int, Any, list[dict[bytes, int]]], None] | None = None
         """Told of a slot whose dict is about to be replaced: the slot, the dict, which nobody changes any more, and
         the expiries of those of its keys that go. For snapshots."""
 
@@ -195,6 +199,7 @@ class Database:
             self.observer(self, None)
         self._signals.update({(self.number, key): None for key in self.waiting})
         self.cleared_count += 1
+        self.replaced_count += 1
         first, last = slots
         if (first, last) == (0, SLOT_COUNT - 1):
             self.slots = [None] * SLOT_COUNT
@@ -210,10 +215,10 @@ class Database:
 
     def remove_range(self, removal: RangeRemoval) -> None:
         """Every key from a start to before an end is gone, or those of a shard's slots. The dicts that they were in are
-        replaced, not changed."""
-        removal.look_at_rest()
+        replaced, not changed. It must have been looked at."""
         if self.on_range is not None:
             self.on_range(self, removal)
+        self.replaced_count += 1
         for key in [key for key in self.waiting if removal.has(key) and self.peek(key) is not None]:
             self._signals[self.number, key] = None
         for slot, bucket, gone, expiries in removal.replacements():
@@ -221,8 +226,9 @@ class Database:
                 self.on_replaced(self, slot, self.slots[slot], expiries)
             self.slots[slot] = bucket
             self.size -= gone
-            for key in expiries:
-                self.expiring.drop(key)
+            if not removal.is_buried_later:
+                for key in chain.from_iterable(expiries):
+                    self.expiring.drop(key)
         for key in [key for key in self.alarms.times if removal.has(key)]:
             self.alarms.drop(key)
 

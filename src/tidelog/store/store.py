@@ -74,6 +74,8 @@ class Store:
         """Strings that recovery has read; empty once the store is open."""
         self._watches = Watches()
         self._capture: Capture | None = None
+        self._removals: list[RangeRemoval] = []
+        """Ranges that are being looked for step by step."""
         self.expired_count = 0
         """Keys that were removed because they had expired."""
         self._unwritten: tuple[Visible, frozenset[bytes] | None] | None = None
@@ -137,10 +139,23 @@ class Store:
             self._watches.forget(watcher)
             self._set_observers()
 
+    def begin_removal(self, removal: RangeRemoval) -> None:
+        """A database is being looked at step by step: let it forget what changes."""
+        self._removals.append(removal)
+        self._set_observers()
+
+    def end_removal(self, removal: RangeRemoval) -> None:
+        """Fine if it never began."""
+        if removal in self._removals:
+            self._removals.remove(removal)
+            self._set_observers()
+
     def _set_observers(self) -> None:
         """Databases tell of changes only while someone wants to know."""
         wanted: Callable[[Database, bytes | None], None] | None = None
-        if self._capture is not None:
+        if self._removals:
+            wanted = self._observe
+        elif self._capture is not None:
             wanted = self._observe if self._watches else self._capture.observe
         elif self._watches:
             wanted = self._watches.touch
@@ -154,6 +169,10 @@ class Store:
         if self._capture is not None:
             self._capture.observe(database, key)
         self._watches.touch(database, key)
+        if key is not None:
+            for removal in self._removals:
+                if removal.database is database:
+                    removal.forget(key)
 
     # --- snapshots ----------------------------------------------------------------------------------------------
 
@@ -294,7 +313,9 @@ class Store:
             database.clear(self.slots[shard])
         elif opcode == DELRANGE:
             operation = decode_range(payload)
-            database.remove_range(RangeRemoval(database, operation.start, operation.end, self.slots[shard]))
+            removal = RangeRemoval(database, operation.start, operation.end, self.slots[shard])
+            removal.look_at_rest()
+            database.remove_range(removal)
         else:
             effect = self._by_opcode[opcode]
             effect.apply(database, effect.kind.decode(payload, expire_ms))

@@ -21,6 +21,7 @@ from tidelog.errors import CommandError, InternalError, LimitExceeded
 from tidelog.journal.operation import Del
 from tidelog.journal.writer import NewRecord
 from tidelog.store.keyspace import Database
+from tidelog.store.range_removal import RangeRemoval
 from tidelog.types.effect import Effect, StoredValue
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class InDatabase(NamedTuple):
 class Transaction:
     """One command, or all that EXEC or a script runs."""
 
-    __slots__ = ("_bytes", "_expired", "database", "now_ms", "records", "store")
+    __slots__ = ("_bytes", "_expired", "database", "now_ms", "records", "removal", "store", "takes_steps")
 
     def __init__(self, store: Store, database: Database, now_ms: int) -> None:
         self.store = store
@@ -54,6 +55,10 @@ class Transaction:
         self.records: list[NewRecord] = []
         self._bytes = 0
         """The size of the payloads of its records."""
+        self.takes_steps = False
+        """A command with much to look at may raise `TakesSteps` first, and is then run again with ..."""
+        self.removal: RangeRemoval | None = None
+        """... what it has found."""
         self._expired: dict[tuple[int, bytes], None] = {}
         """Keys that were come across expired and still have to be removed."""
 
