@@ -81,7 +81,7 @@ def start_two_nodes(folder: Path) -> list[tuple[subprocess.Popen[bytes], int]]:
             client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
         clients[0].execute_command("CLUSTER MEET", "127.0.0.1", *nodes[1][1:])
         deadline = time.monotonic() + START_S_MAX
-        while any("cluster_state:ok" not in str(client.execute_command("CLUSTER INFO")) for client in clients):
+        while any(client.execute_command("CLUSTER INFO")["cluster_state"] != "ok" for client in clients):
             assert time.monotonic() < deadline, "the nodes did not meet"
             time.sleep(0.02)
         for client in clients:
