@@ -66,13 +66,16 @@ def change(store: Store, rng: random.Random) -> None:
         [b"TREAD", rng.choice([key, b"t"]), b"0", b"3", b"GROUP", b"g", b"RETRY", b"10", b"0"],
         [b"TACK", b"t", b"g", b"%d" % rng.randrange(1, 99)],
         [b"TEVICT", b"t", b"-1500"],
-        rng.choice([[b"DELPREFIX", key[:-1]], [b"DELRANGE", b"h1", b"key3"], [b"SET", key, b"y"], [b"SET", key, b"z"]]),
     ]
     transaction = store.begin(rng.choice(DATABASES))
     arguments = rng.choice(commands)
     run_command(find_command(TABLE, arguments), transaction, arguments)
-    if rng.random() < 0.02:
+    drawn = rng.random()
+    if drawn < 0.02:
         transaction.run([FlushDb()])
+    elif drawn > 0.96:
+        ranged = [b"DELPREFIX", key[:-1]] if drawn > 0.98 else [b"DELRANGE", b"h1", b"key3"]
+        run_command(find_command(TABLE, ranged), transaction, ranged)
     if rng.random() < 0.6:
         place = b"h%d" % rng.randrange(20)
         if type(transaction.find(place)) in (Hash, type(None)):
