@@ -50,7 +50,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         "flush-clears-other-shards",
         "store/store.py",
-        "database.clear(self.slots[part.shard])",
+        "database.clear(self.slots[shard])",
         "database.clear()",
         "what a transaction writes on one shard after a flush is cleared by another shard's part of it",
         "store",
@@ -58,7 +58,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         "range-clears-other-shards",
         "store/store.py",
-        "RangeRemoval(database, operation.start, operation.end, slots)",
+        "RangeRemoval(database, operation.start, operation.end, self.slots[shard])",
         "RangeRemoval(database, operation.start, operation.end)",
         "what a transaction writes on one shard after a range is removed by another shard's part of it",
         "store",
