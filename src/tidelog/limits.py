@@ -73,6 +73,10 @@ UNREAD_BYTES_MAX = 64 * KIB
 """With this much received and not decoded yet, no more is read from a client."""
 HOT_VALUE_BYTES_MAX = 16 * KIB
 """Larger values take the general path, which counts what it makes the server hold."""
+LONG_REPLY_BYTES_MIN = 1 * MIB
+"""A reply with a string of this size is sent in pieces, as the client takes them, and never copied as a whole ..."""
+SENT_PIECE_BYTES = 1 * MIB
+"""... of this size."""
 REPLIES_BYTES_HELD = 1 * MIB
 """With replies of this size made and not taken yet, the other commands of a client wait."""
 CLIENTS_MAX = 10_000
@@ -445,6 +449,17 @@ FRAME_TS_SPAN_US_MAX = 2**32 - 1
 """A ts is stored relative to its frame's in 4 bytes; a later one starts a new frame."""
 BLOB_FRAME_FRACTION = 4
 """A payload larger than a frame divided by this goes to the blob file, so a record spans two frames at most."""
+STAGED_BYTES_MIN = 4 * MIB
+"""A value of this size is joined and written to the blob file by a thread, before the command with it runs."""
+STAGED_HEAD_BYTES_MAX = 64 * KIB
+"""Room for what stands before such a value in its record: the key, and the name of a field."""
+STAGED_PIECE_BYTES_MIN = 64 * KIB
+"""What arrives of it in smaller pieces is put together ..."""
+STAGED_PIECE_BYTES = 1 * MIB
+STAGED_SYNC_BYTES = 16 * MIB
+"""... and it is written in pieces of this size, and fsynced after this many bytes."""
+STAGED_TIMES_MAX = 3
+"""How often it is written, if segments end meanwhile, before it is written while others wait."""
 SPLIT_ROOM_BYTES_MIN = 64
 """A record is split over two frames only if at least this much of it fits into the first."""
 RECORD_MEMBERS_MAX = 512
@@ -522,6 +537,7 @@ HOLDER_NAME_BYTES_MAX = 256
 EPOCHS_KEPT_MAX = 1024
 """Newest epochs that snapshots carry; a reader that resumes from an older one starts over."""
 
+assert STAGED_BYTES_MIN > RECORD_SPLIT_BYTES  # the hot path takes no larger values, and stages none
 assert UNAUTHENTICATED_AT_ONCE_BYTES < AT_ONCE_BYTES < 2 * DECODED_COMMANDS_MAX
 assert UNAUTHENTICATED_PIECE_BYTES < RECEIVED_PIECE_BYTES <= UNREAD_BYTES_MAX
 assert FRAME_BYTES_DEFAULT in FRAME_BYTES_CHOICES

@@ -9,10 +9,10 @@ from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Journal, Settings
+from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import DEL, FLUSHDB, START, VAL, Start, core_table, encode_items, encode_pairs
 from tidelog.journal.operation import encode_start as encode_start
 from tidelog.journal.retention import RetentionLimits
-from tidelog.journal.writer import NewRecord
 from tidelog.ports import Disk
 from tidelog.testing.clock import SimulatedClock
 

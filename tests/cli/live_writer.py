@@ -15,9 +15,9 @@ from tidelog.ids import ShardId
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Journal, Settings
+from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import VAL, encode_pairs
 from tidelog.journal.retention import RetentionLimits
-from tidelog.journal.writer import NewRecord
 from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
 

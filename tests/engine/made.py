@@ -16,6 +16,7 @@ from tidelog.engine.parameters import Parameters
 from tidelog.engine.password import Password
 from tidelog.engine.sessions import Sessions
 from tidelog.engine.slow_log import SlowLog
+from tidelog.engine.staging import Worker
 from tidelog.engine.subscriptions import Subscriptions
 from tidelog.errors import ApplyFailed
 from tidelog.feeds.feeds import Feeds
@@ -61,7 +62,9 @@ class NoLoop:
         raise AssertionError("there is no loop in this test")
 
 
-def make_engine(store: Store, clock: Clock, loop: Loop, password: bytes | None = None) -> Engine:
+def make_engine(
+    store: Store, clock: Clock, loop: Loop, password: bytes | None = None, worker: Worker | None = None
+) -> Engine:
     sessions = Sessions()
     return Engine(
         store=store,
@@ -80,6 +83,7 @@ def make_engine(store: Store, clock: Clock, loop: Loop, password: bytes | None =
         snapshots=NoSnapshots(),
         feeding=Feeding(loop, Feeds(store, clock), clock, lambda: 0),
         hot_commands=hot_commands,
+        worker=worker,
     )
 
 

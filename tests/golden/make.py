@@ -22,8 +22,8 @@ from tidelog.journal import blob, control, frame, operation, record, sidecar
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Journal, Settings
+from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import DEL, FLUSHDB, START, VAL, core_table, encode_items, encode_pairs
-from tidelog.journal.writer import NewRecord
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
 

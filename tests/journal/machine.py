@@ -15,12 +15,12 @@ from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Journal, Settings
 from tidelog.journal.merge import JournalReader, JournalTransaction
+from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import DEL, FLUSHDB, START, VAL, core_table, decode_items, decode_pairs, encode_pairs
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.retention import RetentionLimits
 from tidelog.journal.snapshot import Snapshot
 from tidelog.journal.source import ShardSource
-from tidelog.journal.writer import NewRecord
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
 

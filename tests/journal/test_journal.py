@@ -21,8 +21,8 @@ from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Journal, Settings
+from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import VAL, encode_pairs
-from tidelog.journal.writer import NewRecord
 from tidelog.ports import Clock, Disk
 from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
@@ -200,7 +200,7 @@ from tidelog.journal.journal import Journal, Settings
 from tidelog.journal.frame import Geometry
 from tidelog.journal.operation import VAL, encode_pairs
 from tidelog.journal.durability import FsyncPolicy
-from tidelog.journal.writer import NewRecord
+from tidelog.journal.new_record import NewRecord
 from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
 

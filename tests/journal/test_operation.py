@@ -23,6 +23,8 @@ from tidelog.journal.operation import (
     Start,
     Val,
     core_table,
+    encode_items,
+    first_item,
 )
 
 KEYS = st.lists(st.binary(max_size=200), max_size=20)
@@ -178,3 +180,20 @@ def test_keys_of_pairs_without_their_values(pairs: list[tuple[bytes, bytes]], da
     broken = payload[: data.draw(st.integers(0, len(payload) - 1))]
     with pytest.raises(FormatError):
         operation.pair_keys(broken)
+
+
+@given(st.lists(st.binary(max_size=300), max_size=5))
+def test_the_first_item_alone(items: list[bytes]) -> None:
+    payload = encode_items(items)
+    assert first_item(payload) == (items[0] if items else None)
+    if payload:
+        with pytest.raises(FormatError):
+            first_item(payload[:-1] if items and items[-1] else payload + b"x")
+
+
+def test_the_parts_of_a_payload_are_what_it_consists_of() -> None:
+    kind, val = core_table().kind(VAL), Val([(b"k", bytes(300)), (b"l", b"2")])
+    assert kind.parts is not None
+    assert kind.last is not None
+    assert b"".join(kind.parts(val)) == kind.encode(val)
+    assert kind.parts(val)[-1] is kind.last(val)

@@ -13,12 +13,12 @@ from tidelog import limits
 from tidelog.errors import Corruption
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import sidecar
+from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import DEL, FLUSHDB, VAL, encode_items, encode_pairs
 from tidelog.journal.reader import ShardReader
 from tidelog.journal.record import BLOB
 from tidelog.journal.segment import sidecar_name
 from tidelog.journal.sidecar import FrameSummary, Sidecars, decode_summaries, encode_summary, summarise_frame
-from tidelog.journal.writer import NewRecord
 
 KEYS = st.sets(st.binary(max_size=300), min_size=1, max_size=60)
 PATH = f"{FOLDER}/shard-0/{sidecar_name(Lsn(0))}"

@@ -15,9 +15,9 @@ from tidelog.journal import control, record
 from tidelog.journal.control import Mark
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import decode_header
+from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import VAL, encode_pairs
 from tidelog.journal.record import Header
-from tidelog.journal.writer import NewRecord
 
 A: Put = (0, b"a", b"1")
 B: Put = (1, b"b", b"2")

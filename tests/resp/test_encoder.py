@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog import limits
 from tidelog.resp.encoder import (
     NULL_ARRAY,
     ErrorReply,
@@ -21,6 +22,7 @@ from tidelog.resp.encoder import (
     Wire,
     encode,
     encode_error,
+    encode_long,
     format_double,
 )
 
@@ -146,3 +148,21 @@ def test_doubles_come_back_exactly(number: float) -> None:
     assert float(format_double(number)) == number
     if number == int(number) and abs(number) < 10**17:
         assert format_double(number) == b"%.0f" % number
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_long_strings_are_parts_of_their_own_and_not_copied(protocol: int) -> None:
+    long = bytes(limits.LONG_REPLY_BYTES_MIN)
+    for reply in (
+        long,
+        [b"a", long, 5, long],
+        {b"f": long, b"g": b"h"},
+        [[b"a"], [long, None]],
+        Wire(b"+OK\r\n"),
+        "OK",
+    ):
+        parts = encode_long(reply, protocol)
+        assert b"".join(parts) == encode(reply, protocol)
+        assert all(part is long for part in parts if len(part) >= len(long))
+        assert len(parts) == 1 + 2 * sum(part is long for part in parts)
+    assert len(encode_long(long[1:], protocol)) == 1

@@ -165,3 +165,31 @@ def test_one_command_after_the_other(commands: list[Words], size: int) -> None:
     assert before + decoder.take_commands() == commands[: len(before) + 1]
     assert decoder.take_rest() == b"".join(map(encode_command, commands[len(before) + 1 :]))
     assert decoder.is_idle
+
+
+@pytest.mark.parametrize("size", [7, 1000, 65_536])
+@pytest.mark.parametrize("small_count", [0, 20])
+def test_large_arguments_are_left_in_pieces_if_they_are_to_be(
+    size: int, small_count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STAGED_BYTES_MIN", 100_001)  # smaller ones may be plain
+    monkeypatch.setattr(limits, "STAGED_PIECE_BYTES_MIN", 500)
+    small = [b"small"] * small_count
+    one, other = bytes(range(256)) * 400, b"x" * 100_001
+    sent = [[b"MSET", b"a", one, *small, b"b", other], [b"PING"], [b"SET", b"k", other]]
+    data = b"".join(map(encode_command, sent))
+    decoder = ExactDecoder(RequestLimits(leaves_large=True))
+    commands: list[Words] = []
+    for at in range(0, len(data), size):
+        decoder.feed(data[at : at + size])
+        while decoder.is_behind:
+            decoder.feed(b"")
+        commands += decoder.take_commands()
+    assert commands == [[b"MSET", b"a", b"", *small, b"b", b""], [b"PING"], [b"SET", b"k", b""]]
+    assert [(each.command, each.at) for each in decoder.unjoined] == [
+        (commands[0], 2), (commands[0], 4 + small_count), (commands[2], 2),
+    ]  # fmt: skip
+    assert all(each.command is commands[index] for each, index in zip(decoder.unjoined, (0, 0, 2), strict=True))
+    assert [b"".join(each.pieces) for each in decoder.unjoined] == [one, other, other]
+    assert all(len(piece) >= 500 for each in decoder.unjoined for piece in each.pieces[:-1])
+    assert decoder.is_idle

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from tidelog.journal.merge import JournalTransaction
+from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import DEL, FLUSHDB, START, VAL, Del, FlushDb, Val, core_table
 from tidelog.journal.reader import Part, Record
-from tidelog.journal.writer import NewRecord
 
 PlainRecord = tuple[int, int, int, int, bytes]
 """lsn, opcode, database, expiry (-1: none), payload."""
@@ -104,7 +104,8 @@ class Ledger:
             first = records[0]
             parts[first.shard] = [(lsns[first.shard], START, first.database, -1, _encode_start(ts, shards))]
             lsns[first.shard] += 1
-        for shard, opcode, payload, expire_ms, database in records:
+        for shard, opcode, head, expire_ms, database, staged in records:
+            payload = head if staged is None else head + staged.value
             record = (lsns[shard], opcode, database, -1 if expire_ms is None else expire_ms, payload)
             parts.setdefault(shard, []).append(record)
             lsns[shard] += 1

@@ -8,17 +8,21 @@ every combination.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from tidelog import limits
 from tidelog.ids import ShardId
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
+from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import DEL, FLUSHDB, VAL, encode_items, encode_pairs
 from tidelog.journal.retention import RetentionLimits
-from tidelog.journal.writer import NewRecord
+from tidelog.journal.staging import StagedBlob
 
 POLICIES: Final = tuple(FsyncPolicy)
 KEY_COUNT: Final = 10
@@ -99,6 +103,22 @@ class Workload:
         shards = [ShardId(rng.randrange(self._shard_count)) for _ in range(1 if rng.random() < 0.3 else count)]
         return [self._record(shards[index % len(shards)]) for index in range(count)]
 
+    def large_value(self) -> tuple[ShardId, bytes]:
+        """A value that is written before its record, and its shard."""
+        low, high = self._sizes[-1]
+        return ShardId(self._rng.randrange(self._shard_count)), self._rng.randbytes(self._rng.randint(low, high))
+
+    def with_staged(self, staged: StagedBlob) -> list[NewRecord]:
+        """A transaction with a record that ends with such a value."""
+        rng = self._rng
+        records = self.transaction() if rng.random() < 0.5 else []
+        key, expire_ms = rng.choice(KEYS), rng.choice((None, 2**40))
+        payload = encode_pairs([(key, staged.value)])
+        head = payload[: len(payload) - len(staged.value)]
+        database = rng.choice((0, 0, 1))
+        records.insert(rng.randint(0, len(records)), NewRecord(staged.shard, VAL, head, expire_ms, database, staged))
+        return records
+
     def _record(self, shard: ShardId) -> NewRecord:
         rng = self._rng
         database = rng.choice((0, 0, 0, 1, 2))
@@ -116,3 +136,20 @@ class Workload:
     def _value(self) -> bytes:
         low, high = self._rng.choice(self._sizes)
         return self._rng.randbytes(self._rng.randint(low, high))
+
+
+@contextmanager
+def small_limits(snapshot_batch_bytes: int) -> Iterator[None]:
+    """Let a snapshot, and a value that is staged, be written in as many pieces as one of gigabytes is."""
+    small = {
+        "SNAPSHOT_BATCH_BYTES": snapshot_batch_bytes,
+        "STAGED_HEAD_BYTES_MAX": 64,
+        "STAGED_PIECE_BYTES": 700,
+        "STAGED_SYNC_BYTES": 1500,
+    }
+    usual = {name: vars(limits)[name] for name in small}
+    vars(limits).update(small)
+    try:
+        yield
+    finally:
+        vars(limits).update(usual)

@@ -23,10 +23,9 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from tests.simulation.recovery import FOLDER, require
-from tests.simulation.scenario import HOUR_US, draw_scenario
+from tests.simulation.scenario import HOUR_US, draw_scenario, small_limits
 from tests.simulation.store_load import Load
 from tests.simulation.store_model import Model, StoreLedger, difference, live_state
-from tests.simulation.world import small_snapshot_batches
 from tidelog import limits
 from tidelog.commands.families import command_table
 from tidelog.engine.dispatch import find_command, run_command
@@ -96,7 +95,7 @@ class StoreWorld:
         rng = self._rng
         self.coverage[f"policy_{self._scenario.settings.policy.value}"] += 1
         self.coverage[f"shards_{self._scenario.shard_count}"] += 1
-        with small_snapshot_batches(self._scenario.snapshot_batch_bytes):
+        with small_limits(self._scenario.snapshot_batch_bytes):
             for _ in range(rng.randint(2, 4)):
                 try:
                     self._start()

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
 from tests.simulation.fates import Fates
 from tests.simulation.ledger import VAL, Ledger
 from tests.simulation.recovery import FOLDER, Known, Recovered, Recovery, Violation, require
-from tests.simulation.scenario import Workload, draw_scenario
+from tests.simulation.scenario import Workload, draw_scenario, small_limits
+from tests.simulation.staged_load import StagedLoad
 from tidelog import limits
 from tidelog.errors import Corruption, EnvironmentFault, HolderLapsed, JournalFailed, JournalFull, TooOld
 from tidelog.ids import Lsn, ShardId, Ts
@@ -30,6 +30,7 @@ from tidelog.journal import control
 from tidelog.journal.durability import FsyncPolicy, SyncJob
 from tidelog.journal.journal import Journal
 from tidelog.journal.merge import JournalReader
+from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import core_table, encode_pairs
 from tidelog.journal.snapshot import SnapshotWriter
 from tidelog.testing.clock import SimulatedClock
@@ -75,6 +76,7 @@ class World:
         self._snapshot: SnapshotWriter | None = None
         self._to_add: list[tuple[ShardId, int, bytes, int | None, int]] = []
         self._followers: list[tuple[JournalReader, int]] = []
+        self._staged = StagedLoad(self._workload, self.coverage, self._require_fault)
 
     @property
     def _journal(self) -> Journal:
@@ -89,7 +91,7 @@ class World:
         self.coverage["runs"] += 1
         self.coverage[f"policy_{self._scenario.settings.policy.value}"] += 1
         self.coverage[f"shards_{self._scenario.shard_count}"] += 1
-        with small_snapshot_batches(self._scenario.snapshot_batch_bytes):
+        with small_limits(self._scenario.snapshot_batch_bytes):
             for _ in range(rng.randint(2, 4)):
                 try:
                     self._start()
@@ -204,31 +206,41 @@ class World:
     # --- steps: transactions ------------------------------------------------------------------------------------
 
     def _append(self) -> None:
+        for _ in range(self._rng.randint(1, 6)):
+            if not self._append_records(self._workload.transaction()):
+                return
+
+    def _append_records(self, records: list[NewRecord]) -> bool:
         rng, writer = self._rng, self._journal.writer
-        for _ in range(rng.randint(1, 6)):
-            records = self._workload.transaction()
-            try:
-                ts = self._journal.hlc.next()
-            except JournalFailed:
-                self._require_fault()
-                return
-            self._known.clean = False
-            require(ts > self._known.given_ts, "ts", ts, "is not above", self._known.given_ts)
-            self._known.given_ts = ts
-            first = records[0]
-            try:
-                if len(records) == 1 and first.expire_ms is None and rng.random() < 0.8:
-                    writer.append_one(first.shard, ts, first.opcode, first.payload, first.database)
-                else:
-                    writer.append(ts, records)
-            except (JournalFull, JournalFailed):
-                require(writer.is_full or writer.has_failed, "a transaction was refused for no reason")
-                self.coverage["refused"] += 1
-                return
-            require(not writer.is_full and not writer.has_failed, "a transaction was taken that cannot be written")
-            self._ledger.append(ts, records)
-            if len({record.shard for record in records}) > 1:
-                self.coverage["multi_shard"] += 1
+        try:
+            ts = self._journal.hlc.next()
+        except JournalFailed:
+            self._require_fault()
+            return False
+        self._known.clean = False
+        require(ts > self._known.given_ts, "ts", ts, "is not above", self._known.given_ts)
+        self._known.given_ts = ts
+        first = records[0]
+        try:
+            if len(records) == 1 and first.expire_ms is None and first.staged is None and rng.random() < 0.8:
+                writer.append_one(first.shard, ts, first.opcode, first.payload, first.database)
+            else:
+                writer.append(ts, records)
+        except (JournalFull, JournalFailed):
+            require(writer.is_full or writer.has_failed, "a transaction was refused for no reason")
+            self.coverage["refused"] += 1
+            return False
+        require(not writer.is_full and not writer.has_failed, "a transaction was taken that cannot be written")
+        self._ledger.append(ts, records)
+        if len({record.shard for record in records}) > 1:
+            self.coverage["multi_shard"] += 1
+        return True
+
+    def _stage(self) -> None:
+        """One of the steps of a value that is written before its record."""
+        records = self._staged.step(self._journal.writer)
+        if records and self._append_records(records):
+            self.coverage["staged" if self._staged.could_refer else "staged_too_long"] += 1
 
     def _grow(self) -> None:
         """Many transactions at once, so that there are segments to erase."""
@@ -540,21 +552,11 @@ class World:
             )
 
 
-@contextmanager
-def small_snapshot_batches(batch_bytes: int) -> Iterator[None]:
-    """Let a snapshot be written in as many slices as one of gigabytes is."""
-    usual = limits.SNAPSHOT_BATCH_BYTES
-    vars(limits)["SNAPSHOT_BATCH_BYTES"] = batch_bytes
-    try:
-        yield
-    finally:
-        vars(limits)["SNAPSHOT_BATCH_BYTES"] = usual
-
-
 _STEPS: Final[list[Callable[[World], None]]] = [
     step
     for step, weight in (
         (World._append, 28),
+        (World._stage, 8),
         (World._write, 18),
         (World._sync, 18),
         (World._vouch, 3),

@@ -6,8 +6,8 @@ from typing import Final
 
 from tests.cli.directories import open_journal
 from tidelog.ids import ShardId
+from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import VAL, core_table, encode_pairs
-from tidelog.journal.writer import NewRecord
 from tidelog.system.disk import SystemDisk
 from tidelog.testing.clock import SimulatedClock
 

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from tests.store.changes import change, open_store, state
+from tests.store.made import Machine
 from tidelog import limits
 from tidelog.ids import ShardId
 from tidelog.store.store import Store
+from tidelog.streams.operations import StreamAppend
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
+from tidelog.types.set import Set
 
 
 @pytest.mark.parametrize("is_small", [False, True])
@@ -24,6 +27,8 @@ def test_a_snapshot_equals_the_state_at_its_moment(
     if is_small:  # slots with buckets, and collections that are written in pieces
         monkeypatch.setattr(limits, "SLOT_KEYS_SPLIT", 4)
         monkeypatch.setattr(limits, "RECORD_MEMBERS_MAX", 3)
+        monkeypatch.setattr(limits, "STAGED_BYTES_MIN", 6)
+        monkeypatch.setattr(limits, "STAGED_HEAD_BYTES_MAX", 64)
     rng = random.Random(seed)
     disk = SimulatedDisk(seed)
     store = open_store(disk, shards)
@@ -73,3 +78,43 @@ def test_plain_strings_share_records(monkeypatch: pytest.MonkeyPatch) -> None:
         capture.step()
     assert capture.keys_written >= 1000
     assert len(added) < 10
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_large_values_are_written_beside_the_loop_and_loaded_again(
+    shards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STAGED_BYTES_MIN", 1000)
+    machine = Machine(shards)
+    database, large = machine.store.database(2), random.Random(1).randbytes(5000)
+    database.put(b"string", large)
+    database.put(b"expiring", large + b"e", machine.now_ms + 10_000)
+    database.put(b"hash", {b"small": b"1", b"large": large + b"h"})
+    database.put(b"set", Set.fromkeys([large + b"s"]))
+    database.put(b"small", b"1")
+    transaction = machine.store.begin(2)
+    transaction.run([StreamAppend(b"stream", 1, 5, 0, 0, [b"tag"], [large + b"x"])])
+    machine.store.commit(transaction)
+    capture = machine.store.begin_capture()
+    assert capture is not None
+    jobs = 0
+    while not capture.is_done:
+        if capture.has_large:
+            capture.begin_large().run()
+            database.put(b"string", b"changed while it was written")
+            capture.end_large()
+            jobs += 1
+        else:
+            capture.step()
+    machine.store.journal.finish_snapshot(capture.snapshot)
+    machine.store.end_capture()
+    assert jobs == 5
+    machine.restart()
+    database = machine.store.database(2)
+    assert database.find(b"string") == large
+    assert database.find(b"expiring") == large + b"e"
+    assert b"expiring" in database.expiries
+    assert database.find(b"hash") == {b"small": b"1", b"large": large + b"h"}
+    stream = database.find(b"stream")
+    assert stream is not None
+    assert stream.length == 1

@@ -5,11 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tests.store.made import Machine
+from tidelog import limits
 from tidelog.errors import CommandError
+from tidelog.ids import ShardId
 from tidelog.journal.operation import DEL, VAL, Del, Val
+from tidelog.journal.staging import StageJob
+from tidelog.store.large import Joined, whole
+from tidelog.store.slots import slot_of
 from tidelog.store.transaction import InDatabase, Transaction
+from tidelog.streams.operations import StreamAppend
 from tidelog.types.hash import Hash, hset
 from tidelog.types.key import EXPIRE, Expire
+from tidelog.types.set import sadd
 
 
 def opcodes(transaction: Transaction) -> list[tuple[int, int]]:
@@ -125,3 +132,72 @@ def test_keys_of_one_operation_go_to_their_shards() -> None:
     machine.store.commit(transaction)
     machine.restart()
     assert sorted(machine.store.database(0).all_keys()) == sorted(keys[25:])
+
+
+def staged_job(machine: Machine, value: bytes) -> StageJob:
+    job = machine.store.journal.writer.begin_stage(ShardId(0), len(value), lambda: value)
+    job.run()
+    machine.store.journal.writer.finish_stage(job)
+    machine.store.staged[id(job.blob.value)] = job.blob
+    return job
+
+
+def test_the_record_of_a_staged_value_has_only_its_head() -> None:
+    machine = Machine()
+    value = bytes(range(256)) * 4096
+    staged_job(machine, value)
+    transaction = machine.store.begin()
+    transaction.run([Val([(b"k", value)]), Val([(b"again", value)]), *hset(b"h", [b"small", b"1", b"f", value])])
+    assert [record.staged is not None for record in transaction.records] == [True, False, False, False]
+    assert transaction.records[0].payload.endswith(b"k")
+    assert not machine.store.staged, "a staged value is for one record"
+    machine.store.commit(transaction)
+    machine.restart()
+    database = machine.store.database(0)
+    assert database.find(b"k") == database.find(b"again") == value
+    assert database.find(b"h") == {b"small": b"1", b"f": value}
+
+
+def test_staged_values_of_hashes_sets_and_streams() -> None:
+    machine = Machine()
+    values = [bytes([number]) * 2_000_000 for number in range(3)]
+    for value in values:
+        staged_job(machine, value)
+    transaction = machine.store.begin()
+    append = StreamAppend(b"st", 1, 5, 0, 0, [b"tag"], [values[2]])
+    transaction.run([*hset(b"h", [b"f", values[0]]), *sadd(b"s", [values[1]]), append])
+    assert all(record.staged is not None for record in transaction.records)
+    machine.store.commit(transaction)
+    machine.restart()
+    database = machine.store.database(0)
+    assert database.find(b"h") == {b"f": values[0]}
+    assert list(database.find(b"s") or ()) == [values[1]]
+    stream = database.find(b"st")
+    assert stream is not None
+    assert stream.length == 1
+
+
+def test_a_staged_value_of_another_shard_or_with_a_long_head_is_written_with_its_record() -> None:
+    machine = Machine(4)
+    value = bytes(2_000_000)
+    staged_job(machine, value)
+    keys = [b"%d" % number for number in range(50)]
+    elsewhere = next(key for key in keys if machine.store.owners[slot_of(key)] != 0)
+    here = next(b"{%s}%s" % (key, bytes(70_000)) for key in keys if machine.store.owners[slot_of(key)] == 0)
+    transaction = machine.store.begin()
+    transaction.run([Val([(elsewhere, value)]), Val([(here, value)])])
+    assert all(record.staged is None for record in transaction.records)
+    machine.store.commit(transaction)
+    machine.restart()
+    assert machine.store.database(0).find(elsewhere) == machine.store.database(0).find(here) == value
+
+
+def test_a_string_is_joined_unless_it_was_made_before() -> None:
+    machine = Machine()
+    transaction = machine.store.begin()
+    base = bytes(limits.STAGED_BYTES_MIN)
+    pieces = [whole(base), whole(b"more")]
+    assert transaction.join(pieces) == base + b"more"
+    machine.store.joined.append(Joined([whole(base), whole(b"more")], b"made before"))
+    assert transaction.join(pieces) == b"made before"
+    assert transaction.join([whole(bytes(len(base))), whole(b"more")]) == base + b"more", "another object"

@@ -12,7 +12,7 @@ from tests.streams.plain import BY_OPERATION, apply, decoded, filled, plain, str
 from tidelog.errors import FormatError
 from tidelog.ids import U64_MAX
 from tidelog.store.keyspace import Database
-from tidelog.streams.effects import effects, encode_append
+from tidelog.streams.effects import effects
 from tidelog.streams.operations import (
     Ack,
     ConsumerDrop,
@@ -28,6 +28,7 @@ from tidelog.streams.operations import (
     StreamNode,
     StreamPlace,
 )
+from tidelog.streams.payload import encode_append
 
 NODE = filled(5).active.sealed()
 OPERATIONS: list[Any] = [

@@ -13,9 +13,11 @@ takes several times as long. A piece in front begins with the line end of the en
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tidelog.resp.encoder import Wire
+from tidelog.store.large import Piece, whole
 from tidelog.streams.node import FIELDS, TAGGED, Rows
 from tidelog.streams.rows import listed
 
@@ -131,3 +133,18 @@ def tagged_of_fields(words: list[bytes], first: int) -> tuple[int, bytes, bytes]
             tag = value
         parts.append(b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(field), field, len(value), value))
     return FIELDS, tag or b"", b"".join(parts)
+
+
+def pieces_of_fields(words: Sequence[bytes]) -> tuple[int, bytes, list[Piece]]:
+    """What `tagged_of_fields` makes, with the bytes in pieces: for large fields and values."""
+    count = len(words)
+    if count == 4 and words[0] == b"tag" and words[2] == b"entry":
+        return TAGGED, words[1], [whole(words[3])]
+    tag: bytes | None = None
+    parts = [b"*%d\r\n" % count]
+    for at in range(0, count, 2):
+        field, value = words[at], words[at + 1]
+        if tag is None and field == b"tag":
+            tag = value
+        parts += (b"$%d\r\n" % len(field), field, b"\r\n$%d\r\n" % len(value), value, b"\r\n")
+    return FIELDS, tag or b"", [whole(part) for part in parts]

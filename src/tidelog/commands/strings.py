@@ -11,11 +11,15 @@ from tidelog.engine.table import ALL_KEYS, ONE_KEY, STRING, Arguments, Command, 
 from tidelog.errors import CommandError
 from tidelog.journal.operation import Del, Val
 from tidelog.resp.encoder import Reply
+from tidelog.store.keyspace import Database
+from tidelog.store.large import Piece, Pieces, whole, zeros
 from tidelog.store.transaction import WRONG_TYPE, Transaction
 from tidelog.types.effect import split_long
 from tidelog.types.key import Expire
 
 _PAIRS = Keys(1, -1, 2)
+_OFFSET_DIGITS_MAX = 18
+"""Of SETRANGE: more are too many in any case."""
 
 
 def _string(transaction: Transaction, key: bytes) -> bytes | None:
@@ -161,7 +165,8 @@ def msetnx(transaction: Transaction, arguments: Arguments) -> Decision:
 def append(transaction: Transaction, arguments: Arguments) -> Decision:
     value = _string(transaction, arguments[1]) or b""
     _check_size(len(value) + len(arguments[2]))
-    result = value + arguments[2]
+    is_large = len(value) + len(arguments[2]) >= limits.STAGED_BYTES_MIN
+    result = transaction.join([whole(value), whole(arguments[2])]) if is_large else value + arguments[2]
     return len(result), _changed(transaction, arguments[1], result)
 
 
@@ -221,8 +226,35 @@ def setrange(transaction: Transaction, arguments: Arguments) -> Decision:
     if not patch:
         return len(value), []
     _check_size(offset + len(patch))
-    result = value[:offset].ljust(offset, b"\0") + patch + value[offset + len(patch) :]
+    if max(len(value), offset + len(patch)) >= limits.STAGED_BYTES_MIN:
+        result = transaction.join(_overwritten(value, offset, patch))
+    else:
+        result = value[:offset].ljust(offset, b"\0") + patch + value[offset + len(patch) :]
     return len(result), _changed(transaction, arguments[1], result)
+
+
+def _overwritten(value: bytes, offset: int, patch: bytes) -> list[Piece]:
+    """What SETRANGE makes of a string, in pieces."""
+    before = [Piece(value, 0, min(offset, len(value))), *zeros(offset - len(value)), whole(patch)]
+    return [*before, Piece(value, min(offset + len(patch), len(value)), len(value))]
+
+
+def _large_append(database: Database, arguments: Arguments) -> list[Pieces]:
+    value = database.find(arguments[1]) or b""
+    if type(value) is not bytes:
+        return []
+    is_large = limits.STAGED_BYTES_MIN <= len(value) + len(arguments[2]) <= limits.BULK_BYTES_MAX
+    return [[whole(value), whole(arguments[2])]] if is_large else []
+
+
+def _large_setrange(database: Database, arguments: Arguments) -> list[Pieces]:
+    value, patch = database.find(arguments[1]) or b"", arguments[3]
+    if type(value) is not bytes or not patch or not arguments[2].isdigit() or len(arguments[2]) > _OFFSET_DIGITS_MAX:
+        return []
+    offset = int(arguments[2])
+    if not limits.STAGED_BYTES_MIN <= max(len(value), offset + len(patch)) <= limits.BULK_BYTES_MAX:
+        return []
+    return [_overwritten(value, offset, patch)]
 
 
 COMMANDS: list[Command] = [
@@ -237,7 +269,7 @@ COMMANDS: list[Command] = [
     read(STRING, "MGET", -2, mget, ALL_KEYS, "fast", summary="return the values of several keys"),
     write(STRING, "MSET", -3, mset, _PAIRS, "denyoom", summary="set several keys"),
     write(STRING, "MSETNX", -3, msetnx, _PAIRS, "denyoom", summary="set several keys if none of them exists"),
-    write(STRING, "APPEND", 3, append, ONE_KEY, "denyoom fast", summary="append to a string"),
+    write(STRING, "APPEND", 3, append, ONE_KEY, "denyoom fast", summary="append to a string", large=_large_append),
     read(STRING, "STRLEN", 2, strlen, ONE_KEY, "fast", summary="return the length of a string"),
     write(STRING, "INCR", 2, incr, ONE_KEY, "denyoom fast", summary="add 1 to an integer"),
     write(STRING, "DECR", 2, decr, ONE_KEY, "denyoom fast", summary="subtract 1 from an integer"),
@@ -246,5 +278,14 @@ COMMANDS: list[Command] = [
     write(STRING, "INCRBYFLOAT", 3, incrbyfloat, ONE_KEY, "denyoom fast", summary="add to a number"),
     read(STRING, "GETRANGE", 4, getrange, ONE_KEY, summary="return a part of a string"),
     read(STRING, "SUBSTR", 4, getrange, ONE_KEY, summary="return a part of a string (old name of GETRANGE)"),
-    write(STRING, "SETRANGE", 4, setrange, ONE_KEY, "denyoom", summary="overwrite a part of a string"),
+    write(
+        STRING,
+        "SETRANGE",
+        4,
+        setrange,
+        ONE_KEY,
+        "denyoom",
+        summary="overwrite a part of a string",
+        large=_large_setrange,
+    ),
 ]

@@ -16,11 +16,13 @@ from tidelog.commands.stream_ids import (
     parse_open_id,
     strict_id,
 )
-from tidelog.commands.stream_replies import tagged_of_fields, x_entries
+from tidelog.commands.stream_replies import pieces_of_fields, tagged_of_fields, x_entries
 from tidelog.commands.streams import find_stream
 from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, Decision, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import NULL_ARRAY, Reply
+from tidelog.store.keyspace import Database
+from tidelog.store.large import Pieces
 from tidelog.store.transaction import Transaction
 from tidelog.streams.node import SEQ_MAX, pack_id, unpack_id
 from tidelog.streams.operations import StreamAppend, StreamEvict, StreamPlace, cuts
@@ -102,6 +104,17 @@ def _limited(trim: Trim | None, limit: int | None, *, is_add: bool) -> Trim | No
     return trim._replace(limit=limits.TRIMMED_ENTRIES_MAX if limit is None else limit)
 
 
+def _large_xadd(_database: Database, arguments: Arguments) -> list[Pieces]:
+    if sum(map(len, arguments)) < limits.STAGED_BYTES_MIN:
+        return []
+    try:
+        at = 2 if arguments[2] == b"*" else _options(arguments, is_add=True).at
+    except CommandError:
+        return []
+    fields = arguments[at + 1 :]
+    return [] if len(fields) % 2 or sum(map(len, fields)) < limits.STAGED_BYTES_MIN else [pieces_of_fields(fields)[2]]
+
+
 # --- adding -----------------------------------------------------------------------------------------------------
 
 
@@ -120,7 +133,11 @@ def xadd(transaction: Transaction, arguments: Arguments) -> Decision:
     if stream is None and not makes_stream:
         return None, []
     ms, seq = _new_id(stream, word, transaction.now_ms)
-    kind, tag, entry = tagged_of_fields(listed(fields), 0)
+    if sum(map(len, fields)) < limits.STAGED_BYTES_MIN:
+        kind, tag, entry = tagged_of_fields(listed(fields), 0)
+    else:
+        kind, tag, pieces = pieces_of_fields(fields)
+        entry = transaction.join(pieces)
     offset = stream.next if stream is not None else 1
     operations: list[Any] = [StreamAppend(key, offset, ms, seq, kind, [tag], [entry])]
     if trim is not None:
@@ -237,7 +254,16 @@ def xsetid(transaction: Transaction, arguments: Arguments) -> Decision:
 
 
 COMMANDS: list[Command] = [
-    write(STREAM, "XADD", -5, xadd, ONE_KEY, "denyoom fast", summary="append an entry of fields to a stream"),
+    write(
+        STREAM,
+        "XADD",
+        -5,
+        xadd,
+        ONE_KEY,
+        "denyoom fast",
+        summary="append an entry of fields to a stream",
+        large=_large_xadd,
+    ),
     read(STREAM, "XLEN", 2, xlen, ONE_KEY, "fast", summary="return the number of entries"),
     read(STREAM, "XRANGE", -4, xrange, ONE_KEY, summary="return the entries between two ids"),
     read(STREAM, "XREVRANGE", -4, xrevrange, ONE_KEY, summary="return the entries between two ids, newest first"),

@@ -10,6 +10,7 @@
     gate            why writes are refused, and when commands are held back
     would_block     what a handler raises when it has nothing to answer yet
     blocking        clients that wait for a key
+    staging         commands that wait for their large values to be written
     long_commands   commands that look at all keys, step by step
     subscriptions   pub/sub: who listens to which channel
     feeding         change feeds and the loop: when they read, and how events reach a client

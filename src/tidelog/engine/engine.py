@@ -30,12 +30,13 @@ from tidelog.engine.password import Password
 from tidelog.engine.session import Queued, Session
 from tidelog.engine.sessions import Sessions
 from tidelog.engine.slow_log import SlowLog
+from tidelog.engine.staging import Staging, Worker
 from tidelog.engine.subscriptions import Subscriptions
 from tidelog.engine.table import Command, CommandTable, HandlerKind
 from tidelog.engine.would_block import TakesSteps, WouldBlock
 from tidelog.errors import ApplyFailed, CommandError, JournalFailed, JournalFull, WrongPassword
 from tidelog.ports import Clock, Loop
-from tidelog.resp.encoder import QUEUED, ErrorReply, Reply, Wire, encode, encode_error
+from tidelog.resp.encoder import QUEUED, ErrorReply, Reply, Wire, encode, encode_error, encode_long
 from tidelog.store.store import Store
 from tidelog.store.transaction import Transaction
 
@@ -48,6 +49,12 @@ _HOT_US_MAX: Final = 1000
 
 BLOCKED: Final = b"(it waits)"
 """This very object in the place of a reply: the client waits, and gets its reply later."""
+
+STAGING: Final = b"(its value is being written)"
+"""The same: the command waits for a large value to be written, and is then executed anew."""
+
+LONG: Final = b"(it is long)"
+"""The same: the reply is `Session.long_reply`."""
 
 _OF_HTTP: Final = frozenset([b"post", b"host:"])
 """The first words of a browser that was lured here. It is cut off before the commands in its request are reached."""
@@ -110,6 +117,7 @@ class Engine:
         snapshots: Snapshots,
         feeding: Feeding,
         hot_commands: MakeHotCommands,
+        worker: Worker | None = None,
     ) -> None:
         self.store = store
         self.table = table
@@ -127,6 +135,8 @@ class Engine:
         self.snapshots = snapshots
         self.feeding = feeding
         self.blocking = Blocking(self, loop)
+        self.staging = None if worker is None else Staging(store, worker)
+        """None: large values are written while everyone waits."""
         self._loop = loop
         self.long_commands = LongCommands(self, loop)
         self._make_hot_commands = hot_commands
@@ -149,7 +159,8 @@ class Engine:
     # --- one command --------------------------------------------------------------------------------------------
 
     def execute(self, session: Session, arguments: Sequence[bytes]) -> bytes | None:
-        """The general path: run one command; its reply, `BLOCKED`, or None if it has to wait (CLIENT PAUSE)."""
+        """The general path: run one command; its reply, `BLOCKED`, `STAGING`, `LONG`, or None if CLIENT PAUSE holds
+        it back."""
         began_s = self._stopwatch_s()
         self._make_room()
         try:
@@ -169,6 +180,12 @@ class Engine:
                     _LOG.warning("cut off %s: its MULTI is too large", session.peer)
                     session.kill()
                 return QUEUED
+        if (session.has_sent_large or row.large is not None) and self.staging is not None:
+            try:
+                if not self.staging.is_ready(session, row, arguments):
+                    return STAGING
+            except CommandError as error:
+                return self._refuse(session, arguments, str(error))
         session.last_command = row.name
         leaves_no_trace = session.leaves_no_trace and row.name != "TOUCH"  # the command may end that itself
         if leaves_no_trace:
@@ -187,10 +204,25 @@ class Engine:
         finally:
             if leaves_no_trace:
                 self.store.uses.note_again()
+            if self.store.staged or self.store.joined:
+                self.store.end_staged()
         if self.store.signals:
             self.blocking.serve()
         self._note(session, row, arguments, reply, self._stopwatch_s() - began_s)
-        return self.encode(row, reply, session.protocol)
+        return self._encode_for(session, row, reply)
+
+    def _encode_for(self, session: Session, row: Command, reply: Reply) -> bytes:
+        kind = type(reply)
+        if kind is int or kind is str:
+            return encode(reply, session.protocol)
+        try:
+            parts = encode_long(reply, session.protocol)
+        except Exception as error:
+            return encode(internal_error(row, error), session.protocol)
+        if len(parts) == 1:
+            return parts[0]
+        session.long_reply = parts
+        return LONG
 
     def _refuse(self, session: Session, arguments: Sequence[bytes], error: str) -> bytes:
         if arguments[0].lower() in _OF_HTTP:
@@ -315,6 +347,8 @@ class Engine:
             except WouldBlock as wait:
                 reply = wait.timed_out  # inside a transaction nobody waits
         self._note(session, row, arguments, reply, self._stopwatch_s() - began_s)
+        if type(reply) is bytes:
+            return reply  # it looks the same in both protocols, and may be long
         return Wire(self.encode(row, reply, session.protocol))  # HELLO inside MULTI changes how later replies look
 
     # --- the server as a whole ----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
     muted       CLIENT REPLY OFF or SKIP          runs, and its reply is dropped
     blocked     a command that waits for a key,   is held until the wait is over
                 a wrong password
+    staging     a command with a large value      is held until the value is written
     closing     QUIT, CLIENT KILL, a bad request  is never run
 
 The states are independent: a client may be queueing and listening at once. A client in none of them is *plain*: its
@@ -36,6 +37,7 @@ from tidelog.engine.table import Command
 if TYPE_CHECKING:
     from tidelog.engine.engine import Engine
     from tidelog.engine.feeding import SessionSink
+    from tidelog.engine.staging import StagedCommand
 
 _AT_ONCE_IN_MULTI: Final = frozenset(["EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"])
 """Commands that run inside MULTI instead of being queued."""
@@ -76,6 +78,7 @@ class Session(ABC):
         "engine",
         "feed_sink",
         "has_queue_error",
+        "has_sent_large",
         "id",
         "is_authenticated",
         "is_blocked",
@@ -88,6 +91,7 @@ class Session(ABC):
         "library_name",
         "library_version",
         "local",
+        "long_reply",
         "name",
         "patterns",
         "peer",
@@ -96,6 +100,7 @@ class Session(ABC):
         "queued_bytes",
         "replies",
         "shard_channels",
+        "staging",
         "watched",
     )
 
@@ -135,6 +140,12 @@ class Session(ABC):
         self.replies = Replies.ON
         self.is_blocked = False
         """A command of this client waits for a key, or for the reply to a wrong password."""
+        self.has_sent_large = False
+        """The client has sent a large argument: its commands are looked through for more."""
+        self.staging: StagedCommand | None = None
+        """The command that waits for its large values to be written; None: none does."""
+        self.long_reply: list[bytes] = []
+        """The reply of the command that was just run, in parts, if it is long."""
         self.closes_after_reply = False
         self.is_unevictable = False
         """CLIENT NO-EVICT: kept to be shown. No client is ever evicted."""
@@ -273,7 +284,10 @@ class Session(ABC):
         self.closes_after_reply = True
 
     def leave(self) -> None:
-        """The client listens to nothing and watches nothing any more."""
+        """The client listens to nothing, watches nothing and waits for no large value any more."""
+        if self.staging is not None:
+            self.staging.give_up()
+            self.staging = None
         self.engine.store.unwatch(self)
         self.engine.subscriptions.forget(self)
         self.engine.feeding.forget(self)
@@ -306,6 +320,10 @@ class Session(ABC):
     @abstractmethod
     def end_pause(self) -> None:
         """A pause is over: run what it held back."""
+
+    @abstractmethod
+    def end_staging(self) -> None:
+        """Large values are written, or could not be: run the command that waited for them."""
 
     @abstractmethod
     def close(self) -> None:

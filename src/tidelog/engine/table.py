@@ -17,12 +17,14 @@ among the flags, with its `@`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
+from tidelog.store.keyspace import Database
+from tidelog.store.large import Pieces
 from tidelog.store.transaction import Transaction
 
 Arguments = Sequence[bytes]
@@ -32,6 +34,8 @@ ReadHandler = Callable[[Transaction, Arguments], Reply]
 WriteHandler = Callable[[Transaction, Arguments], Decision]
 ConnectionHandler = Callable[[Any, Arguments], Reply]
 """The first argument is a `Session`."""
+LargeOf = Callable[[Database, Arguments], list[Pieces]]
+"""The strings that a command is going to make in the selected database."""
 
 KEYWORD: Final = b"STREAMS"
 """The word that keys follow (`Keys.keyword_from`)."""
@@ -138,6 +142,8 @@ class Command:
     """Whether a command that may write only reads with these arguments; None: it never only reads."""
     secret_from: int = 0
     """Arguments from this one on may hold a password and are never shown; 0: all may be."""
+    large: LargeOf | None = None
+    """Says which strings it is going to make, as they may be large; None: all large values are arguments."""
 
     def writes(self, arguments: Arguments) -> bool:
         """Whether it may change keys with these arguments."""
@@ -165,9 +171,11 @@ def write(
     *,
     summary: str,
     is_read: Callable[[Arguments], bool] | None = None,
+    large: LargeOf | None = None,
 ) -> Command:
     """A row for a command that changes keys."""
-    return _row(group, name, arity, handler, HandlerKind.WRITE, keys, f"write {flags}", summary, is_read)
+    row = _row(group, name, arity, handler, HandlerKind.WRITE, keys, f"write {flags}", summary, is_read)
+    return row if large is None else replace(row, large=large)
 
 
 def connection(

@@ -18,8 +18,10 @@ source             where a reader's bytes come from: the ring, or the files
 Writing:
 
 writer             takes transactions, writes them in cycles, and has them fsynced
+new_record         a record that is to be appended, as the writer takes it
 open_files         the files that a writer has open, and which of them are to be fsynced
 shard_writer       makes the frames of one shard: bytes only, no disk
+staging            large values, written to the blob file before the command with them runs
 unwritten          which keys a cycle changes that there is no space for
 durability         the values between the writer and the thread that fsyncs: what is visible, what is durable
 ring               the newest bytes of the journal, in memory

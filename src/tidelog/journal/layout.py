@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ from tidelog import limits
 from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse, LimitExceeded
 from tidelog.ids import Lsn, ShardId, Ts, slot_ranges
 from tidelog.journal.frame import Geometry
-from tidelog.ports import Disk, File, Lock
+from tidelog.ports import Chunk, Disk, File, Lock
 
 FORMAT: Final = 1
 """The version of the format. One that raises it reads the older ones too."""
@@ -81,7 +82,7 @@ def shard_folder(folder: str, shard: ShardId | int) -> str:
     return f"{folder}/shard-{shard}"
 
 
-def write_all(file: File, position: int, chunks: list[bytes]) -> None:
+def write_all(file: File, position: int, chunks: Sequence[Chunk]) -> None:
     """Write everything, however short the single writes turn out."""
     total = sum(map(len, chunks))
     written = file.write(position, chunks)

@@ -86,6 +86,10 @@ class OperationKind:
     """The operation of a payload and an expiry (absolute ms); `FormatError` if the payload is malformed."""
     keys: Callable[[bytes], Sequence[bytes] | None]
     """The keys that a payload names; None: every key of the database."""
+    last: Callable[[Any], bytes] | None = None
+    """The item with which the payload of an operation ends, be it large or not; None: there is no such ..."""
+    parts: Callable[[Any], list[bytes]] | None = None
+    """... and what `encode` joins, that item last."""
 
 
 class OperationTable:
@@ -161,7 +165,7 @@ def core_table() -> OperationTable:
     """A new table with the operations that the journal itself knows."""
     return OperationTable(
         (
-            OperationKind(VAL, "val", _encode_val, _decode_val, pair_keys),
+            OperationKind(VAL, "val", _encode_val, _decode_val, pair_keys, lambda op: op.pairs[-1][1], _val_parts),
             OperationKind(DEL, "del", lambda op: encode_items(op.keys), _decode_del, decode_items),
             OperationKind(FLUSHDB, "flushdb", lambda _: b"", _decode_flushdb, lambda _: None),
             OperationKind(START, "start", encode_start, decode_start, lambda _: ()),
@@ -178,7 +182,12 @@ def _encode_sizes(items: Sequence[bytes]) -> bytes:
 
 def encode_items(items: Sequence[bytes]) -> bytes:
     """`| count flit | length flit ... | item ... |`"""
-    return b"".join((flit.encode(len(items)), _encode_sizes(items), *items))
+    return b"".join(item_parts(items))
+
+
+def item_parts(items: Sequence[bytes]) -> list[bytes]:
+    """What `encode_items` joins."""
+    return [flit.encode(len(items)), _encode_sizes(items), *items]
 
 
 def encode_pair(key: bytes, value: bytes) -> bytes:
@@ -196,10 +205,15 @@ def encode_pairs(pairs: Collection[tuple[bytes, bytes]]) -> bytes:
 
 def encode_flat(items: list[bytes]) -> bytes:
     """The same for key, value, key, value ... Hot."""
-    return b"".join([flit.encode(len(items) // 2), _encode_sizes(items), *items])
+    return b"".join(_flat_parts(items))
 
 
-def _decode_blocks(payload: bytes, per_item: int) -> list[bytes]:
+def _flat_parts(items: list[bytes]) -> list[bytes]:
+    return [flit.encode(len(items) // 2), _encode_sizes(items), *items]
+
+
+def _decode_sizes(payload: bytes, per_item: int) -> tuple[list[int], int]:
+    """The sizes of items, and where the first begins; they must fill the payload."""
     try:
         count, at = flit.decode(payload, 0)
         count *= per_item
@@ -218,11 +232,23 @@ def _decode_blocks(payload: bytes, per_item: int) -> list[bytes]:
         raise FormatError("a payload ends inside its lengths") from None
     if at + sum(sizes) != len(payload):
         raise FormatError(f"a payload of {len(payload)} bytes has items for {at + sum(sizes)}")
+    return sizes, at
+
+
+def _decode_blocks(payload: bytes, per_item: int) -> list[bytes]:
+    sizes, at = _decode_sizes(payload, per_item)
     items = []
     for size in sizes:
         items.append(payload[at : at + size])
         at += size
     return items
+
+
+def first_item(payload: bytes) -> bytes | None:
+    """The first of what `encode_items` was given, without making the others, which may be large; None: it was given
+    none."""
+    sizes, at = _decode_sizes(payload, 1)
+    return payload[at : at + sizes[0]] if sizes else None
 
 
 def decode_items(payload: bytes) -> list[bytes]:
@@ -244,6 +270,10 @@ def decode_pairs(payload: bytes) -> list[tuple[bytes, bytes]]:
 
 def _encode_val(op: Val) -> bytes:
     return encode_pair(*op.pairs[0]) if len(op.pairs) == 1 else encode_pairs(op.pairs)
+
+
+def _val_parts(op: Val) -> list[bytes]:
+    return _flat_parts([*chain.from_iterable(op.pairs)])
 
 
 def _decode_val(payload: bytes, expire_ms: int | None) -> Val:

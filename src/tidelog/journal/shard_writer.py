@@ -25,6 +25,7 @@ from tidelog.journal import blob, control, flit, record
 from tidelog.journal.frame import CRC_BYTES, Geometry, encode_header
 from tidelog.journal.record import BLOB, CONTROL, FINISH, NEXT_CONT, TS
 from tidelog.journal.segment import FilePosition
+from tidelog.journal.staging import StagedBlob, joined_crc
 
 # The heads of nearly all records: | opcode | flags | payload_len flit of 1 or 2 bytes | ts |
 _pack_short = struct.Struct("<BBBI").pack
@@ -60,6 +61,8 @@ class Batch(NamedTuple):
     """Where the journal of this shard ends after it."""
     sealed: list[FilePosition]
     """The starts of the frames that were filled."""
+    staged_bytes: int
+    """Of values that its records refer to and that were written before (`staging`)."""
 
 
 class ShardState(NamedTuple):
@@ -104,6 +107,7 @@ class ShardWriter:
         """Of the open frame, from `_chunk_start` on."""
         self._blob_end = 0
         self._blobs: list[BlobWrite] = []
+        self._staged_bytes = 0
         self._writes: list[FileWrite] = []
         self._sealed: list[FilePosition] = []
         if state.end is not None:
@@ -197,6 +201,46 @@ class ShardWriter:
         self._blob_end += len(payload)
         return blob.encode_reference(reference)
 
+    # --- values that are written before their records -----------------------------------------------------------
+
+    def reserve(self, size: int) -> FilePosition:
+        """Room for a value in the blob file, with room for a head before it; returns where the value goes."""
+        start = self._blob_end + limits.STAGED_HEAD_BYTES_MAX
+        self._blob_end = start + size
+        return FilePosition(self._segment, start)
+
+    def can_refer_to(self, staged: StagedBlob) -> bool:
+        """Whether a record that is added now lies in the segment that the value belongs to, most probably."""
+        return staged.position.segment == self._segment and (
+            not self._is_last_frame() or self._room >= limits.RECORD_SPLIT_BYTES
+        )
+
+    def add_staged(
+        self, ts: Ts, opcode: int, flags: int, head: bytes, staged: StagedBlob, expire_ms: int | None, database: int
+    ) -> None:
+        """A record whose payload is a head and a value that was staged. Each staged value is for one record."""
+        if self._room < 0 or not 0 <= ts - self._frame_ts <= _TS_SPAN_MAX:
+            self._open_frame(ts)
+        if database != self.database:
+            self._select(ts, database)
+        if self._room < record.HEADER_BYTES_MAX + blob.REFERENCE_BYTES:
+            self._open_frame(ts)
+        size = len(head) + len(staged.value)
+        if staged.position.segment != self._segment or len(head) > limits.STAGED_HEAD_BYTES_MAX:
+            # The segment ended meanwhile, and the value's blob file will be erased with it: write the value again.
+            self.add(ts, opcode, flags, head + staged.value, expire_ms, database)
+            return
+        at = staged.position.at - len(head)
+        # Also if it is empty: by its write the file is known to have changed.
+        crc = joined_crc(crc32c(head), staged.crc, len(staged.value))
+        self._blobs.append(BlobWrite(FilePosition(self._segment, at), head))
+        self._staged_bytes += len(staged.value)
+        reference = blob.encode_reference(blob.BlobReference(self._segment, at, size, crc))
+        self._append_record(ts, opcode, flags | BLOB, reference, expire_ms)
+        self.next_lsn = Lsn(self.next_lsn + 1)
+
+    # --- databases ----------------------------------------------------------------------------------------------
+
     def _select(self, ts: Ts, database: int) -> None:
         self.database = database
         select = control.encode_select(database)
@@ -265,6 +309,8 @@ class ShardWriter:
         self._emit([data, crc])
         self._frame_crc = crc32c(crc, crc32c(data, self._frame_crc))
         self._chunk_start += len(data) + len(crc)
-        batch = Batch(self._blobs, self._writes, FilePosition(self._segment, self._chunk_start), self._sealed)
+        end = FilePosition(self._segment, self._chunk_start)
+        batch = Batch(self._blobs, self._writes, end, self._sealed, self._staged_bytes)
         self._blobs, self._writes, self._sealed = [], [], []
+        self._staged_bytes = 0
         return batch

@@ -48,6 +48,7 @@ from tidelog.journal.scan import IsKnown, ShardScan, find_complete_cycle
 from tidelog.journal.segment import FilePosition, blob_name, journal_name
 from tidelog.journal.shard_writer import Batch, ShardState, ShardWriter
 from tidelog.journal.source import ShardSource
+from tidelog.journal.staging import StagedBlob, StageJob
 from tidelog.ports import Disk, File
 
 _COMPLETE: Final = re.compile(r"snapshot-([0-9a-f]{16})")
@@ -205,6 +206,8 @@ class SnapshotWriter:
         self.is_open = True
         """Values may be added; false once it is finished, has failed or was abandoned."""
         self._is_given_up = False
+        self._stage_job: StageJob | None = None
+        """Writes a large value, on another thread."""
         try:
             remove_partial_snapshots(disk, folder)
             disk.make_folder(self._parent)
@@ -230,6 +233,28 @@ class SnapshotWriter:
             self._cycle += 1
             self._write(Cycle(self._cycle), [shard for shard in self._shards if shard.is_dirty])
 
+    def begin_stage(self, shard: ShardId, value: bytes) -> StageJob:
+        """Write a large value before its record, on any thread (`staging`); one at a time."""
+        position = self._shards[shard].reserve(len(value))
+        path = f"{shard_folder(self._partial, shard)}/{blob_name(position.segment)}"
+        try:
+            self._file(path)  # the thread finds it there
+        except OSError as error:
+            raise self._failed(error) from error
+        self._stage_job = StageJob(self._disk, path, StagedBlob(shard, position), lambda: value, fsyncs=True)
+        return self._stage_job
+
+    def add_staged(self, opcode: int, head: bytes, expire_ms: int | None, database: int) -> None:
+        """The record of the value that was staged last, which follows a head."""
+        job, self._stage_job = self._stage_job, None
+        assert job is not None
+        if job.error is not None:
+            raise self._failed(job.error) from job.error
+        shard = self._shards[job.blob.shard]
+        shard.add_staged(self.point.ts, opcode, TS | FINISH, head, job.blob, expire_ms, database)
+        self._gathered += len(head)
+        self.bytes_written += len(job.blob.value)
+
     def _write(self, cycle: Cycle, shards: Sequence[ShardWriter]) -> None:
         ends = [shard.next_lsn for shard in self._shards]
         for index, shard in enumerate(self._shards):
@@ -246,13 +271,16 @@ class SnapshotWriter:
 
     def _put(self, path: str, at: int, chunks: list[bytes]) -> None:
         try:
-            file = self._files.get(path)
-            if file is None:
-                file = self._files[path] = self._disk.open(path, "create")
-            write_all(file, at, chunks)
+            write_all(self._file(path), at, chunks)
         except OSError as error:
             raise self._failed(error) from error
         self.bytes_written += sum(map(len, chunks))
+
+    def _file(self, path: str) -> File:
+        file = self._files.get(path)
+        if file is None:
+            file = self._files[path] = self._disk.open(path, "create")
+        return file
 
     def finish(self) -> Snapshot:
         """Make it durable and give it its name. The journal must be fsynced through the point before.
@@ -285,8 +313,10 @@ class SnapshotWriter:
         return SnapshotFailed(f"the snapshot {self.path} was given up ({error}); what was there before still counts")
 
     def give_up(self) -> None:
-        """Let a `finish` that is under way on another thread fail soon."""
+        """Let what is under way on another thread fail soon."""
         self._is_given_up = True
+        if self._stage_job is not None:
+            self._stage_job.is_given_up = True
 
     def discard(self) -> None:
         """Close and remove it: nothing of it stays. Fine after it has failed."""

@@ -16,28 +16,30 @@ Invariants:
   refused until that has worked. After any other failure of a write, and any failure of an fsync, the journal takes no
   more writes: what the kernel did with the pages is unknown, and a retry could report as durable what is not.
 
-The writer belongs to one thread; only `SyncJob.run` is for another.
+The writer belongs to one thread; only `SyncJob.run` and `StageJob.run` are for others.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
-from typing import Final, NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn
 
 from tidelog import limits
-from tidelog.errors import InternalError, JournalFailed, JournalFull, LimitExceeded
+from tidelog.errors import InternalError, JournalFailed, JournalFull
 from tidelog.hlc import HybridClock
-from tidelog.ids import U64_MAX, Cycle, ShardId, Ts
+from tidelog.ids import Cycle, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.durability import FsyncPolicy, Resume, SyncJob, Visible
 from tidelog.journal.layout import Meta, shard_folder, write_all
+from tidelog.journal.new_record import NewRecord, check_record, check_sizes
 from tidelog.journal.open_files import OpenFiles
 from tidelog.journal.operation import START, OperationTable, Start, encode_start
-from tidelog.journal.record import CONTROL, FINISH, TS
+from tidelog.journal.record import FINISH, TS
 from tidelog.journal.ring import Ring
 from tidelog.journal.segment import FilePosition, blob_name, journal_name
 from tidelog.journal.shard_writer import Batch, ShardWriter
+from tidelog.journal.staging import StagedBlob, StageJob
 from tidelog.journal.unwritten import changed_keys
 from tidelog.ports import Disk
 
@@ -45,16 +47,6 @@ _FOR_NOW: Final = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 """Errors of a write that pass: no space, and no descriptor for a new segment."""
 _RECORD_BYTES: Final = 16
 """What a record takes beside its payload, roughly: so that many empty ones fill a batch too."""
-
-
-class NewRecord(NamedTuple):
-    """One record of a transaction that is to be appended."""
-
-    shard: ShardId
-    opcode: int
-    payload: bytes
-    expire_ms: int | None = None
-    database: int = 0
 
 
 class JournalWriter:
@@ -87,6 +79,7 @@ class JournalWriter:
         self._unsynced_bytes = 0
         self.bytes_written = 0
         """Since it was opened, blobs among them."""
+        self._stage_jobs: list[StageJob] = []
         self._sync_in_flight = False
         self._last_sync_us = 0
         self.sealed: list[tuple[ShardId, FilePosition]] = []
@@ -191,19 +184,17 @@ class JournalWriter:
         if not records:
             raise InternalError("a transaction without a record")
         if len(records) == 1:
-            self._check_record(records[0])
-            shard, opcode, payload, expire_ms, database = records[0]
-            if expire_ms is None:
+            check_record(records[0], len(self._shards))
+            shard, opcode, payload, expire_ms, database, staged = records[0]
+            if expire_ms is None and staged is None:
                 self.append_one(shard, ts, opcode, payload, database)
-                return
-            self._check(ts, len(payload))
-            self._shards[shard].add(ts, opcode, TS | FINISH, payload, expire_ms, database)
-            self.batch_bytes += len(payload) + _RECORD_BYTES
-            self._last_ts = ts
+            else:
+                self._check(ts, len(payload))
+                self._add(ts, records[0], TS | FINISH)
             return
         self._check(ts, sum(len(new.payload) for new in records))
         for new in records:
-            self._check_record(new)
+            check_record(new, len(self._shards))
         last_of = {new.shard: index for index, new in enumerate(records)}
         begun = set()
         if len(last_of) > 1:
@@ -216,8 +207,15 @@ class JournalWriter:
             if new.shard not in begun:
                 flags |= TS
                 begun.add(new.shard)
-            self._shards[new.shard].add(ts, new.opcode, flags, new.payload, new.expire_ms, new.database)
-            self.batch_bytes += len(new.payload) + _RECORD_BYTES
+            self._add(ts, new, flags)
+
+    def _add(self, ts: Ts, new: NewRecord, flags: int) -> None:
+        shard, opcode, payload, expire_ms, database, staged = new
+        if staged is None:
+            self._shards[shard].add(ts, opcode, flags, payload, expire_ms, database)
+        else:
+            self._shards[shard].add_staged(ts, opcode, flags, payload, staged, expire_ms, database)
+        self.batch_bytes += len(payload) + _RECORD_BYTES
         self._last_ts = ts
 
     def _check(self, ts: Ts, size: int) -> None:
@@ -226,23 +224,7 @@ class JournalWriter:
             raise self.refusal.with_traceback(None)  # it is raised many times: its traceback must not grow
         if ts <= self._last_ts:
             raise InternalError(f"ts {ts} is not above the last one, {self._last_ts}")
-        if size > limits.TRANSACTION_BYTES_MAX:
-            raise LimitExceeded(f"a transaction of {size} bytes: at most {limits.TRANSACTION_BYTES_MAX}")
-        if self.batch_bytes + size > limits.BATCH_BYTES_MAX:
-            raise LimitExceeded(
-                f"a batch of {self.batch_bytes + size} bytes: at most {limits.BATCH_BYTES_MAX}, write it first"
-            )
-
-    def _check_record(self, new: NewRecord) -> None:
-        if len(new.payload) > limits.PAYLOAD_BYTES_MAX:
-            raise LimitExceeded(f"a payload of {len(new.payload)} bytes: at most {limits.PAYLOAD_BYTES_MAX}")
-        if (
-            not 0 < new.opcode < CONTROL
-            or not 0 <= new.shard < len(self._shards)
-            or not 0 <= (new.expire_ms or 0) <= U64_MAX
-            or new.database < 0
-        ):
-            raise InternalError(f"not a record of an operation: {new._replace(payload=b'')}")
+        check_sizes(size, self.batch_bytes)
 
     def append_epoch(self, epoch: control.Epoch, ts: Ts) -> None:
         """An epoch begins, on every shard."""
@@ -250,6 +232,26 @@ class JournalWriter:
             raise self.refusal.with_traceback(None)
         for shard in self._shards:
             shard.add_epoch(epoch, ts)
+
+    def begin_stage(self, shard: ShardId, size: int, make: Callable[[], bytes]) -> StageJob:
+        """Make a large value and write it before its record (`staging`); `OSError` if there is no file for it."""
+        if self.refusal is not None:
+            raise self.refusal.with_traceback(None)
+        position = self._shards[shard].reserve(size)
+        folder, fsyncs = self._folders[shard], self.policy is not FsyncPolicy.NEVER
+        path = self._files.get(folder, f"{folder}/{blob_name(position.segment)}").path
+        self._stage_jobs.append(StageJob(self._disk, path, StagedBlob(shard, position), make, fsyncs=fsyncs))
+        return self._stage_jobs[-1]
+
+    def finish_stage(self, job: StageJob) -> None:
+        """The job has run. After a failed fsync the journal takes no more writes."""
+        self._stage_jobs.remove(job)
+        if job.sync_error is not None and not self._failed:
+            self._fail("an fsync", job.sync_error)
+
+    def can_refer_to(self, staged: StagedBlob) -> bool:
+        """Whether a record that is appended now can refer to a value; otherwise it is written again."""
+        return self._shards[staged.shard].can_refer_to(staged)
 
     # --- cycles -------------------------------------------------------------------------------------------------
 
@@ -326,6 +328,7 @@ class JournalWriter:
                 self._ring.add(shard, write.position, write.chunks)
                 size += sum(map(len, write.chunks))
             size += sum(len(whale.payload) for whale in batch.blobs)
+            self.bytes_written += batch.staged_bytes
             ends[shard] = batch.end
             if batch.sealed:
                 self.sealed += [(shard, position) for position in batch.sealed]
@@ -387,6 +390,8 @@ class JournalWriter:
         """The job has run. After an error the journal takes no more writes."""
         self._sync_in_flight = False
         self._files.end_sync()
+        # Both fsync blob files, and the system may have told only the other of pages that it gave up.
+        error = next((each.sync_error for each in self._stage_jobs if each.sync_error is not None), error)
         if error is not None:
             self._fail("an fsync", error)
         if job.renews_clock:

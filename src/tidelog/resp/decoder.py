@@ -24,12 +24,19 @@ class RequestDecoder:
         """A command is under way, or only `exact` may look at what comes."""
         self._bulk_bytes_max = min(bounds.bulk_bytes_max, BULK_BYTES_MAX)
         """Of `plain`."""
+        self.unjoined = self._exact.unjoined
+        """Large arguments of commands that were returned, still in pieces; the taker empties it."""
         self.error: str | None = None
         """What is wrong with the bytes after the last command; nothing more will come."""
 
     @property
     def bounds(self) -> RequestLimits:
         return self._exact.bounds
+
+    @property
+    def gathering(self) -> int:
+        """Bytes of a large argument that are still to come, before anything can be complete."""
+        return self._exact.gathering
 
     @property
     def is_behind(self) -> bool:

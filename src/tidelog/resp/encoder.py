@@ -28,11 +28,15 @@ from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
 
+from tidelog import limits
+
 OK: Final = b"+OK\r\n"
 QUEUED: Final = b"+QUEUED\r\n"
 NULL_BULK_2: Final = b"$-1\r\n"
 NULL_ARRAY_2: Final = b"*-1\r\n"
 NULL_3: Final = b"_\r\n"
+
+_LONG_BYTES: Final = limits.LONG_REPLY_BYTES_MIN
 
 Reply = Any
 """Any of the values in the table above, nested in lists and dicts."""
@@ -117,6 +121,15 @@ class ErrorReply:
         return f"ErrorReply({self.message!r})"
 
 
+class _Parts:
+    """A reply that is being encoded."""
+
+    def __init__(self) -> None:
+        self.all: list[bytes] = []
+        self.has_long = False
+        """There is a long string among them, as a part of its own."""
+
+
 def encode(reply: Reply, protocol: int) -> bytes:
     """The bytes of one reply in RESP2 or RESP3 (`protocol` is 2 or 3)."""
     kind = type(reply)
@@ -126,9 +139,26 @@ def encode(reply: Reply, protocol: int) -> bytes:
         return b":%d\r\n" % reply
     if isinstance(reply, Wire):
         return reply.data
-    parts: list[bytes] = []
+    parts = _Parts()
     _append(parts, reply, protocol)
-    return b"".join(parts)
+    return b"".join(parts.all)
+
+
+def encode_long(reply: Reply, protocol: int) -> list[bytes]:
+    """The same in parts: one, or several if there are long strings in it, which are not copied."""
+    parts = _Parts()
+    _append(parts, reply, protocol)
+    if not parts.has_long:
+        return [b"".join(parts.all)]
+    found: list[bytes] = []
+    between: list[bytes] = []
+    for part in parts.all:
+        if len(part) < _LONG_BYTES:
+            between.append(part)
+        else:
+            found += (b"".join(between), part)
+            between.clear()
+    return [*found, b"".join(between)]
 
 
 def encode_error(message: str) -> bytes:
@@ -145,36 +175,42 @@ def format_double(number: float) -> bytes:
     return b"%.17g" % number
 
 
-def _append(parts: list[bytes], reply: Reply, protocol: int) -> None:
+def _append(parts: _Parts, reply: Reply, protocol: int) -> None:
     kind = type(reply)
     if kind is bytes:
-        parts.append(b"$%d\r\n%b\r\n" % (len(reply), reply))
+        if len(reply) < _LONG_BYTES:
+            parts.all.append(b"$%d\r\n%b\r\n" % (len(reply), reply))
+        else:
+            parts.all += (b"$%d\r\n" % len(reply), reply, b"\r\n")
+            parts.has_long = True
     elif kind is int:
-        parts.append(b":%d\r\n" % reply)
+        parts.all.append(b":%d\r\n" % reply)
     elif reply is None:
-        parts.append(NULL_BULK_2 if protocol == 2 else NULL_3)
+        parts.all.append(NULL_BULK_2 if protocol == 2 else NULL_3)
+    elif isinstance(reply, Wire):
+        parts.all.append(reply.data)
     elif kind is list or kind is tuple:
         _append_items(parts, b"*", reply, protocol)
     else:
         _append_rare(parts, reply, protocol)
 
 
-def _append_items(parts: list[bytes], head: bytes, items: Any, protocol: int) -> None:
-    parts.append(b"%b%d\r\n" % (head, len(items)))
+def _append_items(parts: _Parts, head: bytes, items: Any, protocol: int) -> None:
+    parts.all.append(b"%b%d\r\n" % (head, len(items)))
     for item in items:
         _append(parts, item, protocol)
 
 
-def _append_rare(parts: list[bytes], reply: Reply, protocol: int) -> None:
+def _append_rare(parts: _Parts, reply: Reply, protocol: int) -> None:
     if isinstance(reply, str):
-        parts.append(b"+%b\r\n" % reply.encode())
+        parts.all.append(b"+%b\r\n" % reply.encode())
     elif isinstance(reply, bool):
-        parts.append((b":1\r\n" if reply else b":0\r\n") if protocol == 2 else (b"#t\r\n" if reply else b"#f\r\n"))
+        parts.all.append((b":1\r\n" if reply else b":0\r\n") if protocol == 2 else (b"#t\r\n" if reply else b"#f\r\n"))
     elif isinstance(reply, float):
         text = format_double(reply)
-        parts.append(b"$%d\r\n%b\r\n" % (len(text), text) if protocol == 2 else b",%b\r\n" % text)
+        parts.all.append(b"$%d\r\n%b\r\n" % (len(text), text) if protocol == 2 else b",%b\r\n" % text)
     elif isinstance(reply, dict):
-        parts.append(b"*%d\r\n" % (2 * len(reply)) if protocol == 2 else b"%%%d\r\n" % len(reply))
+        parts.all.append(b"*%d\r\n" % (2 * len(reply)) if protocol == 2 else b"%%%d\r\n" % len(reply))
         for key, value in reply.items():
             _append(parts, key, protocol)
             _append(parts, value, protocol)
@@ -185,7 +221,7 @@ def _append_rare(parts: list[bytes], reply: Reply, protocol: int) -> None:
         if protocol == 2:
             _append_items(parts, b"*", reply, protocol)
         else:
-            parts.append(b"%%%d\r\n" % len(reply))
+            parts.all.append(b"%%%d\r\n" % len(reply))
             for key, value in reply:
                 _append(parts, key, protocol)
                 _append(parts, value, protocol)
@@ -193,21 +229,19 @@ def _append_rare(parts: list[bytes], reply: Reply, protocol: int) -> None:
         _append_items(parts, b"*" if protocol == 2 else b"~", reply, protocol)
     elif isinstance(reply, Push):
         _append_items(parts, b"*" if protocol == 2 else b">", reply, protocol)
-    elif isinstance(reply, Wire):
-        parts.append(reply.data)
     elif isinstance(reply, Spliced):
-        parts.append(b"*%d\r\n" % (len(reply.head) + reply.count))
+        parts.all.append(b"*%d\r\n" % (len(reply.head) + reply.count))
         for item in reply.head:
             _append(parts, item, protocol)
-        parts.append(reply.body)
+        parts.all.append(reply.body)
     elif isinstance(reply, ErrorReply):
-        parts.append(encode_error(reply.message))
+        parts.all.append(encode_error(reply.message))
     elif isinstance(reply, NullArray):
-        parts.append(NULL_ARRAY_2 if protocol == 2 else NULL_3)
+        parts.all.append(NULL_ARRAY_2 if protocol == 2 else NULL_3)
     elif isinstance(reply, Verbatim):
         text = reply.text
         if protocol == 3:
             text = reply.format + b":" + text
-        parts.append(b"%b%d\r\n%b\r\n" % (b"$" if protocol == 2 else b"=", len(text), text))
+        parts.all.append(b"%b%d\r\n%b\r\n" % (b"$" if protocol == 2 else b"=", len(text), text))
     else:
         raise TypeError(f"a reply cannot be a {type(reply).__name__}")

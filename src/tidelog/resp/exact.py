@@ -5,6 +5,9 @@
 It is fed bytes, returns the commands that are complete, and keeps the rest. What a length declares is never allocated:
 memory grows with what has arrived. `decoder` says when it is used.
 
+If it is asked to, it leaves a large argument in the pieces in which it came, and `Unjoined` says where they belong:
+joining half a gigabyte takes a tenth of a second or more, so a thread does that (`server/joining.py`).
+
 It takes what Redis takes: a length ends at a carriage return, and neither the byte after it nor the two after an
 argument are looked at. Two things are refused at once for which Redis would wait: a zero byte in a length, and a line
 that is too long although its end has arrived.
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog import limits
 from tidelog.resp.inline import split_line
@@ -37,6 +40,16 @@ class RequestLimits:
     arguments_max: int = limits.ARGUMENTS_MAX
     bulk_bytes_max: int = limits.BULK_BYTES_MAX
     is_authenticated: bool = True
+    leaves_large: bool = False
+    """Large arguments are left in pieces (`Unjoined`), for somebody who joins them beside the loop."""
+
+
+class Unjoined(NamedTuple):
+    """A large argument that is complete and still in pieces; its command has an empty word in its place."""
+
+    command: Words
+    at: int
+    pieces: list[bytes]
 
 
 class ProtocolError(Exception):
@@ -65,6 +78,16 @@ class ExactDecoder:
         """The buffer was tried as plain arguments: the rest is taken one by one."""
         self._skip_until = 0
         """Nothing can be complete before the buffer is this long."""
+        self.gathering = 0
+        """Bytes of a large argument that are still to come; 0: none is under way."""
+        self._pieces: list[bytes] = []
+        """What has come of it ..."""
+        self._small_pieces = bytearray()
+        """... and small pieces after that, which will be one."""
+        self._unjoined: list[Unjoined] = []
+        """Large arguments of the command under way ..."""
+        self.unjoined: list[Unjoined] = []
+        """... and of those that are complete; the taker empties it."""
         self._commands: list[Words] = []
         self.is_behind = False
         """More commands may be complete: `feed` takes them, also without more bytes."""
@@ -77,7 +100,8 @@ class ExactDecoder:
     @property
     def buffered_bytes(self) -> int:
         """What has arrived of a command that is not complete."""
-        return len(self._buffer) + sum(map(len, self._arguments))
+        gathered = sum(map(len, self._pieces)) + len(self._small_pieces)
+        return len(self._buffer) + sum(map(len, self._arguments)) + gathered
 
     def feed(self, data: bytes) -> None:
         """Take bytes, and of them all complete commands, up to so many: lines of two bytes may be commands."""
@@ -90,6 +114,10 @@ class ExactDecoder:
     def feed_one(self, data: bytes) -> bool:
         """Take bytes, and of them the command that is under way, if it is complete."""
         self.is_behind = False
+        if self.gathering:
+            data = self._gather(data)
+            if self.gathering:
+                return False
         if self._missing >= _MANY and self.bounds.is_authenticated:
             at = self._feed_plain(data)
             self._buffer += data[at:]
@@ -221,13 +249,41 @@ class ExactDecoder:
         self._at += len(head) + 2
         self._arguments_bytes += length
         self._bulk_length = length
-        return True
+        if self.bounds.leaves_large and length >= limits.STAGED_BYTES_MIN:
+            self._begin_gathering(length)
+        return not self.gathering
+
+    def _begin_gathering(self, length: int) -> None:
+        """Keep the pieces of an argument apart from the buffer, which has some of it. Its end is then as for an empty
+        one: two bytes that nobody looks at."""
+        with memoryview(self._buffer) as view:
+            come = bytes(view[self._at : self._at + length])
+        self._at += len(come)
+        self._bulk_length = 0
+        self.gathering = length
+        self._gather(come)
+
+    def _gather(self, data: bytes) -> bytes:
+        """Take what belongs to the large argument under way; returns the rest."""
+        piece, rest = data[: self.gathering], data[self.gathering :]
+        self.gathering -= len(piece)
+        if len(piece) >= limits.STAGED_PIECE_BYTES_MIN and not self._small_pieces:
+            self._pieces.append(piece)
+            return rest
+        self._small_pieces += piece
+        if len(self._small_pieces) >= limits.STAGED_PIECE_BYTES_MIN or not self.gathering:
+            self._pieces.append(bytes(self._small_pieces))
+            self._small_pieces.clear()
+        return rest
 
     def _take_bulk(self) -> bool:
         end = self._at + self._bulk_length
         if len(self._buffer) < end + 2:
             self._skip_until = end + 2
             return False
+        if self._pieces:
+            self._unjoined.append(Unjoined(self._arguments, len(self._arguments), self._pieces))
+            self._pieces = []
         with memoryview(self._buffer) as view:
             self._arguments.append(bytes(view[self._at : end]))
         self._at = end + 2
@@ -239,6 +295,9 @@ class ExactDecoder:
 
     def _end_command(self) -> None:
         self._commands.append(self._arguments)
+        if self._unjoined:
+            self.unjoined += self._unjoined
+            self._unjoined.clear()
         self._arguments = []
         self._arguments_bytes = 0
 

@@ -4,6 +4,9 @@ Traffic:
 
 listener         opens ports, with or without TLS, and unix sockets
 connection       one connection: bytes in, commands to the engine, replies out
+socket_session   where a client is, and since when
+joining          puts large arguments together, on a thread
+long_reply       what is left to send of a reply with long strings
 backlog          what a client has sent and the server has not run yet
 activity         when a client came, and when it was last active
 connections      all connections: how many there may be, and which are turned away or cut
@@ -24,6 +27,7 @@ Work in the background:
 snapshots        makes snapshots and sidecars
 erasing          erases old segments of the journal, and watches the space on the disk
 cooling          compresses nodes of streams that nobody reads
+work_thread      joins and writes large values
 
 Running it:
 

@@ -11,6 +11,9 @@ makes the server do in one turn is bounded too (`rounds`).
      +-- more than fits into a turn --^  |  ^
                                          +--+ its go: a piece is run, and there is more
 
+Large values never pass through the loop in one go. A thread joins an argument from its pieces (`joining`), and writes
+it if its command is a write (`engine/staging.py`). A reply with long strings goes out piece by piece (`long_reply`).
+
 A client that has not authenticated has no business leaving replies unread, and is cut (`connections`).
 
 What the state of the client means for a command is in `engine/session.py`; here are only bytes and when they flow.
@@ -24,65 +27,37 @@ from typing import TYPE_CHECKING, cast
 
 from tidelog import limits
 from tidelog.engine.disclosure import Asked
-from tidelog.engine.engine import BLOCKED, Engine
-from tidelog.engine.session import Session
+from tidelog.engine.engine import BLOCKED, LONG, STAGING, Engine
 from tidelog.resp.decoder import RequestDecoder
 from tidelog.resp.encoder import encode_error
 from tidelog.resp.exact import RequestLimits, Words
-from tidelog.server.activity import Activity
 from tidelog.server.backlog import Backlog
-from tidelog.server.listener import address_of
+from tidelog.server.joining import join_large
+from tidelog.server.long_reply import LongReply
+from tidelog.server.socket_session import SocketSession
 from tidelog.server.turns import Turns
 
 if TYPE_CHECKING:
     from tidelog.server.connections import Connections
 
 
-class Connection(Session):
+class Connection(SocketSession):
     """One connection: an `asyncio.Protocol`, not by its class because a compiled class has only compiled parents."""
 
     __slots__ = (
-        "_asked",
-        "_at_once_bytes",
-        "_at_once_bytes_max",
-        "_backlog",
-        "_connections",
-        "_decode",
-        "_decoder",
-        "_hot",
-        "_is_at_end",
-        "_is_clogged",
-        "_is_in_line",
-        "_is_paused",
-        "_is_reading",
-        "_is_stopping",
-        "_is_stuck",
-        "_out_bytes",
-        "_piece_bytes",
-        "_rounds",
-        "_signals",
-        "_transport",
-        "_turns",
-        "_waited",
+        "_asked", "_at_once_bytes", "_at_once_bytes_max", "_backlog", "_connections", "_decode", "_decoder", "_hot",
+        "_is_at_end", "_is_clogged", "_is_in_line", "_is_paused", "_is_reading", "_is_stopping", "_is_stuck", "_long",
+        "_out_bytes", "_piece_bytes", "_rounds", "_signals", "_turns", "_waited", "_waits_for_large",
         "_write",
-        "activity",
-        "out",
-        "waiting_turns",
-    )
+    )  # fmt: skip
 
     def __init__(self, engine: Engine, turns: Turns, connections: Connections) -> None:
         super().__init__(engine)
         self._turns = turns
         self._rounds = turns.rounds
         self._connections = connections
-        self._transport: asyncio.Transport | None = None
-        self._write: Callable[[bytes], None] | None = None
+        self._write: Callable[[bytes | memoryview], None] | None = None
         """The transport's `write`; None: the connection is gone."""
-        self.out: list[bytes] = []
-        """Replies of this turn."""
-        self.waiting_turns = 0
-        """Earlier turns whose replies wait for an fsync."""
-        self.activity = Activity(engine.clock.monotonic_us())
         self._out_bytes = 0
         """The size of this turn's replies and messages, without those of the last run of hot commands."""
         self._asked = Asked()
@@ -99,6 +74,10 @@ class Connection(Session):
         """It waits for its go."""
         self._is_paused = False
         """CLIENT PAUSE holds commands back."""
+        self._waits_for_large = False
+        """The next command has large values, which are not joined or written yet."""
+        self._long = LongReply()
+        """What is left to send of a reply with long strings."""
         self._is_clogged = False
         """The client does not take what is sent to it."""
         self._is_reading = True
@@ -107,7 +86,7 @@ class Connection(Session):
         """The replies wait for space on the disk."""
         self._is_at_end = False
         """The client sends no more: the connection ends with the last reply."""
-        self._decoder = RequestDecoder(RequestLimits(is_authenticated=self.is_authenticated))
+        self._decoder = RequestDecoder(RequestLimits(is_authenticated=self.is_authenticated, leaves_large=True))
         self._decode = self._decoder.feed
         self._backlog = Backlog(self._decoder)
         """What could not be run yet, for one of the reasons above."""
@@ -119,7 +98,7 @@ class Connection(Session):
         self.is_plain = self.engine.is_plain(self)
         self._hot = self.engine.hot_commands(self)
         if self._decoder.bounds.is_authenticated != self.is_authenticated:
-            self._decoder.set_limits(RequestLimits(is_authenticated=self.is_authenticated))
+            self._decoder.set_limits(RequestLimits(is_authenticated=self.is_authenticated, leaves_large=True))
             self._set_bounds()
             self._settle()
 
@@ -134,9 +113,8 @@ class Connection(Session):
     # --- the transport's calls ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
-        self.local, _ = address_of(transport.get_extra_info("sockname"))
-        self.peer, self.is_local = address_of(transport.get_extra_info("peername") or self.local.removesuffix(":0"))
+        transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self.set_transport(transport)
         refusal = self._connections.refusal(self)
         if refusal is not None:
             transport.write(encode_error(refusal))
@@ -151,6 +129,7 @@ class Connection(Session):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = self._write = None
         self._backlog.clear()
+        self._long.clear()
         self.leave()
         self.engine.blocking.forget(self)
         self.engine.sessions.remove(self)
@@ -168,7 +147,9 @@ class Connection(Session):
 
     def _receive_much(self, data: bytes) -> None:
         """Run it as far as the turn goes."""
-        if self._at_once_bytes < 0 or not self._rounds.has_room():
+        if self._decoder.gathering > len(data) and self._backlog.is_empty:
+            self._decode(data)  # a piece of a large argument
+        elif self._at_once_bytes < 0 or not self._rounds.has_room():
             self._backlog.received += data
             self._settle(is_new=True)
         elif len(data) <= self._piece_bytes:
@@ -200,7 +181,17 @@ class Connection(Session):
             self._run_piece()
         self._settle()
 
+    def _join_large(self, commands: list[Words]) -> list[Words]:
+        """Hold those from the first on that has a large argument in pieces; returns those before it."""
+        self.has_sent_large = self._waits_for_large = True
+        first = join_large(commands, self._decoder.unjoined, self.engine.staging, self.end_staging)
+        self._backlog.put_back(commands[first:])
+        self._settle()
+        return commands[:first]
+
     def _run(self, commands: list[Words]) -> None:
+        if self._decoder.unjoined:
+            commands = self._join_large(commands)
         out = self.out
         at, count, clocked = 0, len(commands), limits.CLOCKED_COMMANDS
         self.command_count += count
@@ -233,7 +224,7 @@ class Connection(Session):
             if not self._take(reply):
                 if reply is BLOCKED:
                     self._waited = commands[at - 1]
-                self._hold(commands[at if reply is not None else at - 1 :])
+                self._hold(commands[at if reply is not None and reply is not STAGING else at - 1 :])
                 return
         if self._decoder.error is not None or self._is_at_end:
             self._end_of_commands()
@@ -243,7 +234,7 @@ class Connection(Session):
         if self.is_blocked:
             self.engine.blocking.forget(self)
             return False
-        self._is_at_end = not self._backlog.is_empty
+        self._is_at_end = not self._backlog.is_empty or not self._long.is_over
         if not self._is_at_end and (self.out or self.waiting_turns):
             self.close_after_reply()
         return self._is_at_end or self.closes_after_reply
@@ -257,6 +248,7 @@ class Connection(Session):
 
     def resume_writing(self) -> None:
         self._is_clogged = False
+        self._send_long()
         self._settle()
 
     # --- commands that wait -------------------------------------------------------------------------------------
@@ -268,17 +260,23 @@ class Connection(Session):
             return False
         if reply is BLOCKED:
             return False
-        if not self.takes_reply():
+        if reply is STAGING:
+            self._waits_for_large = True
+            return False
+        if reply is LONG:
+            parts, self.long_reply = self.long_reply, []
+            reply = self._long.begin(parts) if self.takes_reply() else b""
+        elif not self.takes_reply():
             reply = b""
         self.out.append(reply)
         self._out_bytes += len(reply)
-        return self._out_bytes < limits.REPLIES_BYTES_HELD and not self.closes_after_reply
+        return self._out_bytes < limits.REPLIES_BYTES_HELD and not self.closes_after_reply and self._long.is_over
 
     def _hold(self, commands: list[Words]) -> None:
         """These have to wait; they may be none, behind one that is blocked."""
         if self.closes_after_reply:
             return
-        if commands or self.is_blocked:
+        if commands or self.is_blocked or not self._long.is_over:
             self._backlog.put_back(commands)
             self.command_count -= len(commands)  # they count when they are run
             self._settle()
@@ -290,15 +288,17 @@ class Connection(Session):
         """There is something to run, and nothing but the time of a turn in its way."""
         return (
             not self._backlog.is_empty
-            and not (self.is_blocked or self._is_clogged or self._is_paused or self._is_stuck)
+            and not (self.is_blocked or self._is_clogged or self._is_paused or self._is_stuck or self._waits_for_large)
             and not self.closes_after_reply
             and self._transport is not None
             and self._out_bytes < limits.REPLIES_BYTES_HELD
+            and self._long.is_over
         )
 
     def _settle(self, *, is_new: bool = False) -> None:
         """Commands were held or run, or something that was in their way is gone: see what comes next."""
-        is_free = self._backlog.is_empty and not (self.is_blocked or self._is_clogged or self._is_stuck)
+        is_held = self.is_blocked or self._is_clogged or self._is_stuck or not self._long.is_over
+        is_free = self._backlog.is_empty and not is_held
         self._at_once_bytes = self._at_once_bytes_max if is_free else -1
         if not self._is_in_line and self._may_run:
             self._is_in_line = True
@@ -319,6 +319,10 @@ class Connection(Session):
 
     def end_pause(self) -> None:
         self._is_paused = False
+        self._settle()
+
+    def end_staging(self) -> None:
+        self._waits_for_large = False
         self._settle()
 
     def _end_of_commands(self) -> None:
@@ -363,19 +367,39 @@ class Connection(Session):
         self._out_bytes = 0
         if self.queued is None and not self.out:
             self._asked.commands = None  # they would keep alive what they set
-        if self.closes_after_reply:
+        if not self._long.is_over:
+            if not (self.out or self.waiting_turns):
+                self._send_long()
+        elif self.closes_after_reply:
             if self._transport is not None and not (self.out or self.waiting_turns):
                 self._transport.close()
         elif self._at_once_bytes < 0:
             self._settle()
 
+    def _send_long(self) -> None:
+        """Send the next piece of a long reply, if there is one and the client takes it."""
+        if self._write is None or self._is_clogged or self._long.is_over:
+            return
+        if not self._long.send_piece(self._write):
+            asyncio.get_running_loop().call_soon(self._send_long)
+            return
+        if not self.out:
+            self._turns.add(self)
+        self.out += self._long.take_messages()
+        if not self._backlog.commands:
+            self._end_of_commands()
+        self._settle()
+
     def push(self, data: bytes) -> None:
         """A message of pub/sub: it leaves with this turn's replies. A client that does not read is cut off."""
         if self._transport is None:
             return
-        if not self.out:
-            self._turns.add(self)
-        self.out.append(data)
+        if self._long.is_over:
+            if not self.out:
+                self._turns.add(self)
+            self.out.append(data)
+        else:
+            self._long.messages.append(data)
         self._out_bytes += len(data)
         if self.unsent_bytes > self._connections.output_limits.hard_bytes:
             self._connections.cut_for_output(self)
@@ -394,37 +418,23 @@ class Connection(Session):
         self._is_stopping = True
         self.update_reading()
 
-    def close(self) -> None:
-        """Close once everything that was sent has been taken."""
-        if self._transport is not None:
-            self._transport.close()
-
     def kill(self) -> None:
         """Close at once, whatever it has not taken yet."""
         self.close_after_reply()
         self.engine.blocking.forget(self)
         self.out.clear()
         self._backlog.clear()
+        self._long.clear()
         if self._transport is not None:
             self._transport.abort()
-
-    def abort(self, reason: str) -> None:
-        """Close with an error instead of the replies that were about to be sent."""
-        self.out.clear()
-        if self._transport is not None:
-            self._transport.write(encode_error(f"MISCONF {reason}"))
-            self._transport.close()
 
     # --- what others want to know -------------------------------------------------------------------------------
 
     @property
     def is_busy(self) -> bool:
         """Some command of the client has no reply yet."""
-        return bool(self.out or self.waiting_turns or not (self._backlog.is_empty or self.is_blocked))
-
-    @property
-    def is_open(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing()
+        is_behind = not (self._backlog.is_empty or self.is_blocked) or not self._long.is_over
+        return bool(self.out or self.waiting_turns or is_behind)
 
     @property
     def unsent_bytes(self) -> int:
@@ -433,18 +443,3 @@ class Connection(Session):
     @property
     def backlog_bytes(self) -> int:
         return self._decoder.buffered_bytes + self._backlog.size
-
-    @property
-    def descriptor(self) -> int:
-        connection = None if self._transport is None else self._transport.get_extra_info("socket")
-        return -1 if connection is None else int(connection.fileno())
-
-    @property
-    def age_s(self) -> int:
-        return self.activity.age_s(self.engine.clock.monotonic_us())
-
-    @property
-    def idle_s(self) -> int:
-        now_us = self.engine.clock.monotonic_us()
-        self.activity.look(now_us, self.command_count)
-        return self.activity.idle_s(now_us)

@@ -13,12 +13,13 @@ from tidelog import limits
 from tidelog.commands.stream_replies import tagged_of_fields
 from tidelog.engine.hot_commands import Commands, HotCommands
 from tidelog.errors import CommandError
-from tidelog.journal.writer import NewRecord
+from tidelog.journal.new_record import NewRecord
 from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
-from tidelog.streams.effects import APPEND, encode_append
+from tidelog.streams.effects import APPEND
 from tidelog.streams.node import TAGGED
 from tidelog.streams.operations import record_ends
+from tidelog.streams.payload import encode_append
 from tidelog.streams.progress import next_id
 from tidelog.streams.stream import Stream
 

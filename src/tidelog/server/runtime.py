@@ -55,6 +55,7 @@ from tidelog.server.loop_calls import LoopCalls
 from tidelog.server.memory import Memory
 from tidelog.server.snapshots import ServerSnapshots
 from tidelog.server.turns import Turns
+from tidelog.server.work_thread import WorkThread
 from tidelog.store.dead_letters import PendingExpiry
 from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
@@ -120,6 +121,7 @@ class Runtime:
         self._snapshots: ServerSnapshots
         self._cooling: Cooling
         self._pending_expiry: PendingExpiry
+        self._worker: WorkThread
         self._facts: Facts
 
     def _check_directory(self) -> None:
@@ -149,6 +151,7 @@ class Runtime:
             self._close_ports()
             self._snapshots.close()
             self._cooling.close()
+            self._worker.close()
             self.store.journal.close()
             raise
         self._timers = [
@@ -182,6 +185,7 @@ class Runtime:
         self._snapshots = ServerSnapshots(loop, store, self.turns, clock, config.snapshot_after)
         self._cooling = Cooling(loop, store.databases, clock)
         self._pending_expiry = PendingExpiry(store)
+        self._worker = WorkThread(loop)
         self.engine = Engine(
             store=store,
             table=command_table(),
@@ -209,6 +213,7 @@ class Runtime:
             snapshots=self._snapshots,
             feeding=feeding,
             hot_commands=hot_commands,
+            worker=self._worker,
         )
         self._facts = Facts(
             config,
@@ -385,6 +390,7 @@ class Runtime:
             await asyncio.sleep(0.001)
         for connection in self.connections.all():
             connection.kill()
+        self._worker.close()
         self.store.journal.close()
         if not has_ended:
             logging.shutdown()

@@ -1,6 +1,7 @@
 """Snapshots of a running server: asked for, or by themselves when the journal has grown; and sidecars, in passing.
 
-    visit     on the loop, in slices between the work of clients: short ones while there are any, longer otherwise
+    visit     on the loop, in slices between the work of clients: short ones while there are any, longer otherwise;
+              large values are written on the thread
     durable   the journal is fsynced through the snapshot's point, by the thread that fsyncs (`Turns`)
     finish    on a thread: fsync, name, drop the snapshots that are too many
     erase     what the snapshots cover (`erasing`)
@@ -217,9 +218,13 @@ class ServerSnapshots:
         slice_s = limits.CAPTURE_SLICE_S
         turns = self._turns.count
         while not capture.is_done:
+            if capture.has_large:
+                await self._on_thread(capture.begin_large().run)
+                capture.end_large()
+                continue
             end_s = perf_counter() + slice_s
             capture.step()
-            while perf_counter() < end_s and not capture.is_done:
+            while perf_counter() < end_s and capture.has_short_steps:
                 capture.step()
             if self._turns.count != turns:
                 turns, slice_s = self._turns.count, limits.CAPTURE_SLICE_S

@@ -9,6 +9,7 @@ range_removal  DELRANGE: finds the keys of a range
 slots          which of the 16384 slots a key belongs to
 uses           when keys were last used
 transaction    what a command reads and writes through
+large          large strings that are made before the command that wants them runs
 expiry         removes keys that have expired
 dead_letters   gives up pending entries of streams that have expired or failed too often
 watch          WATCH: tells clients that a key changed

@@ -7,7 +7,7 @@ freely. FLUSH leaves the old dicts to the capture and goes on with new ones, and
 lose keys.
 
     a step    a slot; of a slot with many keys one part: those whose hash has the same low bits; of a large collection
-              one record
+              one record; a large value, which may be written on another thread (`begin_large`)
 
 A slot is divided by the number of buckets that it has when its turn comes. It may be split further, emptied or filled
 again meanwhile: which part a key belongs to depends on the key alone, so that it is known whether it was visited.
@@ -20,19 +20,22 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog import limits
 from tidelog.ids import SLOT_COUNT, ShardId
 from tidelog.journal.operation import VAL, encode_pairs
 from tidelog.journal.snapshot import SnapshotWriter
+from tidelog.journal.staging import StageJob
 from tidelog.store.buckets import Buckets
 from tidelog.store.keyspace import Database
 from tidelog.store.slots import slot_of
-from tidelog.store.type_table import TypeTable
 from tidelog.types.effect import StoredValue
+
+if TYPE_CHECKING:
+    from tidelog.store.store import Store
 
 _SLOTS_PASSED_AT_ONCE: Final = 256
 """Slots without keys that one step passes over."""
@@ -50,23 +53,28 @@ class _Frozen(NamedTuple):
     expiries: dict[bytes, int]
 
 
+class _LargeValue(NamedTuple):
+    """A record that ends with a large value."""
+
+    shard: ShardId
+    opcode: int
+    head: bytes
+    """What stands before it in the payload."""
+    value: bytes
+    expire_ms: int | None
+    database: int
+
+
 class Capture:
     """The moment at which it was made, written step by step."""
 
-    def __init__(
-        self,
-        databases: list[Database],
-        snapshot: SnapshotWriter,
-        encode: Callable[[Any], list[tuple[Any, int, bytes]]],
-        owners: list[ShardId],
-        types: TypeTable,
-    ) -> None:
-        self._databases = databases
+    def __init__(self, store: Store, snapshot: SnapshotWriter) -> None:
+        self._store = store
+        self._databases = store.databases
         self.snapshot = snapshot
-        self._encode = encode
-        self._owners = owners
+        self._owners = store.owners
         """For every slot, its shard."""
-        self._types = types
+        self._types = store.types
         self._number = 0
         """The database that is being visited ..."""
         self._slot = 0
@@ -88,13 +96,19 @@ class Capture:
         self._pairs_shard = ShardId(0)
         self._large: deque[Iterator[Any]] = deque()
         """Operations of large collections that are not written yet."""
+        self._large_values: deque[_LargeValue] = deque()
+        """What was visited and is not written yet."""
         self.keys_written = 0
-        self.keys_total = sum(database.size for database in databases)
+        self.keys_total = sum(database.size for database in self._databases)
         self._skip_empty()
         snapshot.keys = 0
 
     @property
     def is_done(self) -> bool:
+        return self._is_visited and not self._large_values
+
+    @property
+    def _is_visited(self) -> bool:
         return self._number >= len(self._databases)
 
     # --- while the store goes on --------------------------------------------------------------------------------
@@ -156,6 +170,10 @@ class Capture:
 
     def step(self) -> None:
         """The next short piece of work."""
+        if self._large_values:
+            self.begin_large().run()
+            self.end_large()
+            return
         if self._large:
             self._write_piece()
             return
@@ -240,7 +258,7 @@ class Capture:
                 return
 
     def _skip_empty(self) -> None:
-        while not self.is_done:
+        while not self._is_visited:
             database = self._databases[self._number]
             has_kept = self._number in self._frozen or any(
                 place // SLOT_COUNT == self._number for place in chain(self._kept, self._frozen_slots)
@@ -248,6 +266,27 @@ class Capture:
             if database.size or has_kept:
                 return
             self._number += 1
+
+    @property
+    def has_short_steps(self) -> bool:
+        """It is not done, and the next step is a short one."""
+        return not (self._is_visited or self._large_values)
+
+    # --- large values -------------------------------------------------------------------------------------------
+
+    @property
+    def has_large(self) -> bool:
+        """The next step is to write a large value."""
+        return bool(self._large_values)
+
+    def begin_large(self) -> StageJob:
+        """What is to be run to write it, on any thread; then `end_large`."""
+        value = self._large_values[0]
+        return self.snapshot.begin_stage(value.shard, value.value)
+
+    def end_large(self) -> None:
+        value = self._large_values.popleft()
+        self.snapshot.add_staged(value.opcode, value.head, value.expire_ms, value.database)
 
     # --- writing ------------------------------------------------------------------------------------------------
 
@@ -259,7 +298,7 @@ class Capture:
                 self._large.append(self._types.pieces_of(key, value, expire_ms))
             else:
                 self._add(self._types.operations_of(key, value, expire_ms))
-        elif expire_ms is not None:
+        elif expire_ms is not None or len(value) >= limits.STAGED_BYTES_MIN:
             self._add(self._types.operations_of(key, value, expire_ms))
         else:
             size = self._pairs_bytes + len(key) + len(value)
@@ -287,8 +326,18 @@ class Capture:
     def _add(self, operations: Iterable[Any]) -> None:
         for operation in operations:
             expire_ms = getattr(operation, "expire_ms", None)
-            for shard, opcode, payload in self._encode(operation):
-                self.snapshot.add(shard, opcode, payload, expire_ms, self._number)
+            effect = self._store.effect_of[type(operation)]
+            if effect.kind.last is not None and len(effect.kind.last(operation)) >= limits.STAGED_BYTES_MIN:
+                found = self._store.split_large(effect, operation)
+                if found is not None:
+                    what = effect.kind.opcode, found[1], effect.kind.last(operation)
+                    self._large_values.append(_LargeValue(found[0], *what, expire_ms, self._number))
+                    continue
+            for shard, opcode, payload in self._store.encode(effect, operation):
+                if len(payload) >= limits.STAGED_BYTES_MIN:
+                    self._large_values.append(_LargeValue(shard, opcode, b"", payload, expire_ms, self._number))
+                else:
+                    self.snapshot.add(shard, opcode, payload, expire_ms, self._number)
 
 
 def _part_of(bucket: Any, part: int, mask: int) -> list[dict[bytes, StoredValue]]:

@@ -337,7 +337,7 @@ def _fill(
 
 
 def _write_snapshot(store: Store, snapshot: SnapshotWriter, on_progress: OnProgress | None) -> int:
-    capture = Capture(store.databases, snapshot, store.encode_whole, store.owners, store.types)
+    capture = Capture(store, snapshot)
     while not capture.is_done:
         capture.visit(limits.RESTORE_KEYS_AT_ONCE)
         if on_progress is not None:

@@ -19,6 +19,7 @@ from tidelog.journal.durability import Visible
 from tidelog.journal.journal import Journal, Settings
 from tidelog.journal.layout import META, read_meta
 from tidelog.journal.merge import JournalTransaction, unreadable
+from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import (
     DEL,
     FLUSHDB,
@@ -30,10 +31,11 @@ from tidelog.journal.operation import (
     encode_pairs,
 )
 from tidelog.journal.reader import Part, Record
-from tidelog.journal.writer import NewRecord
+from tidelog.journal.staging import StagedBlob
 from tidelog.ports import Clock, Disk, Random
 from tidelog.store.capture import Capture
 from tidelog.store.keyspace import Database
+from tidelog.store.large import Joined
 from tidelog.store.range_removal import RangeRemoval
 from tidelog.store.scan_orders import ScanOrders
 from tidelog.store.slots import shards_by_slot, slot_of
@@ -78,6 +80,10 @@ class Store:
         """Ranges that are being looked for step by step."""
         self.expired_count = 0
         """Keys that were removed because they had expired."""
+        self.staged: dict[int, StagedBlob] = {}
+        """Large values of the command that runs now which lie in the blob file already, by their identity ..."""
+        self.joined: list[Joined] = []
+        """... and those of them that it makes itself."""
         self._unwritten: tuple[Visible, frozenset[bytes] | None] | None = None
         """What `unwritten_keys` said, and what was written then: until more is, it stays so."""
         self.on_range: Callable[[Ts, int, DelRange], None] | None = None
@@ -188,7 +194,7 @@ class Store:
         if snapshot is None:
             return None
         snapshot.places = self.journal.writer.written_places
-        self._capture = Capture(self._databases, snapshot, self.encode_whole, self.owners, self.types)
+        self._capture = Capture(self, snapshot)
         self._set_observers()
         return self._capture
 
@@ -275,9 +281,45 @@ class Store:
             return [(ShardId(shard), opcode, payload) for shard in range(len(self.slots))]
         return [(self.owners[slot_of(operation.key)], opcode, payload)]
 
-    def encode_whole(self, operation: Any) -> list[Encoded]:
-        """The same, for a caller that has no effect at hand."""
-        return self.encode(self.effect_of[type(operation)], operation)
+    def encode_staged(self, effect: Effect, operation: Any) -> tuple[ShardId, int, bytes, StagedBlob] | None:
+        """The record of an operation whose payload ends with a value that was staged: shard, opcode, head and value.
+
+        None: there is no such value, or it cannot be referred to. A staged value is for one record.
+        """
+        kind = effect.kind
+        if kind.last is None:
+            return None
+        value = kind.last(operation)
+        staged = self.staged.get(id(value))
+        if staged is None:
+            return None
+        found = self.split_large(effect, operation)
+        if found is None or found[0] != staged.shard:
+            return None
+        del self.staged[id(value)]
+        return staged.shard, kind.opcode, found[1], staged
+
+    def split_large(self, effect: Effect, operation: Any) -> tuple[ShardId, bytes] | None:
+        """The shard of an operation and its payload without its last item; None: that cannot be staged."""
+        kind = effect.kind
+        if kind.parts is None:
+            return None
+        before = kind.parts(operation)[:-1]
+        if sum(map(len, before)) > limits.STAGED_HEAD_BYTES_MAX:
+            return None
+        shard = _ONE_SHARD
+        if len(self.slots) > 1:
+            keys = [key for key, _ in operation.pairs] if kind.opcode == VAL else [operation.key]
+            shards = {self.owners[slot_of(key)] for key in keys}
+            if len(shards) > 1:
+                return None
+            shard = shards.pop()
+        return shard, b"".join(before)
+
+    def end_staged(self) -> None:
+        """The command with large values has run."""
+        self.staged.clear()
+        self.joined.clear()
 
     def _by_shard(self, items: Any, key_of: Callable[[Any], bytes]) -> list[tuple[ShardId, list[Any]]]:
         found: dict[ShardId, list[Any]] = {}

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog import limits
 from tidelog.errors import CommandError, InternalError, LimitExceeded
+from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import Del
-from tidelog.journal.writer import NewRecord
 from tidelog.store.keyspace import Database
+from tidelog.store.large import Pieces, is_same, join
 from tidelog.store.range_removal import RangeRemoval
 from tidelog.types.effect import Effect, StoredValue
 
@@ -45,7 +46,9 @@ class InDatabase(NamedTuple):
 class Transaction:
     """One command, or all that EXEC or a script runs."""
 
-    __slots__ = ("_bytes", "_expired", "database", "now_ms", "records", "removal", "store", "takes_steps")
+    __slots__ = (
+        "_bytes", "_expired", "database", "now_ms", "records", "removal", "store", "takes_steps",
+    )  # fmt: skip
 
     def __init__(self, store: Store, database: Database, now_ms: int) -> None:
         self.store = store
@@ -94,6 +97,13 @@ class Transaction:
         """When a key expires (absolute ms); None: never."""
         return self.database.expiries.get(key)
 
+    def join(self, pieces: Pieces) -> bytes:
+        """The string of these pieces, which may have been made before the command ran (`large`)."""
+        for made in self.store.joined:
+            if is_same(made.pieces, pieces):
+                return made.value
+        return join(pieces)
+
     # --- writing ------------------------------------------------------------------------------------------------
 
     def remove_expired(self) -> None:
@@ -129,6 +139,14 @@ class Transaction:
             effect = store.effect_of[type(operation)]
             planned.append((effect, database, operation))
             expire_ms = operation.expire_ms if effect.carries_expiry else None
+            if store.staged:
+                found = store.encode_staged(effect, operation)
+                if found is not None:
+                    shard, opcode, head, staged = found
+                    size += len(head) + len(staged.value)
+                    _check_size(size, len(head) + len(staged.value))
+                    records.append(NewRecord(shard, opcode, head, expire_ms, database.number, staged))
+                    continue
             try:
                 encoded = store.encode(effect, operation)
             except Exception as error:
@@ -137,7 +155,7 @@ class Transaction:
                 size += len(payload)
                 if size > _PAYLOAD_BYTES_SMALL:
                     _check_size(size, len(payload))
-                records.append(_new_record((shard, opcode, payload, expire_ms, database.number)))
+                records.append(_new_record((shard, opcode, payload, expire_ms, database.number, None)))
         self.records += records
         self._bytes = size
         for effect, database, operation in planned:

@@ -91,3 +91,11 @@ def numbers(batch: pa.RecordBatch, name: str) -> Any:
 def u64_column(items: Sequence[int]) -> pa.Array:
     kept = items if isinstance(items, array) else array("Q", items)
     return pa.Array.from_buffers(pa.uint64(), len(kept), [None, pa.py_buffer(kept)])
+
+
+def binary_column(items: Sequence[bytes]) -> pa.Array:
+    """Strings; one alone, which may be large, is not copied."""
+    if len(items) > 1:
+        return pa.array(items, pa.binary())
+    positions = pa.py_buffer(array("i", (0, len(items[0]))))
+    return pa.Array.from_buffers(pa.binary(), 1, [None, positions, pa.py_buffer(items[0])])

@@ -27,7 +27,6 @@ that is not there makes it, except those that only remove.
 
 from __future__ import annotations
 
-import struct
 from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -66,7 +65,7 @@ from tidelog.streams.operations import (
     StreamNode,
     StreamPlace,
 )
-from tidelog.streams.payload import PayloadReader, numbers, packed_id, runs, text
+from tidelog.streams.payload import WIDTHS, PayloadReader, append_parts, encode_append, numbers, packed_id, runs, text
 from tidelog.streams.rows import listed
 from tidelog.streams.stream import Stream
 from tidelog.types.change import Change
@@ -88,7 +87,6 @@ __all__ = [
     "StreamNode",
     "StreamPlace",
     "effects",
-    "encode_append",
 ]
 
 APPEND: Final = 0x50
@@ -96,49 +94,19 @@ APPEND: Final = 0x50
 
 # --- appending --------------------------------------------------------------------------------------------------
 
-_WIDTHS: Final = {1: "B", 2: "H", 4: "I"}
-
-
-def encode_append(
-    key: bytes,
-    place: tuple[int, int, int],
-    kind: int,
-    tags: list[bytes],
-    entries: list[bytes],
-    producer: bytes = b"",
-    producer_seq: int = 0,
-) -> bytes:
-    """The payload of an append; `place` is offset, ms and seq. Hot."""
-    if len(entries) == 1 and not producer:
-        tag, entry = tags[0], entries[0]
-        if len(key) < 128 and len(tag) < 256 and len(entry) < 256:
-            head = _pack_head(place[0], place[1], place[2], kind, 1, 1)
-            return b"%c%b%b\1%c%c%b%b" % (len(key) << 1 | 1, key, head, len(tag), len(entry), tag, entry)
-    sizes: list[int] = []
-    largest = 0
-    for tag in tags:
-        sizes.append(len(tag))
-        largest = max(largest, len(tag))
-    for entry in entries:
-        sizes.append(len(entry))
-        largest = max(largest, len(entry))
-    width = 1 if largest < 256 else 2 if largest < 65536 else 4
-    head = _pack_head(place[0], place[1], place[2], kind, width, len(entries))
-    parts = [text(key), head, text(producer)]
-    if producer:
-        parts.append(numbers(producer_seq))
-    parts.append(bytes(sizes) if width == 1 else array(_WIDTHS[width], sizes).tobytes())
-    parts += tags
-    parts += entries
-    return b"".join(parts)
-
-
-_pack_head: Final = struct.Struct("<QQQBBI").pack
-
 
 def _encode_append(op: StreamAppend) -> bytes:
     place = op.offset, op.ms, op.seq
     return encode_append(op.key, place, op.kind, listed(op.tags), listed(op.entries), op.producer, op.producer_seq)
+
+
+def _append_parts(op: StreamAppend) -> list[bytes]:
+    place = op.offset, op.ms, op.seq
+    return append_parts(op.key, place, op.kind, listed(op.tags), listed(op.entries), op.producer, op.producer_seq)
+
+
+def _last_entry(op: StreamAppend) -> bytes:
+    return op.entries[-1]
 
 
 def _decode_append(payload: bytes, _expire_ms: int | None) -> StreamAppend:
@@ -149,11 +117,11 @@ def _decode_append(payload: bytes, _expire_ms: int | None) -> StreamAppend:
     count = int.from_bytes(reader.take(4), "little")
     producer = reader.text()
     producer_seq = reader.numbers(1)[0] if producer else 0
-    if width not in _WIDTHS or not 0 < 2 * count * width <= len(payload):
+    if width not in WIDTHS or not 0 < 2 * count * width <= len(payload):
         raise FormatError(f"an append of {count} entries with sizes of {width} bytes does not fit its payload")
     if kind not in (TAGGED, FIELDS) or not offset or max(offset, seq - 1) > U64_MAX - count:
         raise FormatError(f"no entry of kind {kind} can have offset {offset} and seq {seq}")
-    sizes = array(_WIDTHS[width], reader.take(2 * count * width))
+    sizes = array(WIDTHS[width], reader.take(2 * count * width))
     flat = reader.items(sizes)
     reader.end()
     return StreamAppend(key, offset, ms, seq, kind, flat[:count], flat[count:], producer, producer_seq)
@@ -359,7 +327,12 @@ _GROUP: Final = (_KEY, ("group", "text"))
 def effects() -> list[Effect]:
     """Every operation on a stream."""
     return [
-        _effect(APPEND, "append", StreamAppend, _encode_append, _decode_append, _apply_append, changes_of_append),
+        Effect(
+            StreamAppend,
+            OperationKind(APPEND, "append", _encode_append, _decode_append, _keys, _last_entry, _append_parts),
+            _apply_append,
+            changes_of_append,
+        ),
         _plain(0x51, "evict", StreamEvict, (_KEY, ("first", "u64")), _apply_evict, changes_of_evict),
         _plain(0x52, "cut", StreamCut, (_KEY, ("offsets", "runs")), _apply_cut, changes_of_cut),
         _plain(

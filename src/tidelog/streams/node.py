@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from tidelog.errors import FormatError
 from tidelog.streams.cold import OPENED
-from tidelog.streams.columns import Columns, numbers, u64_column
+from tidelog.streams.columns import Columns, binary_column, numbers, u64_column
 from tidelog.streams.rows import (
     ENTRY_OVERHEAD_BYTES,
     FIELDS,
@@ -236,7 +236,7 @@ class SealedNode:
         if last - first + 1 != count:
             columns["offset"] = u64_column(rows.offsets)
         columns["tag"] = pa.array(rows.tags, pa.binary())
-        columns["entry"] = pa.array(rows.entries, pa.binary())
+        columns["entry"] = binary_column(rows.entries)
         batch = pa.RecordBatch.from_pydict(columns, metadata=metadata)
         return cls(batch, None, first, last, count, pack_id(rows.ms[-1], rows.seqs[-1]))
 

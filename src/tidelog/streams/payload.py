@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from tidelog import limits
 from tidelog.errors import FormatError
 from tidelog.ids import U64_MAX
 from tidelog.journal import flit
+
+WIDTHS: Final = {1: "B", 2: "H", 4: "I"}
+"""Of sizes in an append -> their type in `array`."""
+_pack_head: Final = struct.Struct("<QQQBBI").pack
 
 
 def text(data: bytes) -> bytes:
@@ -37,6 +43,53 @@ def runs(offsets: Sequence[int]) -> bytes:
         else:
             found.append([offset, 1])
     return b"".join([flit.encode(number) for number in (len(found), *(each for run in found for each in run))])
+
+
+def encode_append(
+    key: bytes,
+    place: tuple[int, int, int],
+    kind: int,
+    tags: list[bytes],
+    entries: list[bytes],
+    producer: bytes = b"",
+    producer_seq: int = 0,
+) -> bytes:
+    """The payload of an append; `place` is offset, ms and seq. Hot."""
+    if len(entries) == 1 and not producer:
+        tag, entry = tags[0], entries[0]
+        if len(key) < 128 and len(tag) < 256 and len(entry) < 256:
+            head = _pack_head(place[0], place[1], place[2], kind, 1, 1)
+            return b"%c%b%b\1%c%c%b%b" % (len(key) << 1 | 1, key, head, len(tag), len(entry), tag, entry)
+    return b"".join(append_parts(key, place, kind, tags, entries, producer, producer_seq))
+
+
+def append_parts(
+    key: bytes,
+    place: tuple[int, int, int],
+    kind: int,
+    tags: list[bytes],
+    entries: list[bytes],
+    producer: bytes = b"",
+    producer_seq: int = 0,
+) -> list[bytes]:
+    """What `encode_append` joins."""
+    sizes: list[int] = []
+    largest = 0
+    for tag in tags:
+        sizes.append(len(tag))
+        largest = max(largest, len(tag))
+    for entry in entries:
+        sizes.append(len(entry))
+        largest = max(largest, len(entry))
+    width = 1 if largest < 256 else 2 if largest < 65536 else 4
+    head = _pack_head(place[0], place[1], place[2], kind, width, len(entries))
+    parts = [text(key), head, text(producer)]
+    if producer:
+        parts.append(numbers(producer_seq))
+    parts.append(bytes(sizes) if width == 1 else array(WIDTHS[width], sizes).tobytes())
+    parts += tags
+    parts += entries
+    return parts
 
 
 class PayloadReader:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from tidelog import limits
 from tidelog.errors import FormatError
-from tidelog.journal.operation import OperationKind, decode_items, encode_items
+from tidelog.journal.operation import OperationKind, decode_items, encode_items, first_item, item_parts
 from tidelog.types.change import Change
 
 StoredValue = Any
@@ -99,7 +99,10 @@ def decode_keyed(payload: bytes, step: int = 1) -> tuple[bytes, list[bytes]]:
 
 def keyed_keys(payload: bytes) -> list[bytes]:
     """The one key that such a payload names."""
-    return [decode_keyed(payload)[0]]
+    key = first_item(payload)
+    if key is None:
+        raise FormatError("an operation on one key has 0 items")
+    return [key]
 
 
 def keyed_effect(
@@ -117,5 +120,7 @@ def keyed_effect(
         lambda op: encode_keyed(op[0], op[1]),
         lambda payload, _: operation(*decode_keyed(payload, step)),
         keyed_keys,
+        lambda op: op[1][-1] if op[1] else b"",
+        lambda op: item_parts([op[0], *op[1]]),
     )
     return Effect(operation, kind, apply, changes)

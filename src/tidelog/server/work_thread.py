@@ -1,0 +1,36 @@
+"""A thread beside the loop for large values: it joins what arrived in pieces, and writes values to the blob file.
+
+One thread, so that large values wait for each other and for nothing else. What it does lets the loop go on: joining
+`bytes` of more than a megabyte, checksums and writes release the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+
+class WorkThread:
+    """Runs work in the order in which it comes. For the loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="large")
+
+    def submit(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """Run `work` there and then `done` on the loop. If it raises, so does what is run on the loop."""
+
+        def finish(running: Future[None]) -> None:
+            running.result()
+            done()
+
+        def finished(running: Future[None]) -> None:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(finish, running)
+
+        self._threads.submit(work).add_done_callback(finished)
+
+    def close(self) -> None:
+        """Wait for the work that is under way."""
+        self._threads.shutdown()

@@ -1,0 +1,35 @@
+"""A long reply is sent in pieces that are parts of its strings."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog import limits
+from tidelog.server.long_reply import LongReply
+
+
+def test_pieces_come_in_order_and_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SENT_PIECE_BYTES", 10)
+    reply = LongReply()
+    assert reply.is_over
+    long, other = bytes(range(25)), b"y" * 20
+    assert reply.begin([b"$25\r\n", long, b"\r\n$20\r\n", other, b"\r\n"]) == b"$25\r\n"
+    sent: list[memoryview] = []
+    reply.messages.append(b"message")
+    while not reply.send_piece(sent.append):
+        assert not reply.is_over
+    assert reply.is_over
+    assert b"".join(sent) == long + b"\r\n$20\r\n" + other + b"\r\n"
+    assert [len(piece) for piece in sent] == [10, 10, 5, 7, 10, 10, 2]
+    assert all(piece.obj is long for piece in sent[:3])
+    assert reply.take_messages() == [b"message"]
+    assert reply.take_messages() == []
+
+
+def test_what_is_left_can_be_dropped() -> None:
+    reply = LongReply()
+    reply.begin([b"$1\r\n", b"x", b"\r\n"])
+    reply.messages.append(b"message")
+    reply.clear()
+    assert reply.is_over
+    assert reply.take_messages() == []
