@@ -348,3 +348,23 @@ async def test_idling(world: World) -> None:
 )
 def test_addresses(name: object, shown: str, is_local: bool) -> None:
     assert address_of(name) == (shown, is_local)
+
+
+@in_loop
+async def test_exec_of_many_sets_makes_few_records(world: World) -> None:
+    session, transport = world.connect()
+    writer = world.engine.store.journal.writer
+    session.data_received(b"MULTI\r\n")
+    await turns(5)
+    for number in range(1000):
+        session.data_received(b"SET k%d %d\r\n" % (number, number))
+        await turns()
+    session.data_received(b"SET k7 again\r\nGET k7\r\nSETEX e 100 1\r\nSET e 2\r\nTTL e\r\n")
+    await turns(5)
+    assert transport.take() == b"+OK\r\n" + b"+QUEUED\r\n" * 1005
+    before = sum(writer.written.lsns)
+    session.data_received(b"EXEC\r\n")
+    await turns(5)
+    expected = b"*1005\r\n" + b"+OK\r\n" * 1001 + b"$5\r\nagain\r\n+OK\r\n+OK\r\n:-1\r\n"
+    assert transport.take() == expected
+    assert sum(writer.written.lsns) - before == 4, "two of 1,000 keys and one more, and two of the key that expired"

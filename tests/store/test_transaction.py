@@ -134,6 +134,51 @@ def test_keys_of_one_operation_go_to_their_shards() -> None:
     assert sorted(machine.store.database(0).all_keys()) == sorted(keys[25:])
 
 
+@pytest.mark.parametrize("shard_count", [1, 4])
+def test_plain_strings_of_different_keys_share_records(shard_count: int) -> None:
+    machine = Machine(shard_count)
+    transaction = machine.store.begin()
+    for number in range(2000):
+        assert transaction.set_plain(b"{tag}%d" % number, b"%d" % number)
+    assert transaction.find(b"{tag}1999") == b"1999"
+    machine.store.commit(transaction)
+    machine.restart()
+    assert machine.store.database(0).size == 2000
+    assert machine.store.database(0).find(b"{tag}7") == b"7"
+    assert sum(machine.store.journal.recovered.lsns) == 4
+
+
+def test_every_value_of_a_key_has_its_record_in_the_order_of_commands() -> None:
+    machine = Machine()
+    transaction = machine.store.begin()
+    assert transaction.set_plain(b"a", b"1")
+    assert transaction.set_plain(b"b", b"1")
+    assert transaction.set_plain(b"a", b"2")
+    transaction.run([Del([b"b"])])
+    transaction.database = machine.store.database(3)
+    assert transaction.set_plain(b"a", b"3")
+    transaction.end_run()
+    assert opcodes(transaction) == [(VAL, 0), (VAL, 0), (DEL, 0), (VAL, 3)]
+    machine.store.commit(transaction)
+    machine.restart()
+    assert [machine.store.database(number).find(b"a") for number in (0, 3)] == [b"2", b"3"]
+    assert machine.store.database(0).find(b"b") is None
+
+
+def test_what_is_not_plain_is_left_to_the_general_path() -> None:
+    machine = Machine()
+    machine.store.database(0).put(b"h", {b"f": b"v"})
+    machine.store.database(0).put(b"e", b"1", machine.now_ms + 10)
+    transaction = machine.store.begin()
+    assert not transaction.set_plain(b"h", b"1")
+    assert not transaction.set_plain(b"e", b"2")
+    assert not transaction.set_plain(b"a", bytes(limits.RECORD_SPLIT_BYTES))
+    assert transaction.find(b"h") == {b"f": b"v"}
+    assert transaction.find(b"e") == b"1"
+    transaction.end_run()
+    assert opcodes(transaction) == []
+
+
 def staged_job(machine: Machine, value: bytes) -> StageJob:
     job = machine.store.journal.writer.begin_stage(ShardId(0), len(value), lambda: value)
     job.run()

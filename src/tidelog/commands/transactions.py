@@ -44,6 +44,8 @@ def _has_expired(session: Session) -> bool:
 
 def _check_may_run(session: Session, queued: list[Queued]) -> None:
     """Refuse all commands if one cannot run now, for example because memory has become full."""
+    if session.engine.gate.is_open:
+        return
     for row, arguments in queued:
         refusal = session.engine.gate.refusal_of(row, arguments)
         if refusal is not None:

@@ -36,7 +36,7 @@ from tidelog.engine.table import Command, CommandTable, HandlerKind
 from tidelog.engine.would_block import TakesSteps, WouldBlock
 from tidelog.errors import ApplyFailed, CommandError, JournalFailed, JournalFull, WrongPassword
 from tidelog.ports import Clock, Loop
-from tidelog.resp.encoder import QUEUED, ErrorReply, Reply, Wire, encode, encode_error, encode_long
+from tidelog.resp.encoder import OK, QUEUED, ErrorReply, Reply, Wire, encode, encode_error, encode_long
 from tidelog.store.store import Store
 from tidelog.store.transaction import Transaction
 
@@ -46,6 +46,8 @@ _STRANGERS_LOG: Final = logging.getLogger("tidelog.strangers")
 
 _HOT_US_MAX: Final = 1000
 """A slow log with a lower threshold turns the hot path off: hot commands are not timed one by one."""
+
+_OK: Final = Wire(OK)
 
 BLOCKED: Final = b"(it waits)"
 """This very object in the place of a reply: the client waits, and gets its reply later."""
@@ -326,7 +328,14 @@ class Engine:
     def run_transaction(self, session: Session, queued: Sequence[Queued]) -> list[Reply]:
         """EXEC: all of them in one transaction."""
         transaction = self.store.begin(session.database)
-        replies = [self._run_queued(row, session, transaction, arguments) for row, arguments in queued]
+        replies: list[Reply] = []
+        is_timed = 0 <= self.slow_log.threshold_us < _HOT_US_MAX
+        for row, arguments in queued:
+            is_plain = row.name == "SET" and len(arguments) == 3 and not is_timed
+            if is_plain and transaction.set_plain(arguments[1], arguments[2]):
+                replies.append(_OK)
+                continue
+            replies.append(self._run_queued(row, session, transaction, arguments))
         self.commit(transaction)
         return replies
 

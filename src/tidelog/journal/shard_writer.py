@@ -30,6 +30,8 @@ from tidelog.journal.staging import StagedBlob, joined_crc
 # The heads of nearly all records: | opcode | flags | payload_len flit of 1 or 2 bytes | ts |
 _pack_short = struct.Struct("<BBBI").pack
 _pack_medium = struct.Struct("<BBHI").pack
+_pack_bare = struct.Struct("<BBB").pack  # without a ts: not the first record of its transaction
+_BARE_HEAD: Final = 3
 _SHORT_HEAD: Final = 7
 _MEDIUM_HEAD: Final = 8
 _TS_FINISH: Final = TS | FINISH
@@ -153,6 +155,13 @@ class ShardWriter:
         """Any record of an operation. `flags` has TS if it is its transaction's first here, FINISH if its last."""
         if not 0 < opcode < CONTROL or flags & ~_TS_FINISH:
             raise InternalError(f"opcode 0x{opcode:02x} with flags 0x{flags:02x} is not a record of an operation")
+        if not flags & TS and len(payload) < 128 and expire_ms is None and database == self.database:
+            room = self._room - len(payload) - _BARE_HEAD
+            if room >= 0 and 0 <= ts - self._frame_ts <= _TS_SPAN_MAX:  # most records of a long transaction
+                self._parts += (_pack_bare(opcode, flags, len(payload) << 1 | 1), payload)
+                self._room = room
+                self.next_lsn = Lsn(self.next_lsn + 1)
+                return
         if len(payload) > limits.PAYLOAD_BYTES_MAX:
             raise LimitExceeded(f"a payload of {len(payload)} bytes: at most {limits.PAYLOAD_BYTES_MAX}")
         if self._room < 0 or not 0 <= ts - self._frame_ts <= _TS_SPAN_MAX:

@@ -248,6 +248,7 @@ class Store:
     def commit(self, transaction: Transaction) -> Ts | None:
         """Hand its records to the journal under one ts; None if it changed nothing."""
         transaction.remove_expired()
+        transaction.end_run()
         records = transaction.records
         if not records:
             return None

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog import limits
 from tidelog.errors import CommandError, InternalError, LimitExceeded
+from tidelog.ids import ShardId
 from tidelog.journal.new_record import NewRecord
-from tidelog.journal.operation import Del
+from tidelog.journal.operation import VAL, Del, encode_flat
 from tidelog.store.keyspace import Database
 from tidelog.store.large import Pieces, is_same, join
 from tidelog.store.range_removal import RangeRemoval
+from tidelog.store.slots import slot_of
 from tidelog.types.effect import Effect, StoredValue
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind of
 
 _PAYLOAD_BYTES_SMALL: Final = 4 * limits.KIB
 """A transaction that has not gathered more is not looked at: no limit is that low."""
+_RUN_BYTES_MAX: Final = 2 * limits.RECORD_SPLIT_BYTES
+"""A record of plain strings is smaller, with all that it has beside them."""
 
 
 class InDatabase(NamedTuple):
@@ -43,11 +47,25 @@ class InDatabase(NamedTuple):
     operation: Any
 
 
+class _StringRun:
+    """Plain strings of different keys that were set after each other: they are applied, and share a record."""
+
+    __slots__ = ("bytes", "database", "items", "keys", "shard")
+
+    def __init__(self, database: Database, shard: ShardId) -> None:
+        self.database = database
+        self.shard = shard
+        self.items: list[bytes] = []
+        """Key, value, key, value ..."""
+        self.keys: set[bytes] = set()
+        self.bytes = 0
+
+
 class Transaction:
     """One command, or all that EXEC or a script runs."""
 
     __slots__ = (
-        "_bytes", "_expired", "database", "now_ms", "records", "removal", "store", "takes_steps",
+        "_bytes", "_expired", "_run_of_strings", "database", "now_ms", "records", "removal", "store", "takes_steps",
     )  # fmt: skip
 
     def __init__(self, store: Store, database: Database, now_ms: int) -> None:
@@ -64,6 +82,8 @@ class Transaction:
         """... what it has found."""
         self._expired: dict[tuple[int, bytes], None] = {}
         """Keys that were come across expired and still have to be removed."""
+        self._run_of_strings: _StringRun | None = None
+        """The newest strings, which have no record yet."""
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -118,6 +138,41 @@ class Transaction:
             self._run([InDatabase(number, Del([key])) for number, key in expired])
             self.store.expired_count += len(expired)
 
+    def set_plain(self, key: bytes, value: bytes) -> bool:
+        """Set a string in the place of a string without expiry, or of nothing; false: it is not that, and nothing has
+        happened. Hot in long transactions: so many of them share a record, as those of one buffer do (`server/hot`)."""
+        database, size = self.database, len(key) + len(value)
+        slot = slot_of(key)
+        old = database.find_at(slot, key)
+        if not (old is None or isinstance(old, bytes)) or key in database.expiries or self._expired:
+            return False
+        shard, run = self.store.owners[slot], self._run_of_strings
+        if (
+            run is None
+            or key in run.keys
+            or run.bytes + size > limits.RECORD_SPLIT_BYTES
+            or len(run.keys) >= limits.RECORD_MEMBERS_MAX
+            or run.shard != shard
+            or run.database is not database
+        ):
+            self.end_run()
+            if size > limits.RECORD_SPLIT_BYTES or self._bytes > limits.TRANSACTION_BYTES_MAX - _RUN_BYTES_MAX:
+                return False
+            run = self._run_of_strings = _StringRun(database, shard)
+        run.items += (key, value)
+        run.keys.add(key)
+        run.bytes += size
+        database.put_at(slot, key, value)
+        return True
+
+    def end_run(self) -> None:
+        """Make the record of the newest strings."""
+        run, self._run_of_strings = self._run_of_strings, None
+        if run is not None:
+            payload = encode_flat(run.items)
+            self._bytes += len(payload)
+            self.records.append(NewRecord(run.shard, VAL, payload, None, run.database.number))
+
     def run(self, operations: Sequence[Any]) -> None:
         """Apply operations and gather their records: all of them or, if that would be too much, none."""
         if self._expired:
@@ -129,6 +184,8 @@ class Transaction:
             self._run(operations)
 
     def _run(self, operations: Sequence[Any]) -> None:
+        if self._run_of_strings is not None:
+            self.end_run()
         store, selected, size = self.store, self.database, self._bytes
         records: list[NewRecord] = []
         planned: list[tuple[Effect, Database, Any]] = []
