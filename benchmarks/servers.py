@@ -46,6 +46,10 @@ class Server:
             connection.sendall(encode(*words))
             return connection.makefile("rb").readline().rstrip()
 
+    def is_ready(self) -> bool:
+        """Everything is loaded, whether or not it wants a password."""
+        return self.ask(b"PING").startswith((b"+PONG", b"-NOAUTH"))
+
     def send_all(self, commands: Iterable[bytes], replies: int) -> None:
         """Send commands in one go; every reply is one line."""
         with self.connect() as connection, connection.makefile("rb") as lines:
@@ -66,7 +70,7 @@ class Server:
         self._process.wait(60)
 
 
-def _start_redis(folder: str, fsync: str) -> Server:
+def _start_redis(folder: str, fsync: str, password: str) -> Server:
     settings = {
         "bind": "127.0.0.1",
         "dir": folder,
@@ -76,11 +80,12 @@ def _start_redis(folder: str, fsync: str) -> Server:
         "appendfsync": fsync,
         "aof-use-rdb-preamble": "no",
         "auto-aof-rewrite-percentage": 0,
+        "requirepass": password,
     }
     words = ["redis-server", *(word for key, value in settings.items() for word in (f"--{key}", str(value)))]
     process, ports = start_peer(
         lambda ports: [*words, "--port", str(ports[0])],
-        lambda process, ports: Server("redis", process, ReadyPorts(ports[0], 0, 0)).ask(b"PING") == b"+PONG",
+        lambda process, ports: Server("redis", process, ReadyPorts(ports[0], 0, 0)).is_ready(),
         start_s_max=START_S_MAX,
     )
     return Server("redis", process, ReadyPorts(ports[0], 0, 0))
@@ -99,12 +104,25 @@ def _start_tidelog(folder: str, fsync: str, *more: str) -> Server:
 
 @contextmanager
 def running(
-    name: str, folder: str, fsync: str = "everysec", *, has_http: bool = False, has_flight: bool = False
+    name: str,
+    folder: str,
+    fsync: str = "everysec",
+    *,
+    has_http: bool = False,
+    has_flight: bool = False,
+    password: str = "",
 ) -> Iterator[Server]:
     """A server of that name over that folder, ready to answer; only a Tidelog has HTTP or Flight."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    edges = ["--http-port", "auto" if has_http else "0", "--flight-port", "auto" if has_flight else "0"]
-    server = _start_redis(folder, fsync) if name == "redis" else _start_tidelog(folder, fsync, *edges)
+    if name == "redis":
+        server = _start_redis(folder, fsync, password)
+    else:
+        more = ["--http-port", "auto" if has_http else "0", "--flight-port", "auto" if has_flight else "0"]
+        if password:
+            Path(f"{folder}/password").write_text(password)
+            Path(f"{folder}/password").chmod(0o600)
+            more += ["--requirepass-file", f"{folder}/password"]
+        server = _start_tidelog(folder, fsync, *more)
     try:
         yield server
     finally:
