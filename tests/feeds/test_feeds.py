@@ -361,14 +361,14 @@ def test_a_name_keeps_its_place(watched: Watched) -> None:
     opened, _ = watched.watch(name="n", since=Ts(0))
     watched.settle()
     done = watched.now
-    watched.feeds.acknowledge("n", done)
+    watched.feeds.holds.acknowledge(0, "n", done)
     watched.feeds.close(opened)
     watched("SET", "a", 2)
     watched.restart()
     _, known = watched.watch(name="n")
     assert watched.events(known) == [value(b"a", "string", None, b"2"), [b"steady"]]
     with pytest.raises(ClientError):
-        watched.feeds.acknowledge("other", done)
+        watched.feeds.holds.acknowledge(0, "other", done)
 
 
 def test_feeds_are_bounded(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -492,7 +492,7 @@ def test_a_name_notices_that_what_it_acknowledged_was_lost(watched: Watched) -> 
         watched("SET", "a", 2)
         watched.settle()
         acknowledged = watched.now
-        watched.feeds.acknowledge(f"n{round_}", acknowledged)
+        watched.feeds.holds.acknowledge(0, f"n{round_}", acknowledged)
         watched.feeds.close(opened)
         watched.disk.crash()
         watched.store = watched._open()
@@ -510,10 +510,10 @@ def test_a_name_notices_that_what_it_acknowledged_was_lost(watched: Watched) -> 
 
 def test_errors_about_a_name_have_the_name_that_was_given(watched: Watched) -> None:
     with pytest.raises(ClientError, match=r"^there is no feed named 'mine'$"):
-        watched.feeds.acknowledge("mine", Ts(0))
+        watched.feeds.holds.acknowledge(0, "mine", Ts(0))
     watched.watch(name="mine")
     holders = watched.store.journal.holders
     holders.lapse(holders.all(), "it did not move")
-    for ask in (lambda: watched.watch(name="mine"), lambda: watched.feeds.acknowledge("mine", Ts(0))):
+    for ask in (lambda: watched.watch(name="mine"), lambda: watched.feeds.holds.acknowledge(0, "mine", Ts(0))):
         with pytest.raises(HolderLapsed, match=r"^the feed named 'mine' was let go: it did not move$"):
             ask()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,35 @@ def test_a_named_feed_resumes_after_a_restart(tmp_path: Path) -> None:
         watcher = Watcher(server, "NAME", "n", "PREFIX", "")
         assert watcher.until(b"value")[-1][2:] == [b"a", b"string", None, b"2"]
         watcher.close()
+
+
+def test_names_are_listed_taken_over_and_dropped(server: ServerProcess) -> None:
+    client: Any = server.client(protocol=3)
+    first = Watcher(server, "NAME", "n", "PREFIX", "", "SINCE", 0)
+    first.until(b"checkpoint")
+    [hold] = client.execute_command("FEED", "HOLDS")
+    assert (hold[b"name"], hold[b"db"], hold[b"ts"], hold[b"lapsed"]) == (b"n", 0, 0, None)
+    assert hold[b"reader"] == client.execute_command("FEED", "LIST")[0][b"id"]
+    with pytest.raises(redis.ResponseError, match=f"end it first, with FEED KILL {hold[b'reader']}"):
+        client.execute_command("FEED", "DROP", "n")
+    second = Watcher(server, "NAME", "n", "PREFIX", "")
+    while isinstance(told := first.next(), list):
+        pass
+    assert "FEEDTAKEN another reader has taken over the name 'n'" in str(told)
+    assert first.next() is None
+    second.close()
+    first.close()
+    with server.client(db=1) as elsewhere:
+        link: Any = elsewhere
+        for words in (("FEED", "DROP", "n"), ("FEED", "ACK", "n", 1)):
+            with pytest.raises(redis.ResponseError, match="there is no feed named 'n'"):
+                link.execute_command(*words)
+    deadline = time.monotonic() + 20
+    while client.execute_command("FEED", "HOLDS")[0][b"reader"] is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert client.execute_command("FEED", "DROP", "n") == b"OK"
+    assert client.execute_command("FEED", "HOLDS") == []
 
 
 def test_a_client_that_resumes_knows_all_whatever_is_killed(tmp_path: Path) -> None:

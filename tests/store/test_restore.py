@@ -215,7 +215,7 @@ class Followed:
             self.watched("MSET", "a", number, "b", number)
             self.watched.settle()
             self.watched.tick()
-            self.watched.feeds.acknowledge("mine", Ts(known.checkpoint))
+            self.watched.feeds.holds.acknowledge(0, "mine", Ts(known.checkpoint))
             self.places.append({"since": Ts(known.checkpoint), "epoch": known.epoch, "seen": Ts(known.seen)})
 
     def restored(self, source: str, clock_us: int, **options: Any) -> Watched:

@@ -81,7 +81,8 @@ class Client:
         initial          start with the current values
         until            end after the events of this ts
         name             the server keeps the journal that this reader has not acknowledged; without `since`, the feed
-                         starts there
+                         starts there. A name belongs to a database, and one reader at a time has it: a second feed of
+                         that name ends the first, whose reader gets a CommandError
         txn              deliver a Commit after the events of each transaction
         groups           also deliver changes of consumer groups
         expiry           also deliver when keys expire (EXPIRE, PERSIST, SET with EX ...)
@@ -107,9 +108,20 @@ class Client:
         """How far each shard is visible: a ts to resume a feed after, or to end it at."""
         return [Position(*each) for each in await self._call("FEED", "POSITION")]
 
-    async def acknowledge(self, name: str, ts: int) -> None:
-        """Tell the server that a named feed no longer needs anything at or below `ts`."""
-        await self._call("FEED", "ACK", name, ts)
+    async def acknowledge(self, name: str, ts: int, *, database: int | None = None) -> None:
+        """Tell the server that a named feed no longer needs anything at or below `ts`.
+
+        database    the one of the feed; None: the one of the URL
+        """
+        if database in (None, self._database):
+            await self._call("FEED", "ACK", name, ts)
+            return
+        link = Link(self._redis.connection_pool, database)
+        try:
+            await link.connect()
+            await link.call("FEED", "ACK", name, ts)
+        finally:
+            await link.close()
 
     async def _call(self, *words: Word) -> Any:
         try:

@@ -196,7 +196,21 @@ def feed_ack(session: Session, arguments: Arguments) -> Reply:
     if name is None or ts < 0:
         raise syntax_error()
     try:
-        session.engine.feeding.acknowledge(name, Ts(ts))
+        session.engine.feeding.acknowledge(session.database, name, Ts(ts))
+    except ClientError as error:
+        raise CommandError(f"ERR {error}") from error
+    return "OK"
+
+
+def feed_holds(session: Session, _arguments: Arguments) -> Reply:
+    return session.engine.feeding.list_holds()
+
+
+def feed_drop(session: Session, arguments: Arguments) -> Reply:
+    name = _name(arguments[2])
+    assert name is not None
+    try:
+        session.engine.feeding.drop(session.database, name)
     except ClientError as error:
         raise CommandError(f"ERR {error}") from error
     return "OK"
@@ -207,7 +221,11 @@ def feed_help(_session: Session, _arguments: Arguments) -> Reply:
         "FEED",
         """
         ACK <name> <ts>
-            A named feed needs nothing at or below <ts> any more.
+            A named feed of this database needs nothing at or below <ts> any more.
+        DROP <name>
+            Forget the name of a feed of this database: the journal is not kept for it any more.
+        HOLDS
+            All names: how far their readers have come, when they last said so, and which feed has the name now.
         KILL <id>
             End a feed, after a last checkpoint.
         LIST
@@ -254,5 +272,14 @@ COMMANDS: list[Command] = [
         "noscript loading stale fast",
         summary="tell a named feed how far its reader has come",
     ),
+    connection(
+        SERVER,
+        "FEED|HOLDS",
+        2,
+        feed_holds,
+        "admin noscript loading stale",
+        summary="return the names of feeds and how far their readers have come",
+    ),
+    connection(SERVER, "FEED|DROP", 3, feed_drop, "admin noscript", summary="forget the name of a feed"),
     connection(SERVER, "FEED|HELP", 2, feed_help, "loading stale", summary="list the subcommands of FEED"),
 ]

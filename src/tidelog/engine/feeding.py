@@ -30,6 +30,9 @@ _RESUMED_PART: Final = 2
 """A reader is sent more when it has left no more than this part of the buffer."""
 
 
+FactsOfEach = list[dict[str, Any]]
+
+
 class SessionSink:
     """The connection of a feed."""
 
@@ -106,8 +109,17 @@ class Feeding:
     def kill(self, number: int) -> bool:
         return self._feeds.kill(number)
 
-    def acknowledge(self, name: str, ts: Ts) -> None:
-        self._feeds.acknowledge(name, ts)
+    def acknowledge(self, database: int, name: str, ts: Ts) -> None:
+        self._feeds.holds.acknowledge(database, name, ts)
+
+    def drop(self, database: int, name: str) -> None:
+        """Keep nothing for a name any more. One that is being read is kept: the reader relies on it."""
+        reader = self._feeds.reader_of(database, name)
+        if reader is not None:
+            raise ClientError(
+                f"feed {reader.number} has the name {name!r}: end it first, with FEED KILL {reader.number}"
+            )
+        self._feeds.holds.drop(database, name)
 
     def on_visible(self) -> None:
         """Something has become visible. Hot."""
@@ -152,8 +164,23 @@ class Feeding:
 
     # --- what others want to know -------------------------------------------------------------------------------
 
-    def list(self) -> list[dict[str, Any]]:
+    def list(self) -> FactsOfEach:
         return [self._facts(opened) for opened in self._feeds.all]
+
+    def list_holds(self) -> FactsOfEach:
+        found: FactsOfEach = []
+        for hold in self._feeds.holds.all():
+            reader = None if hold.database is None else self._feeds.reader_of(hold.database, hold.name)
+            facts = {
+                "name": hold.name.encode(),
+                "db": hold.database,
+                "ts": hold.ts,
+                "idle_ms": hold.idle_us // 1000,
+                "reader": None if reader is None else reader.number,
+                "lapsed": None if hold.lapsed is None else hold.lapsed.encode(),
+            }
+            found.append(facts)
+        return found
 
     def _facts(self, opened: OpenFeed) -> dict[str, Any]:
         feed, sink = opened.feed, opened.sink

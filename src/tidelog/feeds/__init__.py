@@ -5,6 +5,7 @@ events.
 
 feeds       all feeds of a store: opens them, lets them catch up, gives them checkpoints
 feed        one feed: what it asked for, how far it is, and its events that are not sent yet
+holds       how far the readers of named feeds have come
 live        hands what becomes visible to the feeds that have caught up
 fanout      hands a transaction to the feeds that watch its keys
 scan        INITIAL: sends the values of now

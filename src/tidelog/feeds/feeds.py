@@ -18,16 +18,16 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from tidelog import limits
-from tidelog.errors import ClientError, Corruption, FeedDiverged, HolderLapsed, TooOld
+from tidelog.errors import ClientError, Corruption, FeedDiverged, TooOld
 from tidelog.feeds.fanout import Fanout
 from tidelog.feeds.feed import ChangeFeed, ChangeFeedRequest, State
+from tidelog.feeds.holds import FeedHolds
 from tidelog.feeds.live import Live
 from tidelog.feeds.router import Router
 from tidelog.feeds.scan import Scan
 from tidelog.feeds.span import Span
 from tidelog.ids import U64_MAX, ShardId, Ts
 from tidelog.journal.merge import JournalTransaction
-from tidelog.journal.retention import Holder
 from tidelog.ports import Clock
 from tidelog.store.store import Store
 from tidelog.types.key import DelRange
@@ -71,6 +71,9 @@ class Feeds:
         self._live = Live(self._journal, store.types)
         self._open: dict[int, OpenFeed] = {}
         self._of: dict[ChangeFeed, OpenFeed] = {}
+        self._named: dict[tuple[int, str], OpenFeed] = {}
+        """Those that have a name, by database and name."""
+        self.holds = FeedHolds(self._journal, clock)
         self._behind: deque[OpenFeed] = deque()
         """Those that have something to read, in turn."""
         self._ending: dict[ChangeFeed, None] = {}
@@ -109,10 +112,11 @@ class Feeds:
             raise ClientError(f"there are {limits.FEEDS_MAX} feeds already")
         position = self._beginning(request)
         if request.name is not None:
-            self._hold(request.name, position)
+            self.holds.begin(request.database, request.name, position)
         feed = ChangeFeed(request, protocol, position)
         self._last_number += 1
         opened = OpenFeed(self._last_number, feed, sink)
+        self._take_name(opened)
         if request.is_initial:
             opened.scan = Scan(self._store, feed)
             self._store.on_range = self._tell_scans
@@ -136,11 +140,11 @@ class Feeds:
         if request.is_initial:
             return writer.last_ts  # all up to here is in what will be read, a flush as well
         since, epoch, seen = request.since, request.epoch, request.seen
-        if since is None and request.name is not None and holder_name(request.name) in self._journal.holders:
-            holder = self._holder(request.name)
-            since = holder.ts
-            if holder.epoch:
-                epoch, seen = holder.epoch, holder.seen
+        named = self.holds.find(request.database, request.name) if request.name is not None and since is None else None
+        if named is not None:
+            since = named.ts
+            if named.epoch:
+                epoch, seen = named.epoch, named.seen
         if since is None:
             return writer.last_ts
         now = max(self._journal.hlc.last, self._clock.wall_us())
@@ -178,28 +182,19 @@ class Feeds:
                 self._first_ts[end] = first.ts
         return self._first_ts.get(end, Ts(U64_MAX))
 
-    def _holder(self, name: str) -> Holder:
-        """Of a named feed: errors have the name that the client gave."""
-        try:
-            return self._journal.holders.get(holder_name(name))
-        except HolderLapsed as error:
-            raise HolderLapsed(f"the feed named {name!r} was let go: {error.reason}", reason=error.reason) from error
-        except ClientError as error:
-            raise ClientError(f"there is no feed named {name!r}") from error
+    def _take_name(self, opened: OpenFeed) -> None:
+        """One reader at a time has a name. The newest gets it: an earlier one may be a connection that was lost."""
+        request = opened.feed.request
+        if request.name is None:
+            return
+        earlier = self._named.get((request.database, request.name))
+        if earlier is not None:
+            self._end(earlier, f"FEEDTAKEN another reader has taken over the name {request.name!r}")
+        self._named[request.database, request.name] = opened
 
-    def _hold(self, name: str, ts: Ts) -> None:
-        holders = self._journal.holders
-        if holder_name(name) not in holders or self._holder(name).ts > ts:
-            holders.hold(holder_name(name), ts, self._clock.wall_us(), durable=True)
-
-    def acknowledge(self, name: str, ts: Ts) -> None:
-        """A named feed needs nothing at or below `ts` any more."""
-        if ts > max(self._journal.hlc.last, self._clock.wall_us()):
-            raise ClientError(f"{ts} lies ahead of the clock here")
-        journal = self._journal
-        self._holder(name)
-        seen = min(ts, journal.writer.visible.ts)
-        journal.holders.move(holder_name(name), ts, self._clock.wall_us(), journal.epochs[-1].id, seen)
+    def reader_of(self, database: int, name: str) -> OpenFeed | None:
+        """The feed that is open under a name."""
+        return self._named.get((database, name))
 
     def close(self, opened: OpenFeed) -> None:
         """Nobody wants it any more; fine if it is closed already."""
@@ -207,6 +202,9 @@ class Feeds:
             return
         opened.is_closed = True
         del self._open[opened.number], self._of[opened.feed]
+        request = opened.feed.request
+        if request.name is not None and self._named.get((request.database, request.name)) is opened:
+            del self._named[request.database, request.name]
         self._leave_live(opened.feed)
         self._parked.pop(opened, None)
         for waiting in (self._behind, self._unseen):
@@ -426,8 +424,3 @@ class Feeds:
 def _reason(error: Exception) -> str:
     """Why a feed cannot go on, as its client is told: the damage is for the operator, the server goes on."""
     return f"FEEDTOOOLD oldest={error.oldest}" if isinstance(error, TooOld) else f"ERR the feed ends: {error}"
-
-
-def holder_name(name: str) -> str:
-    """The journal's holder of a named feed."""
-    return f"feed:{name}"

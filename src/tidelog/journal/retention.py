@@ -131,6 +131,13 @@ class Holders:
         if holder is not None and holder.is_durable:
             self._store()
 
+    def rename(self, name: str, to: str) -> None:
+        """Call a holder otherwise."""
+        holder = self._holders[to] = self._holders.pop(name)
+        holder.name = to
+        if holder.is_durable:
+            self._store()
+
     def all(self) -> list[Holder]:
         return sorted(self._holders.values(), key=lambda holder: holder.ts)
 
