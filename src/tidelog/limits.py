@@ -157,6 +157,17 @@ HTTP_FEED_EVENTS_AT_ONCE = 64
 """Events that are written as JSON before others have their turn."""
 HTTP_FEED_SILENT_S_MAX = 10
 """After so long without an event, a feed over HTTP shows that it is alive."""
+FEED_TAKEN_S_MAX = 5.0
+"""How long `tidelog feed --name` waits at its end until its reader has taken all out of the pipe."""
+FEED_ACK_BYTES_AT_ONCE = 65536
+FEED_ACK_LINE_BYTES_MAX = 64 * MIB
+"""Of a line of --ack-from, which may be an event."""
+FEED_EXEC_BYTES = 8 * MIB
+FEED_EXEC_EVENTS = 10_000
+"""A batch of --exec ends with a checkpoint, or when it has so much ..."""
+FEED_EXEC_PAUSE_S_MIN = 1.0
+FEED_EXEC_PAUSE_S_MAX = 60.0
+"""... and is given to the command again after such a pause if that fails."""
 FEED_ORDERED_BYTES_MAX = 256 * MIB
 """Keys and values that `tidelog feed --ordered` keeps until a checkpoint says that their order is known."""
 

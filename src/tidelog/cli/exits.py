@@ -88,7 +88,16 @@ def until_pipe_closes() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes stdout once more when it exits, and would complain then.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        _stdout_to_nowhere()  # Python flushes stdout once more when it exits, and would complain then
+
+
+def close_stdout() -> None:
+    """Tell the reader of our output that nothing follows."""
+    sys.stdout.flush()
+    _stdout_to_nowhere()
+
+
+def _stdout_to_nowhere() -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

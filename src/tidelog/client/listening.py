@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from tidelog.address import ServerAddress
 from tidelog.client.client import Client
 from tidelog.client.event import Checkpoint, Event
-from tidelog.errors import ServerUnreachable
+from tidelog.errors import ClientError, ServerUnreachable
 
 _LOG: Final = logging.getLogger("tidelog.client")
 
@@ -23,6 +24,69 @@ Handle = Callable[[Event, Checkpoint | None], bool]
 """Gets an event, and the newest checkpoint over all spans; true: that is enough."""
 
 Result = TypeVar("Result")
+
+
+class _Watched:
+    """A file descriptor that is read while a feed goes on. Its end, or an error, ends the feed."""
+
+    def __init__(self, source: int | None, on_source: Callable[[], bool]) -> None:
+        self._source = source
+        self._on_source = on_source
+        self._error: BaseException | None = None
+        self._is_over = False
+
+    @contextmanager
+    def during(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        if self._source is None:
+            yield
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            loop.add_reader(self._source, self._read, task)
+        except OSError as error:
+            raise ClientError(f"file descriptor {self._source} is not a pipe or a socket: {error}") from None
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._error is not None:
+                raise self._error from None
+            if not self._is_over:
+                raise
+            task.uncancel()
+        finally:
+            loop.remove_reader(self._source)
+
+    def _read(self, task: asyncio.Task[Any]) -> None:
+        try:
+            self._is_over = not self._on_source()
+        except Exception as error:  # which the caller of `listen` gets
+            self._error = error
+        if self._is_over or self._error is not None:
+            task.cancel()
+
+
+class _Acknowledging:
+    """Tells the server how far a named feed was handled."""
+
+    def __init__(
+        self, client: Client, name: str | None, database: int | None, handled_ts: Callable[[], int | None]
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._database = database
+        self._handled_ts = handled_ts
+        self._told_ts = -1
+
+    async def go_on(self) -> None:
+        ts = self._handled_ts()
+        if self._name is None or ts is None or ts <= self._told_ts:
+            return
+        try:
+            await self._client.acknowledge(self._name, ts, database=self._database)
+            self._told_ts = ts
+        except ServerUnreachable as error:
+            _LOG.info("ts %d of %s is acknowledged later: %s", ts, self._name, error)
 
 
 class Listener:
@@ -44,30 +108,52 @@ class Listener:
         """Up to where everything is visible that has happened."""
         return min(each.ts for each in self._run(self.client.positions()))
 
-    def listen(self, handle: Handle, **wanted: Any) -> None:
-        """Handle the events of `Client.feed(**wanted)`. With a name, checkpoints are acknowledged once handled."""
-        self._run(self._listen(handle, wanted))
+    def listen(
+        self,
+        handle: Handle,
+        *,
+        handled_ts: Callable[[], int | None] = lambda: None,
+        on_end: Callable[[bool], None] = lambda _: None,
+        source: int | None = None,
+        on_source: Callable[[], bool] = lambda: True,
+        **wanted: Any,
+    ) -> None:
+        """Handle the events of `Client.feed(**wanted)`.
 
-    async def _listen(self, handle: Handle, wanted: dict[str, Any]) -> None:
+        handled_ts   for a named feed: the ts up to which it may be acknowledged; asked after each event
+        on_end       called before the last acknowledgement, with whether the feed came to its end
+        source       a file descriptor to read from meanwhile
+        on_source    called when there is something to read from it; false: that is the end
+        """
+        watched = _Watched(source, on_source)
+        self._run(self._listen(handle, handled_ts, on_end, watched, wanted))
+
+    async def _listen(
+        self,
+        handle: Handle,
+        handled_ts: Callable[[], int | None],
+        on_end: Callable[[bool], None],
+        watched: _Watched,
+        wanted: dict[str, Any],
+    ) -> None:
         name = wanted.get("name")
         feed = self.client.feed(**wanted)
-        acknowledged = None
+        acknowledging = _Acknowledging(self.client, name, wanted.get("database"), handled_ts)
+        is_at_end = False
         try:
-            async for event in feed:
-                is_enough = handle(event, feed.checkpoint)
-                if name is not None and feed.checkpoint is not None and feed.checkpoint is not acknowledged:
-                    acknowledged = feed.checkpoint
-                    await self._acknowledge(name, acknowledged.ts)
-                if is_enough:
-                    break
+            with watched.during(asyncio.get_running_loop()):
+                async for event in feed:
+                    is_enough = handle(event, feed.checkpoint)
+                    await acknowledging.go_on()
+                    if is_enough:
+                        break
+                is_at_end = True
         finally:
-            await feed.aclose()
-
-    async def _acknowledge(self, name: str, ts: int) -> None:
-        try:
-            await self.client.acknowledge(name, ts)
-        except ServerUnreachable as error:
-            _LOG.info("ts %d of %s is acknowledged with the next checkpoint: %s", ts, name, error)
+            try:
+                on_end(is_at_end)
+            finally:
+                await acknowledging.go_on()
+                await feed.aclose()
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         task = self._loop.create_task(work)

@@ -11,6 +11,7 @@ from typer.core import TyperCommand
 
 from tidelog.address import URL_DEFAULT, ServerAddress
 from tidelog.cli.exits import FINE, Terminated, complain, guarded, terminate_in_order
+from tidelog.cli.feed.delivery import Confirmed, Executed, Printed
 from tidelog.cli.feed.lines import FeedLines
 from tidelog.cli.feed.order import Ordered
 from tidelog.cli.options import AsJson, PasswordFile, Url
@@ -35,7 +36,9 @@ Examples:
 
   tidelog feed --initial --until-now --ordered --no-checkpoints > state.jsonl
 
-  tidelog feed --name exporter --prefix order: | exporter
+  tidelog feed --name exporter --prefix order: --exec ./export-some
+
+  tidelog feed --name exporter --prefix order: --ack-from 0 <from-exporter >to-exporter
 
 JSON: kind "value" (ts, key, type, field, value; value null: deleted), "deleterange" (ts, start, end), "steady" (ts),
 "checkpoint" (ts, start, end, epoch, seen), "commit" (ts), "expire" (ts, key, expire_ms). Bytes are text if they are
@@ -43,7 +46,14 @@ UTF-8, otherwise {"base64": "..."}.
 
 After a lost connection, the feed connects again and misses nothing. Messages about that go to stderr.
 
-Exit status: 0 at the end (--until, SIGTERM, a closed pipe), 2 if the feed cannot be read, 130 for Ctrl-C."""
+With --name, the feed continues after what was acknowledged, so some events may come again. By default, that is what the
+next program has taken out of the pipe. With --ack-from FD, it is what that program confirms: it writes the ts of an
+event or a checkpoint (or the whole line) to FD when it has handled everything up to there. With --exec CMD, the shell
+runs CMD for each batch of events, with the lines on its standard input. If CMD ends with 0, the batch is acknowledged;
+otherwise CMD gets the same batch again.
+
+Exit status: 0 at the end (--until, SIGTERM, a closed pipe), 2 if the feed cannot be read or another reader took its
+name, 130 for Ctrl-C."""
 
 _SOON_MS: Final = 50
 
@@ -98,6 +108,19 @@ def feed(
             "journal from there on. Without --since, the feed continues where this reader stopped.",
         ),
     ] = None,
+    ack_from: Annotated[
+        int | None,
+        typer.Option(
+            "--ack-from",
+            metavar="FD",
+            min=0,
+            help="With --name: read from this file descriptor, such as 0 for standard input, how far the consumer is.",
+        ),
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option("--exec", metavar="CMD", help="With --name: run this command for each batch of events."),
+    ] = None,
     txn: Annotated[bool, typer.Option("--txn", help="Print a commit after the changes of each transaction.")] = False,
     groups: Annotated[bool, typer.Option("--groups", help="Also print changes of consumer groups.")] = False,
     expiry: Annotated[bool, typer.Option("--expiry", help="Also print when keys expire.")] = False,
@@ -127,6 +150,10 @@ def feed(
         raise ClientError("--since and --initial cannot be used together")
     if until is not None and until_now:
         raise ClientError("--until and --until-now cannot be used together")
+    if ack_from is not None and command is not None:
+        raise ClientError("--ack-from and --exec cannot be used together")
+    if name is None and (ack_from is not None or command is not None):
+        raise ClientError("--ack-from and --exec need --name")
     address = find_address(url, password_file, database, takes_settings=True)
     wanted: dict[str, Any] = {
         "prefix": [os.fsencode(each) for each in prefixes or []],
@@ -141,11 +168,13 @@ def feed(
         "expiry": expiry,
     }
     output = Output(as_json=as_json or not sys.stdout.isatty())
-    lines = FeedLines(output, has_checkpoints=output.as_json if checkpoints is None else checkpoints)
+    shows_checkpoints = output.as_json and command is None if checkpoints is None else checkpoints
+    lines = FeedLines(output, has_checkpoints=shows_checkpoints)
+    delivery = _delivery(lines, ack_from, command)
     terminate_in_order()
     try:
         with _listener(address) as listener:
-            _listen(listener, lines, wanted, is_ordered=ordered, is_until_now=until_now)
+            _listen(listener, delivery, wanted, is_ordered=ordered, is_until_now=until_now)
     except Terminated:
         return FINE
     except TooOld as error:
@@ -160,8 +189,19 @@ def feed(
     return FINE
 
 
+def _delivery(lines: FeedLines, ack_from: int | None, command: str | None) -> Printed | Confirmed | Executed:
+    if command is not None:
+        return Executed(lines, command)
+    return Printed(lines) if ack_from is None else Confirmed(lines, ack_from)
+
+
 def _listen(
-    listener: Listener, lines: FeedLines, wanted: dict[str, Any], *, is_ordered: bool, is_until_now: bool
+    listener: Listener,
+    delivery: Printed | Confirmed | Executed,
+    wanted: dict[str, Any],
+    *,
+    is_ordered: bool,
+    is_until_now: bool,
 ) -> None:
     order = Ordered() if is_ordered else None
     is_lost = False
@@ -172,14 +212,18 @@ def _listen(
     elif is_until_now:
         wanted["until"] = listener.newest_ts()
 
+    newest: Checkpoint | None = None
+
     def handle(event: Event, checkpoint: Checkpoint | None) -> bool:
-        nonlocal is_lost
+        nonlocal is_lost, newest
         if is_lost:
             is_lost = False
             complain("connected again")
-        lines.look()
         for each in [event] if order is None else order.take(event, checkpoint):
-            lines.print(each)
+            delivery.take(each)
+        if checkpoint is not None and checkpoint is not newest:
+            newest = checkpoint
+            delivery.checkpoint(checkpoint.ts)
         return ends_at_checkpoint and checkpoint is not None
 
     def on_lost(lost: Lost) -> None:
@@ -188,9 +232,18 @@ def _listen(
             place = "at the beginning" if lost.since is None else f"after {time_or_number(lost.since)}"
             complain(f"connection lost ({lost.reason}): resuming {place}")
         is_lost = True
-        lines.on_lost()
+        delivery.on_lost()
 
-    listener.listen(handle, on_lost=on_lost, **wanted)
+    confirmed = delivery if isinstance(delivery, Confirmed) else None
+    listener.listen(
+        handle,
+        handled_ts=lambda: delivery.handled_ts,
+        on_end=delivery.finish,
+        source=None if confirmed is None else confirmed.source,
+        on_source=confirmed.read if confirmed is not None else lambda: True,
+        on_lost=on_lost,
+        **wanted,
+    )
 
 
 def _listener(address: ServerAddress) -> Listener:

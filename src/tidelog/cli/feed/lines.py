@@ -7,7 +7,7 @@ import sys
 from select import POLLERR, POLLHUP, poll
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.output.stdout import Column, Output
+from tidelog.cli.output.stdout import Column, Output, json_line
 from tidelog.cli.output.values import bytes_to_text, time_or_number, value_to_text
 from tidelog.resp.json_form import reply_to_json
 
@@ -25,15 +25,23 @@ class FeedLines:
         self._has_checkpoints = has_checkpoints
         self._is_steady = False
         self._pipe = None if sys.stdout.isatty() else _pipe()
+        self.printed_bytes = 0
+        """As JSON; a terminal is not asked how much was taken."""
+
+    def line_of(self, event: Event) -> str | None:
+        """The line of JSON for an event; None if there is to be none."""
+        if event.kind == "checkpoint" and not self._has_checkpoints:
+            return None
+        names = [field.name for field in dataclasses.fields(event)]
+        return json_line(event.kind, {name: reply_to_json(getattr(event, name)) for name in names})
 
     def print(self, event: Event) -> None:
-        if event.kind != "checkpoint" or self._has_checkpoints:
-            if self._output.as_json:
-                names = [field.name for field in dataclasses.fields(event)]
-                members = {name: reply_to_json(getattr(event, name)) for name in names}
-                self._output.object(event.kind, members)
-            else:
+        if not self._output.as_json:
+            if event.kind != "checkpoint" or self._has_checkpoints:
                 self._print_row(event)
+        elif (line := self.line_of(event)) is not None:
+            sys.stdout.write(line)
+            self.printed_bytes += len(line)  # which is ASCII
         if event.kind == "steady":
             self._is_steady = True
         # What is behind comes in bulk; a change that happens now is to be seen now.

@@ -66,7 +66,7 @@ class Output:
 
     def object(self, kind: str, members: dict[str, Any]) -> None:
         """One line of JSON."""
-        sys.stdout.write(json.dumps({"kind": kind, **members}, separators=(",", ":")) + "\n")
+        sys.stdout.write(json_line(kind, members))
 
     def line(self, text: str = "", style: str = "") -> None:
         """One line of text."""
@@ -106,6 +106,11 @@ class Output:
             for column, width, text, cell in zip(columns, widths, texts, cells, strict=True)
         ]
         self.console.print(Text.assemble(*parts), soft_wrap=True)
+
+
+def json_line(kind: str, members: dict[str, Any]) -> str:
+    """A line of JSON, in ASCII."""
+    return json.dumps({"kind": kind, **members}, separators=(",", ":")) + "\n"
 
 
 def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, total: bool = False) -> Table:
