@@ -331,7 +331,7 @@ FEED_MUTANTS: Final = (
     Mutant(
         "named-feed-not-held",
         "feeds/feeds.py",
-        "            self._hold(request.name, position)\n",
+        "            self.holds.begin(request.database, request.name, position)\n",
         "            pass\n",
         "what a named feed has not read is erased",
         "feeds",

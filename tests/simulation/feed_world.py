@@ -313,7 +313,7 @@ class FeedWorld:
     def _acknowledge(self) -> None:
         client = self._rng.choice(self._clients)
         if client.name is not None and client.known is not None and client.known.epoch:
-            self._feeds.holds.acknowledge(0, client.name, Ts(client.known.checkpoint))
+            self._feeds.holds.acknowledge(client.database, client.name, Ts(client.known.checkpoint))
 
     def _settle(self) -> None:
         """Everybody reads all that there is, and then knows what the store has."""
