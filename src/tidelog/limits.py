@@ -132,10 +132,16 @@ FEED_BUFFER_BYTES = 4 * MIB
 CATCH_UPS_MAX = 8
 """Feeds that read the journal at the same time; the others wait for their turn."""
 FEED_EVENTS_AT_ONCE = 256
-FEED_SENT_BYTES = 1 * MIB
-"""What a feed that catches up gathers before it sends, give or take a transaction."""
+FEED_SENT_BYTES = 256 * KIB
+"""What a feed gathers before it sends, give or take a record ..."""
+FEED_PIECE_BYTES = 256 * KIB
+"""... and a string of an event that is larger than this is not gathered: it is sent in pieces of this size."""
+FEED_PROVED_BYTES_AT_ONCE = 1 * MIB
+"""Of a large value in the journal that are checked before others have their turn."""
 FEED_SLICE_US = 2000
-"""Reading for feeds goes on for so long before others have their turn."""
+"""Reading for feeds goes on for so long before others have their turn ..."""
+FEED_LIVE_SLICE_US = 10_000
+"""... and so does handing out what has become visible to those that have caught up."""
 RANGE_KEYS_AT_ONCE = 20_000
 """In a larger database DELRANGE looks for its keys step by step, so that others do not wait ..."""
 RANGE_SLICE_US = 2000
@@ -175,7 +181,9 @@ FEED_ORDERED_BYTES_MAX = 256 * MIB
 
 CLIENT_CONNECT_S_MAX = 10.0
 CLIENT_SILENT_S_MAX = 30.0
-"""A feed on which nothing came for so long, and three checkpoints more, has lost its connection."""
+"""A feed on which not a byte came for so long, and three checkpoints more, has lost its connection."""
+CLIENT_FEED_READ_BYTES = 256 * KIB
+"""Of a feed that are taken from the socket at a time."""
 CLIENT_RECONNECT_S_MIN = 0.05
 CLIENT_RECONNECT_S_MAX = 5.0
 """Between these, doubling, a feed waits before it connects again."""

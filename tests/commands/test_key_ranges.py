@@ -9,8 +9,7 @@ import pytest
 from tests.commands.running import Commands
 from tidelog import limits
 from tidelog.feeds.span import Span, span_of_prefix
-from tidelog.journal.operation import START
-from tidelog.types.key import DELRANGE
+from tidelog.journal.operation import DELRANGE, START
 
 
 def names(commands: Commands) -> set[bytes]:

@@ -82,7 +82,7 @@ def test_a_multi_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_feed_is_told_that_it_may_acknowledge() -> None:
     session = new_session()
-    session.begin_feed(SessionSink(session))
+    session.begin_feed(SessionSink(session, session.engine.feeding))
     refusal = session.refusal_of(row(b"GET"))
     assert refusal is not None
     assert "(P|S)UNSUBSCRIBE / FEED ACK / PING" in refusal

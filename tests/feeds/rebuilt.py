@@ -10,6 +10,7 @@ import hiredis
 from tidelog.feeds.span import Span
 from tidelog.store.keyspace import Database
 from tidelog.streams.stream import Stream
+from tidelog.types.change import LargeString, bulk
 from tidelog.types.hash import Hash
 from tidelog.types.set import Set
 from tidelog.types.zset import ZSet
@@ -50,6 +51,10 @@ class Rebuilt:
         self.state: State = {} if state is None else state_copy(state)
         self.events: list[list[Any]] = []
         self.is_full = False
+        self.full_after = 0
+        """It is full by itself after so many bytes; 0: never."""
+        self._taken_bytes = 0
+        self.is_held = False
         self.ended: list[str | None] = []
         self.checkpoint = since
         """The last one; for a resumed feed, the one that it resumed from."""
@@ -74,14 +79,20 @@ class Rebuilt:
         self._reader = hiredis.Reader()
         self._ts_of: dict[bytes, int] = {}
 
-    def send(self, events: bytes) -> None:
-        self._reader.feed(events)
+    def send(self, data: bytes | LargeString) -> None:
+        self._taken_bytes += len(data) if isinstance(data, bytes) else data.size
+        if self.full_after and self._taken_bytes >= self.full_after:
+            self.is_full, self._taken_bytes = True, 0
+        self._reader.feed(data if isinstance(data, bytes) else bulk(data.read(0, data.size)))
         while (event := self._reader.gets()) is not False:
             self.events.append(event)
             getattr(self, f"_{event[0].decode()}")(*event[1:])
 
     def end(self, error: str | None) -> None:
         self.ended.append(error)
+
+    def cut(self) -> None:
+        self.ended.append("cut")
 
     # --- events -------------------------------------------------------------------------------------------------
 

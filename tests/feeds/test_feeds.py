@@ -10,6 +10,7 @@ from tidelog.errors import ClientError, FeedDiverged, HolderLapsed, TooOld
 from tidelog.feeds.feed import State
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
 from tidelog.ids import ShardId, Ts
+from tidelog.types.change import LargeString
 
 
 def value(key: bytes, kind: str, field: bytes | None, data: object) -> list[object]:
@@ -468,10 +469,11 @@ def test_large_values_are_sent_a_few_at_a_time(
     opened, known = watched.watch(is_initial=True) if is_initial else watched.watch(since=Ts(0))
     send = known.send
 
-    def measured(events: bytes) -> None:
-        sizes.append(len(events))
+    def measured(data: bytes | LargeString) -> None:
+        assert isinstance(data, bytes)
+        sizes.append(len(data))
         known.is_full = True
-        send(events)
+        send(data)
 
     known.send = measured  # type: ignore[method-assign]
     for _ in range(200):

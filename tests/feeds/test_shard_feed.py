@@ -12,6 +12,7 @@ from tidelog.ids import ShardId, Ts
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
 from tidelog.journal.operation import VAL, Val
+from tidelog.journal.record import BLOB
 from tidelog.store.store import Store
 from tidelog.store.type_table import operation_table
 from tidelog.testing.clock import SimulatedClock
@@ -46,13 +47,12 @@ def found(store: Store, spans: list[Span], since: int = 0) -> tuple[list[Found],
     shards = [ShardId(shard) for shard in range(store.journal.meta.shard_count)]
     router = Router(store.journal, shards, Ts(since), spans)
     pairs: list[Found] = []
-    while (moments := router.read()) is not None:
-        for moment in moments:
-            for part in moment.parts:
-                for record in part.records:
-                    if record.opcode == VAL:
-                        decoded = TABLE.decode(VAL, router.payload_of(part, record), None).pairs
-                        pairs += [(moment.ts, key, value) for key, value in decoded]
+    while (parts := router.read()) is not None:
+        for part in parts:
+            for record in part.records:
+                if record.opcode == VAL:
+                    payload = router.whale_of(part, record).payload() if record.flags & BLOB else record.payload
+                    pairs += [(part.ts, key, value) for key, value in TABLE.decode(VAL, payload, None).pairs]
     router.close()
     return [pair for pair in pairs if any(span.has(pair[1]) for span in spans)], router
 

@@ -60,14 +60,21 @@ RETENTION: Final = RetentionLimits(bytes_max=0, snapshots_kept=1)
 
 
 @contextmanager
-def small_nodes() -> Iterator[None]:
-    """Let streams of a few entries have several nodes."""
-    usual = limits.NODE_ENTRIES_MAX
-    vars(limits)["NODE_ENTRIES_MAX"] = NODE_ENTRIES
+def small_bounds(live_slice_us: int) -> Iterator[None]:
+    """Let streams of a few entries have several nodes, and let transactions of a few records be large."""
+    small = {
+        "NODE_ENTRIES_MAX": NODE_ENTRIES,
+        "FEED_SENT_BYTES": 400,
+        "FEED_PIECE_BYTES": 100,
+        "FEED_PROVED_BYTES_AT_ONCE": 1000,
+        "FEED_LIVE_SLICE_US": live_slice_us,
+    }
+    usual = {name: vars(limits)[name] for name in small}
+    vars(limits).update(small)
     try:
         yield
     finally:
-        vars(limits)["NODE_ENTRIES_MAX"] = usual
+        vars(limits).update(usual)
 
 
 class Client:
@@ -136,7 +143,7 @@ class FeedWorld:
             (self._acknowledge, 1),
         ]  # fmt: skip
         steps_of, weights = zip(*choices, strict=True)
-        with small_nodes():
+        with small_bounds(self._rng.choice((0, 10_000))):
             for _ in range(steps):
                 self._clock.advance(self._rng.choice((1, 50, 2000)))
                 self._rng.choices(steps_of, weights)[0]()
@@ -281,6 +288,7 @@ class FeedWorld:
         if not is_initial and before is not None:
             known.expiries = dict(before.saved_expiries)
             known.saved_expiries = dict(before.saved_expiries)
+        known.full_after = self._rng.choice((0, 600))
         request = ChangeFeedRequest(
             client.spans,
             client.database,
@@ -320,12 +328,10 @@ class FeedWorld:
         self._store.journal.writer.write()
         self._store.journal.writer.sync()
         self._feeds.advance()
-        for client in self._clients:
-            if client.opened is not None and client.known is not None and client.known.is_full:
-                client.known.is_full = False
-                self._feeds.resume(client.opened)
-        while self._feeds.work(self._clock.monotonic_us() + 1_000_000):
-            pass
+        self._read_all()
+        self._clock.advance(1_000_000)
+        self._feeds.tick()
+        self._read_all()
         self._clock.advance(1_000_000)
         self._feeds.tick()
         for client in self._clients:
@@ -333,6 +339,16 @@ class FeedWorld:
                 self._look_at_end(client)
             if client.opened is not None and not client.opened.is_closed:
                 self._look_when_quiet(client)
+
+    def _read_all(self) -> None:
+        """Everybody takes what is sent, until nothing more comes."""
+        is_busy = True
+        while is_busy:
+            is_busy = self._feeds.work(self._clock.monotonic_us() + 1_000_000)
+            for client in self._clients:
+                if client.opened is not None and client.known is not None and client.known.is_full:
+                    client.known.is_full, is_busy = False, True
+                    self._feeds.resume(client.opened)
 
     # --- what must hold -----------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """One connection of a feed. redis-py connects and authenticates, hiredis decodes, and this module reads the events.
 
-It uses RESP2, in which events are plain arrays: in RESP3, redis-py would take pushes for its own.
+It uses RESP2, in which events are plain arrays: in RESP3, redis-py would take pushes for its own. Replies are read past
+redis-py, so that it is seen when bytes arrive: a large event may take longer than a connection may be silent.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+import hiredis
 import redis
 from redis.asyncio import ConnectionPool
 
@@ -27,8 +29,9 @@ class Link:
     def __init__(self, pool: ConnectionPool, database: int) -> None:
         kwargs = {**pool.connection_kwargs, "db": database, "protocol": 2, "decode_responses": False}
         self._connection: Any = pool.connection_class(**kwargs)
+        self._reader: Any = hiredis.Reader(replyError=redis.ResponseError)
         self.silent_s_max: float | None = None
-        """When nothing came for so long, the connection counts as lost; None: it never does."""
+        """When not a byte came for so long, the connection counts as lost; None: it never does."""
 
     async def connect(self) -> None:
         try:
@@ -53,13 +56,20 @@ class Link:
         return event_of(await self._read(self.silent_s_max))
 
     async def _read(self, silent_s_max: float | None) -> Any:
-        try:
-            async with asyncio.timeout(silent_s_max):
-                return await self._connection.read_response()
-        except TimeoutError:
-            raise ServerUnreachable(f"the server sent nothing for {silent_s_max:g} s") from None
-        except (redis.RedisError, OSError) as error:
-            raise explained(error) from error
+        while (found := self._reader.gets()) is False:
+            try:
+                async with asyncio.timeout(silent_s_max):
+                    data = await self._connection._reader.read(limits.CLIENT_FEED_READ_BYTES)
+            except TimeoutError:
+                raise ServerUnreachable(f"the server sent nothing for {silent_s_max:g} s") from None
+            except OSError as error:
+                raise explained(error) from error
+            if not data:
+                raise explained(redis.ConnectionError("the server closed the connection"))
+            self._reader.feed(data)
+        if isinstance(found, redis.ResponseError):
+            raise explained(found)
+        return found
 
     async def close(self) -> None:
         await self._connection.disconnect(nowait=True)

@@ -4,25 +4,33 @@
     someone is behind            slices of reading, with a look at the sockets in between
     every 10 ms                  checkpoints that are due, and readers that have caught up with what they were sent
 
-A connection that has left `FEED_BUFFER_BYTES` unread is sent nothing until it has read most of them.
+Events do not go the way of replies: they are written as they are made, and never wait for the end of a turn. A
+connection that has left `FEED_BUFFER_BYTES` unread is sent nothing until it has read most of them. A large string is
+written piece by piece, the next when the socket has taken the one before, so its size is nobody's concern. Inside an
+event nothing else can be written: commands of that client are held until its end, as if it were blocked. Nor are events
+sent inside a long reply.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog import limits
-from tidelog.errors import ClientError
+from tidelog.errors import ClientError, TidelogError
+from tidelog.feeds.event import bulk_head
 from tidelog.feeds.feed import ChangeFeedRequest, State
 from tidelog.feeds.feeds import Feeds, OpenFeed, Sink
 from tidelog.ids import Ts
 from tidelog.ports import Clock, Loop, Timer
 from tidelog.resp.encoder import encode_error
+from tidelog.types.change import LargeString
 
 if TYPE_CHECKING:
     from tidelog.engine.session import Session
 
+_LOG: Final = logging.getLogger("tidelog")
 _TICK_S: Final = 0.01
 _PAUSE_S: Final = 0.001
 """Between two slices of reading while clients are there."""
@@ -36,10 +44,22 @@ FactsOfEach = list[dict[str, Any]]
 class SessionSink:
     """The connection of a feed."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, feeding: Feeding) -> None:
         self._session = session
+        self._feeding = feeding
         self.opened: OpenFeed | None = None
         self._was_full = False
+        self._string: LargeString | None = None
+        """A large string that is being sent ..."""
+        self._at = 0
+        """... and how much of it was."""
+        self._is_scheduled = False
+        self._replies: list[bytes | memoryview] = []
+        """Replies that were made before an event began, and wait for its end."""
+        self.reply_bytes = 0
+        self.is_inside_event = False
+        self._has_blocked = False
+        """Commands of the client are held for that."""
 
     @property
     def peer(self) -> str:
@@ -50,13 +70,79 @@ class SessionSink:
         return self._session.unsent_bytes
 
     @property
+    def is_held(self) -> bool:
+        return self._string is not None or self._session.is_inside_reply
+
+    @property
     def is_full(self) -> bool:
+        if self.is_held:
+            return True
         bound = limits.FEED_BUFFER_BYTES
         self._was_full = self._session.unsent_bytes > (bound // _RESUMED_PART if self._was_full else bound)
         return self._was_full
 
-    def send(self, events: bytes) -> None:
-        self._session.push(events)
+    def send(self, data: bytes | LargeString) -> None:
+        self._feeding.sent_bytes += len(data) if isinstance(data, bytes) else data.size
+        if isinstance(data, bytes):
+            self._session.write(data)
+            self._see_event_end()
+        else:
+            self._string, self._at = data, 0
+            self._session.write(bulk_head(data.size))
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Write the next piece of a large string, if the socket takes it; a socket that takes more again calls this."""
+        string = self._string
+        if string is None or self._session.is_clogged or self._is_scheduled:
+            return
+        try:
+            piece = string.read(self._at, limits.FEED_PIECE_BYTES)
+        except (TidelogError, OSError) as error:
+            _LOG.warning("feed of %s: cut inside an event, which cannot be read any more: %s", self.peer, error)
+            self.cut()
+            return
+        self._at += len(piece)
+        if self._at < string.size:
+            self._session.write(piece)
+            self._is_scheduled = True
+            self._feeding.call_soon(self._next)
+        else:
+            self._string = None
+            self._session.write(piece + b"\r\n")
+            self._see_event_end()
+            self._feeding.resume(self)
+
+    def _next(self) -> None:
+        self._is_scheduled = False
+        self.go_on()
+
+    def _see_event_end(self) -> None:
+        """Hold commands inside an event; at its end, let replies and commands go on."""
+        session, opened = self._session, self.opened
+        was_inside = self.is_inside_event
+        self.is_inside_event = self._string is not None or (opened is not None and opened.feed.is_cut)
+        if self.is_inside_event == was_inside:
+            return
+        if self.is_inside_event:
+            self._has_blocked = not session.is_blocked
+            if self._has_blocked:
+                session.set_blocked(True)
+            return
+        replies, self._replies, self.reply_bytes = self._replies, [], 0
+        for reply in replies:
+            session.write(reply)
+        if self._has_blocked:
+            session.set_blocked(False)
+            session.end_pause()
+
+    def reply(self, data: bytes | memoryview) -> None:
+        """A reply on the same connection: between two events."""
+        if self.is_inside_event:
+            self._replies.append(data)
+            self.reply_bytes += len(data)
+        else:
+            self._session.write(data)
 
     def end(self, error: str | None) -> None:
         """An orderly end: what was sent is taken, then the connection is closed."""
@@ -64,6 +150,14 @@ class SessionSink:
         session.end_feed()
         session.close_after_reply()
         session.push(b"" if error is None else encode_error(error))
+
+    def cut(self) -> None:
+        self.leave()
+        self._session.kill()
+
+    def leave(self) -> None:
+        """Its connection is gone."""
+        self._string = None
 
 
 class Feeding:
@@ -79,9 +173,11 @@ class Feeding:
         self._ticking: Timer | None = None
         self.is_closed = False
         """The server stops, so no feed can be opened."""
+        self.sent_bytes = 0
+        """Of all feeds."""
 
     def open(self, session: Session, request: ChangeFeedRequest) -> None:
-        sink = SessionSink(session)
+        sink = SessionSink(session, self)
         sink.opened = self.open_sink(request, session.protocol, sink)
         session.begin_feed(sink)
 
@@ -103,6 +199,9 @@ class Feeding:
         """Its connection is gone."""
         sink = session.feed_sink
         if sink is not None and sink.opened is not None:
+            if sink.is_inside_event:
+                session.kill()  # nothing that could follow would be understood
+            sink.leave()
             session.end_feed()
             self._feeds.close(sink.opened)
 
@@ -128,13 +227,19 @@ class Feeding:
             self._go_on()
 
     def close(self) -> None:
-        """The server stops: everyone gets a last checkpoint."""
+        """The server stops: everyone gets a last checkpoint, after the rest of an event that is being sent."""
         self.is_closed = True
-        for handle in (self._working, self._ticking):
-            if handle is not None:
-                handle.cancel()
         for opened in self._feeds.all:
             self._feeds.kill(opened.number)
+
+    def resume(self, sink: SessionSink) -> None:
+        """A connection takes events again."""
+        if sink.opened is not None:
+            self._feeds.resume(sink.opened)
+            self._go_on()
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        self._loop.call_soon(call)
 
     # --- in the background --------------------------------------------------------------------------------------
 

@@ -314,6 +314,20 @@ class Session(ABC):
         """Send a message that answers no command."""
 
     @abstractmethod
+    def write(self, data: bytes | memoryview) -> None:
+        """Send bytes of a feed, at once."""
+
+    @property
+    @abstractmethod
+    def is_inside_reply(self) -> bool:
+        """A long reply is being sent: events wait for its end."""
+
+    @property
+    @abstractmethod
+    def is_clogged(self) -> bool:
+        """The client does not take what is sent to it; `feed_sink.go_on` is called when it does."""
+
+    @abstractmethod
     def unblock(self, reply: bytes) -> None:
         """The command that waited has its reply."""
 

@@ -7,10 +7,11 @@ feeds       all feeds of a store: opens them, lets them catch up, gives them che
 feed        one feed: what it asked for, how far it is, and its events that are not sent yet
 holds       how far the readers of named feeds have come
 live        hands what becomes visible to the feeds that have caught up
-fanout      hands a transaction to the feeds that watch its keys
+fanout      hands out what was read to the feeds that watch its keys
 scan        INITIAL: sends the values of now
 router      the history of several shards as one
 shard_feed  the history of one shard after a ts, for some spans of keys
 span        spans of keys, and an index of the feeds that watch them
+whale       records that are too large for a frame
 event       how events are encoded
 """

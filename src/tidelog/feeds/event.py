@@ -25,7 +25,7 @@ from typing import Final
 from tidelog.feeds.span import Span
 from tidelog.ids import Ts
 from tidelog.resp.encoder import NULL_3, NULL_BULK_2
-from tidelog.types.change import EXPIRY, Change, bulk, number
+from tidelog.types.change import EXPIRY, Change, Pieces, bulk, joined, number, text
 
 FIELDS: Final = {
     b"value": ("ts", "key", "type", "field", "value"),
@@ -42,22 +42,26 @@ _BULK_HEADS_MAX: Final = 1024
 _BULK_HEADS: Final = [b"$%d\r\n" % size for size in range(_BULK_HEADS_MAX)]
 
 
-def encode_change(protocol: int, ts: Ts, change: Change) -> bytes:
+def encode_change(protocol: int, ts: Ts, change: Change) -> bytes | Pieces:
     """A `value` event, or an `expire`. Hot."""
     key, field, value = change.key, change.field, change.value
     nil = NULL_BULK_2 if protocol == 2 else NULL_3
     if change.type == EXPIRY:
+        assert value is None or isinstance(value, bytes)
         return _event(protocol, EXPIRY, [number(ts), bulk(key), nil if value is None else value])
-    return b"%b$5\r\nvalue\r\n:%d\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b%b" % (
+    head = b"%b$5\r\nvalue\r\n:%d\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
         b"*6\r\n" if protocol == 2 else b">6\r\n",
         ts,
         len(key),
         key,
         len(change.type),
         change.type,
-        nil if field is None else bulk(field),
-        nil if value is None else value,
     )
+    shown_field = nil if field is None else text(field)
+    shown = nil if value is None else value
+    if isinstance(shown_field, bytes) and isinstance(shown, bytes):
+        return head + shown_field + shown
+    return joined([head, shown_field, shown])
 
 
 def string_frame(protocol: int, ts: Ts) -> tuple[bytes, bytes]:

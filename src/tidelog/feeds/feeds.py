@@ -5,9 +5,10 @@
     advance    what has become visible, for those that are steady
     tick       checkpoints that are due
 
-Feeds that are behind and those that are steady see the same history: a feed joins the steady ones between two
-transactions, when it has everything that was handed to them. A feed whose reader is slow leaves them again, and goes on
-from the journal once the reader takes events: what waits for a slow reader is on disk, not in memory.
+Feeds that are behind and those that are steady see the same history: a feed joins the steady ones when it has
+everything that is visible. A feed whose reader does not take all at once, because it is slow or because a value is
+large, leaves them again, and goes on from the journal once the reader takes events: what waits for a reader is on disk,
+not in memory. Events are made as they are taken, so a feed holds no more than some events and one large string.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from tidelog.feeds.router import Router
 from tidelog.feeds.scan import Scan
 from tidelog.feeds.span import Span
 from tidelog.ids import U64_MAX, ShardId, Ts
-from tidelog.journal.merge import JournalTransaction
 from tidelog.ports import Clock
 from tidelog.store.store import Store
+from tidelog.types.change import LargeString
 from tidelog.types.key import DelRange
 
 
@@ -40,10 +41,18 @@ class Sink(Protocol):
     def is_full(self) -> bool:
         """It takes no more at the moment; `Feeds.resume` says when it does."""
 
-    def send(self, events: bytes) -> None: ...
+    @property
+    def is_held(self) -> bool:
+        """Nothing can be sent for the moment: a large string, or a long reply, has to reach its end first."""
+
+    def send(self, data: bytes | LargeString) -> None:
+        """Events, or parts of one: what stands before, after and between large strings, and those, which it reads."""
 
     def end(self, error: str | None) -> None:
         """Nothing follows: it is at its end, or an error keeps it from going on."""
+
+    def cut(self) -> None:
+        """Nothing follows, not even the end of an event."""
 
 
 class OpenFeed:
@@ -56,8 +65,10 @@ class OpenFeed:
         self.scan: Scan | None = None
         self.router: Router | None = None
         self.fanout: Fanout | None = None
-        self.transactions: deque[JournalTransaction] = deque()
-        """What was read and not yet handed out."""
+        self.is_ending = False
+        """Nothing is added to it: it ends when its reader has taken the rest ..."""
+        self.error: str | None = None
+        """... with this."""
         self.is_closed = False
 
 
@@ -102,7 +113,7 @@ class Feeds:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._behind)
+        return bool(self._behind) or self._live.is_behind
 
     # --- opening and closing ------------------------------------------------------------------------------------
 
@@ -205,6 +216,9 @@ class Feeds:
         request = opened.feed.request
         if request.name is not None and self._named.get((request.database, request.name)) is opened:
             del self._named[request.database, request.name]
+        self._stop_reading(opened)
+
+    def _stop_reading(self, opened: OpenFeed) -> None:
         self._leave_live(opened.feed)
         self._parked.pop(opened, None)
         for waiting in (self._behind, self._unseen):
@@ -212,19 +226,35 @@ class Feeds:
                 waiting.remove(opened)
         if opened.router is not None:
             opened.router.close()
-            opened.router = None
+            opened.router = opened.fanout = None
 
     def _end(self, opened: OpenFeed, error: str | None = None) -> None:
+        """Nothing is added any more; what was is sent first."""
+        self._stop_reading(opened)
+        opened.is_ending, opened.error = True, error
+        self._finish(opened)
+
+    def _finish(self, opened: OpenFeed) -> None:
+        """Send the rest, and the end after it; it waits only for the reader of a large string."""
+        feed, sink = opened.feed, opened.sink
+        _pass_on(opened)
+        if feed.out or sink.is_held:
+            self._parked[opened] = None
+            return
         self.close(opened)
-        opened.sink.end(error)
+        sink.end(opened.error)
 
     def kill(self, number: int) -> bool:
-        """End a feed, after a last checkpoint; false if there is none of that number."""
+        """End a feed, after a last checkpoint, or at once if it is ending; false if there is none of that number."""
         opened = self._open.get(number)
         if opened is None:
             return False
-        self._checkpoint(opened)
-        if not opened.is_closed:
+        if opened.is_ending:
+            self.close(opened)
+            opened.sink.cut()
+            return True
+        self._checkpoint(opened, is_last=True)
+        if not opened.is_ending:
             self._end(opened)
         return True
 
@@ -251,6 +281,8 @@ class Feeds:
 
     def work(self, until_us: int) -> bool:
         """Read for feeds that are behind, until some time; true if there is more to do."""
+        if self._live.is_behind:
+            self.advance()
         while self._behind:
             opened = self._behind[0]
             if opened.sink.is_full:
@@ -262,9 +294,9 @@ class Feeds:
             try:
                 is_behind = self._step(opened)
             except (TooOld, Corruption, OSError) as error:
-                self._end(opened, _reason(error))
+                self._end(opened, self._reason(error))
                 continue
-            if opened.is_closed:
+            if opened.is_closed or opened.is_ending:
                 pass  # it came to its end
             elif is_behind:
                 self._take_turns()
@@ -272,7 +304,7 @@ class Feeds:
                 self._behind.popleft()
             if self._clock.monotonic_us() >= until_us:
                 break
-        return bool(self._behind)
+        return self.has_work
 
     def _take_turns(self) -> None:
         """The first goes behind the others that read; those after them wait for one of these to finish."""
@@ -281,23 +313,27 @@ class Feeds:
 
     def _step(self, opened: OpenFeed) -> bool:
         """Some reading for one feed; false: it is behind no more."""
+        feed, router = opened.feed, opened.router
+        if opened.is_ending:
+            self._behind.popleft()
+            self._finish(opened)
+            return False
+        if feed.out:  # its reader takes the rest of something large
+            self._send(opened)
+            return True
         if opened.scan is not None:
             if not opened.scan.step(limits.FEED_EVENTS_AT_ONCE):
                 opened.scan = None
             self._send(opened)
             return True
-        feed, router = opened.feed, opened.router
         if router is None:
             if feed.position >= self._journal.writer.visible.ts:
                 self._join_live(opened)  # it begins now: there is nothing to read
                 return False
             router = opened.router = self._begin_reading(opened)
-        transactions = opened.transactions or router.read()
-        if transactions is not None:
-            opened.transactions = deque(transactions)
-            self._hand_out(opened, router)
+        if self._hand_out(opened, router):
             self._send(opened)
-            return not opened.is_closed
+            return True
         feed.move_to(router.visible_ts)
         if self._journal.writer.visible.ts > feed.position:
             router.begin_pass()
@@ -307,23 +343,26 @@ class Feeds:
         self._join_live(opened)
         return False
 
-    def _hand_out(self, opened: OpenFeed, router: Router) -> None:
-        """What was read, as much as is sent at once: a transaction may lie in a few bytes and be large."""
-        feed, transactions, fanout = opened.feed, opened.transactions, opened.fanout
+    def _hand_out(self, opened: OpenFeed, router: Router) -> bool:
+        """Some of what is read, as much as is sent at once; false: everything was."""
+        feed, fanout = opened.feed, opened.fanout
         assert fanout is not None
-        while transactions and feed.out_bytes < limits.FEED_SENT_BYTES:
-            transaction = transactions.popleft()
-            fanout.hand_out(transaction, router.payload_of)
-            feed.move_to(transaction.ts)
-        if not transactions:
+        if not fanout.has_more:
+            parts = router.read()
+            if parts is None:
+                return False
+            fanout.take_in(parts)
+        fanout.step(router.whale_of)
+        feed.move_to(fanout.whole_ts)
+        if not fanout.has_more:
             feed.move_to(router.reached_ts)
+        return True
 
     def _join_live(self, opened: OpenFeed) -> None:
         """A feed that has all that is visible goes on with those that are steady."""
         feed = opened.feed
-        self.advance()
         self._live.add(feed)
-        feed.move_to(self._live.position)
+        feed.move_to(self._journal.writer.visible.ts)
         if feed.request.until is not None:
             self._ending[feed] = None
         feed.become_steady(feed.position)
@@ -334,25 +373,36 @@ class Feeds:
         count = self._journal.meta.shard_count
         shards = [ShardId(shard) for shard in range(count)] if request.shard is None else [request.shard]
         opened.fanout = fanout = Fanout(self._store.types, {request.database: opened.feed.interests})
+        if opened.feed.is_inside:
+            fanout.touch(opened.feed)
         return Router(self._journal, shards, opened.feed.position, request.spans, fanout.wants)
+
+    def _reason(self, error: Exception) -> str:
+        """Why a feed cannot go on, as its client is told: the damage is for the operator, the server goes on."""
+        if isinstance(error, TooOld):
+            return f"FEEDTOOOLD oldest={self._journal.erased_ts}"
+        return f"ERR the feed ends: {error}"
 
     # --- what becomes visible -----------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Hand what has become visible to those that are steady."""
+        """Hand what has become visible to those that are steady: all of it, unless it is so much that others wait."""
         if self._unseen:
             self._behind += [opened for opened in self._unseen if self._is_visible(opened.feed)]
             self._unseen = [opened for opened in self._unseen if not self._is_visible(opened.feed)]
         if not len(self._live):
             return
+        until_us = self._clock.monotonic_us() + limits.FEED_LIVE_SLICE_US
         try:
-            given = self._live.advance()
+            while self._live.step():
+                for feed in self._live.take_given():
+                    self._send(self._of[feed])
+                if self._clock.monotonic_us() >= until_us:
+                    break
         except (TooOld, Corruption, OSError) as error:
             for feed in self._live.feeds:
-                self._end(self._of[feed], _reason(error))
+                self._end(self._of[feed], self._reason(error))
             return
-        for feed in given:
-            self._send(self._of[feed])
         for feed in list(self._ending):
             feed.move_to(self._live.position)
             if feed.is_at_end:
@@ -363,20 +413,22 @@ class Feeds:
         return feed.scanned_ts <= self._journal.writer.visible.ts
 
     def _send(self, opened: OpenFeed) -> None:
-        """Send what has gathered, unless it is not visible yet; a feed whose reader is slow leaves the others."""
-        feed = opened.feed
+        """Send what has gathered, as far as its reader takes it, unless it is not visible yet. A feed whose reader does
+        not take all of it leaves those that are steady."""
+        feed, sink = opened.feed, opened.sink
         if not self._is_visible(feed):
             return
-        if feed.out:
-            opened.sink.send(feed.take())
+        _pass_on(opened)
         if feed.is_at_end:
             self._checkpoint(opened)
-        elif feed.state is State.STEADY and opened.sink.is_full:
+        elif feed.state is State.STEADY and (feed.out or sink.is_full):
             self._leave_live(feed)
             feed.state = State.BEHIND
             self._parked[opened] = None
 
     def _leave_live(self, feed: ChangeFeed) -> None:
+        if feed.state is State.STEADY:
+            feed.will_read_again()
         self._live.remove(feed)
         self._ending.pop(feed, None)
 
@@ -396,31 +448,38 @@ class Feeds:
                 if not opened.sink.is_full:
                     self._checkpoint(opened)
 
-    def _checkpoint(self, opened: OpenFeed) -> None:
+    def _checkpoint(self, opened: OpenFeed, *, is_last: bool = False) -> None:
+        """Send a checkpoint if it says something true; inside a transaction only as the last event."""
         feed, journal = opened.feed, self._journal
-        if not self._is_visible(feed):
+        if not self._is_visible(feed) or opened.is_ending:
             return
         if feed.state is State.STEADY and not feed.is_at_end:
             ts = self.closed_ts()
-            if opened.is_closed:
+            if opened.is_closed or opened.is_ending:
                 return  # it came to its end meanwhile
-            feed.move_to(ts)
+            if feed.state is State.STEADY:
+                feed.move_to(ts)
+        if feed.is_inside and feed.state is not State.SCANNING and not is_last:
+            return
         if feed.state is not State.SCANNING:
             feed.add_checkpoint(feed.position, journal.epochs[-1].id, journal.writer.visible.ts)
-        if feed.out:
-            opened.sink.send(feed.take())
+        _pass_on(opened)
         if feed.is_done:
             self._end(opened)
 
     def closed_ts(self) -> Ts:
         """A ts such that everything at or below it has been handed to those that are steady."""
         self.advance()
+        if self._live.is_behind:
+            return self._live.position
         writer, hlc = self._journal.writer, self._journal.hlc
         if writer.visible.ts < writer.last_ts:
             return writer.visible.ts
         return hlc.next()  # nothing else will have it
 
 
-def _reason(error: Exception) -> str:
-    """Why a feed cannot go on, as its client is told: the damage is for the operator, the server goes on."""
-    return f"FEEDTOOOLD oldest={error.oldest}" if isinstance(error, TooOld) else f"ERR the feed ends: {error}"
+def _pass_on(opened: OpenFeed) -> None:
+    """Send what has gathered, up to the end of a large string: its sink says when that is sent."""
+    feed, sink = opened.feed, opened.sink
+    while feed.out and not sink.is_held:
+        sink.send(feed.take())

@@ -1,4 +1,4 @@
-"""The feeds of all shards as one: whole transactions in order of `ts`.
+"""The feeds of all shards as one: transactions in order of `ts`, large ones in pieces.
 
 A pass goes up to one `visible`, which is the end of a cycle over all shards: each transaction that has begun by then
 has ended on every shard, so a pass hands out transactions in order of `ts`, and its end is a checkpoint for all spans.
@@ -12,10 +12,11 @@ from functools import partial
 from tidelog.errors import TooOld
 from tidelog.feeds.shard_feed import ShardFeed
 from tidelog.feeds.span import Span
+from tidelog.feeds.whale import Whale
 from tidelog.ids import ShardId, Ts
 from tidelog.journal.durability import Visible
 from tidelog.journal.journal import Journal
-from tidelog.journal.merge import JournalTransaction, ShardMerge
+from tidelog.journal.merge import ShardMerge
 from tidelog.journal.reader import Part, Record, Wants
 from tidelog.journal.segment import FilePosition
 
@@ -77,16 +78,17 @@ class Router:
         self._merge.begin_pass()
         return self._visible
 
-    def read(self) -> list[JournalTransaction] | None:
-        """Some more transactions, as far as they may concern the spans; None: the pass has ended. An empty list is no
-        end."""
+    def read(self) -> list[Part] | None:
+        """Some more of the transactions, as far as they may concern the spans; None: the pass has ended. An empty list
+        is no end."""
         try:
             return self._merge.read()
         except TooOld as error:
             raise TooOld(str(error), oldest=self._journal.erased_ts) from error
 
-    def payload_of(self, part: Part, record: Record) -> bytes:
-        return self._feeds[part.shard].payload_of(record)
+    def whale_of(self, part: Part, record: Record) -> Whale:
+        """A record with the flag BLOB."""
+        return Whale(self._feeds[part.shard].blob_of(record))
 
     def close(self) -> None:
         for feed in self._feeds.values():

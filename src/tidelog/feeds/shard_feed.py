@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tidelog.feeds.span import Span
 from tidelog.ids import Lsn, ShardId, Ts
+from tidelog.journal.blob import BlobPieces
 from tidelog.journal.journal import Journal
 from tidelog.journal.reader import Part, Record, ShardReader, Wants
 from tidelog.journal.segment import FilePosition
@@ -81,8 +82,8 @@ class ShardFeed:
         """Everything of the shard at or below it has been read or passed over."""
         return self._reader.reached_ts
 
-    def payload_of(self, record: Record) -> bytes:
-        return self._reader.payload_of(record)
+    def blob_of(self, record: Record) -> BlobPieces:
+        return self._reader.blob_of(record)
 
     def close(self) -> None:
         self._reader.close()

@@ -9,6 +9,7 @@ that refers to them, and a cycle counts as synced only with its blobs; the crc i
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -16,7 +17,7 @@ from crc32c import crc32c
 from tidelog import limits
 from tidelog.errors import Corruption, FormatError
 from tidelog.ids import Lsn
-from tidelog.ports import File
+from tidelog.ports import Disk, File
 
 _REFERENCE: Final = struct.Struct("<QQQI")
 REFERENCE_BYTES: Final = _REFERENCE.size
@@ -63,6 +64,42 @@ def check_blob(file: File, reference: BlobReference) -> None:
         crc = crc32c(data, crc)
         at += len(data)
     _check(file, reference, at - reference.position, crc)
+
+
+class BlobPieces:
+    """A whale that is read in pieces. No file stays open in between: one may be erased while its reader is slow."""
+
+    def __init__(self, disk: Disk, path: str, reference: BlobReference, missing: Callable[[], Exception]) -> None:
+        self._disk = disk
+        self._path = path
+        self._reference = reference
+        self._missing = missing
+        """Makes the error for a file that is not there."""
+        self.size = reference.length
+
+    def read(self, at: int, size: int) -> bytes:
+        """A piece; shorter only at the end of the whale. What it says is not proved."""
+        wanted = min(size, self.size - at)
+        try:
+            file = self._disk.open(self._path, "read")
+        except FileNotFoundError:
+            raise self._missing() from None
+        try:
+            data = file.read(self._reference.position + at, wanted)
+            if len(data) < wanted:
+                _check(file, self._reference, at + len(data), self._reference.crc)
+        finally:
+            file.close()
+        return data
+
+    def check(self, crc: int) -> None:
+        """`Corruption` unless it is the checksum of the whole."""
+        if crc != self._reference.crc:
+            raise Corruption(
+                f"the checksum of a blob of {self.size} bytes is wrong",
+                path=self._path,
+                position=self._reference.position,
+            )
 
 
 def _check(file: File, reference: BlobReference, length: int, crc: int) -> None:

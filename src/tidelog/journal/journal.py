@@ -215,10 +215,10 @@ class Journal:
         on_read: Callable[[int], None] | None = None,
         wants: Wants | None = None,
     ) -> ShardReader:
-        """Reads one shard up to `end`, which is not past what is visible."""
+        """Reads one shard up to `end`, which is not past what is visible, and large transactions in pieces."""
         folder = layout.shard_folder(self._folder, shard)
         source = ShardSource(self._disk, folder, self.meta.geometry, shard, self._ring, on_read)
-        return ShardReader(source, end, wants=wants)
+        return ShardReader(source, end, wants=wants, in_pieces=True)
 
     def ts_after(self, ts: Ts, records: int) -> Ts:
         """A ts up to which each shard has about so many records after `ts`, or all that is visible."""

@@ -1,6 +1,6 @@
 """Reading all shards as one history: whole transactions, in order of `ts`.
 
-    ShardMerge        merges the parts that the readers of shards read: for JournalReader, and for feeds
+    ShardMerge        puts the parts that the readers of shards read in one order: for JournalReader, and for feeds
     JournalReader     a place in the history of all shards, for recovery, restoring and verifying
 
 A pass reads every shard up to one `visible`, which is the end of a cycle over all shards, so each transaction that has
@@ -21,7 +21,7 @@ from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.frame import Geometry
 from tidelog.journal.layout import shard_folder
-from tidelog.journal.operation import START, decode_start
+from tidelog.journal.operation import DELRANGE, FLUSHDB, START, decode_start
 from tidelog.journal.reader import LoadStrings, Part, Record, ShardReader
 from tidelog.journal.ring import Ring
 from tidelog.journal.segment import FilePosition
@@ -32,7 +32,7 @@ Ends = Sequence[FilePosition | None]
 
 
 class JournalTransaction(NamedTuple):
-    """A transaction as the journal has it: whole, or as much of it as the reader asked for."""
+    """A whole transaction as the journal has it."""
 
     ts: Ts
     parts: list[Part]
@@ -50,7 +50,11 @@ class PartReader(Protocol):
 
 
 class ShardMerge:
-    """The parts of some shards, put together into transactions.
+    """The parts of some shards in one order: by `ts`, and inside a transaction by shard.
+
+    Flushes come between: what any shard did before a flush comes before it, and what any did after it comes after. Each
+    shard has a record of every flush, and a reader in pieces hands it out alone; whole parts are never cut for it. A
+    range of keys that is deleted counts as one.
 
     It reads only where it has nothing left of a shard, and only then may reading fail: nothing is lost by that, and the
     next call goes on.
@@ -60,8 +64,10 @@ class ShardMerge:
         self._readers = readers
         self._queues: dict[ShardId, deque[Part]] = {shard: deque() for shard in readers}
         """Parts that were read and not yet handed out ..."""
-        self._heads: list[tuple[Ts, ShardId, Part]] = []
-        """... and, as a heap, the first of each shard."""
+        self._heads: list[tuple[Ts, int, ShardId, Part]] = []
+        """... and, as a heap, the first of each shard, with how many flushes it comes after, twice (see `_step`)."""
+        self._places: dict[ShardId, tuple[Ts, int]] = dict.fromkeys(readers, (Ts(0), 0))
+        """The `ts` and the step of the last head of each shard."""
         self._missing: set[ShardId] = set(readers)
         """Shards without a head that may have more in this pass: their next part may be older than the heads."""
 
@@ -77,27 +83,27 @@ class ShardMerge:
 
     def begin_pass(self) -> None:
         """Every shard may have more."""
-        self._missing |= {shard for shard in self._readers if all(head[1] != shard for head in self._heads)}
+        self._missing |= {shard for shard in self._readers if all(head[2] != shard for head in self._heads)}
 
-    def read(self) -> list[JournalTransaction] | None:
-        """Some more transactions; None: the pass has ended. An empty list is no end. Hot."""
+    def read(self) -> list[Part] | None:
+        """Some more parts, the last of each transaction marked as such; None: the pass has ended. An empty list is no
+        end. Hot."""
         if len(self._readers) == 1:  # as is usual: there is nothing to merge
             (reader,) = self._readers.values()
-            found = reader.read()
-            return None if found is None else [_make_transaction((part.ts, [part])) for part in found]
+            return reader.read()
         for shard in list(self._missing):
             if not self._fill(shard):
                 return []
-        transactions: list[JournalTransaction] = []
-        while self._heads and not self._missing:
-            ts = self._heads[0][0]
-            parts: list[Part] = []
-            while self._heads and self._heads[0][0] == ts:
-                _, shard, part = heappop(self._heads)
-                parts.append(part)
-                self._push(shard)
-            transactions.append(_make_transaction((ts, parts)))
-        return transactions if transactions or self._missing else None
+        found: list[Part] = []
+        goes_on = not self._missing
+        while self._heads and goes_on:
+            ts, _, shard, part = heappop(self._heads)
+            self._push(shard)
+            is_whole = part.is_last and not (self._heads and self._heads[0][0] == ts)
+            found.append(part if part.is_last == is_whole else part._replace(is_last=is_whole))
+            # Where all that is missing has given its last piece of a transaction, the others can give theirs.
+            goes_on = not self._missing or (part.is_last and not is_whole)
+        return found if found or self._missing else None
 
     def _fill(self, shard: ShardId) -> bool:
         """Get a head of a shard that has none; false: it takes longer."""
@@ -115,9 +121,19 @@ class ShardMerge:
         queue = self._queues[shard]
         if queue:
             part = queue.popleft()
-            heappush(self._heads, (part.ts, shard, part))
+            step = self._step(shard, part)
+            self._places[shard] = part.ts, step
+            heappush(self._heads, (part.ts, step, shard, part))
         else:
             self._missing.add(shard)
+
+    def _step(self, shard: ShardId, part: Part) -> int:
+        """Odd for a flush, even for what comes before, between and after flushes of a transaction."""
+        ts, step = self._places[shard]
+        if part.ts != ts:
+            step = 0
+        is_flush = not part.is_last and len(part.records) == 1 and part.records[0].opcode in (FLUSHDB, DELRANGE)
+        return step + 1 if is_flush != bool(step & 1) else step + 2 * is_flush
 
 
 class JournalReader:
@@ -167,8 +183,8 @@ class JournalReader:
 
     def _restart(self) -> None:
         self._merge = ShardMerge({ShardId(shard): reader for shard, reader in enumerate(self._shards)})
-        self._ready: deque[JournalTransaction] = deque()
-        """Transactions that were read and not yet handed out."""
+        self._ready: deque[Part] = deque()
+        """Parts that were read and not yet handed out."""
 
     def read(self) -> Iterator[JournalTransaction]:
         """The transactions up to what is visible now. Call it again for those that have come since.
@@ -177,13 +193,18 @@ class JournalReader:
         """
         self._pass_ends = self._ends()
         self._merge.begin_pass()
-        found: list[JournalTransaction] | None = []
+        found: list[Part] | None = []
         while found is not None:
+            parts: list[Part] = []
             while self._ready:
-                transaction = self._ready.popleft()
-                _check_whole(transaction)
-                yield transaction
+                parts.append(self._ready.popleft())
+                if parts[-1].is_last:
+                    transaction = _make_transaction((parts[0].ts, parts))
+                    parts = []
+                    _check_whole(transaction)
+                    yield transaction
             found = self._merge.read()
+            self._ready.extend(parts)  # of a transaction that is not whole yet
             self._ready.extend(found or ())
 
     def load(self, apply: Callable[[JournalTransaction], None], load_strings: LoadStrings) -> None:

@@ -37,6 +37,8 @@ VAL: Final = 0x01
 DEL: Final = 0x02
 FLUSHDB: Final = 0x03
 START: Final = 0x04
+DELRANGE: Final = 0x06
+"""Its operation is one of keys (`types/key.py`); like a flush, every shard has a record of it."""
 
 _U64: Final = struct.Struct("<Q")
 _ODD: Final = bytes(range(1, 256, 2))

@@ -8,6 +8,9 @@ read twice, except by a reader that began a frame in memory, where there is noth
     seek_lsn, seek_ts   bisect over segments and frames (`places`); only heads are read
     read                the next parts of transactions, or None at the end of what is visible
     skip_sealed         past a frame that holds nothing of interest (`sidecar`)
+    in pieces           a large part is handed out in pieces of a frame at most: for feeds, whose memory must not depend
+                        on the size of a transaction. A flush, and a deleted range, is a piece by itself, so that
+                        shards can be merged
     load                all that is visible, with runs of records that only set strings as a whole: for recovery
 """
 
@@ -22,8 +25,9 @@ from crc32c import crc32c
 from tidelog.errors import ClientError, Corruption, UnreadableRecord
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import control
-from tidelog.journal.blob import decode_reference
+from tidelog.journal.blob import BlobPieces, decode_reference
 from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, decode_header
+from tidelog.journal.operation import DELRANGE, FLUSHDB
 from tidelog.journal.places import Places
 from tidelog.journal.record import BLOB, CONTROL, END, FINISH, NEXT_CONT, header_at, skim, walk
 from tidelog.journal.segment import FilePosition
@@ -48,11 +52,13 @@ class Record(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What one shard has of a transaction."""
+    """What one shard has of a transaction, or a piece of that."""
 
     ts: Ts
     shard: ShardId
     records: list[Record]
+    is_last: bool
+    """Nothing more of the transaction follows; always true for a reader that hands out whole parts."""
 
 
 Wants: TypeAlias = "Callable[[int, int, bytes], bool]"
@@ -80,8 +86,11 @@ class ShardReader:
         end: Callable[[], FilePosition | None],
         on_epoch: Callable[[control.Epoch], None] | None = None,
         wants: Wants | None = None,
+        *,
+        in_pieces: bool = False,
     ) -> None:
         self._source = source
+        self._in_pieces = in_pieces
         self._frame_bytes = source.geometry.frame_bytes
         self._places = Places(source, end)
         self._end = end
@@ -107,6 +116,8 @@ class ShardReader:
         """A record whose continuation is still to come."""
         self._open: list[Record] | None = None
         """The transaction that has begun; None: passing over one whose beginning was not seen."""
+        self._has_pieces = False
+        """Some of it has been handed out."""
         self._has_skipped = False
         """A frame was passed over since a transaction last began: the one that is open may have ended there."""
         self._ended: list[Part] = []
@@ -155,7 +166,7 @@ class ShardReader:
         self._frame_crc, self._lsn, self._head, self._open = 0, None, None, None
         self._after_ts, self._from_lsn = -1, 0
         self._cursor = -1
-        self._has_skipped, self._ended = False, []
+        self._has_skipped, self._has_pieces, self._ended = False, False, []
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -195,9 +206,10 @@ class ShardReader:
     def _end_open(self) -> list[Part]:
         """The transaction that had begun before frames were skipped: it ended in one of them."""
         begun, self._open, self._has_skipped = self._open, [], False
-        if not begun or self._ts <= self._after_ts:
+        had_pieces, self._has_pieces = self._has_pieces, False
+        if not (begun or had_pieces) or self._ts <= self._after_ts:
             return []
-        return [_make_part((self._ts, self.shard, begun))]
+        return [_make_part((self._ts, self.shard, begun or [], True))]
 
     def _take_stretch(self) -> bool:
         """Read on to the end of the frame or of what is visible, and prove it; false if there is nothing more."""
@@ -311,6 +323,7 @@ class ShardReader:
         lsn, ts, head, open_part, database = self._lsn, self._ts, self._head, self._open, self._database
         frame_ts, from_lsn, after_ts, shard = self._frame_ts, self._from_lsn, self._after_ts, self.shard
         data, wants, at, end = self._data, self._wants, self._cursor, self._records_end
+        in_pieces, has_pieces = self._in_pieces, self._has_pieces
         assert lsn is not None
         lsn_max = lsn + _RECORDS_AT_ONCE
         opcode = END
@@ -337,11 +350,12 @@ class ShardReader:
                     is_wanted = wants(record.database, opcode, record.payload)  # `select` comes after it
             else:
                 if ts_relative >= 0:
-                    if open_part:
+                    if open_part or has_pieces:
                         if not self._has_skipped:
                             raise Corruption(f"a transaction begins inside that of ts {ts}", position=start)
                         if ts > after_ts:
-                            parts.append(_make_part((ts, shard, open_part)))
+                            parts.append(_make_part((ts, shard, open_part or [], True)))
+                        has_pieces = False
                     self._has_skipped = False
                     ts = frame_ts + ts_relative
                     open_part = []
@@ -358,18 +372,30 @@ class ShardReader:
                     raise self._inside(ts)
                 continue
             if is_wanted:
-                open_part.append(record)
+                if in_pieces and opcode in (FLUSHDB, DELRANGE) and ts > after_ts:
+                    if open_part:
+                        parts.append(_make_part((ts, shard, open_part, False)))
+                    parts.append(_make_part((ts, shard, [record], False)))
+                    open_part, has_pieces = [], True
+                else:
+                    open_part.append(record)
             if flags & FINISH:
-                if open_part and ts > after_ts:
-                    first_lsn = open_part[0].lsn
+                if (open_part or has_pieces) and ts > after_ts:
+                    first_lsn = open_part[0].lsn if open_part else from_lsn
                     if first_lsn >= from_lsn:
-                        parts.append(_make_part((ts, shard, open_part)))
+                        parts.append(_make_part((ts, shard, open_part, True)))
                     elif lsn > from_lsn:
                         raise self._inside(ts)
-                open_part = []
+                open_part, has_pieces = [], False
                 if len(parts) >= _PARTS_AT_ONCE or lsn >= lsn_max:
                     break
+            elif in_pieces and lsn >= lsn_max:
+                break
         is_used_up = at >= end or not opcode
+        if in_pieces and open_part and ts > after_ts:
+            parts.append(_make_part((ts, shard, open_part, False)))
+            open_part, has_pieces = [], True
+        self._has_pieces = has_pieces
         self._cursor = -1 if is_used_up else at
         self._lsn, self._ts, self._head, self._open, self._database = lsn, ts, head, open_part, database
         return parts
@@ -401,6 +427,10 @@ class ShardReader:
         if record.flags & BLOB:
             return self._source.read_blob(decode_reference(record.payload))
         return record.payload
+
+    def blob_of(self, record: Record) -> BlobPieces:
+        """The same for one with the flag BLOB, to be read in pieces; the caller proves them."""
+        return self._source.blob_pieces(decode_reference(record.payload))
 
     def close(self) -> None:
         self._source.close()

@@ -7,12 +7,13 @@ The next segment is then missing, and the reader gets an error that says so.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from crc32c import crc32c
 
 from tidelog.errors import Corruption, TooOld
 from tidelog.ids import Lsn, ShardId
-from tidelog.journal.blob import BlobReference, check_blob, read_blob
+from tidelog.journal.blob import BlobPieces, BlobReference, check_blob, read_blob
 from tidelog.journal.control import MARK, MARK_CRC_BYTES
 from tidelog.journal.frame import CRC_BYTES, HEADER_BYTES_MAX, FrameHeader, Geometry, decode_header
 from tidelog.journal.layout import rewrite
@@ -115,6 +116,11 @@ class ShardSource:
         if self._on_read is not None:
             self._on_read(reference.length)
         return read_blob(self._open(reference.segment, blob_name(reference.segment)), reference)
+
+    def blob_pieces(self, reference: BlobReference) -> BlobPieces:
+        name = blob_name(reference.segment)
+        missing = partial(self._missing, reference.segment, name)
+        return BlobPieces(self._disk, f"{self.folder}/{name}", reference, missing)
 
     def check_blob(self, reference: BlobReference) -> None:
         check_blob(self._open(reference.segment, blob_name(reference.segment)), reference)

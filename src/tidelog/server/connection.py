@@ -57,7 +57,7 @@ class Connection(SocketSession):
         self._rounds = turns.rounds
         self._connections = connections
         self._write: Callable[[bytes | memoryview], None] | None = None
-        """The transport's `write`; None: the connection is gone."""
+        """Sends replies: the transport's `write`, or between the events of a feed; None: the connection is gone."""
         self._out_bytes = 0
         """The size of this turn's replies and messages, without those of the last run of hot commands."""
         self._asked = Asked()
@@ -95,6 +95,8 @@ class Connection(SocketSession):
         self._hot = engine.hot_commands(self)
 
     def state_changed(self) -> None:
+        if self._transport is not None:
+            self._write = self._transport.write if self.feed_sink is None else self.feed_sink.reply
         self.is_plain = self.engine.is_plain(self)
         self._hot = self.engine.hot_commands(self)
         if self._decoder.bounds.is_authenticated != self.is_authenticated:
@@ -122,7 +124,6 @@ class Connection(SocketSession):
             return
         self.engine.sessions.add(self)
         self.state_changed()  # the server's state may have changed since this object was made
-        self._write = transport.write
         self._set_bounds()
         self._settle()
 
@@ -249,6 +250,8 @@ class Connection(SocketSession):
     def resume_writing(self) -> None:
         self._is_clogged = False
         self._send_long()
+        if self.feed_sink is not None:
+            self.feed_sink.go_on()
         self._settle()
 
     # --- commands that wait -------------------------------------------------------------------------------------
@@ -408,6 +411,19 @@ class Connection(SocketSession):
         engine = self.engine
         return self._asked.may_tell_of(engine.store.unwritten_keys(), engine.table, are_writes_refused)
 
+    def write(self, data: bytes | memoryview) -> None:
+        """Send bytes of a feed, at once."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    @property
+    def is_clogged(self) -> bool:
+        return self._is_clogged
+
+    @property
+    def is_inside_reply(self) -> bool:
+        return not self._long.is_over
+
     def set_stuck(self, is_stuck: bool) -> None:
         """The replies wait for space on the disk, or no longer. Meanwhile nothing is read: replies would pile up."""
         self._is_stuck = is_stuck
@@ -432,13 +448,16 @@ class Connection(SocketSession):
 
     @property
     def is_busy(self) -> bool:
-        """Some command of the client has no reply yet."""
+        """Some command of the client has no reply yet, or an event of its feed is not sent to its end."""
+        if self.feed_sink is not None and self.feed_sink.is_inside_event:
+            return True
         is_behind = not (self._backlog.is_empty or self.is_blocked) or not self._long.is_over
         return bool(self.out or self.waiting_turns or is_behind)
 
     @property
     def unsent_bytes(self) -> int:
-        return self._out_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
+        waiting = self._out_bytes if self.feed_sink is None else self._out_bytes + self.feed_sink.reply_bytes
+        return waiting + (0 if self._transport is None else self._transport.get_write_buffer_size())
 
     @property
     def backlog_bytes(self) -> int:

@@ -22,6 +22,7 @@ from tidelog.journal.merge import JournalTransaction, unreadable
 from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import (
     DEL,
+    DELRANGE,
     FLUSHDB,
     START,
     VAL,
@@ -45,7 +46,7 @@ from tidelog.store.type_table import TypeTable, value_types
 from tidelog.store.uses import KeyUses
 from tidelog.store.watch import Watcher, Watches
 from tidelog.types.effect import Effect
-from tidelog.types.key import DELRANGE, DelRange, decode_range
+from tidelog.types.key import DelRange, decode_range
 
 Encoded = tuple[ShardId, int, bytes]
 """Shard, opcode and payload of a record."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tidelog import limits
 from tidelog.streams.operations import (
     Ack,
     ConsumerDrop,
@@ -26,7 +27,7 @@ from tidelog.streams.operations import (
     StreamPlace,
 )
 from tidelog.streams.rows import TAGGED, unpack_id
-from tidelog.types.change import Change, array, bulk, number
+from tidelog.types.change import Change, Pieces, array, bulk, joined, number, text
 
 STREAM: Final = b"stream"
 """What TYPE and the events of feeds call a stream."""
@@ -36,26 +37,49 @@ def _id(ms: int, seq: int) -> bytes:
     return bulk(b"%d-%d" % (ms, seq))
 
 
-def _entry(offset: int, ms: int, seq: int, kind: int, tag: bytes, entry: bytes) -> bytes:
-    shown = bulk(entry) if kind == TAGGED else entry  # fields are kept as an array
-    return b"*4\r\n:%d\r\n%b%b%b" % (offset, _id(ms, seq), bulk(tag), shown)
+def _entry(offset: int, ms: int, seq: int, kind: int, tag: bytes, entry: bytes) -> bytes | Pieces:
+    if len(tag) + len(entry) > limits.FEED_PIECE_BYTES:
+        shown = text(entry) if kind == TAGGED else _fields(entry)
+        return joined([b"*4\r\n:%d\r\n%b" % (offset, _id(ms, seq)), text(tag), shown])
+    small = bulk(entry) if kind == TAGGED else entry  # fields are kept as an array
+    return b"*4\r\n:%d\r\n%b%b%b" % (offset, _id(ms, seq), bulk(tag), small)
+
+
+def _fields(entry: bytes) -> bytes | Pieces:
+    """The array of strings that an entry is kept as, the large ones by themselves."""
+    at = entry.index(b"\n") + 1
+    parts: list[bytes | Pieces] = [entry[:at]]
+    while at < len(entry):
+        start = entry.index(b"\n", at) + 1
+        size = int(entry[at + 1 : start - 2])
+        parts.append(text(entry[start : start + size]))
+        at = start + size + 2
+    return joined(parts)
+
+
+def _entries(key: bytes, entries: list[bytes | Pieces]) -> list[Change]:
+    return [Change(key, STREAM, None, joined([b"*%d\r\n" % len(entries), *entries]))]
 
 
 def changes_of_append(op: StreamAppend) -> list[Change]:
-    entries = [
-        _entry(op.offset + at, op.ms, op.seq + at, op.kind, op.tags[at], op.entries[at])
-        for at in range(len(op.entries))
-    ]
-    return [Change(op.key, STREAM, None, array(entries))]
+    return _entries(
+        op.key,
+        [
+            _entry(op.offset + at, op.ms, op.seq + at, op.kind, op.tags[at], op.entries[at])
+            for at in range(len(op.entries))
+        ],
+    )
 
 
 def changes_of_node(op: StreamNode) -> list[Change]:
     rows = op.node.rows(0, op.node.count)
-    entries = [
-        _entry(rows.offsets[at], rows.ms[at], rows.seqs[at], rows.kinds[at], rows.tags[at], rows.entries[at])
-        for at in range(len(rows.entries))
-    ]
-    return [Change(op.key, STREAM, None, array(entries))]
+    return _entries(
+        op.key,
+        [
+            _entry(rows.offsets[at], rows.ms[at], rows.seqs[at], rows.kinds[at], rows.tags[at], rows.entries[at])
+            for at in range(len(rows.entries))
+        ],
+    )
 
 
 def changes_of_evict(op: StreamEvict) -> list[Change]:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.errors import FormatError
 from tidelog.journal.operation import OperationKind, decode_items, encode_items
-from tidelog.types.change import Change, bulk
+from tidelog.types.change import Change, text
 from tidelog.types.effect import Effect, Keyspace, encode_keyed, keyed_effect, split_long
 from tidelog.types.value_type import ValueType, fits_listpack, in_pieces, sampled_bytes
 
@@ -100,12 +100,12 @@ def _apply_hdel(keyspace: Keyspace, op: HDel) -> None:
 
 def _changes_of_hset(op: HSet) -> list[Change]:
     items = op.items
-    return [Change(op.key, _NAME, items[at], bulk(items[at + 1])) for at in range(0, len(items), 2)]
+    return [Change(op.key, _NAME, items[at], text(items[at + 1])) for at in range(0, len(items), 2)]
 
 
 def _changes_of_hsets(op: HSets) -> list[Change]:
     items = op.items
-    return [Change(items[at], _NAME, items[at + 1], bulk(items[at + 2])) for at in range(0, len(items), 3)]
+    return [Change(items[at], _NAME, items[at + 1], text(items[at + 2])) for at in range(0, len(items), 3)]
 
 
 def _changes_of_hdel(op: HDel) -> list[Change]:
@@ -149,7 +149,8 @@ def _copy(value: Hash[bytes, bytes]) -> Hash[bytes, bytes]:
 
 
 def _initial(key: bytes, value: Hash[bytes, bytes]) -> Iterator[Change]:
-    return (Change(key, _NAME, field, bulk(data)) for field, data in list(value.items()))
+    fields, values = list(value), list(value.values())  # a pair of each would take four times the memory
+    return (Change(key, _NAME, field, text(data)) for field, data in zip(fields, values, strict=True))
 
 
 def _encoding(value: Hash[bytes, bytes]) -> bytes:

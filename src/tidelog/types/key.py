@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from tidelog.errors import FormatError
 from tidelog.journal.operation import (
     DEL,
+    DELRANGE,
     FLUSHDB,
     Del,
     FlushDb,
@@ -25,7 +26,6 @@ from tidelog.types.change import NONE, Change
 from tidelog.types.effect import Effect, Keyspace, decode_keyed, encode_keyed, keyed_keys, no_changes
 
 EXPIRE: Final = 0x05
-DELRANGE: Final = 0x06
 
 
 class Expire(NamedTuple):

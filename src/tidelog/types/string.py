@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tidelog.journal.operation import VAL, Val, core_table, decode_pairs
-from tidelog.types.change import Change, bulk
+from tidelog.types.change import Change, text
 from tidelog.types.effect import Effect, Keyspace
 from tidelog.types.value_type import ValueType
 
@@ -36,12 +36,12 @@ def _apply_val(keyspace: Keyspace, op: Val) -> None:
 
 
 def _changes_of_val(op: Val) -> list[Change]:
-    return [Change(key, _NAME, None, bulk(value)) for key, value in op.pairs]
+    return [Change(key, _NAME, None, text(value)) for key, value in op.pairs]
 
 
 def changes_of_payload(payload: bytes) -> list[Change]:
     """What feeds tell about a `val` record, without making its operation first. Hot."""
-    return [Change(key, _NAME, None, bulk(value)) for key, value in decode_pairs(payload)]
+    return [Change(key, _NAME, None, text(value)) for key, value in decode_pairs(payload)]
 
 
 def effects() -> list[Effect]:
@@ -62,7 +62,7 @@ def _copy(value: bytes) -> bytes:
 
 
 def _initial(key: bytes, value: bytes) -> Iterator[Change]:
-    return iter([Change(key, _NAME, None, bulk(value))])
+    return iter([Change(key, _NAME, None, text(value))])
 
 
 def _encoding(value: bytes) -> bytes:
