@@ -81,7 +81,7 @@ REPLIES_BYTES_HELD = 1 * MIB
 """With replies of this size made and not taken yet, the other commands of a client wait."""
 CLIENTS_MAX = 10_000
 HTTP_CONNECTIONS_MAX = 1000
-"""Past it, one that waits for a request makes room for a new one."""
+"""Beside those that may be feeds; past it, one that waits for a request makes room for a new one."""
 HTTP_PER_ADDRESS_DEFAULT = 256
 """Of one address other than this machine (`--http-per-address`)."""
 HTTP_HEADERS_S_MAX = 10
@@ -155,9 +155,18 @@ FEED_PLACE_FRAMES_MIN = 4
 FEED_CHECKPOINT_MS_MIN = 10
 FEED_CHECKPOINT_MS_MAX = 3_600_000
 FEED_CHECKPOINT_MS_DEFAULT = 1000
-HTTP_FEEDS_MAX = 200
+FEED_REPEATS_DEFAULT = 20
+"""How often the same history is begun by the same reader at once ..."""
+FEED_REPEATS_MAX = 1_000_000
+FEED_REPEAT_US = 10 * SECOND_US
+"""... before it is begun only once in so long ..."""
+FEED_REPEAT_DELAY_US_MAX = 60 * SECOND_US
+"""... and the longest that one waits ..."""
+FEED_REPEATS_KEPT = 10_000
+"""... and how many such places are remembered."""
+HTTP_FEEDS_DEFAULT = 1000
 """Feeds over HTTP; further requests are told to come back later."""
-HTTP_FEED_BUFFER_BYTES = 512 * KIB
+HTTP_FEED_BUFFER_BYTES = 128 * KIB
 """What waits for a slow reader over HTTP; past it its feed goes back to the journal."""
 HTTP_FEED_EVENTS_AT_ONCE = 64
 """Events that are written as JSON before others have their turn."""
@@ -567,7 +576,7 @@ assert BULK_BYTES_MAX < COMMAND_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert CLOCK_BOUND_RENEW_US < CLOCK_BOUND_AHEAD_WALL_US
 assert BULK_BYTES_MAX < PAYLOAD_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert LAKE_FILE_BYTES + LAKE_ROW_GROUP_BYTES < LAKE_PASS_BYTES
-assert HTTP_FEEDS_MAX < HTTP_CONNECTIONS_MAX < FEEDS_MAX
+assert HTTP_FEEDS_DEFAULT < FEEDS_MAX
 assert READ_ENTRIES_MAX <= RECORD_OFFSETS_MAX
 assert DAYS_BATCH_BYTES_MAX < DAYS_EVENT_BYTES_MAX < DAYS_BATCH_OPENED_BYTES_MAX < BULK_BYTES_MAX
 assert DAYS_LATE_AT_ONCE <= DAYS_LATE_LOOKED_THROUGH

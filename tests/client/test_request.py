@@ -19,3 +19,4 @@ def test_the_command() -> None:
         *("CHANGEFEED", "SINCE", 3, "CHECKPOINT", 50, "NAME", "n", "UNTIL", 9, "TXN", "GROUPS", "EXPIRY"),
         *("SPAN", b"a", b"b"),
     ]
+    assert FeedRequest((Span(b"", b""),), one_checkpoint=True).command([])[1] == "ONECHECKPOINT"

@@ -17,14 +17,15 @@ def parse(text: str) -> ChangeFeedRequest:
 
 def test_everything_at_once() -> None:
     found = parse(
-        "name n shard 1 since 7 epoch 8 seen 6 until 9 key k prefix p span a b checkpoint 50 txn groups expiry"
+        "name n shard 1 since 7 epoch 8 seen 6 until 9 key k prefix p span a b checkpoint 50 txn groups expiry "
+        "onecheckpoint"
     )
     spans = [Span(b"k", b"k\0"), Span(b"p", b"q"), Span(b"a", b"b")]
-    assert found == ChangeFeedRequest(spans, 3, "n", 1, 7, 8, 6, False, 9, 50, True, True, True)  # type: ignore[arg-type]
+    assert found == ChangeFeedRequest(spans, 3, "n", 1, 7, 8, 6, False, 9, 50, True, True, True, True)  # type: ignore[arg-type]
 
 
 def test_what_is_not_said() -> None:
-    assert parse('SPAN "" "" INITIAL') == ChangeFeedRequest([Span(b"", b"")], 3, is_initial=True, checkpoint_ms=1000)
+    assert parse('SPAN "" "" INITIAL') == ChangeFeedRequest([Span(b"", b"")], 3, is_initial=True)
     assert parse("KEY a KEY a") == ChangeFeedRequest([Span(b"a", b"a\0")], 3)
     assert parse("KEY KEY").spans == [Span(b"KEY", b"KEY\0")]
 

@@ -7,7 +7,8 @@ from typing import Any
 from tests.commands.running import Commands
 from tests.feeds.rebuilt import Rebuilt
 from tidelog.feeds.feed import ChangeFeedRequest
-from tidelog.feeds.feeds import Feeds, OpenFeed
+from tidelog.feeds.feeds import Feeds
+from tidelog.feeds.open_feed import OpenFeed
 from tidelog.feeds.span import Span, span_of_prefix
 from tidelog.ids import Ts
 

@@ -51,6 +51,8 @@ class Rebuilt:
         self.state: State = {} if state is None else state_copy(state)
         self.events: list[list[Any]] = []
         self.is_full = False
+        self.peer = "127.0.0.1:1"
+        self.unsent_bytes = 0
         self.full_after = 0
         """It is full by itself after so many bytes; 0: never."""
         self._taken_bytes = 0

@@ -10,7 +10,7 @@ from tests.feeds.made import Watched
 from tests.feeds.rebuilt import Rebuilt
 from tidelog import limits
 from tidelog.feeds.feed import State
-from tidelog.feeds.feeds import OpenFeed
+from tidelog.feeds.open_feed import OpenFeed
 from tidelog.ids import Ts
 from tidelog.types.change import LargeString
 from tidelog.types.hash import hset

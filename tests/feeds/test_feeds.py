@@ -218,6 +218,35 @@ def test_checkpoints_flow_while_nothing_happens(watched: Watched) -> None:
     assert known.unchecked == 0
 
 
+def test_one_checkpoint_for_all_keys(watched: Watched) -> None:
+    spans = [span_of_key(b"k%d" % number) for number in range(1000)]
+    opened, known = watched.watch(spans, has_one_checkpoint=True)
+    known.spans = [*spans, Span(b"", b"")]
+    watched.settle()
+    watched.tick()
+    assert [event[0] for event in known.events] == [b"steady", b"checkpoint"]
+    assert known.events[-1][2:4] == [b"", b""]
+    watched("SET", "k5", 1)
+    watched.settle()
+    watched.tick()
+    assert opened.feed.checkpoint_ts == known.checkpoint > watched.now
+
+
+def test_checkpoints_come_as_often_as_the_server_says(watched: Watched) -> None:
+    _, known = watched.watch()
+    _, own = watched.watch(checkpoint_ms=100)
+    watched.settle()
+    watched.tick(1000)
+    assert len(known.events) == len(own.events) == 2
+    watched.feeds.checkpoint_ms = 5000
+    watched.tick(1000)  # as it was planned
+    for _ in range(4):
+        watched.tick(1000)
+    assert (len(known.events), len(own.events)) == (3, 7)
+    watched.tick(1000)
+    assert len(known.events) == 4
+
+
 def test_nothing_below_a_checkpoint_follows_it(watched: Watched) -> None:
     _, known = watched.watch(checkpoint_ms=10)
     for number in range(100):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import hiredis
 import pytest
@@ -305,3 +306,50 @@ def test_a_position_says_how_many_records_are_behind(tmp_path: Path) -> None:
         assert 0 < marks[1] - begins[0] < 3_600_000_000, "it does not begin with the journal"
         with pytest.raises(redis.ResponseError, match="SINCE is negative"):
             behind(-1)
+
+
+def test_a_reader_that_begins_at_the_same_place_in_a_loop_waits(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", "--feed-repeats", "3", "--feed-checkpoint", "50", has_http=True) as server:
+        client: Any = server.client(protocol=3)
+        client.set("k", "v")
+        for _ in range(3):
+            watcher = Watcher(server, "KEY", "k", "SINCE", 0)
+            assert watcher.until(b"steady")[0][0] == b"value"
+            watcher.close()
+        late = Watcher(server, "KEY", "k", "SINCE", 0)
+        assert [late.next()[0] for _ in range(3)] == [b"checkpoint"] * 3  # it is there, and has not begun
+        named = Watcher(server, "KEY", "k", "SINCE", 0, "NAME", "reader")  # which is another
+        named.until(b"steady")
+        assert [row[b"state"] for row in client.execute_command("FEED", "LIST")] == [b"delayed", b"steady"]
+        info = client.info("feeds")
+        assert (info["feeds_delayed"], info["total_feeds"], info["total_feeds_delayed"]) == (1, 5, 1)
+        with urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=20) as response:
+            shown = response.read().decode().splitlines()
+        assert 'tidelog_feeds{state="steady"} 1' in shown
+        assert 'tidelog_feeds{state="delayed"} 1' in shown
+        assert "tidelog_feeds_total 5" in shown
+        assert "tidelog_feeds_delayed_total 1" in shown
+        assert any(line.startswith('tidelog_feed_named_lag_seconds{name="reader"} 0') for line in shown)
+        figures = dict(line.rsplit(" ", 1) for line in shown if line.startswith("tidelog_feed_"))
+        assert int(figures["tidelog_feed_events_total"]) >= 11
+        assert int(figures["tidelog_feed_bytes_total"]) > 500
+        assert "the same history was begun too often" in server.stderr
+        for watcher in (late, named):
+            watcher.close()
+        assert client.config_set("feed-repeats", 0)
+        watcher = Watcher(server, "KEY", "k", "SINCE", 0)
+        assert watcher.until(b"steady")[0][0] == b"value"
+        watcher.close()
+
+
+def test_how_often_checkpoints_come_can_be_set(server: ServerProcess) -> None:
+    client: Any = server.client()
+    assert client.config_get("feed-checkpoint") == {"feed-checkpoint": "1000"}
+    client.config_set("feed-checkpoint", 20)
+    watcher = Watcher(server, "KEY", "a", "KEY", "b", "ONECHECKPOINT")
+    events = [watcher.next() for _ in range(10)]
+    assert [event[0] for event in events] == [b"steady"] + [b"checkpoint"] * 9
+    assert len({event[1] for event in events[1:]}) == 9
+    with pytest.raises(redis.ResponseError):
+        client.config_set("feed-checkpoint", 5)
+    watcher.close()

@@ -18,6 +18,7 @@ from tidelog import limits
 
 SECONDS_MAX = 30
 SOON = "checkpoint=20"
+MANY = 300
 
 
 @pytest.fixture(scope="module")
@@ -263,16 +264,70 @@ def test_a_slow_reader_takes_no_memory_and_misses_nothing(server: ServerProcess,
 
 def test_there_are_only_so_many(server: ServerProcess, redis: Any) -> None:
     request = b"GET /feed HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    assert redis.config_get("http-feeds") == {"http-feeds": str(limits.HTTP_FEEDS_DEFAULT)}
+    redis.config_set("http-feeds", MANY)
     connections = []
-    for _ in range(limits.HTTP_FEEDS_MAX):
+    for _ in range(MANY):
         connections.append(socket.create_connection(("127.0.0.1", server.http_port), timeout=SECONDS_MAX))
         connections[-1].sendall(request)
         assert connections[-1].recv(100).startswith(b"HTTP/1.1 200")
     with Stream(server) as stream:
         assert stream.status == 503
         assert stream.response.headers["retry-after"]
+    redis.config_set("http-feeds", limits.HTTP_FEEDS_DEFAULT)
+    with Stream(server) as stream:
+        assert stream.status == 200
+    redis.set("k", "for all of them")
+    for connection in connections:
+        data = b""
+        while b"for all of them" not in data:
+            data += connection.recv(1000)
     for connection in connections:
         connection.close()
     wait_for(lambda: not feeds(redis))
     with Stream(server) as stream:
         assert stream.status == 200
+
+
+# --- what can be asked for --------------------------------------------------------------------------------------
+
+
+def test_transactions_groups_and_an_end(server: ServerProcess, redis: Any) -> None:
+    since = redis.execute_command("FEED", "POSITION")[0][1]
+    redis.mset({"a": 1, "b": 2})
+    redis.xgroup_create("x", "g", mkstream=True)
+    until = redis.execute_command("FEED", "POSITION")[0][1]
+    redis.set("a", "later")
+    with Stream(server, f"since={since}&until={until}&txn=1&groups=1") as stream:
+        found = [stream.next()]
+        while found[-1].name != "checkpoint" or found[-1].data["ts"] < until:
+            found.append(stream.next())
+        with pytest.raises(EOFError):
+            stream.next()
+        assert [sent.name for sent in found] == ["value", "value", "commit", "value", "commit", "checkpoint"]
+        assert found[3].data["field"] == "group"
+        assert found[-1].data["ts"] == until
+    with Stream(server, f"since={since}&until={until}", Last_Event_ID=found[-1].id) as stream:
+        assert stream.status == 204  # so that a browser does not come back
+
+
+def test_a_name_is_where_a_reader_goes_on(server: ServerProcess, redis: Any) -> None:
+    redis.set("a", 1)
+    with Stream(server, f"name=page&since=0&{SOON}") as stream:
+        assert stream.next("value").data["value"] is not None
+        done = stream.next("checkpoint").data["ts"]
+    redis.execute_command("FEED", "ACK", "page", done)
+    redis.set("a", 2)
+    with Stream(server, "name=page") as stream:
+        assert stream.next("value").data["value"] == "2"
+        assert feeds(redis)[0][b"name"] == b"page"
+    with Stream(server, "name=%ff") as stream:
+        assert stream.status == 400
+
+
+def test_one_checkpoint_for_all_keys(server: ServerProcess, redis: Any) -> None:
+    with Stream(server, f"key=a&key=b&prefix=c&onecheckpoint=1&{SOON}") as stream:
+        first, second = stream.next("checkpoint"), stream.next("checkpoint")
+    assert first.data["ts"] < second.data["ts"]
+    assert (first.data["start"], first.data["end"]) == ("", "")
+    assert redis.ping()

@@ -31,7 +31,9 @@ ALL = pytest.mark.parametrize("begins", ["live", "disk", "initial"])
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("server") / "data", has_http=True) as made:
+    # No snapshot is made meanwhile: it would take memory of its own.
+    data = tmp_path_factory.mktemp("server") / "data"
+    with ServerProcess(data, "--snapshot-after", "0", has_http=True) as made:
         yield made
 
 

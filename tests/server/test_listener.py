@@ -85,5 +85,7 @@ def test_a_bad_certificate(tmp_path: Path) -> None:
 
 
 def test_descriptors() -> None:
-    assert allow_descriptors(1) == 1
-    assert 1 <= allow_descriptors(10**9) < 10**9
+    assert allow_descriptors(1) == (1, 0)
+    assert allow_descriptors(1, 2) == (1, 2)
+    clients, http = allow_descriptors(10**9, 10**9 // 4)
+    assert 1 <= http <= clients // 4 + 1 < clients < 10**9  # what there is, in proportion

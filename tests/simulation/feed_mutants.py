@@ -141,8 +141,8 @@ FEED_MUTANTS: Final = (
     Mutant(
         "changes-before-a-told-range",
         "feeds/feed.py",
-        "            ts <= told and gone.has(key) for told, gone in self._ranges_told\n",
-        "            False for told, gone in self._ranges_told\n",
+        "any(ts <= told and gone.has(key) for told, gone in self._ranges_told)\n",
+        "any(False for told, gone in self._ranges_told)\n",
         "a change that a range has made void comes after it",
         "feeds",
         seed=7_000_001,
@@ -204,8 +204,8 @@ FEED_MUTANTS: Final = (
     Mutant(
         "expiry-of-a-string-not-told",
         "feeds/fanout.py",
-        "                    if record.expire_ms >= 0:\n",
-        "                    if False:\n",
+        "                if record.expire_ms >= 0:\n                    self._give(ts, shard",
+        "                if False:\n                    self._give(ts, shard",
         "a string that is set with an expiry seems to stay",
         "feeds",
         seed=7_000_001,
@@ -213,8 +213,8 @@ FEED_MUTANTS: Final = (
     Mutant(
         "persist-not-told",
         "feeds/fanout.py",
-        "                expire_ms = record.expire_ms if record.expire_ms >= 0 else None\n",
-        "                expire_ms = max(record.expire_ms, 0)\n",
+        "            expire_ms = record.expire_ms if record.expire_ms >= 0 else None\n",
+        "            expire_ms = max(record.expire_ms, 0)\n",
         "a key that expires no more seems to have expired long ago",
         "feeds",
         seed=7_000_001,
@@ -265,7 +265,7 @@ FEED_MUTANTS: Final = (
     ),
     Mutant(
         "divergence-not-noticed",
-        "feeds/feeds.py",
+        "feeds/beginning.py",
         "            end = self._end_of_epoch(epoch, seen)\n",
         "            end = Ts(U64_MAX)\n",
         "a client that has seen what was lost goes on as if it were history",
@@ -274,7 +274,7 @@ FEED_MUTANTS: Final = (
     ),
     Mutant(
         "divergence-measured-at-the-wrong-epoch",
-        "feeds/feeds.py",
+        "feeds/beginning.py",
         "seen > epochs[index + 1].last_ts:",
         "seen > epochs[-1].last_ts:",
         "only what the newest crash has lost counts",
@@ -337,7 +337,7 @@ FEED_MUTANTS: Final = (
     ),
     Mutant(
         "resumes-one-too-early",
-        "feeds/feeds.py",
+        "feeds/beginning.py",
         "        return since\n",
         "        return Ts(since - 1)\n",
         "a feed that resumes after a ts gets that transaction again",
@@ -346,7 +346,7 @@ FEED_MUTANTS: Final = (
     ),
     Mutant(
         "resumes-one-too-late",
-        "feeds/feeds.py",
+        "feeds/beginning.py",
         "        return since\n",
         "        return Ts(since + 1)\n",
         "a feed that resumes after a ts misses the transaction after it",
@@ -355,7 +355,7 @@ FEED_MUTANTS: Final = (
     ),
     Mutant(
         "resumes-now",
-        "feeds/feeds.py",
+        "feeds/beginning.py",
         "        if since is None:\n            return writer.last_ts\n",
         "        if since != 1:\n            return writer.last_ts\n",
         "a feed that resumes begins with what happens next",
@@ -381,7 +381,7 @@ FEED_MUTANTS: Final = (
     ),
     Mutant(
         "scan-sends-flushes-from-before-it",
-        "feeds/feeds.py",
+        "feeds/beginning.py",
         "            return writer.last_ts  # all up to here",
         "            return writer.visible.ts  # all up to here",
         "a flush that initial values have already comes again, and everything after it",

@@ -26,7 +26,8 @@ from tidelog.engine.dispatch import find_command, run_command
 from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import CommandError, FeedDiverged, TooOld
 from tidelog.feeds.feed import ChangeFeedRequest
-from tidelog.feeds.feeds import Feeds, OpenFeed
+from tidelog.feeds.feeds import Feeds
+from tidelog.feeds.open_feed import OpenFeed
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
 from tidelog.ids import ShardId, Ts
 from tidelog.journal.durability import FsyncPolicy
@@ -101,6 +102,8 @@ class FeedWorld:
 
     def __init__(self, seed: int) -> None:
         rng = self._rng = random.Random(seed)
+        self._speed = random.Random(seed + 1)
+        """How much is handed out and taken at once."""
         self._disk = SimulatedDisk(seed)
         self._clock = SimulatedClock()
         self._policy = rng.choice((FsyncPolicy.EVERYSEC, FsyncPolicy.EVERYSEC, FsyncPolicy.ALWAYS))
@@ -143,7 +146,7 @@ class FeedWorld:
             (self._acknowledge, 1),
         ]  # fmt: skip
         steps_of, weights = zip(*choices, strict=True)
-        with small_bounds(self._rng.choice((0, 10_000))):
+        with small_bounds(self._speed.choice((0, 10_000))):
             for _ in range(steps):
                 self._clock.advance(self._rng.choice((1, 50, 2000)))
                 self._rng.choices(steps_of, weights)[0]()
@@ -288,7 +291,7 @@ class FeedWorld:
         if not is_initial and before is not None:
             known.expiries = dict(before.saved_expiries)
             known.saved_expiries = dict(before.saved_expiries)
-        known.full_after = self._rng.choice((0, 600))
+        known.full_after = self._speed.choice((0, 600))
         request = ChangeFeedRequest(
             client.spans,
             client.database,

@@ -117,8 +117,8 @@ MUTANTS: Final = (
     Mutant(
         "finish-ignored",
         "journal/reader.py",
-        "            if flags & FINISH:\n                if open_part and",
-        "            if True:\n                if open_part and",
+        "            if flags & FINISH:\n                if (open_part or",
+        "            if True:\n                if (open_part or",
         "every record is handed out as a transaction of its own",
     ),
     Mutant(

@@ -131,6 +131,27 @@ def serve(
             metavar="SECONDS", help="Close a connection that has been idle for this long; 0: never. [default: 0]"
         ),
     ] = None,
+    http_feeds: Annotated[
+        str | None,
+        typer.Option("--http-feeds", metavar="N", help="The highest number of feeds over HTTP. [default: 1000]"),
+    ] = None,
+    feed_checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--feed-checkpoint",
+            metavar="MS",
+            help="The time between two checkpoints of a feed that does not ask for another. [default: 1000]",
+        ),
+    ] = None,
+    feed_repeats: Annotated[
+        str | None,
+        typer.Option(
+            "--feed-repeats",
+            metavar="N",
+            help="How often a reader may begin a feed at the same place at once; after that, once in ten seconds. "
+            "0: no limit. [default: 20]",
+        ),
+    ] = None,
     snapshot_after: Annotated[
         str | None,
         typer.Option(
@@ -196,6 +217,9 @@ def serve(
         "maxmemory": maxmemory,
         "maxclients": maxclients,
         "timeout": timeout,
+        "http-feeds": http_feeds,
+        "feed-checkpoint": feed_checkpoint,
+        "feed-repeats": feed_repeats,
         "snapshot-after": snapshot_after,
         "retain-bytes": retain_bytes,
         "retain-age": retain_age,

@@ -68,7 +68,8 @@ class Client:
         txn: bool = False,
         groups: bool = False,
         expiry: bool = False,
-        checkpoint_ms: int = 1000,
+        checkpoint_ms: int | None = None,
+        one_checkpoint: bool = False,
         database: int | None = None,
         reconnect_s_max: float | None = None,
         on_lost: Callable[[Lost], None] | None = None,
@@ -86,7 +87,8 @@ class Client:
         txn              deliver a Commit after the events of each transaction
         groups           also deliver changes of consumer groups
         expiry           also deliver when keys expire (EXPIRE, PERSIST, SET with EX ...)
-        checkpoint_ms    deliver a Checkpoint at least this often
+        checkpoint_ms    deliver a Checkpoint at least this often; None: as often as the server does by itself
+        one_checkpoint   deliver one Checkpoint for all keys, prefixes and spans, instead of one for each of them
         database         its number; None: the one of the URL
         reconnect_s_max  raise ServerUnreachable when the server was away for this long; None: never
         on_lost          called when the connection is lost, before the client connects again
@@ -95,7 +97,17 @@ class Client:
             raise ValueError("since and initial cannot be used together")
         number = self._database if database is None else database
         request = FeedRequest(
-            spans_of(prefix, keys, spans), since, initial, until, name, txn, groups, expiry, checkpoint_ms, number
+            spans_of(prefix, keys, spans),
+            since,
+            initial,
+            until,
+            name,
+            txn,
+            groups,
+            expiry,
+            checkpoint_ms,
+            one_checkpoint,
+            number,
         )
         pool = self._redis.connection_pool
         feed = Feed(

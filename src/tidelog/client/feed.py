@@ -78,12 +78,15 @@ class FeedConnections:
         self._failure_count = 0
         """How many connections in a row brought nothing."""
         self._failing_since_s: float | None = None
+        self._checkpoint_s: float | None = None
+        """When this connection brought the last one."""
 
     async def run(self) -> AsyncGenerator[Event, None]:
         progress = self.progress
         has_connected = False
         while True:
             link = self._make_link()
+            self._checkpoint_s = None
             try:
                 await self._open(link)
                 has_connected = True
@@ -113,7 +116,14 @@ class FeedConnections:
         self._failure_count, self._failing_since_s = 0, None
         if isinstance(event, Checkpoint):
             # From here on they come regularly; before, a server may read much that we do not want.
-            link.silent_s_max = limits.CLIENT_SILENT_S_MAX + 3 * self._request.checkpoint_ms / 1000
+            asked_ms, now_s = self._request.checkpoint_ms, asyncio.get_running_loop().time()
+            between_s = None if asked_ms is None else asked_ms / 1000
+            if between_s is None and self._checkpoint_s is not None:
+                between_s = now_s - self._checkpoint_s  # as often as the server does
+            self._checkpoint_s = now_s
+            if between_s is not None:
+                silent_s_max = limits.CLIENT_SILENT_S_MAX + 3 * between_s
+                link.silent_s_max = max(silent_s_max, link.silent_s_max or 0.0)
 
     def _is_hopeless(self) -> bool:
         now_s = asyncio.get_running_loop().time()

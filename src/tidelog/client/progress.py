@@ -26,6 +26,8 @@ class Progress:
     def __init__(self, request: FeedRequest) -> None:
         self._request = request
         self._by_span: dict[tuple[bytes, bytes], Checkpoint] = {}
+        self._checkpoints_at_once = 1 if request.one_checkpoint else len(request.spans)
+        """The server sends so many in a row."""
         self._checkpoint_count = 0
         """Since the least of them was last looked for."""
         self.checkpoint: Checkpoint | None = None
@@ -122,8 +124,8 @@ class Progress:
             return False
         self._by_span[span] = event
         self._checkpoint_count += 1
-        # The server sends one for each span in a row: the least is looked for once, not for each of them.
-        if self._checkpoint_count >= len(self._request.spans) <= len(self._by_span):
+        # The least is looked for once, not for each of those that come in a row.
+        if self._checkpoint_count >= self._checkpoints_at_once <= len(self._by_span):
             self._checkpoint_count = 0
             self.checkpoint = least = min(self._by_span.values(), key=lambda each: each.ts)
             self._since, self._seen = least.ts, max(self._seen, least.seen)

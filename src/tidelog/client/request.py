@@ -26,12 +26,18 @@ class FeedRequest:
     txn: bool = False
     groups: bool = False
     expiry: bool = False
-    checkpoint_ms: int = 1000
+    checkpoint_ms: int | None = None
+    """None: as often as the server does by itself."""
+    one_checkpoint: bool = False
+    """One checkpoint for all spans, not one for each."""
     database: int = 0
 
     def command(self, beginning: Sequence[Word]) -> list[Word]:
         """With where it begins, which is another place each time that it is resumed."""
-        words: list[Word] = ["CHANGEFEED", *beginning, "CHECKPOINT", self.checkpoint_ms]
+        words: list[Word] = ["CHANGEFEED", *beginning]
+        if self.checkpoint_ms is not None:
+            words += ["CHECKPOINT", self.checkpoint_ms]
+        words += ["ONECHECKPOINT"] * self.one_checkpoint
         if self.name is not None:
             words += ["NAME", self.name]
         if self.until is not None:

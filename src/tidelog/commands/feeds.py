@@ -1,7 +1,7 @@
 """CHANGEFEED and FEED: watching what changes.
 
     CHANGEFEED [NAME n] [SHARD i] [SINCE ts [EPOCH e SEEN s] | INITIAL] [UNTIL ts]
-               (KEY k | PREFIX p | SPAN a b) ... [CHECKPOINT ms] [TXN] [GROUPS] [EXPIRY]
+               (KEY k | PREFIX p | SPAN a b) ... [CHECKPOINT ms] [ONECHECKPOINT] [TXN] [GROUPS] [EXPIRY]
 
 There is no reply but the events, which follow until the feed ends; an error is a reply.
 """
@@ -28,6 +28,7 @@ _OPTIONS = {
     b"UNTIL": 1,
     b"CHECKPOINT": 1,
     b"INITIAL": 0,
+    b"ONECHECKPOINT": 0,
     b"TXN": 0,
     b"GROUPS": 0,
     b"EXPIRY": 0,
@@ -90,6 +91,7 @@ def _request(arguments: Arguments, database: int, shard_count: int) -> ChangeFee
         is_initial=b"INITIAL" in given,
         until=None if until is None else Ts(until),
         checkpoint_ms=_checkpoint_ms(given),
+        has_one_checkpoint=b"ONECHECKPOINT" in given,
         has_commits=b"TXN" in given,
         has_groups=b"GROUPS" in given,
         has_expiry=b"EXPIRY" in given,
@@ -119,11 +121,9 @@ def _number(given: dict[bytes, bytes], word: bytes) -> int | None:
     return number
 
 
-def _checkpoint_ms(given: dict[bytes, bytes]) -> int:
+def _checkpoint_ms(given: dict[bytes, bytes]) -> int | None:
     found = _number(given, b"CHECKPOINT")
-    if found is None:
-        return limits.FEED_CHECKPOINT_MS_DEFAULT
-    if not limits.FEED_CHECKPOINT_MS_MIN <= found <= limits.FEED_CHECKPOINT_MS_MAX:
+    if found is not None and not limits.FEED_CHECKPOINT_MS_MIN <= found <= limits.FEED_CHECKPOINT_MS_MAX:
         raise CommandError(
             f"ERR CHECKPOINT is {limits.FEED_CHECKPOINT_MS_MIN} to {limits.FEED_CHECKPOINT_MS_MAX} milliseconds"
         )

@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog import limits
 from tidelog.errors import ClientError, TidelogError
 from tidelog.feeds.event import bulk_head
 from tidelog.feeds.feed import ChangeFeedRequest, State
-from tidelog.feeds.feeds import Feeds, OpenFeed, Sink
+from tidelog.feeds.feeds import Feeds
+from tidelog.feeds.open_feed import OpenFeed, Sink
+from tidelog.feeds.repeats import Repeats
 from tidelog.ids import Ts
 from tidelog.ports import Clock, Loop, Timer
 from tidelog.resp.encoder import encode_error
@@ -39,6 +41,29 @@ _RESUMED_PART: Final = 2
 
 
 FactsOfEach = list[dict[str, Any]]
+
+SLOW: Final = "slow"
+"""The state of a feed whose reader takes nothing ..."""
+DELAYED: Final = "delayed"
+"""... and of one that has not begun, because it was begun too often."""
+
+
+class FeedFigures(NamedTuple):
+    """What the feeds of a server do."""
+
+    states: dict[str, int]
+    """How many are in each."""
+    opened_count: int
+    """Since the server started; so are the next three."""
+    event_count: int
+    sent_bytes: int
+    delayed_count: int
+    lag_ms: int
+    """How far the one that is furthest behind is."""
+    buffer_bytes: int
+    """What waits for readers."""
+    named_lag_ms: dict[str, int]
+    """The lag of each feed with a name."""
 
 
 class SessionSink:
@@ -82,7 +107,7 @@ class SessionSink:
         return self._was_full
 
     def send(self, data: bytes | LargeString) -> None:
-        self._feeding.sent_bytes += len(data) if isinstance(data, bytes) else data.size
+        self._feeding.count_sent(data)
         if isinstance(data, bytes):
             self._session.write(data)
             self._see_event_end()
@@ -126,15 +151,13 @@ class SessionSink:
             return
         if self.is_inside_event:
             self._has_blocked = not session.is_blocked
-            if self._has_blocked:
-                session.set_blocked(True)
-            return
-        replies, self._replies, self.reply_bytes = self._replies, [], 0
-        for reply in replies:
-            session.write(reply)
+        else:
+            replies, self._replies, self.reply_bytes = self._replies, [], 0
+            for reply in replies:
+                session.write(reply)
         if self._has_blocked:
-            session.set_blocked(False)
-            session.end_pause()
+            session.set_blocked(self.is_inside_event)
+            session.end_pause()  # it sees what may be run now
 
     def reply(self, data: bytes | memoryview) -> None:
         """A reply on the same connection: between two events."""
@@ -163,7 +186,22 @@ class SessionSink:
 class Feeding:
     """Runs the feeds of a server."""
 
-    def __init__(self, loop: Loop, feeds: Feeds, clock: Clock, turn_count: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        feeds: Feeds,
+        clock: Clock,
+        turn_count: Callable[[], int],
+        *,
+        checkpoint_ms: int = limits.FEED_CHECKPOINT_MS_DEFAULT,
+        repeats_max: int = limits.FEED_REPEATS_DEFAULT,
+        http_feeds_max: int = limits.HTTP_FEEDS_DEFAULT,
+    ) -> None:
+        feeds.checkpoint_ms = checkpoint_ms
+        self.repeats = Repeats(clock, repeats_max)
+        self.http_feeds_max = http_feeds_max
+        """Feeds over HTTP."""
+        self._warned_us = -limits.FEED_REPEAT_DELAY_US_MAX
         self._loop = loop
         self._feeds = feeds
         self._clock = clock
@@ -185,11 +223,25 @@ class Feeding:
         """A feed to any sink; `leave` when nobody wants it any more."""
         if self.is_closed:
             raise ClientError("the server is stopping")
-        opened = self._feeds.open(request, protocol, sink)
+        delay_us = self.repeats.delay_us(sink.peer, request)
+        opened = self._feeds.open(request, protocol, sink, delay_us)
+        if delay_us:
+            self._warn(sink.peer, delay_us)
         self._go_on()
         if self._ticking is None:
             self._tick()
         return opened
+
+    def _warn(self, peer: str, delay_us: int) -> None:
+        now_us = self._clock.monotonic_us()
+        if now_us - self._warned_us >= limits.FEED_REPEAT_DELAY_US_MAX:
+            self._warned_us = now_us
+            _LOG.warning(
+                "feed of %s: the same history was begun too often (feed-repeats %d), so it begins in %.1f s",
+                peer,
+                self.repeats.burst,
+                delay_us / 1e6,
+            )
 
     def leave(self, opened: OpenFeed) -> None:
         """Its reader is gone; fine if the feed has ended already."""
@@ -207,6 +259,14 @@ class Feeding:
 
     def kill(self, number: int) -> bool:
         return self._feeds.kill(number)
+
+    @property
+    def checkpoint_ms(self) -> int:
+        """Between two checkpoints of feeds that say nothing about it."""
+        return self._feeds.checkpoint_ms
+
+    def set_checkpoint_ms(self, value: int) -> None:
+        self._feeds.checkpoint_ms = value
 
     def acknowledge(self, database: int, name: str, ts: Ts) -> None:
         self._feeds.holds.acknowledge(database, name, ts)
@@ -237,6 +297,10 @@ class Feeding:
         if sink.opened is not None:
             self._feeds.resume(sink.opened)
             self._go_on()
+
+    def count_sent(self, data: bytes | LargeString) -> None:
+        """A sink was given this."""
+        self.sent_bytes += len(data) if isinstance(data, bytes) else data.size
 
     def call_soon(self, call: Callable[[], None]) -> None:
         self._loop.call_soon(call)
@@ -293,27 +357,62 @@ class Feeding:
         return {
             "id": opened.number,
             "name": (feed.request.name or "").encode(),
-            "addr": getattr(sink, "peer", "").encode(),
+            "addr": sink.peer.encode(),
             "db": feed.request.database,
             "spans": len(feed.request.spans),
-            "state": (b"slow" if opened in self._feeds.parked else feed.state.value.encode()),
+            "state": self._state(opened).encode(),
             "position": self._feeds.position_of(opened),
             "checkpoint": feed.checkpoint_ts,
             "lag_records": records,
             "lag_ms": ms,
-            "buffer_bytes": getattr(sink, "unsent_bytes", 0) + feed.out_bytes,
+            "buffer_bytes": sink.unsent_bytes + feed.out_bytes,
             "events": feed.event_count,
         }
+
+    def _state(self, opened: OpenFeed) -> str:
+        if opened.is_delayed:
+            return DELAYED
+        return SLOW if self._feeds.is_parked(opened) else opened.feed.state.value
+
+    def figures(self) -> FeedFigures:
+        """What all feeds do, and how far those with a name are behind."""
+        states = dict.fromkeys([*(state.value for state in State), SLOW, DELAYED], 0)
+        lag_ms = buffer_bytes = 0
+        named_ms: dict[str, int] = {}
+        for opened in self._feeds.all:
+            states[self._state(opened)] += 1
+            ms = self._feeds.lag_ms(opened)
+            lag_ms = max(lag_ms, ms)
+            buffer_bytes += opened.sink.unsent_bytes + opened.feed.out_bytes
+            name = opened.feed.request.name
+            if name is not None and (name in named_ms or len(named_ms) < limits.FEEDS_SHOWN_MAX):
+                named_ms[name] = max(ms, named_ms.get(name, 0))
+        return FeedFigures(
+            states,
+            self._feeds.opened_count,
+            self._feeds.event_count,
+            self.sent_bytes,
+            self.repeats.delayed_count,
+            lag_ms,
+            buffer_bytes,
+            named_ms,
+        )
 
     def section(self) -> dict[str, object]:
         """INFO feeds."""
         listed = self.list()
-        states = [opened.feed.state for opened in self._feeds.all]
+        figures = self.figures()
         found: dict[str, object] = {
             "feeds": len(listed),
-            "feeds_steady": states.count(State.STEADY),
-            "feeds_catching_up": len(states) - states.count(State.STEADY),
+            "feeds_steady": figures.states[State.STEADY.value],
+            "feeds_catching_up": len(listed) - figures.states[State.STEADY.value],
+            "feeds_slow": figures.states[SLOW],
+            "feeds_delayed": figures.states[DELAYED],
             "catch_ups_max": limits.CATCH_UPS_MAX,
+            "total_feeds": figures.opened_count,
+            "total_feed_events": figures.event_count,
+            "total_feed_bytes": figures.sent_bytes,
+            "total_feeds_delayed": figures.delayed_count,
         }
         for facts in listed[: limits.FEEDS_SHOWN_MAX]:
             shown = ",".join(

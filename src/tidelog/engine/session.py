@@ -27,7 +27,7 @@ How bytes come and go is the connection's own state (`server/connection.py`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -67,6 +67,10 @@ class Replies(Enum):
     """No reply to the command that is running."""
 
 
+def _nowhere(_data: bytes | memoryview) -> None:
+    """The client is gone."""
+
+
 class Session(ABC):
     """One client. A connection of the server is one; so is anything else that runs commands in a client's name."""
 
@@ -82,6 +86,7 @@ class Session(ABC):
         "id",
         "is_authenticated",
         "is_blocked",
+        "is_clogged",
         "is_dirty",
         "is_local",
         "is_plain",
@@ -102,6 +107,7 @@ class Session(ABC):
         "shard_channels",
         "staging",
         "watched",
+        "write",
     )
 
     def __init__(self, engine: Engine) -> None:
@@ -137,6 +143,10 @@ class Session(ABC):
         """... and SSUBSCRIBE."""
         self.feed_sink: SessionSink | None = None
         """Where the events of the client's change feed go; None: it has no feed."""
+        self.write: Callable[[bytes | memoryview], None] = _nowhere
+        """Sends bytes of a feed, at once."""
+        self.is_clogged = False
+        """The client does not take what is sent to it; `feed_sink.go_on` is called when it does."""
         self.replies = Replies.ON
         self.is_blocked = False
         """A command of this client waits for a key, or for the reply to a wrong password."""
@@ -171,6 +181,11 @@ class Session(ABC):
     @property
     def is_listening(self) -> bool:
         return bool(self.channels or self.patterns or self.shard_channels or self.feed_sink)
+
+    @property
+    def is_inside_event(self) -> bool:
+        """An event of its feed is being sent, so nothing else can be."""
+        return self.feed_sink is not None and self.feed_sink.is_inside_event
 
     @property
     def needs_no_check(self) -> bool:
@@ -313,19 +328,10 @@ class Session(ABC):
     def push(self, data: bytes) -> None:
         """Send a message that answers no command."""
 
-    @abstractmethod
-    def write(self, data: bytes | memoryview) -> None:
-        """Send bytes of a feed, at once."""
-
     @property
     @abstractmethod
     def is_inside_reply(self) -> bool:
         """A long reply is being sent: events wait for its end."""
-
-    @property
-    @abstractmethod
-    def is_clogged(self) -> bool:
-        """The client does not take what is sent to it; `feed_sink.go_on` is called when it does."""
 
     @abstractmethod
     def unblock(self, reply: bytes) -> None:

@@ -4,8 +4,11 @@ Nothing here waits or listens: `engine/feeding.py` moves feeds on when something
 events.
 
 feeds       all feeds of a store: opens them, lets them catch up, gives them checkpoints
+open_feed   a feed that is open, and the sink that its events go to
+beginning   where a feed begins
 feed        one feed: what it asked for, how far it is, and its events that are not sent yet
 holds       how far the readers of named feeds have come
+repeats     holds back readers that begin at the same place again and again
 live        hands what becomes visible to the feeds that have caught up
 fanout      hands out what was read to the feeds that watch its keys
 scan        INITIAL: sends the values of now

@@ -27,7 +27,7 @@ from tidelog.feeds.event import (
     encode_steady,
     string_frame,
 )
-from tidelog.feeds.span import Interests, Span
+from tidelog.feeds.span import EVERYTHING, Interests, Span
 from tidelog.ids import U64_MAX, ShardId, Ts
 from tidelog.store.slots import slot_of
 from tidelog.types.change import Change, LargeString, Pieces
@@ -56,10 +56,13 @@ class ChangeFeedRequest:
     seen: Ts | None = None
     is_initial: bool = False
     until: Ts | None = None
-    checkpoint_ms: int = 1000
+    checkpoint_ms: int | None = None
+    """None: as often as the server does by itself."""
     has_commits: bool = False
     has_groups: bool = False
     has_expiry: bool = False
+    has_one_checkpoint: bool = False
+    """One checkpoint for all spans, not one for each."""
 
 
 class ChangeFeed:
@@ -325,5 +328,5 @@ class ChangeFeed:
             ts = max(until, self.scanned_ts)  # initial values may be newer
             self.is_done = True
         self.checkpoint_ts = ts
-        for span in self.request.spans:
+        for span in [EVERYTHING] if self.request.has_one_checkpoint else self.request.spans:
             self._add(encode_checkpoint(self.protocol, ts, span, epoch, min(seen, ts)))

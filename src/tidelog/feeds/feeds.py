@@ -13,63 +13,24 @@ not in memory. Events are made as they are taken, so a feed holds no more than s
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from heapq import heappop, heappush
-from typing import Protocol
 
 from tidelog import limits
-from tidelog.errors import ClientError, Corruption, FeedDiverged, TooOld
+from tidelog.errors import ClientError, Corruption, TooOld
+from tidelog.feeds.beginning import Beginnings
 from tidelog.feeds.fanout import Fanout
 from tidelog.feeds.feed import ChangeFeed, ChangeFeedRequest, State
 from tidelog.feeds.holds import FeedHolds
 from tidelog.feeds.live import Live
+from tidelog.feeds.open_feed import OpenFeed, Sink
 from tidelog.feeds.router import Router
 from tidelog.feeds.scan import Scan
 from tidelog.feeds.span import Span
-from tidelog.ids import U64_MAX, ShardId, Ts
+from tidelog.ids import ShardId, Ts
 from tidelog.ports import Clock
 from tidelog.store.store import Store
-from tidelog.types.change import LargeString
 from tidelog.types.key import DelRange
-
-
-class Sink(Protocol):
-    """Where the events of a feed go."""
-
-    @property
-    def is_full(self) -> bool:
-        """It takes no more at the moment; `Feeds.resume` says when it does."""
-
-    @property
-    def is_held(self) -> bool:
-        """Nothing can be sent for the moment: a large string, or a long reply, has to reach its end first."""
-
-    def send(self, data: bytes | LargeString) -> None:
-        """Events, or parts of one: what stands before, after and between large strings, and those, which it reads."""
-
-    def end(self, error: str | None) -> None:
-        """Nothing follows: it is at its end, or an error keeps it from going on."""
-
-    def cut(self) -> None:
-        """Nothing follows, not even the end of an event."""
-
-
-class OpenFeed:
-    """A feed that is open, and what moves it on."""
-
-    def __init__(self, number: int, feed: ChangeFeed, sink: Sink) -> None:
-        self.number = number
-        self.feed = feed
-        self.sink = sink
-        self.scan: Scan | None = None
-        self.router: Router | None = None
-        self.fanout: Fanout | None = None
-        self.is_ending = False
-        """Nothing is added to it: it ends when its reader has taken the rest ..."""
-        self.error: str | None = None
-        """... with this."""
-        self.is_closed = False
 
 
 class Feeds:
@@ -79,12 +40,13 @@ class Feeds:
         self._store = store
         self._journal = store.journal
         self._clock = clock
+        self.holds = FeedHolds(self._journal, clock)
+        self._beginnings = Beginnings(self._journal, clock, self.holds)
         self._live = Live(self._journal, store.types)
         self._open: dict[int, OpenFeed] = {}
         self._of: dict[ChangeFeed, OpenFeed] = {}
         self._named: dict[tuple[int, str], OpenFeed] = {}
         """Those that have a name, by database and name."""
-        self.holds = FeedHolds(self._journal, clock)
         self._behind: deque[OpenFeed] = deque()
         """Those that have something to read, in turn."""
         self._ending: dict[ChangeFeed, None] = {}
@@ -96,8 +58,12 @@ class Feeds:
         self._unseen: list[OpenFeed] = []
         """Those that have read what is not visible yet."""
         self._last_number = 0
-        self._first_ts: dict[Ts, Ts] = {}
-        """Where an epoch ended -> the first ts after it, if somebody came from there."""
+        self.checkpoint_ms = limits.FEED_CHECKPOINT_MS_DEFAULT
+        """Between two checkpoints of feeds that say nothing about it."""
+        self._delayed: list[tuple[int, int]] = []
+        """When feeds that are to wait begin, and their numbers: a heap."""
+        self._ended_events = 0
+        """Of feeds that are no more."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -105,6 +71,16 @@ class Feeds:
     @property
     def all(self) -> list[OpenFeed]:
         return list(self._open.values())
+
+    @property
+    def opened_count(self) -> int:
+        """How many there ever were."""
+        return self._last_number
+
+    @property
+    def event_count(self) -> int:
+        """Of all feeds there ever were."""
+        return self._ended_events + sum(opened.feed.event_count for opened in self._open.values())
 
     @property
     def parked(self) -> list[OpenFeed]:
@@ -117,11 +93,14 @@ class Feeds:
 
     # --- opening and closing ------------------------------------------------------------------------------------
 
-    def open(self, request: ChangeFeedRequest, protocol: int, sink: Sink) -> OpenFeed:
-        """`TooOld`, `FeedDiverged` or `ClientError` if it cannot begin where it wants to."""
+    def open(self, request: ChangeFeedRequest, protocol: int, sink: Sink, delay_us: int = 0) -> OpenFeed:
+        """`TooOld`, `FeedDiverged` or `ClientError` if it cannot begin where it wants to.
+
+        `delay_us`: it waits for so long before it reads.
+        """
         if len(self._open) >= limits.FEEDS_MAX:
             raise ClientError(f"there are {limits.FEEDS_MAX} feeds already")
-        position = self._beginning(request)
+        position = self._beginnings.of(request)
         if request.name is not None:
             self.holds.begin(request.database, request.name, position)
         feed = ChangeFeed(request, protocol, position)
@@ -132,7 +111,11 @@ class Feeds:
             opened.scan = Scan(self._store, feed)
             self._store.on_range = self._tell_scans
         self._open[opened.number] = self._of[feed] = opened
-        self._behind.append(opened)
+        if delay_us:
+            opened.is_delayed = True
+            heappush(self._delayed, (self._clock.monotonic_us() + delay_us, opened.number))
+        else:
+            self._behind.append(opened)
         self._plan_checkpoint(opened)
         return opened
 
@@ -144,54 +127,6 @@ class Feeds:
                 opened.scan.range_removed(ts, Span(gone.start, gone.end))
         if not scanning:
             self._store.on_range = None
-
-    def _beginning(self, request: ChangeFeedRequest) -> Ts:
-        """The ts after which a feed begins."""
-        writer = self._journal.writer
-        if request.is_initial:
-            return writer.last_ts  # all up to here is in what will be read, a flush as well
-        since, epoch, seen = request.since, request.epoch, request.seen
-        named = self.holds.find(request.database, request.name) if request.name is not None and since is None else None
-        if named is not None:
-            since = named.ts
-            if named.epoch:
-                epoch, seen = named.epoch, named.seen
-        if since is None:
-            return writer.last_ts
-        now = max(self._journal.hlc.last, self._clock.wall_us())
-        if epoch is not None and seen is not None:
-            end = self._end_of_epoch(epoch, seen)
-            if self._journal.erased_ts <= end < since and (since > now or self._first_after(end) <= since):
-                since = end
-        if since > now:
-            raise ClientError(f"SINCE {since} lies ahead of the clock here")
-        self._journal.refuse_erased(since)
-        return since
-
-    def _end_of_epoch(self, epoch: int, seen: Ts) -> Ts:
-        """The last ts of an epoch, if what a client has seen in it is still history."""
-        epochs = self._journal.epochs
-        for index, known in enumerate(epochs):
-            if known.id == epoch:
-                if index + 1 == len(epochs):
-                    return Ts(U64_MAX)
-                if seen > epochs[index + 1].last_ts:
-                    raise FeedDiverged("history after that was lost", since=epochs[index + 1].last_ts)
-                return epochs[index + 1].last_ts
-        raise FeedDiverged(f"epoch {epoch} is not one of this history", since=Ts(0))
-
-    def _first_after(self, end: Ts) -> Ts:
-        """The first ts of what followed an epoch that ended at this.
-
-        A client may have a checkpoint after that: where a backup was restored, the clock can be behind the one that it
-        had before. Then the client has to begin at the end of what it shares with us.
-        """
-        if end not in self._first_ts and self._journal.writer.visible.ts > end:
-            with contextlib.closing(self._journal.reader_since(end)) as reader:
-                first = next(reader.read(), None)
-            if first is not None:
-                self._first_ts[end] = first.ts
-        return self._first_ts.get(end, Ts(U64_MAX))
 
     def _take_name(self, opened: OpenFeed) -> None:
         """One reader at a time has a name. The newest gets it: an earlier one may be a connection that was lost."""
@@ -216,6 +151,7 @@ class Feeds:
         request = opened.feed.request
         if request.name is not None and self._named.get((request.database, request.name)) is opened:
             del self._named[request.database, request.name]
+        self._ended_events += opened.feed.event_count
         self._stop_reading(opened)
 
     def _stop_reading(self, opened: OpenFeed) -> None:
@@ -237,7 +173,7 @@ class Feeds:
     def _finish(self, opened: OpenFeed) -> None:
         """Send the rest, and the end after it; it waits only for the reader of a large string."""
         feed, sink = opened.feed, opened.sink
-        _pass_on(opened)
+        opened.pass_on()
         if feed.out or sink.is_held:
             self._parked[opened] = None
             return
@@ -263,10 +199,17 @@ class Feeds:
         is_live = opened.feed.state is State.STEADY
         return max(opened.feed.position, self._live.position if is_live else Ts(0))
 
+    def is_parked(self, opened: OpenFeed) -> bool:
+        """Its reader takes nothing."""
+        return opened in self._parked
+
+    def lag_ms(self, opened: OpenFeed) -> int:
+        """How far a feed is behind what is visible, in ms."""
+        return max(0, (self._journal.writer.visible.ts - self.position_of(opened)) // 1000)
+
     def lag(self, opened: OpenFeed) -> tuple[int, int]:
-        """How far a feed is behind what is visible: in records (-1: it has not begun to read), and in ms."""
-        visible = self._journal.writer.visible
-        ms = max(0, (visible.ts - self.position_of(opened)) // 1000)
+        """The same in records (-1: it has not begun to read), and in ms."""
+        visible, ms = self._journal.writer.visible, self.lag_ms(opened)
         if opened.feed.state is State.STEADY:
             return 0, ms
         return -1 if opened.router is None else opened.router.records_behind(visible), ms
@@ -418,7 +361,7 @@ class Feeds:
         feed, sink = opened.feed, opened.sink
         if not self._is_visible(feed):
             return
-        _pass_on(opened)
+        opened.pass_on()
         if feed.is_at_end:
             self._checkpoint(opened)
         elif feed.state is State.STEADY and (feed.out or sink.is_full):
@@ -435,12 +378,17 @@ class Feeds:
     # --- checkpoints --------------------------------------------------------------------------------------------
 
     def _plan_checkpoint(self, opened: OpenFeed) -> None:
-        due_us = self._clock.monotonic_us() + opened.feed.request.checkpoint_ms * 1000
+        due_us = self._clock.monotonic_us() + (opened.feed.request.checkpoint_ms or self.checkpoint_ms) * 1000
         heappush(self._due, (due_us, opened.number))
 
     def tick(self) -> None:
-        """Send the checkpoints that are due."""
+        """Send the checkpoints that are due, and let those begin that had to wait."""
         now_us = self._clock.monotonic_us()
+        while self._delayed and self._delayed[0][0] <= now_us:
+            late = self._open.get(heappop(self._delayed)[1])
+            if late is not None and not late.is_ending:
+                late.is_delayed = False
+                self._behind.append(late)
         while self._due and self._due[0][0] <= now_us:
             opened = self._open.get(heappop(self._due)[1])
             if opened is not None:
@@ -463,7 +411,7 @@ class Feeds:
             return
         if feed.state is not State.SCANNING:
             feed.add_checkpoint(feed.position, journal.epochs[-1].id, journal.writer.visible.ts)
-        _pass_on(opened)
+        opened.pass_on()
         if feed.is_done:
             self._end(opened)
 
@@ -476,10 +424,3 @@ class Feeds:
         if writer.visible.ts < writer.last_ts:
             return writer.visible.ts
         return hlc.next()  # nothing else will have it
-
-
-def _pass_on(opened: OpenFeed) -> None:
-    """Send what has gathered, up to the end of a large string: its sink says when that is sent."""
-    feed, sink = opened.feed, opened.sink
-    while feed.out and not sink.is_held:
-        sink.send(feed.take())

@@ -10,12 +10,10 @@ from __future__ import annotations
 from tidelog.feeds.fanout import Fanout
 from tidelog.feeds.feed import ChangeFeed
 from tidelog.feeds.router import Router
-from tidelog.feeds.span import Interests, Span
+from tidelog.feeds.span import EVERYTHING, Interests
 from tidelog.ids import ShardId, Ts
 from tidelog.journal.journal import Journal
 from tidelog.store.type_table import TypeTable
-
-_EVERYTHING = [Span(b"", b"")]
 
 
 class Live:
@@ -50,7 +48,7 @@ class Live:
         if self._router is None:
             shards = [ShardId(shard) for shard in range(self._journal.meta.shard_count)]
             self.position = self._journal.writer.visible.ts
-            self._router = Router(self._journal, shards, self.position, _EVERYTHING, self._fanout.wants)
+            self._router = Router(self._journal, shards, self.position, [EVERYTHING], self._fanout.wants)
         self._feeds[feed] = None
         self._by_database.setdefault(feed.request.database, Interests()).add(feed, feed.request.spans)
 

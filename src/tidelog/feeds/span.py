@@ -47,6 +47,9 @@ class Span(NamedTuple):
         return self.end == after_prefix(self.start)
 
 
+EVERYTHING = Span(b"", b"")
+
+
 def span_of_key(key: bytes) -> Span:
     return Span(key, key + b"\0")
 

@@ -77,10 +77,11 @@ class Gateway:
         clock: Clock,
         *,
         per_address_max: int = limits.HTTP_PER_ADDRESS_DEFAULT,
+        connections_max: int | None = None,
         tls_cert: str | None = None,
         tls_key: str | None = None,
     ) -> None:
-        self.clients = HttpClients(per_address_max)
+        self.clients = HttpClients(per_address_max, connections_max)
         config = uvicorn.Config(
             app,
             log_config=None,

@@ -16,7 +16,7 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from tidelog import limits
 from tidelog.engine.feeding import Feeding
 from tidelog.errors import TidelogError
 from tidelog.feeds.event import FIELDS
-from tidelog.feeds.feeds import OpenFeed
+from tidelog.feeds.open_feed import OpenFeed
 from tidelog.resp.json_form import reply_to_json, string_pieces
 from tidelog.types.change import LargeString
 
@@ -46,8 +46,9 @@ _HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 class StreamSink:
     """The events that a feed has sent and the browser has not taken yet. One for each stream."""
 
-    def __init__(self, peer: str) -> None:
+    def __init__(self, peer: str, on_sent: Callable[[bytes | LargeString], None] = lambda _: None) -> None:
         self.peer = peer
+        self._on_sent = on_sent
         self._chunks: deque[bytes | LargeString] = deque()
         self.unsent_bytes = 0
         self._large_count = 0
@@ -73,6 +74,7 @@ class StreamSink:
         return self._was_full
 
     def send(self, data: bytes | LargeString) -> None:
+        self._on_sent(data)
         self._chunks.append(data)
         if isinstance(data, bytes):
             self.unsent_bytes += len(data)

@@ -4,8 +4,12 @@
     span=a,b            keys from a to before b, which is unbounded if it is empty; repeatable
     since=              begin after this ts, or at an `id` that was sent before
     initial=1           begin with the values of now: `deleterange` first, because nothing from before counts any more
+    until=              end after this ts, which is told with 204 when a browser comes back after the end
+    name=               begin where the reader of this name was acknowledged (FEED ACK), and keep the journal from there
+    txn=1, groups=1     a commit after each transaction; changes of the groups of streams
     expiry=1            tell also when keys expire
     db=, checkpoint=    the database; a checkpoint every so many ms
+    onecheckpoint=1     one checkpoint for all keys, not one for each
     Last-Event-ID       a browser that connects again goes on where it was: wins over since and initial
 
 Keys are percent-encoded bytes. A feed that cannot begin is answered with a status, after which a browser does not try
@@ -25,7 +29,7 @@ from starlette.responses import JSONResponse, Response
 
 from tidelog import limits
 from tidelog.engine.engine import Engine
-from tidelog.errors import ClientError, FeedDiverged, TooOld
+from tidelog.errors import ClientError, FeedDiverged, HolderLapsed, TooOld
 from tidelog.feeds.event import encode_delete_range
 from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
@@ -35,7 +39,7 @@ from tidelog.ids import U64_MAX, Ts
 from tidelog.server.listener import address_of
 
 _ID: Final = re.compile(r"(\d{1,20})(?:-(\d{1,20})-(\d{1,20}))?", re.ASCII)
-_ONCE: Final = ("since", "initial", "expiry", "db", "checkpoint")
+_ONCE: Final = ("since", "initial", "until", "name", "txn", "groups", "expiry", "db", "checkpoint", "onecheckpoint")
 _RETRY_AFTER: Final = {"retry-after": "5"}
 
 
@@ -63,16 +67,20 @@ def feed_page(engine: Engine) -> Callable[[Request], Awaitable[Response]]:
             return Response(media_type=EventStream.media_type)
         streams.difference_update([sink for sink in streams if sink.is_abandoned])
         feeding = engine.feeding
-        if feeding.is_closed or len(streams) >= limits.HTTP_FEEDS_MAX:
+        if feeding.is_closed or len(streams) >= feeding.http_feeds_max:
             return JSONResponse({"error": "BUSY", "message": "no more feeds at the moment"}, 503, _RETRY_AFTER)
         try:
             wanted = read_query(request.scope["query_string"], request.headers.get("last-event-id"))
-            sink = StreamSink(address_of(request.scope.get("client"))[0])
+            if wanted.until is not None and wanted.since is not None and wanted.since >= wanted.until:
+                return Response(status_code=204)  # it has everything: a browser does not come back after this
+            sink = StreamSink(address_of(request.scope.get("client"))[0], feeding.count_sent)
             opened = feeding.open_sink(wanted, 2, sink)
         except TooOld as error:
             return JSONResponse(error_members(f"FEEDTOOOLD oldest={error.oldest}"), 410)
         except FeedDiverged as error:
             return JSONResponse(error_members(f"FEEDDIVERGED since={error.since}"), 410)
+        except HolderLapsed as error:
+            return JSONResponse({"error": "ERR", "message": str(error)}, 410)
         except ClientError as error:
             return JSONResponse({"error": "ERR", "message": str(error)}, 400)
         streams.add(sink)
@@ -125,6 +133,7 @@ def read_query(query: bytes, last_event_id: str | None) -> ChangeFeedRequest:
         start, is_initial = _start("Last-Event-ID", last_event_id), False
     elif start is not None and is_initial:
         raise BadQuery("since and initial cannot be used together")
+    until = _number(given, "until", 0, U64_MAX)
     return ChangeFeedRequest(
         spans=list(dict.fromkeys(spans)) or [Span(b"", b"")],
         database=_number(given, "db", 0, limits.DATABASES - 1) or 0,
@@ -132,9 +141,13 @@ def read_query(query: bytes, last_event_id: str | None) -> ChangeFeedRequest:
         epoch=None if start is None else start.epoch,
         seen=None if start is None else start.seen,
         is_initial=is_initial,
+        until=None if until is None else Ts(until),
+        name=_name(given.get("name")),
+        checkpoint_ms=_number(given, "checkpoint", limits.FEED_CHECKPOINT_MS_MIN, limits.FEED_CHECKPOINT_MS_MAX),
+        has_one_checkpoint=_number(given, "onecheckpoint", 0, 1) == 1,
+        has_commits=_number(given, "txn", 0, 1) == 1,
+        has_groups=_number(given, "groups", 0, 1) == 1,
         has_expiry=_number(given, "expiry", 0, 1) == 1,
-        checkpoint_ms=_number(given, "checkpoint", limits.FEED_CHECKPOINT_MS_MIN, limits.FEED_CHECKPOINT_MS_MAX)
-        or limits.FEED_CHECKPOINT_MS_DEFAULT,
     )
 
 
@@ -146,6 +159,12 @@ def _span(data: bytes) -> Span:
             f"{data.decode(errors='backslashreplace')!r}"
         )
     return Span(*keys)
+
+
+def _name(name: str | None) -> str | None:
+    if name is not None and (not name or any(0xD800 <= ord(char) < 0xE000 for char in name)):
+        raise BadQuery("name must be UTF-8 and not empty")
+    return name
 
 
 def _start(name: str, text: str) -> FeedStart:
@@ -161,6 +180,6 @@ def _number(given: dict[str, str], name: str, least: int, most: int) -> int | No
     if name not in given:
         return None
     text = given[name]
-    if not (text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
+    if not (text.isascii() and text.isdecimal() and len(text) <= 20 and least <= int(text) <= most):
         raise BadQuery(f"{name} must be a number from {least} to {most}, not {text!r}")
     return int(text)

@@ -38,8 +38,9 @@ _TOO_LATE: Final = (
 class HttpClients:
     """All connections of a gateway, the oldest first."""
 
-    def __init__(self, per_address_max: int) -> None:
+    def __init__(self, per_address_max: int, connections_max: int | None = None) -> None:
         self._per_address_max = per_address_max
+        self._connections_max = limits.HTTP_CONNECTIONS_MAX if connections_max is None else connections_max
         self._by_address: dict[str, dict[HttpConnection, None]] = {}
         self._all: dict[HttpConnection, None] = {}
 
@@ -52,7 +53,7 @@ class HttpClients:
         has_room = True
         if len(same) >= self._per_address_max and not is_loopback(connection.address):
             has_room = _cut_one(same)
-        elif len(self._all) >= limits.HTTP_CONNECTIONS_MAX:
+        elif len(self._all) >= self._connections_max:
             has_room = _cut_one(self._all)
         if has_room:
             self._all[connection] = None

@@ -18,6 +18,7 @@ def collect(engine: Engine, facts: Facts, memory: Memory) -> Iterator[Sample]:
     yield from _keyspace(engine)
     yield from _machine(memory, facts)
     yield from _journal(engine, facts)
+    yield from _feeds(engine)
     yield from _snapshots(engine, facts)
     store, journal = engine.store, engine.store.journal
     now_ms = engine.clock.wall_us() // 1000
@@ -85,6 +86,21 @@ def _journal(engine: Engine, facts: Facts) -> Iterator[Sample]:
     yield Sample("tidelog_cut_tail_bytes", "gauge", "What this start cut and set aside.", size)
     yield Sample("tidelog_cut_tail_records", "gauge", "Records in it, as far as they can be told apart.", records)
     yield from _histogram("tidelog_fsync_seconds", "How long fsyncs took.", engine.metrics.syncs)
+
+
+def _feeds(engine: Engine) -> Iterator[Sample]:
+    figures = engine.feeding.figures()
+    for state, count in figures.states.items():
+        yield Sample("tidelog_feeds", "gauge", "Feeds that are open.", count, f'{{state="{label(state)}"}}')
+    yield Sample("tidelog_feeds_total", "counter", "Feeds that were opened.", figures.opened_count)
+    yield Sample("tidelog_feeds_delayed_total", "counter", "Feeds begun too often.", figures.delayed_count)
+    yield Sample("tidelog_feed_events_total", "counter", "Events made for feeds.", figures.event_count)
+    yield Sample("tidelog_feed_bytes_total", "counter", "Sent to feeds.", figures.sent_bytes)
+    yield Sample("tidelog_feed_buffer_bytes", "gauge", "What waits for readers.", figures.buffer_bytes)
+    yield Sample("tidelog_feed_lag_seconds", "gauge", "The feed furthest behind.", figures.lag_ms / 1000)
+    for name, ms in figures.named_lag_ms.items():
+        labels = f'{{name="{label(name)}"}}'
+        yield Sample("tidelog_feed_named_lag_seconds", "gauge", "Feeds with a name.", ms / 1000, labels)
 
 
 def _snapshots(engine: Engine, facts: Facts) -> Iterator[Sample]:

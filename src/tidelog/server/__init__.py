@@ -4,7 +4,7 @@ Traffic:
 
 listener         opens ports, with or without TLS, and unix sockets
 connection       one connection: bytes in, commands to the engine, replies out
-socket_session   where a client is, and since when
+socket_session   where a client is, since when, and what is on its way to it
 joining          puts large arguments together, on a thread
 long_reply       what is left to send of a reply with long strings
 backlog          what a client has sent and the server has not run yet

@@ -75,6 +75,12 @@ class ServerConfig:
     """Journal that is kept although snapshots cover it, at most."""
     retain_age_us: int = limits.RETAIN_AGE_US
     """For how long it is kept, at most."""
+    http_feeds: int = limits.HTTP_FEEDS_DEFAULT
+    """How many feeds there may be over HTTP."""
+    feed_checkpoint_ms: int = limits.FEED_CHECKPOINT_MS_DEFAULT
+    """Between two checkpoints of a feed that says nothing about it."""
+    feed_repeats: int = limits.FEED_REPEATS_DEFAULT
+    """How often a reader may begin at the same place at once; 0: as often as it likes."""
     frame_bytes: int | None = None
     """None: what the data directory has, and the default if it is new."""
 
@@ -228,6 +234,12 @@ SETTINGS: Final[dict[str, Setting]] = {
     "maxmemory": Setting("maxmemory", _size("no limit")),
     "maxclients": Setting("maxclients", _integer(1, 1_000_000, "a number of clients")),
     "timeout": Setting("timeout", _integer(0, 2**31 - 1, "a number of seconds")),
+    "http-feeds": Setting("http_feeds", _integer(0, limits.FEEDS_MAX, "a number of feeds")),
+    "feed-checkpoint": Setting(
+        "feed_checkpoint_ms",
+        _integer(limits.FEED_CHECKPOINT_MS_MIN, limits.FEED_CHECKPOINT_MS_MAX, "a number of milliseconds"),
+    ),
+    "feed-repeats": Setting("feed_repeats", _integer(0, limits.FEED_REPEATS_MAX, "a number of feeds")),
     "snapshot-after": Setting("snapshot_after", _size("never")),
     "retain-bytes": Setting("retain_bytes", _retained_bytes),
     "retain-age": Setting("retain_age_us", _retained_age_us),

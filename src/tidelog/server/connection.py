@@ -26,14 +26,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from tidelog import limits
-from tidelog.engine.disclosure import Asked
 from tidelog.engine.engine import BLOCKED, LONG, STAGING, Engine
 from tidelog.resp.decoder import RequestDecoder
 from tidelog.resp.encoder import encode_error
 from tidelog.resp.exact import RequestLimits, Words
 from tidelog.server.backlog import Backlog
 from tidelog.server.joining import join_large
-from tidelog.server.long_reply import LongReply
 from tidelog.server.socket_session import SocketSession
 from tidelog.server.turns import Turns
 
@@ -45,11 +43,27 @@ class Connection(SocketSession):
     """One connection: an `asyncio.Protocol`, not by its class because a compiled class has only compiled parents."""
 
     __slots__ = (
-        "_asked", "_at_once_bytes", "_at_once_bytes_max", "_backlog", "_connections", "_decode", "_decoder", "_hot",
-        "_is_at_end", "_is_clogged", "_is_in_line", "_is_paused", "_is_reading", "_is_stopping", "_is_stuck", "_long",
-        "_out_bytes", "_piece_bytes", "_rounds", "_signals", "_turns", "_waited", "_waits_for_large",
+        "_at_once_bytes",
+        "_at_once_bytes_max",
+        "_backlog",
+        "_connections",
+        "_decode",
+        "_decoder",
+        "_hot",
+        "_is_at_end",
+        "_is_in_line",
+        "_is_paused",
+        "_is_reading",
+        "_is_stopping",
+        "_is_stuck",
+        "_piece_bytes",
+        "_rounds",
+        "_signals",
+        "_turns",
+        "_waited",
+        "_waits_for_large",
         "_write",
-    )  # fmt: skip
+    )
 
     def __init__(self, engine: Engine, turns: Turns, connections: Connections) -> None:
         super().__init__(engine)
@@ -58,10 +72,6 @@ class Connection(SocketSession):
         self._connections = connections
         self._write: Callable[[bytes | memoryview], None] | None = None
         """Sends replies: the transport's `write`, or between the events of a feed; None: the connection is gone."""
-        self._out_bytes = 0
-        """The size of this turn's replies and messages, without those of the last run of hot commands."""
-        self._asked = Asked()
-        """The commands that they answer."""
         self._waited: Words = []
         """The command that is blocked, or was last."""
         self._at_once_bytes_max = 0
@@ -76,12 +86,7 @@ class Connection(SocketSession):
         """CLIENT PAUSE holds commands back."""
         self._waits_for_large = False
         """The next command has large values, which are not joined or written yet."""
-        self._long = LongReply()
-        """What is left to send of a reply with long strings."""
-        self._is_clogged = False
-        """The client does not take what is sent to it."""
-        self._is_reading = True
-        self._is_stopping = False
+        self._is_reading, self._is_stopping = True, False
         self._is_stuck = False
         """The replies wait for space on the disk."""
         self._is_at_end = False
@@ -95,8 +100,7 @@ class Connection(SocketSession):
         self._hot = engine.hot_commands(self)
 
     def state_changed(self) -> None:
-        if self._transport is not None:
-            self._write = self._transport.write if self.feed_sink is None else self.feed_sink.reply
+        self._write = self._write and (self.write if self.feed_sink is None else self.feed_sink.reply)
         self.is_plain = self.engine.is_plain(self)
         self._hot = self.engine.hot_commands(self)
         if self._decoder.bounds.is_authenticated != self.is_authenticated:
@@ -123,6 +127,7 @@ class Connection(SocketSession):
             transport.close()
             return
         self.engine.sessions.add(self)
+        self._write = self.write = transport.write
         self.state_changed()  # the server's state may have changed since this object was made
         self._set_bounds()
         self._settle()
@@ -241,14 +246,14 @@ class Connection(SocketSession):
         return self._is_at_end or self.closes_after_reply
 
     def pause_writing(self) -> None:
-        self._is_clogged = True
+        self.is_clogged = True
         if not self.is_authenticated:
             # Not from here: the transport is in the middle of a write.
             asyncio.get_running_loop().call_soon(self._connections.cut_unauthenticated, self)
         self._settle()
 
     def resume_writing(self) -> None:
-        self._is_clogged = False
+        self.is_clogged = False
         self._send_long()
         if self.feed_sink is not None:
             self.feed_sink.go_on()
@@ -291,7 +296,7 @@ class Connection(SocketSession):
         """There is something to run, and nothing but the time of a turn in its way."""
         return (
             not self._backlog.is_empty
-            and not (self.is_blocked or self._is_clogged or self._is_paused or self._is_stuck or self._waits_for_large)
+            and not (self.is_blocked or self.is_clogged or self._is_paused or self._is_stuck or self._waits_for_large)
             and not self.closes_after_reply
             and self._transport is not None
             and self._out_bytes < limits.REPLIES_BYTES_HELD
@@ -300,7 +305,7 @@ class Connection(SocketSession):
 
     def _settle(self, *, is_new: bool = False) -> None:
         """Commands were held or run, or something that was in their way is gone: see what comes next."""
-        is_held = self.is_blocked or self._is_clogged or self._is_stuck or not self._long.is_over
+        is_held = self.is_blocked or self.is_clogged or self._is_stuck or not self._long.is_over
         is_free = self._backlog.is_empty and not is_held
         self._at_once_bytes = self._at_once_bytes_max if is_free else -1
         if not self._is_in_line and self._may_run:
@@ -346,7 +351,7 @@ class Connection(SocketSession):
         """Read only commands that can be run. From a blocked client, and one that waits for its go, read a little more:
         the first may go away, and stopping for a moment costs more than it saves."""
         is_wanted = not (
-            self._is_clogged or self._is_stuck or self._is_stopping or self._connections.waits_for_disk
+            self.is_clogged or self._is_stuck or self._is_stopping or self._connections.waits_for_disk
         ) and (
             len(self._backlog.received) <= limits.UNREAD_BYTES_MAX
             if self._is_in_line or self.is_blocked
@@ -381,7 +386,7 @@ class Connection(SocketSession):
 
     def _send_long(self) -> None:
         """Send the next piece of a long reply, if there is one and the client takes it."""
-        if self._write is None or self._is_clogged or self._long.is_over:
+        if self._write is None or self.is_clogged or self._long.is_over:
             return
         if not self._long.send_piece(self._write):
             asyncio.get_running_loop().call_soon(self._send_long)
@@ -407,23 +412,6 @@ class Connection(SocketSession):
         if self.unsent_bytes > self._connections.output_limits.hard_bytes:
             self._connections.cut_for_output(self)
 
-    def may_tell_of_unwritten(self, *, are_writes_refused: bool) -> bool:
-        engine = self.engine
-        return self._asked.may_tell_of(engine.store.unwritten_keys(), engine.table, are_writes_refused)
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Send bytes of a feed, at once."""
-        if self._transport is not None:
-            self._transport.write(data)
-
-    @property
-    def is_clogged(self) -> bool:
-        return self._is_clogged
-
-    @property
-    def is_inside_reply(self) -> bool:
-        return not self._long.is_over
-
     def set_stuck(self, is_stuck: bool) -> None:
         """The replies wait for space on the disk, or no longer. Meanwhile nothing is read: replies would pile up."""
         self._is_stuck = is_stuck
@@ -448,16 +436,9 @@ class Connection(SocketSession):
 
     @property
     def is_busy(self) -> bool:
-        """Some command of the client has no reply yet, or an event of its feed is not sent to its end."""
-        if self.feed_sink is not None and self.feed_sink.is_inside_event:
-            return True
+        """Some command of the client has no reply yet."""
         is_behind = not (self._backlog.is_empty or self.is_blocked) or not self._long.is_over
         return bool(self.out or self.waiting_turns or is_behind)
-
-    @property
-    def unsent_bytes(self) -> int:
-        waiting = self._out_bytes if self.feed_sink is None else self._out_bytes + self.feed_sink.reply_bytes
-        return waiting + (0 if self._transport is None else self._transport.get_write_buffer_size())
 
     @property
     def backlog_bytes(self) -> int:

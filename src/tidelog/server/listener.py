@@ -150,17 +150,20 @@ def make_tls(certificate: str, key: str) -> ssl.SSLContext:
     return context
 
 
-def allow_descriptors(clients_max: int) -> int:
-    """Let the process have enough of them; returns how many clients it can have."""
-    wanted = clients_max + _DESCRIPTORS_BESIDE_CLIENTS
+def allow_descriptors(clients_max: int, http_max: int = 0) -> tuple[int, int]:
+    """Let the process have enough of them; returns how many clients, and connections over HTTP, it can have."""
+    wanted = clients_max + http_max + _DESCRIPTORS_BESIDE_CLIENTS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return max(1, min(clients_max, soft - _DESCRIPTORS_BESIDE_CLIENTS))
-    return clients_max
+        if soft < wanted:
+            left = max(0, soft - _DESCRIPTORS_BESIDE_CLIENTS)
+            http = left * http_max // (clients_max + http_max)
+            return max(1, left - http), http
+    return clients_max, http_max
 
 
 def address_of(name: object) -> tuple[str, bool]:

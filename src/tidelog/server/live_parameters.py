@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
+from tidelog.engine.feeding import Feeding
 from tidelog.engine.parameters import (
     ApplyValue,
     BadValue,
@@ -46,6 +47,7 @@ def live_parameters(
     slow_log: SlowLog,
     used: Memory,
     journal: Journal,
+    feeding: Feeding,
     *,
     ports: Callable[[], list[int]],
     sample_memory: Callable[[], None],
@@ -58,6 +60,12 @@ def live_parameters(
 
     def put_idle(value: int) -> None:
         connections.idle_s_max = value
+
+    def put_http_feeds(value: int) -> None:
+        feeding.http_feeds_max = value
+
+    def put_repeats(value: int) -> None:
+        feeding.repeats.burst = value
 
     def put_maxmemory(value: int) -> None:
         used.limit_bytes = value
@@ -108,6 +116,15 @@ def live_parameters(
             number("timeout", lambda: connections.idle_s_max, put_idle, 0, _INT_MAX),
             constant("tcp-keepalive", limits.KEEPALIVE_S, "it cannot be changed"),
             number("maxclients", lambda: connections.clients_max, put_clients_max, 1, config.maxclients),
+            number("http-feeds", lambda: feeding.http_feeds_max, put_http_feeds, 0, feeding.http_feeds_max),
+            number(
+                "feed-checkpoint",
+                lambda: feeding.checkpoint_ms,
+                feeding.set_checkpoint_ms,
+                limits.FEED_CHECKPOINT_MS_MIN,
+                limits.FEED_CHECKPOINT_MS_MAX,
+            ),
+            number("feed-repeats", lambda: feeding.repeats.burst, put_repeats, 0, limits.FEED_REPEATS_MAX),
             constant("hz", 10, "it cannot be changed"),
             fixed("proto-max-bulk-len", limits.BULK_BYTES_MAX),
             fixed("client-query-buffer-limit", limits.COMMAND_BYTES_MAX),

@@ -123,6 +123,7 @@ class Runtime:
         self._pending_expiry: PendingExpiry
         self._worker: WorkThread
         self._facts: Facts
+        self._http_max: int
 
     def _check_directory(self) -> None:
         """What is fixed when a data directory is made must be what was asked for."""
@@ -172,15 +173,24 @@ class Runtime:
         config, clock, store = self._config, self._clock, self.store
         metrics, sessions, slow_log = Metrics(), Sessions(), SlowLog()
         self._memory = Memory(config.maxmemory)
+        clients_max, self._http_max = self._allowed_connections()
         self.connections = Connections(
             sessions,
             clock,
             metrics,
-            clients_max=self._allowed_clients(),
+            clients_max=clients_max,
             idle_s_max=config.timeout,
             is_protected=config.password is None,
         )
-        feeding = Feeding(loop, Feeds(store, clock), clock, lambda: self.turns.count)
+        feeding = Feeding(
+            loop,
+            Feeds(store, clock),
+            clock,
+            lambda: self.turns.count,
+            checkpoint_ms=config.feed_checkpoint_ms,
+            repeats_max=config.feed_repeats,
+            http_feeds_max=self._http_max * config.http_feeds // (config.http_feeds + limits.HTTP_CONNECTIONS_MAX),
+        )
         self.turns = Turns(loop, store.journal, clock.monotonic_us, metrics.syncs.add, feeding.on_visible)
         self._snapshots = ServerSnapshots(loop, store, self.turns, clock, config.snapshot_after)
         self._cooling = Cooling(loop, store.databases, clock)
@@ -204,6 +214,7 @@ class Runtime:
                 slow_log,
                 self._memory,
                 store.journal,
+                feeding,
                 ports=lambda: self.ports,
                 sample_memory=self._sample_memory,
                 begin_erasing=self._snapshots.erasing.begin,
@@ -226,12 +237,20 @@ class Runtime:
             lambda: self.flight_port or 0,
         )
 
-    def _allowed_clients(self) -> int:
+    def _allowed_connections(self) -> tuple[int, int]:
+        """How many there may be, and how many over HTTP."""
         wanted = self._config.maxclients
-        allowed = allow_descriptors(wanted)
+        http = 0 if self._config.http_port is None else self._config.http_feeds + limits.HTTP_CONNECTIONS_MAX
+        allowed, http_allowed = allow_descriptors(wanted, http)
         if allowed < wanted:
-            _LOG.warning("the system allows too few open files for %d clients: at most %d", wanted, allowed)
-        return allowed
+            _LOG.warning(
+                "the system allows too few open files for %d clients and %d connections over HTTP: at most %d and %d",
+                wanted,
+                http,
+                allowed,
+                http_allowed,
+            )
+        return allowed, http_allowed
 
     async def _open_ports(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self._config
@@ -257,6 +276,7 @@ class Runtime:
             bind_tcp(config.host, port),
             self._clock,
             per_address_max=config.http_per_address,
+            connections_max=self._http_max,
             tls_cert=config.tls_cert,
             tls_key=config.tls_key,
         )
@@ -378,7 +398,7 @@ class Runtime:
         has_ended = True
         if self._flight is not None:
             has_ended = await loop.run_in_executor(None, self._flight.stop, limits.STOP_S_MAX / 2)
-        while any(connection.is_busy for connection in self.connections.all()) and loop.time() < deadline:
+        while any(each.is_busy or each.is_inside_event for each in self.connections.all()) and loop.time() < deadline:
             await asyncio.sleep(0.001)
         try:
             await asyncio.wait_for(self.turns.drain(), max(0.1, deadline - loop.time()))

@@ -1,20 +1,25 @@
-"""A client at the other end of a socket: where it is, and since when. `connection` has all that flows."""
+"""A client at the other end of a socket: where it is, since when, and what is on its way to it.
+
+`connection` decides what flows, and when.
+"""
 
 from __future__ import annotations
 
 import asyncio
 
+from tidelog.engine.disclosure import Asked
 from tidelog.engine.engine import Engine
 from tidelog.engine.session import Session
 from tidelog.resp.encoder import encode_error
 from tidelog.server.activity import Activity
 from tidelog.server.listener import address_of
+from tidelog.server.long_reply import LongReply
 
 
 class SocketSession(Session):
     """A session with a transport."""
 
-    __slots__ = ("_transport", "activity", "out", "waiting_turns")
+    __slots__ = ("_asked", "_long", "_out_bytes", "_transport", "activity", "out", "waiting_turns")
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -23,6 +28,12 @@ class SocketSession(Session):
         self.activity = Activity(engine.clock.monotonic_us())
         self.out: list[bytes] = []
         """Replies of this turn."""
+        self._out_bytes = 0
+        """Their size and that of messages, without those of the last run of hot commands."""
+        self._asked = Asked()
+        """The commands that they answer."""
+        self._long = LongReply()
+        """What is left to send of a reply with long strings."""
         self.waiting_turns = 0
         """Earlier turns whose replies wait for an fsync."""
 
@@ -42,6 +53,20 @@ class SocketSession(Session):
         if self._transport is not None:
             self._transport.write(encode_error(f"MISCONF {reason}"))
             self._transport.close()
+
+    def may_tell_of_unwritten(self, *, are_writes_refused: bool) -> bool:
+        """Whether its replies could tell of changes that there is no space for."""
+        engine = self.engine
+        return self._asked.may_tell_of(engine.store.unwritten_keys(), engine.table, are_writes_refused)
+
+    @property
+    def is_inside_reply(self) -> bool:
+        return not self._long.is_over
+
+    @property
+    def unsent_bytes(self) -> int:
+        waiting = self._out_bytes if self.feed_sink is None else self._out_bytes + self.feed_sink.reply_bytes
+        return waiting + (0 if self._transport is None else self._transport.get_write_buffer_size())
 
     @property
     def is_open(self) -> bool:

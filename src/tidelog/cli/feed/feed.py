@@ -138,6 +138,10 @@ def feed(
             "--checkpoints/--no-checkpoints", help="Print checkpoints. By default they are printed only as JSON."
         ),
     ] = None,
+    one_checkpoint: Annotated[
+        bool,
+        typer.Option("--one-checkpoint", help="Get one checkpoint for all keys together instead of one for each."),
+    ] = False,
     database: Annotated[
         int, typer.Option("--db", "-n", metavar="N", help="The number of the database.", min=0, max=15)
     ] = 0,
@@ -166,6 +170,7 @@ def feed(
         "txn": txn,
         "groups": groups,
         "expiry": expiry,
+        "one_checkpoint": one_checkpoint,
     }
     output = Output(as_json=as_json or not sys.stdout.isatty())
     shows_checkpoints = output.as_json and command is None if checkpoints is None else checkpoints
