@@ -28,6 +28,7 @@ SEEDS_PER_CHUNK: Final = 1_000_000
 COVERED_FROM_CRASH_POINTS: Final = 400
 """A chunk of at least this many must have met everything that is common."""
 TRACE_SHOWN: Final = 40
+RARE_WORLDS: Final = 300
 
 COMMON: Final = (
     "policy_always",
@@ -139,10 +140,10 @@ def test_what_is_rare_still_happens(part: int, pytestconfig: pytest.Config) -> N
     if pytestconfig.getoption("--seed") is not None:
         pytest.skip("a seed was given")
     coverage = Counter[str]()
-    for seed in range(200):
+    for seed in range(RARE_WORLDS):
         run_world(900_000_000 + 1000 * part + seed, coverage, tries_fates=False)
     missing = [name for name in RARE if not coverage[name]]
-    assert not missing, f"200 worlds never met {missing}"
+    assert not missing, f"{RARE_WORLDS} worlds never met {missing}"
 
 
 @pytest.mark.parametrize("variation", range(4))
