@@ -35,7 +35,7 @@ def test_one_at_a_time(any_server: Any) -> None:
 
 
 def test_it_is_taken_over_when_it_has_ended(any_server: Any) -> None:
-    first = Lease.take(any_server, "compress", ttl_ms=20)
+    first = Lease.take(any_server, "compress", ttl_ms=500)
     assert first is not None
     wait_until_free(any_server)
     second = Lease.take(any_server, "compress")

@@ -214,7 +214,7 @@ def test_one_job_at_a_time(filled: Peer) -> None:
 
 
 def test_a_later_job_ends_this_one(filled: Peer) -> None:
-    filled.client.set(SETS[0].fence, 10**15)
+    filled.client.set(SETS[0].fence, 10**18)
     outcome = pipeline(filled, "compress", 1, "--json")
     assert outcome.status == 2
     assert "was replaced by a later one" in outcome.stderr

@@ -7,7 +7,7 @@ A lease is taken with SET NX PX, then gets its token, then is checked to be stil
 later token, so tokens increase in the order in which the lease was held. The lease alone does not prove that nobody
 else works: a job may stall past its end and not know it. The token proves it, at the fence of the data (`fence.py`).
 
-A token is the time of the server in ms, or one more than the last if that is higher. So tokens increase even if
+A token is the time of the server in µs, or one more than the last if that is higher. So tokens increase even if
 somebody flushes the database and the last one is lost. A job whose lease was flushed takes it again and goes on, unless
 another had it meanwhile.
 """
@@ -42,7 +42,7 @@ def _next_token(server: RedisClient, name: str) -> int:
 
     def decision(pipeline: Any) -> int:
         seconds, microseconds = map(int, server.time())
-        token: int = max(token_of(key, pipeline.get(key)) + 1, 1000 * seconds + microseconds // 1000)
+        token: int = max(token_of(key, pipeline.get(key)) + 1, 1_000_000 * seconds + microseconds)
         pipeline.multi()
         pipeline.execute_command("SET", key, token)
         return token
