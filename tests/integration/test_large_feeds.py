@@ -188,6 +188,29 @@ def test_a_reader_that_stops_inside_an_event(server: ServerProcess) -> None:
     wait_for(lambda: not client.execute_command("FEED", "LIST"))
 
 
+def test_events_wait_for_the_end_of_a_long_reply(server: ServerProcess) -> None:
+    """And a long reply waits for the end of an event: whatever comes first, both are whole."""
+    client: Any = server.client(protocol=3)
+    long = bytes(range(256)) * 4096 * 24
+    client.set("long", long)
+    watcher = begin(server, "live", 3)
+    for number in range(3):
+        watcher.send("GET", "long")
+        wait_for(lambda: bool(client.execute_command("FEED", "LIST")[0][b"buffer_bytes"]))
+        client.set(f"small:{number}", number)
+        client.set(f"large:{number}", long)
+        watcher.send("GET", "long")
+    replies, values = 0, []
+    while replies < 6 or len(values) < 6:
+        found = watcher.next()
+        if found == long:
+            replies += 1
+        elif found[0] == b"value":
+            values.append(found)
+    assert [event[5] == long for event in values] == [False, True] * 3
+    watcher.close()
+
+
 def test_a_feed_that_is_killed_twice_ends_at_once(server: ServerProcess) -> None:
     client: Any = server.client(protocol=3)
     watcher = begin(server, "live", 2)
