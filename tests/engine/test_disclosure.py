@@ -6,14 +6,23 @@ import pytest
 
 from tidelog.commands.families import command_table
 from tidelog.engine.disclosure import Asked
+from tidelog.store.watch import Watches
 
 TABLE = command_table()
 KEYS = frozenset([b"k", b"l"])
 
 
+class Client:
+    """One that may watch keys."""
+
+    def __init__(self) -> None:
+        self.watched: set[tuple[int, bytes]] = set()
+        self.is_dirty = False
+
+
 def asked(*lines: str) -> Asked:
     made = Asked()
-    made.add([line.encode().split() for line in lines], ())
+    made.add([line.encode().split() for line in lines], set())
     return made
 
 
@@ -58,3 +67,26 @@ def test_what_is_watched_counts() -> None:
     made.add([[b"EXEC"]], {(0, b"k")})
     assert made.may_tell_of(KEYS, TABLE, False)
     assert not made.may_tell_of(frozenset([b"x"]), TABLE, False)
+
+
+def test_what_was_watched_counts_until_it_is_told() -> None:
+    """EXEC lets go of it before its reply has left."""
+    client, watches = Client(), Watches()
+    watches.add(client, 0, b"k")
+    made = Asked()
+    made.add([[b"MULTI"], [b"EXEC"]], client.watched)
+    watches.forget(client)
+    made.add([[b"PING"]], client.watched)
+    assert made.may_tell_of(KEYS, TABLE, False)
+    made.clear()
+    assert not made.may_tell_of(KEYS, TABLE, False)
+
+
+def test_many_watched_keys_cost_nothing_more() -> None:
+    """They are not copied for each command."""
+    made = Asked()
+    watched = {(0, b"k%d" % number) for number in range(1000)}
+    for _ in range(1000):
+        made.add([[b"PING"]], watched)
+    assert made.commands is not None
+    assert sum(len(words) for words in made.commands) + len(made.watched) <= 1001

@@ -53,6 +53,18 @@ def test_many_short_lines_are_not_decoded_at_once(monkeypatch: pytest.MonkeyPatc
     assert (max(taken), sum(taken)) == (100 + 1, 250)
 
 
+def test_no_more_is_decoded_while_short_lines_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DECODED_COMMANDS_MAX", 100)
+    decoder = RequestDecoder(RequestLimits())
+    backlog = Backlog(decoder)
+    backlog.received += b"a\n" * 5000
+    taken = 0
+    while not backlog.is_empty:
+        taken += len(backlog.take(1000))
+        assert decoder.buffered_bytes <= 1000
+    assert taken == 5000
+
+
 def test_clearing() -> None:
     backlog = made(b"PING\r\n")
     backlog.put_back([[b"PING"]])

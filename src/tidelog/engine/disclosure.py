@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tidelog.engine.dispatch import find_command
 from tidelog.engine.table import NO_KEYS, CommandTable, HandlerKind, find_keys
 from tidelog.errors import CommandError
 from tidelog.resp.exact import Words
 
+Watched = set[tuple[int, bytes]]
+"""Databases and keys."""
+
 
 class Asked:
     """The commands that a client's replies of one turn answer, and those of a MULTI that has begun."""
 
-    __slots__ = ("commands",)
+    __slots__ = ("commands", "watched")
 
     def __init__(self) -> None:
         self.commands: list[Words] | None = None
         """All that were run, and perhaps some behind them; None: there are none."""
+        self.watched: list[Watched] = []
+        """What the client watched meanwhile, which EXEC may tell of. Nothing is copied: it may be very many keys."""
 
-    def add(self, commands: list[Words], watched: Iterable[tuple[int, bytes]]) -> None:
-        """More of them; `watched`: what the client watches, which EXEC may tell of."""
-        known = [] if self.commands is None else self.commands
-        known += commands
-        keys = [key for _, key in watched]
-        if keys:
-            known.append([b"WATCH", *keys])
-        self.commands = known
+    def add(self, commands: list[Words], watched: Watched) -> None:
+        """More of them; `watched`: what the client watches now. A client that watches nothing more gets a new set."""
+        if self.commands is None:
+            self.commands = []
+        self.commands += commands
+        if watched and not (self.watched and self.watched[-1] is watched):
+            self.watched.append(watched)
+
+    def clear(self) -> None:
+        """They are answered. Hot."""
+        self.commands = None
+        if self.watched:
+            self.watched = []
 
     def may_tell_of(self, keys: frozenset[bytes] | None, table: CommandTable, are_writes_refused: bool) -> bool:
         """Whether the replies may depend on what these keys hold; None: on what any key holds.
@@ -34,6 +42,9 @@ class Asked:
         `are_writes_refused`: they were when these ran, so the reply to a write says only that. EXEC does not count by
         itself: the commands of its MULTI do. INFO tells how many keys there are, and is to be answered all the same.
         """
+        for watched in self.watched:
+            if watched and (keys is None or any(key in keys for _, key in watched)):
+                return True
         return any(_may_tell_of(keys, table, words, are_writes_refused) for words in self.commands or ())
 
 

@@ -44,6 +44,8 @@ class Backlog:
         if whole_transactions(commands):
             return commands
         # There are none, or only those of a MULTI whose EXEC is still to come: it runs faster as a whole.
+        if self._decoder.is_behind:
+            piece_bytes = 0  # what it has comes first, and nobody else counts what it has
         with memoryview(self.received) as received:
             piece = bytes(received[:piece_bytes])
         del self.received[:piece_bytes]

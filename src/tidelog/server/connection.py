@@ -374,7 +374,7 @@ class Connection(SocketSession):
         self._write(data)
         self._out_bytes = 0
         if self.queued is None and not self.out:
-            self._asked.commands = None  # they would keep alive what they set
+            self._asked.clear()  # they would keep alive what they set
         if not self._long.is_over:
             if not (self.out or self.waiting_turns):
                 self._send_long()

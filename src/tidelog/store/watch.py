@@ -46,14 +46,14 @@ class Watches:
         self._by_identity[id(watcher)] = watcher
 
     def forget(self, watcher: Watcher) -> None:
-        """End all watches of a client, which then starts clean."""
+        """End all watches of a client, which then starts clean, with a new set: who has the old one still sees it."""
         for place in watcher.watched:
             watchers = self._watchers.get(place, set())
             watchers.discard(id(watcher))
             if not watchers:
                 self._watchers.pop(place, None)
         self._by_identity.pop(id(watcher), None)
-        watcher.watched.clear()
+        watcher.watched = set()
         watcher.is_dirty = False
 
     def touch(self, database: Watchable, key: bytes | None) -> None:
