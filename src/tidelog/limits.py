@@ -66,7 +66,7 @@ TURN_US_MAX = 2000
 CLOCKED_COMMANDS = 16
 """After so many commands of a piece, the clock is asked whether the turn's time is over."""
 DECODED_COMMANDS_MAX = 1024
-"""Short lines (inline commands) that are decoded at once."""
+"""Short lines (inline commands, or empty ones) that are decoded at once."""
 AT_ONCE_BYTES = 1 * KIB
 """A client that sends no more than this never waits for its go."""
 UNREAD_BYTES_MAX = 64 * KIB
@@ -566,7 +566,7 @@ EPOCHS_KEPT_MAX = 1024
 """Newest epochs that snapshots carry; a reader that resumes from an older one starts over."""
 
 assert STAGED_BYTES_MIN > RECORD_SPLIT_BYTES  # the hot path takes no larger values, and stages none
-assert UNAUTHENTICATED_AT_ONCE_BYTES < AT_ONCE_BYTES < 2 * DECODED_COMMANDS_MAX
+assert UNAUTHENTICATED_AT_ONCE_BYTES < AT_ONCE_BYTES <= DECODED_COMMANDS_MAX
 assert UNAUTHENTICATED_PIECE_BYTES < RECEIVED_PIECE_BYTES <= UNREAD_BYTES_MAX
 assert FRAME_BYTES_DEFAULT in FRAME_BYTES_CHOICES
 assert min(FRAME_BYTES_CHOICES) // BLOB_FRAME_FRACTION >= RECORD_SPLIT_BYTES

@@ -53,6 +53,14 @@ def test_many_short_lines_are_not_decoded_at_once(monkeypatch: pytest.MonkeyPatc
     assert (max(taken), sum(taken)) == (100 + 1, 250)
 
 
+@pytest.mark.parametrize("nothing", [b"\n", b"*0\r\n"])
+def test_many_empty_lines_are_not_decoded_at_once(monkeypatch: pytest.MonkeyPatch, nothing: bytes) -> None:
+    monkeypatch.setattr(limits, "DECODED_COMMANDS_MAX", 100)
+    backlog = made(nothing * 250 + b"PING\n")
+    assert [backlog.take(2000) for _ in range(3)] == [[], [], [[b"PING"]]]
+    assert backlog.is_empty
+
+
 def test_no_more_is_decoded_while_short_lines_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "DECODED_COMMANDS_MAX", 100)
     decoder = RequestDecoder(RequestLimits())

@@ -104,12 +104,13 @@ class ExactDecoder:
         return len(self._buffer) + sum(map(len, self._arguments)) + gathered
 
     def feed(self, data: bytes) -> None:
-        """Take bytes, and of them all complete commands, up to so many: lines of two bytes may be commands."""
-        while self.feed_one(data):
-            if len(self._commands) >= limits.DECODED_COMMANDS_MAX:
-                self.is_behind = bool(self._buffer)
+        """Take bytes, and of them all complete commands, up to so many: lines of two bytes may be commands, and empty
+        ones of a byte take time too."""
+        for _ in range(limits.DECODED_COMMANDS_MAX):
+            if not self.feed_one(data):
                 return
             data = b""
+        self.is_behind = bool(self._buffer)
 
     def feed_one(self, data: bytes) -> bool:
         """Take bytes, and of them the command that is under way, if it is complete."""
