@@ -183,6 +183,26 @@ async def test_the_end_of_input_behind_commands_that_wait(world: World) -> None:
     assert (transport.written, transport.is_closed) == (b"+PONG\r\n+PONG\r\n", True)
 
 
+def test_the_end_of_input_behind_a_wrong_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reply is late, and comes all the same. One who waits for a key would wait for ever: he is let go."""
+    monkeypatch.setattr(limits, "WRONG_PASSWORD_DELAY_S", 0.001)
+
+    async def inside() -> None:
+        session, transport = World(b"secret").connect()
+        count = limits.WRONG_PASSWORDS_FREE + 1
+        session.data_received(b"AUTH wrong\r\n" * count)
+        assert (session.is_blocked, session.eof_received(), transport.is_closed) == (True, True, False)
+        while not transport.is_closed:
+            await asyncio.sleep(0.001)
+        assert transport.take().count(b"-WRONGPASS") == count
+        world = World()
+        session, _ = world.connect()
+        session.data_received(b"XREAD BLOCK 0 STREAMS s $\r\n")
+        assert (session.eof_received(), len(world.engine.blocking)) == (False, 0)
+
+    asyncio.run(asyncio.wait_for(inside(), 30))
+
+
 PIECE = b"*3\r\n$3\r\nSET\r\n$1\r\np\r\n$60\r\n%b\r\n" % (b"x" * 60) * (limits.RECEIVED_PIECE_BYTES // 80)
 """Takes a piece of what is received at once, or a little more."""
 

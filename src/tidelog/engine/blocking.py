@@ -93,6 +93,10 @@ class Blocking:
     def __len__(self) -> int:
         return len(self._by_session)
 
+    def has(self, session: Session) -> bool:
+        """Whether a client waits for a key."""
+        return session in self._by_session
+
     # --- coming and going ---------------------------------------------------------------------------------------
 
     def add(self, session: Session, row: Command, wait: WouldBlock) -> None:

@@ -236,11 +236,12 @@ class Connection(SocketSession):
             self._end_of_commands()
 
     def eof_received(self) -> bool:
-        """The client sends no more. Unless a command is blocked, all are answered before the connection is closed."""
-        if self.is_blocked:
+        """The client sends no more. All commands are answered before the connection is closed, unless one waits for a
+        key or is a feed, which might never end."""
+        if self.is_blocked and (self.feed_sink is not None or self.engine.blocking.has(self)):
             self.engine.blocking.forget(self)
             return False
-        self._is_at_end = not self._backlog.is_empty or not self._long.is_over
+        self._is_at_end = self.is_blocked or not (self._backlog.is_empty and self._long.is_over)
         if not self._is_at_end and (self.out or self.waiting_turns):
             self.close_after_reply()
         return self._is_at_end or self.closes_after_reply
