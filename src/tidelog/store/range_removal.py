@@ -46,6 +46,9 @@ class DictRemoval(NamedTuple):
     """... and the first of them."""
 
 
+_NOTHING: Final[dict[int, DictRemoval]] = {}
+
+
 class RangeRemoval:
     """The keys from a start to before an end (empty: without an end) of some slots, first and last."""
 
@@ -54,7 +57,7 @@ class RangeRemoval:
         self.start = start
         self.end = end
         self._slots = range(slots[0], slots[1] + 1)
-        self._found: dict[tuple[int, int], DictRemoval] = {}
+        self._found: dict[int, dict[int, DictRemoval]] = {}
         """By slot, and the part of it."""
         self._again: dict[int, None] = dict.fromkeys(self._slots)
         """Slots that are to be looked at."""
@@ -87,22 +90,30 @@ class RangeRemoval:
             if passed % _SLOTS_PASSED_AT_ONCE == 0:
                 yield
             self._again.pop(slot, None)  # before it is looked at: it may change while others have their turn
+            for part in self._parts_gone(slot):
+                self._forget(slot, part)
+                yield
             for part, bucket in enumerate(self.database.buckets(slot)):
-                known = self._found.get((slot, part))
+                known = self._found.get(slot, _NOTHING).get(part)
                 if known is None or known.before is not bucket or known.size != len(bucket):
                     self._forget(slot, part)
                     self._take(slot, part, self._look_at(bucket))
                     yield
 
+    def _parts_gone(self, slot: int) -> list[int]:
+        """Parts that were looked at and are there no more: the slot was emptied, and may have been filled again."""
+        count = len(self.database.buckets(slot))
+        return [part for part in self._found.get(slot, ()) if part >= count]
+
     def _take(self, slot: int, part: int, found: DictRemoval) -> None:
-        self._found[slot, part] = found
+        self._found.setdefault(slot, {})[part] = found
         self._gone += found.size - len(found.after)
         if found.after is not found.before:
             self._losing[slot] = None
             self._soonest_ms = min(self._soonest_ms, found.soonest_ms)
 
     def _forget(self, slot: int, part: int) -> None:
-        known = self._found.pop((slot, part), None)
+        known = self._found.get(slot, _NOTHING).pop(part, None)
         if known is not None:
             self._gone -= known.size - len(known.after)
 
@@ -133,7 +144,8 @@ class RangeRemoval:
         """How many keys go that have not expired yet."""
         if self._soonest_ms > now_ms:
             return self._gone
-        return self._gone - sum(when <= now_ms for each in self._found.values() for when in each.expiries.values())
+        found = (each for parts in self._found.values() for each in parts.values())
+        return self._gone - sum(when <= now_ms for each in found for when in each.expiries.values())
 
     @property
     def is_empty(self) -> bool:
@@ -146,11 +158,11 @@ class RangeRemoval:
         for slot in self._losing:
             bucket = slots[slot]
             if type(bucket) is dict:
-                each = found[slot, 0]
+                each = found[slot][0]
                 if each.after is not bucket:
                     yield slot, each.after or None, each.size - len(each.after), [each.expiries]
             elif bucket is not None:
-                parts = [found[slot, part] for part in range(len(bucket.dicts))]
+                parts = [found[slot][part] for part in range(len(bucket.dicts))]
                 gone = sum(each.size - len(each.after) for each in parts)
                 if gone:
                     after = bucket.replaced([each.after for each in parts])
@@ -162,9 +174,11 @@ class RangeRemoval:
         """Drop the expiries of keys that are gone, and free what they were in: one dict at a time."""
         database = self.database
         while self._found:
-            _, each = self._found.popitem()
-            for key, when in each.expiries.items():
-                if database.expiries.get(key) == when and database.peek(key) is None:
-                    database.expiring.drop(key)
-            del each
-            yield
+            _, parts = self._found.popitem()
+            while parts:
+                _, each = parts.popitem()
+                for key, when in each.expiries.items():
+                    if database.expiries.get(key) == when and database.peek(key) is None:
+                        database.expiring.drop(key)
+                del each
+                yield
