@@ -11,6 +11,7 @@ from tests.store.changes import change, open_store, state
 from tests.store.made import Machine
 from tidelog import limits
 from tidelog.ids import ShardId
+from tidelog.store.range_removal import RangeRemoval
 from tidelog.store.store import Store
 from tidelog.streams.operations import StreamAppend
 from tidelog.testing.clock import SimulatedClock
@@ -56,6 +57,27 @@ def test_a_snapshot_equals_the_state_at_its_moment(
     final = state(store)
     store.journal.close()
     assert state(open_store(disk, shards)) == final, "the snapshot and the journal after it give everything"
+
+
+def test_keys_that_go_with_several_ranges_keep_their_expiries() -> None:
+    disk = SimulatedDisk()
+    store = open_store(disk, 1)
+    for number in range(4):
+        store.database(0).put(b"{t}%d" % number, b"x", 10**15 + number)
+    expected = state(store)
+    capture = store.begin_capture()
+    assert capture is not None
+    for prefix in (b"{t}1", b"{t}2"):
+        removal = RangeRemoval(store.database(0), prefix, prefix + b"\xff")
+        removal.look_at_rest()
+        store.database(0).remove_range(removal)
+    while not capture.is_done:
+        capture.step()
+    snapshot = store.journal.finish_snapshot(capture.snapshot)
+    shown = Store(SimulatedClock(), random.Random(1))
+    shown.slots = store.slots
+    snapshot.read(disk, shown.replay, lambda _epoch: None)
+    assert state(shown) == expected
 
 
 def test_plain_strings_share_records(monkeypatch: pytest.MonkeyPatch) -> None:

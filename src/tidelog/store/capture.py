@@ -142,7 +142,11 @@ class Capture:
         if number < self._number or number in self._frozen or (number == self._number and slot < self._slot):
             return
         gone = expiries[0] if len(expiries) == 1 else {key: each[key] for each in expiries for key in each}
-        self._frozen_slots.setdefault(number * SLOT_COUNT + slot, (bucket, gone))
+        place = number * SLOT_COUNT + slot
+        known = self._frozen_slots.get(place)
+        if known is not None:  # another range of it: what the first has left is in its dict, too
+            bucket, gone = known[0], gone | known[1]
+        self._frozen_slots[place] = bucket, gone
 
     def _keep(self, kept: Kept, database: Database, slot: int, key: bytes) -> None:
         if key not in kept:
