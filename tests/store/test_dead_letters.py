@@ -123,6 +123,19 @@ def test_it_is_bounded(run: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     assert dead(run) == list(range(1, 21))
 
 
+def test_it_is_bounded_over_all_groups_of_a_stream(run: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "EXPIRED_PENDING_AT_ONCE_MAX", 8)
+    monkeypatch.setattr(limits, "BATCH_BYTES_FULL", 1)
+    for number in range(5):
+        run("TREAD", "k", 0, 4, "GROUP", f"g{number}", "RETRY", 0, 100)
+    run.wait(100)
+    written: list[int] = []
+    writer = run.store.journal.writer
+    monkeypatch.setattr(writer, "write", lambda: written.append(writer.batch_bytes))
+    assert [expire(run) for _ in range(4)] == [8, 8, 4, 0]
+    assert len(written) >= 4, "each group has its own transaction, and a full batch is written before it"
+
+
 @pytest.mark.parametrize(("size_max", "expected"), [("GIVEN_UP_BYTES_MAX", 5), ("EXPIRED_PENDING_BYTES_MAX", 1)])
 def test_large_entries_go_a_few_at_a_time(
     run: Commands, monkeypatch: pytest.MonkeyPatch, size_max: str, expected: int

@@ -11,12 +11,13 @@ count for no limit, and are tried again.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
 from tidelog import limits
-from tidelog.errors import CommandError
+from tidelog.errors import CommandError, JournalFailed, JournalFull
 from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
 from tidelog.store.transaction import Transaction
@@ -92,55 +93,67 @@ class PendingExpiry:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._count = self._bytes = 0
+        """What this pass has given up: entries, and bytes in the journal."""
         self._warned_ms = 0
         """When it last said that a dead-letter stream cannot be written."""
 
     def run(self) -> int:
         """Give up pending entries that have expired, up to a bound; returns how many."""
-        store, writer = self._store, self._store.journal.writer
-        count = size = 0
+        store = self._store
+        self._count = self._bytes = 0
         for database in store.databases:
-            while count < limits.EXPIRED_PENDING_AT_ONCE_MAX and size < limits.EXPIRED_PENDING_BYTES_MAX:
-                if store.refusal is not None:
-                    return count  # what is left stays, and counts for nothing
-                if writer.batch_bytes >= limits.BATCH_BYTES_FULL:
-                    writer.write()
+            while self._takes_more():
                 key = database.alarms.take_due(store.now_ms())
                 if key is None:
                     break
-                before = writer.batch_bytes
-                count += self._expire_in(database, key)
-                size += writer.batch_bytes - before
-        return count
+                self._expire_in(database, key)
+        return self._count
 
-    def _expire_in(self, database: Database, key: bytes) -> int:
+    def _takes_more(self) -> bool:
+        """Whether there is room for one more transaction. What is left stays, counts for nothing, and comes later."""
+        writer = self._store.journal.writer
+        if self._count >= limits.EXPIRED_PENDING_AT_ONCE_MAX or self._bytes >= limits.EXPIRED_PENDING_BYTES_MAX:
+            return False
+        if writer.batch_bytes >= limits.BATCH_BYTES_FULL:
+            with contextlib.suppress(JournalFull, JournalFailed):  # the end of the turn says so
+                writer.write()
+        return self._store.refusal is None
+
+    def _expire_in(self, database: Database, key: bytes) -> None:
         """The same for one stream, a transaction for each group; sets when to look at it next."""
-        store, count = self._store, 0
+        store = self._store
         database.alarms.drop(key)
         stream = database.find(key)
         if not isinstance(stream, Stream):
-            return 0
-        for name in list(stream.groups):
-            transaction = store.begin(database.number)
-            if transaction.find(key) is None:  # it has expired itself, and goes with everything in it
-                store.commit(transaction)
-                return count
-            group = stream.groups[name]
-            giving_up = GivingUp(key, name, stream, group)
-            giving_up.add_all(group.expired(transaction.now_ms))
-            try:
-                operations = giving_up.operations(transaction)
-            except CommandError as error:
-                self._warn(key, name, error, transaction.now_ms)
-                database.wake_at(key, transaction.now_ms + limits.DEAD_LETTERS_RETRY_MS)
-                continue
-            transaction.run(operations)
-            store.commit(transaction)
-            count += len(giving_up.offsets)
+            return
+        for name, group in list(stream.groups.items()):
             next_ms = group.expiries.first_ms(group.pending) if group.expiries is not None else 0
+            if 0 < next_ms <= store.now_ms():
+                if not self._takes_more():
+                    database.wake_at(key, next_ms)
+                    return
+                next_ms = self._give_up(database, key, name, stream, group)
             if next_ms:
                 database.wake_at(key, next_ms)
-        return count
+
+    def _give_up(self, database: Database, key: bytes, name: bytes, stream: Stream, group: Group) -> int:
+        """The same for one group; returns when to look at it next, 0: never."""
+        transaction = self._store.begin(database.number)
+        giving_up = GivingUp(key, name, stream, group)
+        if transaction.find(key) is not None:  # or it has expired itself, and goes with everything in it
+            giving_up.add_all(group.expired(transaction.now_ms))
+        try:
+            operations = giving_up.operations(transaction)
+        except CommandError as error:
+            self._warn(key, name, error, transaction.now_ms)
+            return transaction.now_ms + limits.DEAD_LETTERS_RETRY_MS
+        before = self._store.journal.writer.batch_bytes
+        transaction.run(operations)
+        self._store.commit(transaction)
+        self._bytes += self._store.journal.writer.batch_bytes - before
+        self._count += len(giving_up.offsets)
+        return group.expiries.first_ms(group.pending) if group.expiries is not None and giving_up.offsets else 0
 
     def _warn(self, key: bytes, name: bytes, error: CommandError, now_ms: int) -> None:
         if not 0 <= now_ms - self._warned_ms < limits.DEAD_LETTERS_WARNED_MS:
