@@ -52,6 +52,17 @@ def test_expiries_of_what_was_acknowledged_do_not_pile_up() -> None:
     assert group.expired(10**9) == [1]
 
 
+def test_a_reader_that_waits_passes_over_what_was_acknowledged_once() -> None:
+    group = Group()
+    for offset in range(1, 101):
+        group.deliver(b"", (0, 0, 1000 + offset), (offset, offset, offset), [offset], [offset], keeps=True)
+    group.acknowledge(range(1, 100))
+    assert group.expiries is not None
+    assert group.expiries.first_after_ms(500, group.pending) == 1100
+    assert len(group.expiries) == 1
+    assert group.expiries.first_after_ms(1100, group.pending) == 0
+
+
 def test_entries_that_are_gone() -> None:
     group = Group()
     group.consumers[b"c"] = Consumer(1)

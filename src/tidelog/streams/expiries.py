@@ -78,6 +78,9 @@ class PendingExpiries:
 
     def first_after_ms(self, now_ms: int, pending: dict[int, Pending]) -> int:
         """When the first that has not expired does; 0: none does."""
+        first_ms = self.first_ms(pending)
+        if not 0 < first_ms <= now_ms:
+            return first_ms
         times = self._times
         for at in range(bisect_right(times, now_ms), len(times)):
             for offset in self._offsets[times[at]]:
