@@ -200,7 +200,8 @@ def test_events_wait_for_the_end_of_a_long_reply(server: ServerProcess) -> None:
         client.set(f"small:{number}", number)
         client.set(f"large:{number}", long)
         watcher.send("GET", "long")
-    replies, values = 0, []
+    replies = 0
+    values: list[Any] = []
     while replies < 6 or len(values) < 6:
         found = watcher.next()
         if found == long:
