@@ -2,6 +2,7 @@
 
 app               puts the pages together and runs them
 http_connection   how many connections there may be, and how long a request may take to arrive
+request_line      lets requests begin one by one, so that a flood of them starves nobody
 hosts             refuses requests from other sites' pages
 access            authentication: the same password as for Redis clients
 feed              /feed: reads the query and opens a change feed

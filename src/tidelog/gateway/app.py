@@ -27,6 +27,7 @@ from tidelog.gateway.feed import feed_page
 from tidelog.gateway.hosts import HostGuard
 from tidelog.gateway.http_connection import HttpClients, HttpConnection
 from tidelog.gateway.metrics import collect
+from tidelog.gateway.request_line import RequestLine
 from tidelog.gateway.sample import CONTENT_TYPE, render
 from tidelog.ports import Clock
 from tidelog.server.facts import Facts
@@ -55,7 +56,10 @@ def make_app(
 
     return Starlette(
         routes=[Route("/metrics", metrics), Route("/health", health), Route("/feed", feed_page(engine))],
-        middleware=[Middleware(HostGuard, hosts=hosts, is_protected=not engine.password.is_needed)],
+        middleware=[
+            Middleware(RequestLine),
+            Middleware(HostGuard, hosts=hosts, is_protected=not engine.password.is_needed),
+        ],
     )
 
 
