@@ -182,6 +182,11 @@ class DirectoryInUse(DataDirectoryError):
 class JournalFull(EnvironmentFault):
     """There is no space left; writes are refused and resume when there is."""
 
+    def __init__(self, message: str, *, errno: int = 0) -> None:
+        super().__init__(message)
+        self.errno = errno
+        """What the system said. Compiled code keeps no `__cause__`."""
+
 
 class JournalFailed(EnvironmentFault):
     """A write or fsync failed for good; the journal takes no more writes until a restart."""

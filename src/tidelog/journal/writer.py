@@ -315,7 +315,8 @@ class JournalWriter:
                 self._fail(f"writing {path}", error)
             self.refusal = JournalFull(
                 f"no space is left for {path} ({error.strerror}): writes are refused until there is (nothing that was "
-                f"accepted is lost)"
+                f"accepted is lost)",
+                errno=error.errno or 0,
             )
             raise self.refusal from error
         self._cycle_written(self._pending)

@@ -22,7 +22,7 @@ from typing import Final
 
 from tidelog import limits
 from tidelog.engine.metrics import SpaceFacts
-from tidelog.errors import TidelogError
+from tidelog.errors import JournalFull, TidelogError
 from tidelog.journal.journal import Journal
 from tidelog.journal.retention import Segment
 
@@ -78,8 +78,7 @@ class Erasing:
     def _shortfall_bytes(self) -> int:
         """How much room is missing."""
         refusal = self._journal.writer.refusal
-        cause = None if refusal is None else refusal.__cause__
-        if isinstance(cause, OSError) and cause.errno in _NO_SPACE:
+        if isinstance(refusal, JournalFull) and refusal.errno in _NO_SPACE:
             return self._low_bytes  # a quota may say so while the disk has room
         return max(0, self._low_bytes - self._free_bytes)
 
