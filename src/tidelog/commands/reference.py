@@ -40,11 +40,13 @@ _OWN_SYNTAX: Final = {
     "TCOMPACT": "key",
     "TINFO": "key",
     "CHANGEFEED": "[NAME n] [SHARD i] [SINCE ts [EPOCH e SEEN s] \\| INITIAL] [UNTIL ts] "
-    "(KEY k \\| PREFIX p \\| SPAN a b) ... [CHECKPOINT ms] [TXN] [GROUPS] [EXPIRY]",
+    "(KEY k \\| PREFIX p \\| SPAN a b) ... [CHECKPOINT ms] [ONECHECKPOINT] [TXN] [GROUPS] [EXPIRY]",
     "FEED|LIST": "",
     "FEED|KILL": "id",
     "FEED|POSITION": "[SINCE ts (RECORDS n \\| BEHIND)]",
     "FEED|ACK": "name ts",
+    "FEED|HOLDS": "",
+    "FEED|DROP": "name",
     "FEED|HELP": "",
 }
 """Commands that Redis does not have -> their arguments."""
