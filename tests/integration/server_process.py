@@ -35,6 +35,13 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": SOURCES, **more}
 
 
+def is_readable(descriptor: int, seconds: float) -> bool:
+    """Whether something comes within so long. Not `select`: the number of a descriptor may be too large for it."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(max(0, 1000 * seconds)))
+
+
 class ServerProcess:
     """A running server. Leaving the block stops it, whatever it takes."""
 
@@ -81,7 +88,7 @@ class ServerProcess:
         deadline = time.monotonic() + READY_S_MAX
         line = b""
         while not line.endswith(b"\n") and time.monotonic() < deadline:
-            if select.select([self.process.stdout], [], [], 0.1)[0]:
+            if is_readable(self.process.stdout.fileno(), 0.1):
                 more = os.read(self.process.stdout.fileno(), 65536)
                 if not more:
                     break

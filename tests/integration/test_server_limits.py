@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-import select
+import selectors
 import socket
 import threading
 import time
@@ -113,14 +113,19 @@ class Flood:
         self._sender = threading.Thread(target=self._send)
 
     def _send(self) -> None:
-        while self.left and not self._is_over:
-            for connection in select.select([], list(self.left), [], 0.05)[1]:
-                try:
-                    sent = connection.send(self._data[self.left[connection] :])
-                except OSError:  # it was cut
-                    del self.left[connection]
-                else:
-                    self.left[connection] = (self.left[connection] + sent) % len(self._data)
+        with selectors.DefaultSelector() as writable:
+            for connection in self.left:
+                writable.register(connection, selectors.EVENT_WRITE, connection)
+            while self.left and not self._is_over:
+                for key, _ in writable.select(0.05):
+                    connection = key.data
+                    try:
+                        sent = connection.send(self._data[self.left[connection] :])
+                    except OSError:  # it was cut
+                        writable.unregister(connection)
+                        del self.left[connection]
+                    else:
+                        self.left[connection] = (self.left[connection] + sent) % len(self._data)
 
     def __enter__(self) -> Flood:
         for connection in self.left:

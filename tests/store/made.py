@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
+from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
 from tidelog.store.store import Store
 from tidelog.store.type_table import TypeTable
@@ -18,10 +19,10 @@ class Machine:
     types: TypeTable | None = None
     """The types of its values; None: those that there are."""
 
-    def __init__(self, shard_count: int = 1) -> None:
+    def __init__(self, shard_count: int = 1, geometry: Geometry | None = None) -> None:
         self.disk = SimulatedDisk()
         self.clock = SimulatedClock()
-        self._settings = Settings(shard_count=shard_count)
+        self._settings = Settings(geometry or Geometry(), shard_count=shard_count)
         self._epoch_ids = itertools.count(1)
         self.store = self._open()
 

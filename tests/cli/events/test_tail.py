@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import subprocess
 import time
@@ -19,7 +18,7 @@ from tests.cli.command_line import COMMAND, ENVIRONMENT, SECONDS_MAX, invoke, ru
 from tests.cli.day_streams import DaysServer, line, text_of
 from tests.days.days_of_events import DAY_MS, MAY_MS
 from tests.days.servers import Servers
-from tests.integration.server_process import ServerProcess
+from tests.integration.server_process import ServerProcess, is_readable
 from tidelog.days.compressor import compress_day
 from tidelog.days.jobset import JobSet
 from tidelog.days.retention import expire_days
@@ -84,7 +83,7 @@ class Following:
         assert self.process.stdout is not None
         deadline = time.monotonic() + SECONDS_MAX
         while b"\n" not in self._rest:
-            assert select.select([self.process.stdout], [], [], deadline - time.monotonic())[0], "nothing came"
+            assert is_readable(self.process.stdout.fileno(), deadline - time.monotonic()), "nothing came"
             data = os.read(self.process.stdout.fileno(), 65536)
             assert data, self.process.stderr and self.process.stderr.read()
             self._rest += data

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import subprocess
 import time
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import COMMAND, ENVIRONMENT, SECONDS_MAX, Outcome, run, run_on_terminal
-from tests.integration.server_process import ServerProcess
+from tests.integration.server_process import ServerProcess, is_readable
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +66,7 @@ class Running:
         assert self.process.stdout is not None
         deadline = time.monotonic() + SECONDS_MAX
         while b"\n" not in self._rest:
-            assert select.select([self.process.stdout], [], [], deadline - time.monotonic())[0], "nothing came"
+            assert is_readable(self.process.stdout.fileno(), deadline - time.monotonic()), "nothing came"
             data = os.read(self.process.stdout.fileno(), 65536)
             assert data, self.process.stderr and self.process.stderr.read()
             self._rest += data
