@@ -152,6 +152,7 @@ def test_rot_is_named_with_file_frame_and_position_and_does_not_end_the_audit() 
     ]
     assert report.problems[0].position is not None
     assert report.notes == []
+    assert machine.disk.open_paths == []
 
 
 @pytest.mark.parametrize("shard", [0, 1])
@@ -164,6 +165,7 @@ def test_a_flipped_bit_of_what_is_synced_is_found_wherever_it_is(shard: int) -> 
         assert [problem.path for problem in audit(machine).problems][:1] == [path], byte
         machine.disk.flip_bit(path, 8 * byte + byte % 8)
     assert audit(machine).is_sound
+    assert machine.disk.open_paths == []
 
 
 def test_a_damaged_and_a_missing_blob_are_found() -> None:

@@ -126,12 +126,20 @@ def start_scans(
     disk: Disk, folder: str, meta: Meta, needed: tuple[Lsn, ...], is_known: IsKnown | None = None
 ) -> list[ShardScan]:
     """One scan a shard, each from the frame before the lsn that is needed."""
-    scans = []
-    for shard in range(meta.shard_count):
-        source = ShardSource(disk, shard_folder(folder, shard), meta.geometry, ShardId(shard))
-        start = _start_position(source, needed[shard])
-        scans.append(ShardScan(source, meta.shard_count, start, needed[shard], is_known))
-    return scans
+    sources = [
+        ShardSource(disk, shard_folder(folder, shard), meta.geometry, ShardId(shard))
+        for shard in range(meta.shard_count)
+    ]
+    try:
+        starts = [_start_position(source, first) for source, first in zip(sources, needed, strict=True)]
+    except BaseException:
+        for source in sources:
+            source.close()
+        raise
+    return [
+        ShardScan(source, meta.shard_count, start, first, is_known)
+        for source, start, first in zip(sources, starts, needed, strict=True)
+    ]
 
 
 def _start_position(source: ShardSource, lsn: Lsn) -> FilePosition | None:

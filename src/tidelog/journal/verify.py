@@ -15,6 +15,7 @@ writing at the moment is a tail like any other: noted, not a problem.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -106,17 +107,17 @@ def _oldest_names(disk: Disk, folder: str, meta: layout.Meta) -> list[str]:
 def _audit(
     disk: Disk, folder: str, meta: layout.Meta, table: OperationTable, on_progress: OnProgress | None
 ) -> VerifyReport:
-    audit = Audit(disk, folder, meta, table, on_progress)
-    if meta.point is not None:
-        audit.check_snapshot(Snapshot(folder, meta, meta.point))
-    else:
-        audit.check_small_files()
-        audit.check_start()
-        for path in list_snapshot_paths(disk, folder):
-            audit.check_kept_snapshot(path)
-        audit.check_journal_if_readable()
-        audit.note_start()
-    return audit.report
+    with closing(Audit(disk, folder, meta, table, on_progress)) as audit:
+        if meta.point is not None:
+            audit.check_snapshot(Snapshot(folder, meta, meta.point))
+        else:
+            audit.check_small_files()
+            audit.check_start()
+            for path in list_snapshot_paths(disk, folder):
+                audit.check_kept_snapshot(path)
+            audit.check_journal_if_readable()
+            audit.note_start()
+        return audit.report
 
 
 class Audit:
@@ -140,6 +141,11 @@ class Audit:
         ]
         for source, figures in zip(self.sources, self.report.shards, strict=True):
             self._measure(source, figures)
+
+    def close(self) -> None:
+        """Close the files. What was found refers to them, and would keep them open."""
+        for source in self.sources:
+            source.close()
 
     def _measure(self, source: ShardSource, figures: ShardFigures) -> None:
         for segment in source.segments():

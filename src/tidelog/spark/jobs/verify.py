@@ -16,6 +16,7 @@ damaged one, which is rare, takes as long as on one machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -95,7 +96,8 @@ def audit_in_parallel(
     meta = layout.read_meta(disk, folder)
     if meta.point is None:
         try:
-            return _AuditPlan(url, storage, frames).audit(run_tasks)
+            with closing(_AuditPlan(url, storage, frames)) as plan:
+                return plan.audit(run_tasks)
         except (_Unproved, TidelogError, OSError):
             pass  # the audit below says what is wrong, if anything is
     return verify(disk, folder, operation_table())
@@ -107,6 +109,9 @@ class _AuditPlan:
         self._meta = layout.read_meta(self._disk, self._folder)
         self._audit = Audit(self._disk, self._folder, self._meta, operation_table(), None)
         self._run_bytes = frames * self._meta.geometry.frame_bytes
+
+    def close(self) -> None:
+        self._audit.close()
 
     def audit(self, run_tasks: RunTasks) -> VerifyReport:
         audit, report = self._audit, self._audit.report
@@ -203,10 +208,10 @@ def prove(task: Task, *, url: str, storage: Mapping[str, str]) -> Proof:
         meta = layout.read_meta(disk, folder)
         if isinstance(task, KeptSnapshot):
             kept = open_snapshot(disk, task.path)
-            snapshot_audit = Audit(disk, task.path, kept.meta, operation_table(), None)
-            snapshot_audit.check_snapshot(kept)
-            for problem in snapshot_audit.report.problems:
-                raise problem
+            with closing(Audit(disk, task.path, kept.meta, operation_table(), None)) as snapshot_audit:
+                snapshot_audit.check_snapshot(kept)
+                for problem in snapshot_audit.report.problems:
+                    raise problem
             return Proof()
         if isinstance(task, FrameRun):
             shard = ShardId(task.shard)
@@ -215,15 +220,10 @@ def prove(task: Task, *, url: str, storage: Mapping[str, str]) -> Proof:
                 return _prove_run(source, meta.shard_count, task)
             finally:
                 source.close()
-        audit = Audit(disk, folder, meta, operation_table(), None)
         ends = task.ends
         reader = JournalReader(disk, folder, meta.geometry, meta.shard_count, lambda: ends)
-        try:
+        with closing(Audit(disk, folder, meta, operation_table(), None)) as audit, closing(reader):
             return _prove_range(audit, reader, task)
-        finally:
-            reader.close()
-            for each in audit.sources:
-                each.close()
     except (TidelogError, OSError) as error:
         return Proof(problem=str(error))
 
