@@ -42,8 +42,8 @@ STORE_MUTANTS: Final = (
     Mutant(
         "replay-without-expiry",
         "store/store.py",
-        "                        database.put(key, value, expire_ms)",
-        "                        database.put(key, value)",
+        "                database.put(key, value, expire_ms)",
+        "                database.put(key, value)",
         "a string that comes back from the journal never expires",
         "store",
     ),
