@@ -304,6 +304,7 @@ def test_350000_small_fields(server: ServerProcess, begins: str) -> None:
     watcher = watcher or begin(server, begins, 2, since)
     with Busy(server) as busy:
         events = watcher.until(b"commit")
+    watcher.close()
     assert {event[4].decode(): event[5].decode() for event in events if event[0] == b"value"} == fields
     assert busy.waited_s < 2
     assert busy.more_bytes < 4 * HELD_MAX  # for INITIAL the fields are listed, not copied
@@ -320,15 +321,18 @@ def test_a_value_of_100_mib(server: ServerProcess, begins: str, edge: str) -> No
         write(client, "set", 100 * MIB)
     if edge == "resp":
         watcher = begin(server, begins, 2, since)
+        close = watcher.close
         read: Callable[[], list[int]] = lambda: list(sizes_of(watcher.until(b"commit")).values())  # noqa: E731
     else:
         stream = Stream(server, {"live": "", "disk": f"since={since}", "initial": "initial=1"}[begins])
         if begins == "live":
             stream.next("steady")
+        close = stream.close
         read = lambda: [len(read_large(stream)["value"])]  # noqa: E731
     if begins == "live":
         write(client, "set", 100 * MIB)
     with Busy(server) as busy:
         assert read() == [100 * MIB]
+    close()
     assert busy.waited_s < 2
     assert busy.more_bytes < HELD_MAX
