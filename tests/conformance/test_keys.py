@@ -33,11 +33,17 @@ def words(command: str) -> list[str]:
     return command.split(" ")
 
 
+def kind_of_reply(item: Any) -> Any:
+    return item.mark
+
+
 def run(pair: Pair, command: str, kind: str = "none") -> None:
     orders: dict[str, Any] = {"KEYS": UNORDERED, "SCAN": SCAN, "PEXPIRETIME": is_near, "PTTL": is_near}
     order = orders.get(words(command)[0])
     if (command, kind) == ("OBJECT ENCODING k", "set"):
         order = encoding_of_set
+    elif command == "OBJECT IDLETIME k":
+        order = kind_of_reply  # a second may pass between the two
     pair(*words(command), **({"order": order} if order else {}))
 
 

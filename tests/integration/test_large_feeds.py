@@ -131,7 +131,16 @@ def sizes_of(events: list[Any]) -> dict[tuple[bytes, bytes | None], int]:
 
 
 @ALL
-@pytest.mark.parametrize(("how", "protocol"), [("set", 2), ("set", 3), ("hset", 2), ("mset", 3), ("multi", 2)])
+@pytest.mark.parametrize(
+    ("how", "protocol"),
+    [
+        ("set", 2),
+        ("multi", 3),
+        pytest.param("set", 3, marks=pytest.mark.long),
+        pytest.param("hset", 2, marks=pytest.mark.long),
+        pytest.param("mset", 3, marks=pytest.mark.long),
+    ],
+)
 def test_a_transaction_larger_than_any_buffer(server: ServerProcess, begins: str, how: str, protocol: int) -> None:
     client: Any = server.client()
     since, expected = now(server), {}

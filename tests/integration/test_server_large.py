@@ -234,7 +234,10 @@ def longest_wait_s(server: ServerProcess, work: Callable[[redis.Redis], object])
     return longest_s
 
 
-@pytest.mark.parametrize("command", ["SET", "MULTI", "HSET", "APPEND", "XADD", "BGSAVE"])
+@pytest.mark.parametrize(
+    "command",
+    ["SET", "MULTI", "BGSAVE", *(pytest.param(name, marks=pytest.mark.long) for name in ("HSET", "APPEND", "XADD"))],
+)
 def test_others_go_on_while_a_large_value_is_written(slow: ServerProcess, command: str) -> None:
     value = made(8 * MIB)
 
