@@ -73,6 +73,8 @@ UNREAD_BYTES_MAX = 64 * KIB
 """With this much received and not decoded yet, no more is read from a client."""
 HOT_VALUE_BYTES_MAX = 16 * KIB
 """Larger values take the general path, which counts what it makes the server hold."""
+HOT_RANGE_ELEMENTS_MAX = 1024
+"""A longer range of a list takes the general path."""
 LONG_REPLY_BYTES_MIN = 1 * MIB
 """A reply with a string of this size is sent in pieces, as the client takes them, and never copied as a whole ..."""
 SENT_PIECE_BYTES = 1 * MIB
@@ -113,8 +115,16 @@ KEEPALIVE_S = 300
 DEBUG_SLEEP_S_MAX = 60
 SLOW_LOG_MAX = 100_000
 """Slow commands that are remembered, whatever is asked for."""
+MONITORS_MAX = 16
+"""Clients that monitor: each is sent every command."""
+MONITORED_BYTES_MAX = 16 * KIB
+"""Arguments of one command that monitors are shown; of more, how much it is."""
+ERROR_CODES_MAX = 128
+"""Codes of error replies that are counted apart."""
 TIMER_S_MAX = 86_400
 """Longer timers are set again in between."""
+WAITED_KEYS_MAX = 16_384
+"""Keys that one client waits for; a command that names more, and would have to wait, is refused."""
 STOP_S_MAX = 5
 """How long a stop waits for the disk, and for clients to take their replies."""
 WAITING_TURNS_MAX = 10_000
@@ -230,6 +240,50 @@ SCAN_ORDER_MS_MAX = 60_000
 """... and for how long."""
 DRAWN_MEMBERS_MAX = 1_048_576
 """What SRANDMEMBER and its relatives draw with repetition in one reply."""
+
+PATTERN_WORK_MAX = 2**33
+"""The size of a name times the size of a pattern that is looked for in it: about half a second. Past it the command is
+refused."""
+PATTERN_NUMBERS_BITS_MAX = 2**29
+"""What is remembered of a name meanwhile."""
+
+# --- scripts ----------------------------------------------------------------------------------------------------
+
+SCRIPT_TIME_MS_DEFAULT = 1000
+"""How long a script may run; twice as long once it has written (a default)."""
+SCRIPT_TIME_MS_MAX = 60_000
+SCRIPT_MEMORY_BYTES_DEFAULT = 64 * MIB
+"""What the values of a script may take (a default)."""
+SCRIPT_MEMORY_BYTES_MIN = 8 * MIB
+SCRIPT_MEMORY_BYTES_MAX = 1 * GIB
+SCRIPT_BYTES_MAX = 1 * MIB
+"""The text of a script: compiling cannot be interrupted."""
+SCRIPT_BRANCHES_MAX = 10_000
+"""The words `and`, `or`, `elseif` and `break` in it: the compiler's work grows with their number squared."""
+SCRIPT_REPLY_DEPTH_MAX = 128
+"""Tables inside each other in what a script returns; in the place of what is deeper there stands an error."""
+SCRIPT_WRITTEN_BYTES_MAX = 256 * MIB
+"""What a script writes; further writes are refused. The disk takes it after the script, and everybody waits for it."""
+SCRIPT_FLAT_ITEMS_MAX = 1000
+"""An array of a reply that is longer is read by the script's own side: Lua's stack takes only so many values."""
+SCRIPT_WORDS_AT_ONCE = 1000
+"""Arguments that are handed to Lua in one call."""
+LIBRARIES_MAX = 1000
+"""Libraries of functions; FUNCTION LOAD of one more is refused ..."""
+LIBRARIES_BYTES_MAX = 16 * MIB
+"""... and so is code beyond this, over all of them."""
+LIBRARY_FUNCTIONS_MAX = 1000
+"""Functions of one library."""
+LIBRARY_LOAD_MS_MAX = 500
+"""How long the code of a library may run when it is loaded ..."""
+LIBRARIES_LOAD_MS_MAX = 1000
+"""... and all of them: they are loaded again, within one command, whenever there is a new interpreter."""
+SCRIPTS_PASSING_MAX = 500
+"""Scripts of EVAL that EVALSHA finds; as in Redis 7.4 the one used longest ago goes first ..."""
+SCRIPTS_PASSING_BYTES_MAX = 32 * MIB
+"""... and the size of their texts."""
+SCRIPTS_KEPT_BYTES_MAX = 64 * MIB
+"""The size of the scripts of SCRIPT LOAD; more are refused."""
 
 # --- streams ----------------------------------------------------------------------------------------------------
 
@@ -568,6 +622,7 @@ EPOCHS_KEPT_MAX = 1024
 assert STAGED_BYTES_MIN > RECORD_SPLIT_BYTES  # the hot path takes no larger values, and stages none
 assert UNAUTHENTICATED_AT_ONCE_BYTES < AT_ONCE_BYTES <= DECODED_COMMANDS_MAX
 assert UNAUTHENTICATED_PIECE_BYTES < RECEIVED_PIECE_BYTES <= UNREAD_BYTES_MAX
+assert SCRIPT_BYTES_MAX * 4 <= SCRIPT_MEMORY_BYTES_MIN  # of which a quarter is kept free for the server's replies
 assert FRAME_BYTES_DEFAULT in FRAME_BYTES_CHOICES
 assert min(FRAME_BYTES_CHOICES) // BLOB_FRAME_FRACTION >= RECORD_SPLIT_BYTES
 assert BATCH_BYTES_FULL + TRANSACTION_BYTES_MAX < BATCH_BYTES_MAX

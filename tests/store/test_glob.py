@@ -11,7 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidelog.store.glob import matcher, matches, walking_matcher
+from tidelog import limits
+from tidelog.errors import CommandError
+from tidelog.store.glob import _LongPattern, matcher, matches, walking_matcher
 
 YES = [
     ("", ""), ("a", "a"), ("*", "a"), ("**", "abc"), ("*a", "a"), ("a*", "a"), ("a**", "a"), ("*b*", "abc"), ("?", "a"),
@@ -86,6 +88,10 @@ def test_a_long_pattern_is_a_short_one_with_many_stars(pattern: bytes, strings: 
         (b"*" * 100_000 + b"b", b"a" * 5000),
         (b"*" + b"a" * 1000 + b"b", b"a" * 5000),
         (b"[" + b"a-b" * 100_000 + b"]*c", b"ab" * 5000),
+        (b"*" + b"a?" * 25_000 + b"b", b"a" * 100_000),
+        (b"*" + b"a?" * 10_000 + b"b*", b"a" * 50_000),
+        (b"*a*" + b"a?" * 10_000 + b"b*c", b"a" * 50_000),
+        (b"*" + b"[ac]?" * 40 + b"b*", b"a" * 1_000_000),
     ],
 )
 def test_no_pattern_takes_for_ever(pattern: bytes, string: bytes) -> None:
@@ -101,6 +107,20 @@ def test_of_a_long_pattern_no_more_is_read_than_a_string_needs(part: bytes) -> N
     start = time.monotonic()
     assert not any(is_match(b"abc:%d" % number) for number in range(10_000))
     assert time.monotonic() - start < 5
+
+
+@given(PATTERN, st.lists(STRING, max_size=4))
+def test_parts_that_are_looked_for_at_all_places_at_once(pattern: bytes, strings: list[bytes]) -> None:
+    long = _LongPattern(b"*" + pattern, False)
+    for string in filter(None, strings):
+        assert long._finds_parts(string, 1, 0) == matches(b"*" + pattern, string)
+
+
+def test_a_match_that_would_take_too_long_is_refused() -> None:
+    pattern, string = b"*" + b"a?" * 100_000 + b"b*", b"a" * 400_000
+    assert len(pattern) * len(string) > limits.PATTERN_WORK_MAX
+    with pytest.raises(CommandError, match="takes too long"):
+        matches(pattern, string)
 
 
 def redis_matches(pattern: bytes, string: bytes, ignores_case: bool = False) -> bool:

@@ -9,7 +9,8 @@ What is peculiar there is so here: brackets that are not closed end with the pat
 only, not even by `*`.
 
 After a star, the leftmost place where the pattern goes on is always the best, so a match never goes back behind the
-last star, and no pattern takes longer than the product of the two lengths.
+last star. Even so a long part may have to be tried at very many places: then all places are looked at at once
+(`bit_search`), and past a bound the match is given up with an error.
 
     short pattern    is cut at its stars into parts of a fixed length, literals and regular expressions, which C code
                      then looks for. It is read once for many strings
@@ -23,6 +24,8 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
+
+from tidelog.store.bit_search import BitSearch
 
 _STAR, _ANY, _OPEN, _CLOSE, _NOT, _ESCAPE, _RANGE = b"*?[]^\\-"
 _SHORT_BYTES_MAX: Final = 256
@@ -38,6 +41,10 @@ _EVERY: Final = frozenset(range(256))
 _STARS: Final = re.compile(rb"\*+")
 _PLAIN: Final = re.compile(rb"[^*?\[\\]+")
 _LOWER: Final = bytes(range(256)).lower()
+_TRIED_MAX: Final = 1 << 16
+"""Bytes that are compared while a part is tried at one place after the other, beside some for each of the string."""
+_SEARCHED_MAX: Final = 1 << 22
+"""The same for a regular expression: the product of both sizes."""
 
 
 class _Part(NamedTuple):
@@ -47,6 +54,7 @@ class _Part(NamedTuple):
     literal: bytes | None
     """Its bytes, if there is no choice: faster, and nothing to compile."""
     regex: re.Pattern[bytes] | None
+    choices: list[frozenset[int]]
 
     def is_at(self, string: bytes, at: int) -> bool:
         if self.literal is not None:
@@ -60,6 +68,8 @@ class _Part(NamedTuple):
             at = string.find(self.literal, start, end)
             return -1 if at < 0 else at + self.size
         assert self.regex is not None
+        if self.size * (end - start) > _SEARCHED_MAX:
+            return BitSearch(string[:end]).find_end(self.choices, start)
         found = self.regex.search(string, start, end)
         return -1 if found is None else found.end()
 
@@ -90,7 +100,7 @@ class _LongPattern:
         self._pattern = pattern
         self._ignores_case = ignores_case
         self._brackets: dict[int, _Brackets] = {}
-        """By their position."""
+        """By the position of what is in them."""
         self._stars: dict[int, tuple[int, bytes]] = {}
         """Position of a run of stars -> the position after it, and the plain bytes that follow there."""
 
@@ -101,37 +111,80 @@ class _LongPattern:
         at = place = 0
         after_star, literal, star_place = -1, b"", 0
         """What follows the last star, and the place in the string that is tried for it."""
+        tries_left = _TRIED_MAX + 4 * len(string)
         while place < len(string):
             if at < size and pattern[at] == _STAR:
                 after_star, literal = self._star(at)
                 if after_star == size:
                     return True
                 star_place = string.find(literal, place)
-            elif at < size:
-                end = self._step(at, string[place])
+            else:
+                end = self._step(at, string[place]) if at < size else 0
                 if end:
                     at = end
                     place += 1
                     continue
+                if after_star < 0:
+                    return False
+                tries_left -= place - star_place + 1
+                if tries_left < 0:
+                    return self._finds_parts(string, after_star, star_place + 1)
                 star_place = string.find(literal, star_place + 1)
-            else:
-                star_place = string.find(literal, star_place + 1)
-            if after_star < 0 or star_place < 0:
+            if star_place < 0:
                 return False
             at, place = after_star, star_place
         while at < size and pattern[at] == _STAR:
             at = self._star(at)[0]
         return at == size
 
+    def _finds_parts(self, string: bytes, at: int, place: int) -> bool:
+        """Whether what follows a star matches the string from a place on, by looking for one part after the other."""
+        search, size, end = BitSearch(string), len(self._pattern), len(string)
+        while at < size:
+            choices, at = self._read_part(at, end - place)
+            if len(choices) > end - place:
+                return False
+            if at == size:  # nothing follows: it has to stand at the end
+                return all(byte in choice for byte, choice in zip(string[end - len(choices) :], choices, strict=True))
+            place = search.find_end(choices, place)
+            if place < 0:
+                return False
+            at = self._star(at)[0]
+        return True
+
+    def _read_part(self, at: int, most: int) -> tuple[list[frozenset[int]], int]:
+        """The choices from a position up to the next star, or one more than `most`; the position after them."""
+        choices: list[frozenset[int]] = []
+        pattern, size = self._pattern, len(self._pattern)
+        while at < size and pattern[at] != _STAR and len(choices) <= most:
+            byte = pattern[at]
+            at += 1
+            if byte == _OPEN:
+                choice, at = self._read_brackets(at)
+            elif byte == _ANY:
+                choice = _EVERY
+            else:
+                if byte == _ESCAPE and at < size:
+                    byte = pattern[at]
+                    at += 1
+                choice = _same(byte, self._ignores_case)
+            choices.append(choice)
+        return choices, at
+
+    def _read_brackets(self, at: int) -> _Brackets:
+        """The brackets that were opened before a position."""
+        read = self._brackets.get(at)
+        if read is None:
+            read = _parse_brackets(self._pattern, at, self._ignores_case)
+            if len(self._brackets) < _READ_MAX:
+                self._brackets[at] = read
+        return read
+
     def _step(self, at: int, given: int) -> int:
         """The position after what stands at one, if that may be the byte given; 0: it may not."""
         pattern, byte, end = self._pattern, self._pattern[at], at + 1
         if byte == _OPEN:
-            read = self._brackets.get(at)
-            if read is None:
-                read = _parse_brackets(pattern, end, self._ignores_case)
-                if len(self._brackets) < _READ_MAX:
-                    self._brackets[at] = read
+            read = self._read_brackets(end)
             return read[1] if given in read[0] else 0
         if byte == _ANY:
             return end
@@ -238,6 +291,7 @@ def _range(start: int, end: int, ignores_case: bool) -> frozenset[int]:
     return frozenset(byte for byte in _EVERY if first <= shown(byte) <= last)
 
 
+@lru_cache(512)
 def _same(byte: int, ignores_case: bool) -> frozenset[int]:
     return frozenset({byte, *bytes([byte]).lower(), *bytes([byte]).upper()} if ignores_case else {byte})
 
@@ -252,8 +306,8 @@ def _lower(signed: int) -> int:
 
 def _part(choices: list[frozenset[int]]) -> _Part:
     if all(len(each) == 1 for each in choices):
-        return _Part(len(choices), bytes(byte for each in choices for byte in each), None)
-    return _Part(len(choices), None, re.compile(b"".join(map(_regex, choices)), re.DOTALL))
+        return _Part(len(choices), bytes(byte for each in choices for byte in each), None, choices)
+    return _Part(len(choices), None, re.compile(b"".join(map(_regex, choices)), re.DOTALL), choices)
 
 
 def _regex(choices: frozenset[int]) -> bytes:
