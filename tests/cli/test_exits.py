@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
+
 import pytest
 import typer
 
-from tidelog.cli.exits import CANNOT, DAMAGED, FINE, INTERRUPTED, guarded
+from tidelog.cli.exits import (
+    CANNOT,
+    DAMAGED,
+    FINE,
+    INTERRUPTED,
+    TERMINATED,
+    Terminated,
+    finished_first,
+    guarded,
+    terminate_in_order,
+)
 from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse, FormatError, InternalError, TooOld
 
 
@@ -65,3 +79,42 @@ def test_a_bug_keeps_its_traceback() -> None:
 
     with pytest.raises(ZeroDivisionError):
         command()
+
+
+@pytest.fixture
+def _handled() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    terminate_in_order()
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def finished_after(*signals: int) -> list[int]:
+    """What was done in a block in which signals come, one after the other."""
+    done: list[int] = []
+    try:
+        with finished_first():
+            for number in signals:
+                os.kill(os.getpid(), number)
+                done.append(number)
+    except Terminated:
+        done.append(TERMINATED)
+    except KeyboardInterrupt:
+        done.append(INTERRUPTED)
+    return done
+
+
+@pytest.mark.usefixtures("_handled")
+def test_a_signal_waits_until_something_is_finished() -> None:
+    assert finished_after(signal.SIGTERM) == [signal.SIGTERM, TERMINATED]
+    assert finished_after(signal.SIGINT) == [signal.SIGINT, INTERRUPTED]
+    assert finished_after() == []
+    with pytest.raises(Terminated):  # outside of it, it counts at once
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.usefixtures("_handled")
+def test_a_second_signal_does_not_wait() -> None:
+    assert finished_after(signal.SIGINT, signal.SIGTERM) == [signal.SIGINT, TERMINATED]
+    assert finished_after(signal.SIGTERM, signal.SIGINT) == [signal.SIGTERM, INTERRUPTED]

@@ -19,7 +19,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Final, ParamSpec
+from types import FrameType
+from typing import Any, Final, ParamSpec
 
 import typer
 
@@ -74,6 +75,33 @@ def terminate_in_order() -> None:
         raise Terminated
 
     signal.signal(signal.SIGTERM, on_terminate)
+
+
+@contextmanager
+def finished_first() -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM in the block counts when it is done; a second one at once."""
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    came: list[int] = []
+
+    def put_back() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if len(came) > 1:
+            put_back()
+            handlers[number](number, frame)
+
+    for number, handler in handlers.items():
+        if callable(handler):  # else it is ignored, or ends the process
+            signal.signal(number, on_signal)
+    try:
+        yield
+    finally:
+        put_back()
+    if came:
+        handlers[came[0]](came[0], None)
 
 
 def complain(message: str) -> None:

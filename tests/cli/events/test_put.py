@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from tests.cli.command_line import COMMAND, ENVIRONMENT, SECONDS_MAX, invoke, ru
 from tests.cli.day_streams import DaysServer, line, text_of
 from tests.days.days_of_events import DAY_MS, MAY_MS
 from tests.days.servers import Servers
+from tidelog.days.message import Message
+from tidelog.days.writer import Writer, Written
 
 LINES = [line(MAY_MS + n) for n in range(5)] + [line(MAY_MS + DAY_MS + n) for n in range(3)]
 HOT = "{q%5F1_jobs}_2024-05-01"
@@ -104,6 +107,31 @@ def test_a_stream_is_followed_until_it_is_stopped(days: DaysServer) -> None:
             assert process.wait(SECONDS_MAX) == status
             assert process.stdout.read() == b"3 written, 0 duplicate, 0 late\n"
             assert process.stderr.read() == b""
+
+
+def test_what_is_written_is_counted_and_acknowledged_whenever_a_signal_comes(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes between the write and its count."""
+    write = Writer.write
+
+    def write_and_stop(writer: Writer, messages: Sequence[Message]) -> Written:
+        written = write(writer, messages)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return written
+
+    before = signal.getsignal(signal.SIGTERM)
+    days = DaysServer(servers, "tidelog")
+    monkeypatch.setattr(Writer, "write", write_and_stop)
+    try:
+        for n in range(3):
+            days.redis.xadd("incoming", {"event": "{}"}, id=f"{MAY_MS + n}-0")
+        options = ["--from-stream", "incoming", "--group", "g", *days.options]
+        assert invoke("events", "put", "q_1", "jobs", *options) == (0, "3 written, 0 duplicate, 0 late\n", "")
+        assert days.redis.xpending("incoming", "g")["pending"] == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        days.close()
 
 
 def test_lines_that_trickle_in_are_written_as_they_come(days: DaysServer) -> None:

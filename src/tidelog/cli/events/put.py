@@ -12,7 +12,7 @@ import typer
 
 from tidelog import limits
 from tidelog.address import URL_DEFAULT
-from tidelog.cli.exits import FINE, TERMINATED, Terminated, complain, guarded, terminate_in_order
+from tidelog.cli.exits import FINE, TERMINATED, Terminated, complain, finished_first, guarded, terminate_in_order
 from tidelog.cli.options import DatabaseNumber, IsCluster, JobSetName, PasswordFile, Queue, Url
 from tidelog.cli.output.stdout import Output
 from tidelog.cli.server_link import connected, find_address
@@ -117,7 +117,8 @@ def _put_lines(writer: Writer, tally: _Tally, source: LineSource) -> None:
     from tidelog.days.inputs import json_lines
 
     for messages in json_lines(source):
-        tally.add(writer.write(messages))
+        with finished_first():  # what is written is counted
+            tally.add(writer.write(messages))
 
 
 def _put_stream(
@@ -130,9 +131,10 @@ def _put_stream(
     while True:
         delivery = source.read(0.0 if until_now else _WAIT_S)
         if delivery.entry_ids:
-            tally.add(writer.write(delivery.messages))
-            tally.add(writer.set_aside(delivery.bad))
-            source.acknowledge(delivery)
+            with finished_first():  # what is written is counted
+                tally.add(writer.write(delivery.messages))
+                tally.add(writer.set_aside(delivery.bad))
+                source.acknowledge(delivery)
             if delivery.bad and not is_told:
                 is_told = True  # once: there may be as many as the stream has entries
                 first = delivery.bad[0]
