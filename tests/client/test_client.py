@@ -6,13 +6,14 @@ import asyncio
 import gc
 import socket
 import subprocess
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.client.cut_link import CutLink
+from tests.integration.feed_server import now, url_of
 from tests.integration.server_process import ServerProcess
 from tidelog import limits
 from tidelog.client import (
@@ -35,20 +36,6 @@ SECONDS_MAX = 30.0
 SOON_MS = 20
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("server") / "data") as made:
-        yield made
-
-
-@pytest.fixture
-def redis(server: ServerProcess) -> Iterator[Any]:
-    made = server.client(protocol=3)
-    made.flushall()
-    yield made
-    made.close()
-
-
 def run(work: Coroutine[Any, Any, None]) -> None:
     """With a bound, and a look at what is left of it."""
 
@@ -60,10 +47,6 @@ def run(work: Coroutine[Any, Any, None]) -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(bounded())
-
-
-def url_of(server: ServerProcess) -> str:
-    return f"redis://127.0.0.1:{server.port}"
 
 
 async def until(feed: Feed, is_last: Callable[[Event], bool]) -> list[Event]:
@@ -164,10 +147,12 @@ def test_another_database(server: ServerProcess, redis: Any) -> None:
 def test_a_name_goes_on_where_it_was_acknowledged(server: ServerProcess, redis: Any) -> None:
     async def work() -> None:
         async with Client(url_of(server)) as client:
-            feed = client.feed(name="reader", checkpoint_ms=SOON_MS)
+            with pytest.raises(CommandError, match="there is no feed named 'reader'"):
+                await anext(client.feed(name="reader"))
+            feed = client.feed(name="reader", since=now(redis), checkpoint_ms=SOON_MS)
             assert isinstance(await anext(feed), Steady)
             redis.set("a", 1)
-            [first] = await until(feed, lambda event: isinstance(event, Value))
+            *_, first = await until(feed, lambda event: isinstance(event, Value))
             await feed.aclose()
             redis.set("b", 2)
             again = await until(

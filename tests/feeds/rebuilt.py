@@ -13,6 +13,7 @@ from tidelog.streams.stream import Stream
 from tidelog.types.change import LargeString, bulk
 from tidelog.types.hash import Hash
 from tidelog.types.set import Set
+from tidelog.types.two_ended_list import List
 from tidelog.types.zset import ZSet
 
 State = dict[bytes, Any]
@@ -192,6 +193,8 @@ def apply_value(state: State, key: bytes, kind: bytes, field: bytes | None, valu
         state[key] = value
     elif kind == b"stream":
         _apply_stream(state, key, field, value)
+    elif kind == b"list":
+        apply_list(state, key, field, value)
     else:
         _, members = state.setdefault(key, (kind.decode(), {}))
         if value is None:
@@ -200,6 +203,43 @@ def apply_value(state: State, key: bytes, kind: bytes, field: bytes | None, valu
                 del state[key]
         else:
             members[field] = float(value) if kind == b"zset" else value
+
+
+def apply_list(state: State, key: bytes, field: bytes | None, value: Any, *, is_strict: bool = True) -> None:
+    """One event of a list. What a pop says must be what was there, if all that came before was told."""
+    elements: list[bytes] = state[key][1] if key in state else []
+    match field:
+        case None:
+            elements = value
+        case b"lpush":
+            elements = [*reversed(value), *elements]
+        case b"rpush":
+            elements = [*elements, *value]
+        case b"lpop" | b"rpop":
+            count = len(value)
+            popped = elements[:count] if field == b"lpop" else elements[::-1][:count]
+            if is_strict and popped != value:
+                raise Broken(f"{key!r} lost {value!r}, and had {popped!r} there")
+            elements = elements[count:] if field == b"lpop" else elements[: len(elements) - count]
+        case b"lset":
+            index, element = value
+            elements = [*elements[:index], element, *elements[index + 1 :]]
+        case b"linsert":
+            index, element = value
+            elements = [*elements[:index], element, *elements[index:]]
+        case b"lrem":
+            element, positions = value
+            if is_strict and any(elements[at] != element for at in positions):
+                raise Broken(f"{key!r} lost {element!r} at {positions}, where it was not")
+            elements = [each for at, each in enumerate(elements) if at not in set(positions)]
+        case b"ltrim":
+            start, stop = value
+            elements = elements[start : stop + 1]
+        case _:
+            raise Broken(f"{key!r}: a list knows no {field!r}")
+    state[key] = "list", elements
+    if not elements:
+        del state[key]
 
 
 def _apply_stream(state: State, key: bytes, field: bytes | None, value: Any) -> None:
@@ -241,7 +281,11 @@ def difference(known: State, there: State) -> str:
 
 
 def state_copy(state: State) -> State:
-    return {key: (value[0], dict(value[1])) if isinstance(value, tuple) else value for key, value in state.items()}
+    """What is in a tuple is a dict, or the elements of a list, which are never changed in place."""
+    return {
+        key: (value[0], dict(value[1])) if isinstance(value, tuple) and value[0] != "list" else value
+        for key, value in state.items()
+    }
 
 
 def state_of(database: Database, spans: list[Span]) -> State:
@@ -257,6 +301,8 @@ def plain(value: Any) -> Any:
         return "zset", {member: score for score, member in value}
     if kind is Set:
         return "set", dict.fromkeys(value, b"1")
+    if kind is List:
+        return "list", list(value)
     if kind is Stream:
         return "stream", _entries(value)
     return value

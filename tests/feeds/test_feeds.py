@@ -36,6 +36,17 @@ def test_every_kind_of_change(watched: Watched, protocol: int) -> None:
         ("SREM m a", [value(b"m", "set", b"a", None)]),
         ("ZADD z 1.5 a inf b", [value(b"z", "zset", b"a", b"1.5"), value(b"z", "zset", b"b", b"inf")]),
         ("ZREM z b", [value(b"z", "zset", b"b", None)]),
+        ("RPUSH l a b c b", [value(b"l", "list", b"rpush", [b"a", b"b", b"c", b"b"])]),
+        ("LPUSH l x y", [value(b"l", "list", b"lpush", [b"x", b"y"])]),
+        ("LSET l -1 z", [value(b"l", "list", b"lset", [5, b"z"])]),
+        ("LINSERT l AFTER a b", [value(b"l", "list", b"linsert", [3, b"b"])]),
+        ("LREM l 0 b", [value(b"l", "list", b"lrem", [b"b", [3, 4]])]),
+        ("LTRIM l 1 -1", [value(b"l", "list", b"ltrim", [1, 4])]),
+        ("RPOP l 2", [value(b"l", "list", b"rpop", [b"z", b"c"])]),
+        ("LPOP l", [value(b"l", "list", b"lpop", [b"x"])]),
+        ("LMOVE l new LEFT LEFT", [value(b"l", "list", b"lpop", [b"a"]), value(b"new", "list", b"lpush", [b"a"])]),
+        ("LMOVE new new LEFT RIGHT", [value(b"new", "list", b"rpush", [b"a"]), value(b"new", "list", b"lpop", [b"a"])]),
+        ("LTRIM new 1 0", [value(b"new", "none", None, None)]),
         ("XADD x 7-1 f v", [value(b"x", "stream", None, [[1, b"7-1", b"", [b"f", b"v"]]])]),
         ("XADD x 8-0 tag t entry e", [value(b"x", "stream", None, [[2, b"8-0", b"t", b"e"]])]),
         ("XDEL x 7-1", [value(b"x", "stream", b"del", [1])]),
@@ -63,6 +74,24 @@ def test_expiry_is_a_delete(watched: Watched) -> None:
         value(b"k", "none", None, None),
         value(b"k", "string", None, b"w"),
     ]
+
+
+def test_an_expiry_may_come_before_the_first_entry_of_a_stream(watched: Watched) -> None:
+    """A group can make a stream that has none. Nothing tells of it but its expiry, which holds when entries come."""
+    _, known = watched.watch(has_expiry=True)
+    watched.settle()
+    watched("XGROUP", "CREATE", "x", "g", "0", "MKSTREAM")
+    watched("PEXPIREAT", "x", 9_000_000_000_000)
+    watched.settle()
+    assert watched.events(known)[1:] == [[b"expire", b"x", 9_000_000_000_000]]
+    assert (known.state, known.expiries) == ({}, {b"x": 9_000_000_000_000})
+    watched("XADD", "x", "5-0", "f", "v")
+    watched.settle()
+    assert list(known.state) == [b"x"]
+    assert known.expiries == {b"x": 9_000_000_000_000}
+    watched("DEL", "x")
+    watched.settle()
+    assert (known.state, known.expiries) == ({}, {})
 
 
 def test_groups_are_told_to_who_asks(watched: Watched) -> None:
@@ -116,7 +145,15 @@ def test_without_anything_it_begins_now(watched: Watched) -> None:
 
 
 def test_initial_values_then_changes(watched: Watched) -> None:
-    for command in ("SET s 1", "HSET h f v", "SADD m a", "ZADD z 2 a", "XADD x 1-0 f v", "XADD x 2-0 f v"):
+    for command in (
+        "SET s 1",
+        "HSET h f v",
+        "SADD m a",
+        "ZADD z 2 a",
+        "XADD x 1-0 f v",
+        "XADD x 2-0 f v",
+        "RPUSH l a b",
+    ):
         watched(*command.split())
     watched.settle()
     _, known = watched.watch(is_initial=True)
@@ -128,11 +165,13 @@ def test_initial_values_then_changes(watched: Watched) -> None:
             value(b"m", "set", b"a", b"1"),
             value(b"z", "zset", b"a", b"2"),
             value(b"x", "stream", None, [1, 2]),
+            value(b"l", "list", None, [b"a", b"b"]),
         ]
     )
     assert events[-1] == [b"steady"]
     watched("SET", "s", 2)
-    assert watched.events(known) == [value(b"s", "string", None, b"2")]
+    watched("LPOP", "l")
+    assert watched.events(known) == [value(b"s", "string", None, b"2"), value(b"l", "list", b"lpop", [b"a"])]
 
 
 def test_initial_values_with_the_groups_of_streams(watched: Watched) -> None:
@@ -542,7 +581,7 @@ def test_a_name_notices_that_what_it_acknowledged_was_lost(watched: Watched) -> 
 def test_errors_about_a_name_have_the_name_that_was_given(watched: Watched) -> None:
     with pytest.raises(ClientError, match=r"^there is no feed named 'mine'$"):
         watched.feeds.holds.acknowledge(0, "mine", Ts(0))
-    watched.watch(name="mine")
+    watched.watch(name="mine", since=Ts(0))
     holders = watched.store.journal.holders
     holders.lapse(holders.all(), "it did not move")
     for ask in (lambda: watched.watch(name="mine"), lambda: watched.feeds.holds.acknowledge(0, "mine", Ts(0))):

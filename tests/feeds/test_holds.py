@@ -47,6 +47,15 @@ def test_a_name_of_an_earlier_version_goes_to_the_first_that_asks_for_it(watched
     assert [name[:2] for name in names(watched)] == [(0, "n")]
 
 
+def test_a_name_that_nobody_has_begun_is_told(watched: Watched) -> None:
+    with pytest.raises(ClientError, match="there is no feed named 'n': the first one says with SINCE or INITIAL"):
+        watched.watch(name="n")
+    assert names(watched) == []
+    watched.watch(name="n", is_initial=True)
+    watched.watch(name="n")
+    assert [name[:2] for name in names(watched)] == [(0, "n")]
+
+
 def test_one_reader_at_a_time_has_a_name(watched: Watched) -> None:
     first, known_first = watched.watch(name="n", since=Ts(0))
     other, _ = watched.watch(name="n", since=Ts(0), database=1)

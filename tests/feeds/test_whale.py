@@ -36,6 +36,8 @@ def test_large_values_of_every_type(monkeypatch: pytest.MonkeyPatch, protocol: i
         ("SET", "s", text), ("MSET", "m1", text, "m2", "small", "m3", data), ("HSET", "h", "f", data, "g", "small"),
         ("SADD", "set", text), ("ZADD", "z", "1.5", text), ("XADD", "x1", "1-0", "f", text, "g", "small"),
         ("XADD", "x2", "1-0", "tag", "t", "entry", data), ("TWRITE", "t", "ENTRIES", "a", text, "b", data),
+        ("RPUSH", "l", text, "small"), ("LPUSH", "l", data), ("LSET", "l", "2", data),
+        ("LINSERT", "l", "BEFORE", text, data), ("LREM", "l", "1", data), ("RPOP", "l"),
     ]  # fmt: skip
     before, after = ([], commands) if begins == "live" else (commands, [])
     for command in before:
@@ -51,7 +53,8 @@ def test_large_values_of_every_type(monkeypatch: pytest.MonkeyPatch, protocol: i
     watched.settle()
     assert known.is_steady
     expected = {b"s": text, b"m1": text, b"m2": b"small", b"m3": data, b"h": ("hash", {b"f": data, b"g": b"small"}),
-                b"set": ("set", {text: b"1"}), b"z": ("zset", {text: 1.5})}  # fmt: skip
+                b"set": ("set", {text: b"1"}), b"z": ("zset", {text: 1.5}),
+                b"l": ("list", [data, text])}  # fmt: skip
     assert {key: known.state[key] for key in expected} == expected
     if begins != "initial":  # which tells of streams only where they are
         assert known.state[b"x1"][1][1][2] == [b"f", text, b"g", b"small"]

@@ -27,11 +27,13 @@ class Value:
     ts: int
     key: bytes
     type: str
-    """`string`, `hash`, `set`, `zset`, `stream`; `none` if the whole key is gone."""
+    """`string`, `hash`, `set`, `zset`, `list`, `stream`; `none` if the whole key is gone."""
     field: bytes | None
-    """The field of a hash, the member of a set or sorted set; of a stream `evict`, `del`, `setid`, `group`, or None."""
+    """The field of a hash, the member of a set or sorted set; of a list the operation, or None for the whole of it; of
+    a stream `evict`, `del`, `setid`, `group`, or None."""
     value: Any
-    """Bytes; of a stream lists of entries `[offset, id, tag, entry]`. None: the key, or that field, is gone."""
+    """Bytes; of a list a list with what the operation did; of a stream lists of entries `[offset, id, tag, entry]`.
+    None: the key, or that field, is gone."""
 
 
 @dataclass(frozen=True, slots=True)

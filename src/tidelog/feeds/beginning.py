@@ -32,8 +32,8 @@ class Beginnings:
         if request.is_initial:
             return writer.last_ts  # all up to here is in what will be read, a flush as well
         since, epoch, seen = request.since, request.epoch, request.seen
-        named = self._holds.find(request.database, request.name) if request.name is not None and since is None else None
-        if named is not None:
+        if request.name is not None and since is None:
+            named = self._holds.get(request.database, request.name)
             since = named.ts
             if named.epoch:
                 epoch, seen = named.epoch, named.seen

@@ -48,6 +48,17 @@ class FeedHolds:
             self._holders.rename(_earlier_name(name), own)
         return self._get(own, name) if own in self._holders else None
 
+    def get(self, database: int, name: str) -> Holder:
+        """The hold from which a reader goes on. A name that nobody has begun is most likely a mistake, and to begin now
+        would lose what the reader has not read."""
+        found = self.find(database, name)
+        if found is None:
+            raise ClientError(
+                f"there is no feed named {name!r}: the first one says with SINCE or INITIAL where it begins "
+                f"(FEED POSITION tells the ts of now)"
+            )
+        return found
+
     def begin(self, database: int, name: str, ts: Ts) -> None:
         """Hold everything after `ts`, unless the hold of that name keeps more. One that was let go begins anew."""
         try:

@@ -7,32 +7,24 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.command_line import COMMAND, ENVIRONMENT, SECONDS_MAX, run
+from tests.integration.feed_server import now, url_of
 from tests.integration.server_process import ServerProcess
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("server") / "data") as made:
-        yield made
-
-
-@pytest.fixture
-def redis(server: ServerProcess) -> Iterator[Any]:
-    made = server.client(protocol=3)
-    made.flushall()
-    yield made
-    made.close()
-
-
 def words(server: ServerProcess, name: str, *more: str) -> list[str]:
-    return ["--url", f"redis://127.0.0.1:{server.port}", "--name", name, "--prefix", "k", *more]
+    return ["--url", url_of(server), "--name", name, "--prefix", "k", *more]
+
+
+def new(server: ServerProcess, redis: Any, name: str, *more: str) -> list[str]:
+    """The same for a name that begins now."""
+    return words(server, name, "--since", str(now(redis)), *more)
 
 
 def started(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
@@ -86,10 +78,10 @@ def set_five(redis: Any) -> list[str]:
 
 
 def test_what_stands_in_the_pipe_when_its_reader_dies_comes_again(server: ServerProcess, redis: Any) -> None:
-    process = started(*words(server, "piped"), stdout=subprocess.PIPE)
+    process = started(*new(server, redis, "piped"), stdout=subprocess.PIPE)
     begun(redis, "piped")
     values = set_five(redis)
-    before = redis.execute_command("FEED", "POSITION")[0][1]
+    before = now(redis)
     until(lambda: redis.execute_command("FEED", "LIST")[0][b"checkpoint"] > before)
     time.sleep(1.5)  # so that a checkpoint after them was printed, and another came
     assert ended(process)[0] == 0
@@ -97,7 +89,7 @@ def test_what_stands_in_the_pipe_when_its_reader_dies_comes_again(server: Server
 
 
 def test_what_was_taken_out_of_the_pipe_does_not(server: ServerProcess, redis: Any) -> None:
-    process = started(*words(server, "taken"), stdout=subprocess.PIPE)
+    process = started(*new(server, redis, "taken"), stdout=subprocess.PIPE)
     assert process.stdout is not None
     begun(redis, "taken")
     values = set_five(redis)
@@ -108,7 +100,7 @@ def test_what_was_taken_out_of_the_pipe_does_not(server: ServerProcess, redis: A
     assert found == values
     while json.loads(process.stdout.readline())["kind"] != "checkpoint":
         pass
-    ts = redis.execute_command("FEED", "POSITION")[0][1]
+    ts = now(redis)
     until(lambda: (held := hold(redis, "taken")) and held[b"ts"] >= ts)
     redis.set("k9", "later")
     assert ended(process)[0] == 0
@@ -119,7 +111,7 @@ def test_what_was_taken_out_of_the_pipe_does_not(server: ServerProcess, redis: A
 
 
 def test_only_what_was_confirmed_does_not_come_again(server: ServerProcess, redis: Any) -> None:
-    arguments = words(server, "confirmed", "--ack-from", "0")
+    arguments = new(server, redis, "confirmed", "--ack-from", "0")
     process = started(*arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -146,7 +138,7 @@ def test_only_what_was_confirmed_does_not_come_again(server: ServerProcess, redi
 def test_a_confirmation_that_makes_no_sense_ends_it(
     server: ServerProcess, redis: Any, line: bytes, message: str
 ) -> None:
-    arguments = words(server, "senseless", "--ack-from", "0")
+    arguments = new(server, redis, "senseless", "--ack-from", "0")
     process = started(*arguments, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     assert process.stdin is not None
     begun(redis, "senseless")
@@ -159,7 +151,9 @@ def test_a_confirmation_that_makes_no_sense_ends_it(
 
 
 def test_a_consumer_that_closes_its_end_ends_it(server: ServerProcess, redis: Any) -> None:
-    process = started(*words(server, "closed", "--ack-from", "0"), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    process = started(
+        *new(server, redis, "closed", "--ack-from", "0"), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
     begun(redis, "closed")
     set_five(redis)
     assert process.stdin is not None
@@ -212,11 +206,11 @@ def test_a_command_gets_batches_and_the_same_again_until_it_succeeds(
 
 
 def test_a_command_that_never_succeeds_acknowledges_nothing(server: ServerProcess, redis: Any, tmp_path: Path) -> None:
-    command = f"cat >> {tmp_path}/seen; kill -9 $$"
-    process = started(*words(server, "failing", "--exec", command), stdout=subprocess.DEVNULL)
+    command = f"cat > {tmp_path}/seen; echo once >> {tmp_path}/tries; kill -9 $$"
+    process = started(*new(server, redis, "failing", "--exec", command), stdout=subprocess.DEVNULL)
     begun(redis, "failing")
     values = set_five(redis)
-    until(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").read_text().count("value") >= 10)
+    until(lambda: (tmp_path / "tries").exists() and (tmp_path / "tries").read_text().count("once") >= 2)
     status, told = ended(process)
     assert status == 0
     assert "was ended by signal 9" in told
@@ -227,13 +221,19 @@ def test_a_command_that_never_succeeds_acknowledges_nothing(server: ServerProces
 
 
 def test_a_second_reader_of_a_name_ends_the_first(server: ServerProcess, redis: Any) -> None:
-    first = started(*words(server, "twice"), stdout=subprocess.DEVNULL)
+    first = started(*new(server, redis, "twice"), stdout=subprocess.DEVNULL)
     begun(redis, "twice")
     second = started(*words(server, "twice"), stdout=subprocess.DEVNULL)
     status, told = ended(first, None)
     assert status == 2
     assert "another reader has taken over the name 'twice'" in told
     assert ended(second)[0] == 0
+
+
+def test_a_name_that_nobody_has_begun_is_refused(server: ServerProcess) -> None:
+    outcome = run("feed", *words(server, "mistaken"))
+    assert outcome.status == 2
+    assert "there is no feed named 'mistaken': the first one says with SINCE or INITIAL" in outcome.stderr
 
 
 def test_names_are_those_of_a_database(server: ServerProcess, redis: Any) -> None:
@@ -267,7 +267,9 @@ def test_what_makes_no_sense_is_refused(arguments: list[str], message: str) -> N
 def test_a_file_cannot_confirm(server: ServerProcess, redis: Any, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     number = os.open(tmp_path / "file", os.O_RDONLY)
-    process = started(*words(server, "file", "--ack-from", str(number)), stdout=subprocess.DEVNULL, pass_fds=[number])
+    process = started(
+        *new(server, redis, "file", "--ack-from", str(number)), stdout=subprocess.DEVNULL, pass_fds=[number]
+    )
     status, told = ended(process, None)
     os.close(number)
     assert status == 2

@@ -7,36 +7,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.command_line import COMMAND, ENVIRONMENT, SECONDS_MAX, Outcome, run, run_on_terminal
+from tests.integration.feed_server import now, url_of
 from tests.integration.server_process import ServerProcess, is_readable
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("server") / "data") as made:
-        yield made
-
-
-@pytest.fixture
-def redis(server: ServerProcess) -> Iterator[Any]:
-    made = server.client(protocol=3)
-    made.flushall()
-    yield made
-    made.close()
-
-
-def url_of(server: ServerProcess) -> str:
-    return f"redis://127.0.0.1:{server.port}"
-
-
-def now(redis: Any) -> str:
-    return str(redis.execute_command("FEED", "POSITION")[0][1])
 
 
 def pairs(outcome: Outcome) -> list[tuple[Any, Any]]:
@@ -97,7 +75,7 @@ class Running:
 
 
 def test_history_as_json_lines(server: ServerProcess, redis: Any) -> None:
-    since = now(redis)
+    since = str(now(redis))
     redis.set("user:1", "Ada")
     redis.set(b"user:\xff", b"\xfe\x00")
     redis.hset("user:h", "f", "v")
@@ -117,11 +95,11 @@ def test_history_as_json_lines(server: ServerProcess, redis: Any) -> None:
     }
     assert pairs(outcome)[1:] == [({"base64": "dXNlcjr/"}, {"base64": "/gA="}), ("user:h", "v"), ("user:1", None)]
     assert len(outcome.of_kind("commit")) == 4
-    assert (last["kind"], last["start"], last["end"], last["ts"]) == ("checkpoint", "user:", "user;", int(now(redis)))
+    assert (last["kind"], last["start"], last["end"], last["ts"]) == ("checkpoint", "user:", "user;", now(redis))
 
 
 def test_expiries_as_json_and_on_a_terminal(server: ServerProcess, redis: Any) -> None:
-    since = now(redis)
+    since = str(now(redis))
     redis.set("brief:1", "x", pxat=4_000_000_000_000)
     redis.persist("brief:1")
     words = ("feed", "--url", url_of(server), "--prefix", "brief:", "--since", since, "--until-now", "--expiry")
@@ -143,7 +121,7 @@ def test_keys_spans_and_databases(server: ServerProcess, redis: Any) -> None:
 
 
 def test_in_order(server: ServerProcess, redis: Any) -> None:
-    since = now(redis)
+    since = str(now(redis))
     for number in range(300):
         redis.set(f"k{number % 7}", number)
     outcome = run("feed", "--url", url_of(server), "--since", since, "--until-now", "--ordered")
@@ -153,15 +131,15 @@ def test_in_order(server: ServerProcess, redis: Any) -> None:
 
 
 def test_until_a_moment(server: ServerProcess, redis: Any) -> None:
-    since = now(redis)
+    since = str(now(redis))
     redis.set("a", 1)
-    until = now(redis)
+    until = str(now(redis))
     redis.set("b", 1)
     assert pairs(run("feed", "--url", url_of(server), "--since", since, "--until", until)) == [("a", "1")]
 
 
 def test_on_a_terminal(server: ServerProcess, redis: Any) -> None:
-    since = now(redis)
+    since = str(now(redis))
     redis.set("greeting\x1b", "hello")
     redis.delete("greeting\x1b")
     outcome = run_on_terminal("feed", "--url", url_of(server), "--since", since, "--until-now")
@@ -225,7 +203,7 @@ def test_it_goes_on_after_a_restart_of_the_server(tmp_path: Path) -> None:
 
 
 def test_a_name_is_acknowledged(server: ServerProcess, redis: Any) -> None:
-    with Running("--url", url_of(server), "--name", "printer") as running:
+    with Running("--url", url_of(server), "--name", "printer", "--since", str(now(redis))) as running:
         running.next("steady")
         redis.set("a", 1)
         running.next("value")
@@ -274,7 +252,7 @@ def test_history_that_is_gone(tmp_path: Path) -> None:
         assert (outcome.status, outcome.stdout) == (2, "")
         oldest = now(server.client())
         assert f"start with --since {oldest}" in outcome.stderr
-        assert run("feed", "--url", url_of(server), "--since", oldest, "--until-now").status == 0
+        assert run("feed", "--url", url_of(server), "--since", str(oldest), "--until-now").status == 0
 
 
 def test_passwords(tmp_path: Path) -> None:

@@ -105,7 +105,8 @@ def feed(
         typer.Option(
             metavar="NAME",
             help="Register this reader with the server. The server remembers how far it has read, and keeps the "
-            "journal from there on. Without --since, the feed continues where this reader stopped.",
+            "journal from there on. Without --since, the feed continues where this reader stopped; a new name "
+            "needs --since or --initial.",
         ),
     ] = None,
     ack_from: Annotated[
