@@ -17,6 +17,7 @@ from tidelog.streams.stream import Stream
 from tidelog.testing.clock import SimulatedClock
 from tidelog.types.hash import Hash, hset
 from tidelog.types.set import Set, sadd
+from tidelog.types.two_ended_list import List
 from tidelog.types.zset import ZSet, zadd
 
 TABLE = command_table()
@@ -47,7 +48,7 @@ def state(store: Store) -> dict[tuple[int, bytes], tuple[Any, int | None]]:
 def plain(value: Any) -> Any:
     if isinstance(value, Stream):
         return plain_stream(value)
-    return tuple(value) if isinstance(value, ZSet) else value.copy() if hasattr(value, "copy") else value
+    return tuple(value) if isinstance(value, ZSet | List) else value.copy() if hasattr(value, "copy") else value
 
 
 def change(store: Store, rng: random.Random) -> None:
@@ -66,6 +67,9 @@ def change(store: Store, rng: random.Random) -> None:
         [b"TREAD", rng.choice([key, b"t"]), b"0", b"3", b"GROUP", b"g", b"RETRY", b"10", b"0"],
         [b"TACK", b"t", b"g", b"%d" % rng.randrange(1, 99)],
         [b"TEVICT", b"t", b"-1500"],
+        [rng.choice([b"LPUSH", b"RPUSH"]), b"list", *[rng.randbytes(3)] * rng.choice([1, 2, 700])],
+        [rng.choice([b"LPOP", b"RPOP"]), b"list", b"%d" % rng.choice([1, 3, 600])],
+        [b"LMOVE", b"list", b"list%d" % rng.randrange(9), b"LEFT", b"RIGHT"],
     ]
     transaction = store.begin(rng.choice(DATABASES))
     arguments = rng.choice(commands)

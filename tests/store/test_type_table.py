@@ -12,6 +12,7 @@ from tidelog import limits
 from tidelog.store.keyspace import Database
 from tidelog.store.type_table import TypeTable, value_types
 from tidelog.types.set import Set
+from tidelog.types.two_ended_list import List
 from tidelog.types.zset import ZSet, zadd
 
 TYPES = TypeTable(value_types())
@@ -35,11 +36,12 @@ def sorted_set(members: list[bytes]) -> ZSet:
 
 
 def values(members: list[bytes]) -> list[Any]:
-    return [members[0], {member: member for member in members}, Set.fromkeys(members), sorted_set(members)]
+    hash_, set_ = {member: member for member in members}, Set.fromkeys(members)
+    return [members[0], hash_, set_, sorted_set(members), List(members)]
 
 
 def plain(value: Any) -> Any:
-    return list(value) if isinstance(value, ZSet) else value
+    return list(value) if isinstance(value, ZSet | List) else value
 
 
 @given(MEMBERS, st.one_of(st.none(), st.integers(1, 2**62)))
@@ -52,7 +54,7 @@ def test_operations_make_the_value_again(members: list[bytes], expire_ms: int | 
         assert database.expiries == ({} if expire_ms is None else {b"k": expire_ms})
 
 
-@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
 def test_a_large_value_takes_several_operations(at: int) -> None:
     members = [b"%d" % number for number in range(3 * limits.RECORD_MEMBERS_MAX)]
     value = values(members)[at]

@@ -8,12 +8,14 @@ buckets        a slot with many keys
 range_removal  DELRANGE: finds the keys of a range
 slots          which of the 16384 slots a key belongs to
 uses           when keys were last used
+libraries      libraries of functions: names and code
 transaction    what a command reads and writes through
 large          large strings that are made before the command that wants them runs
 expiry         removes keys that have expired
 dead_letters   gives up pending entries of streams that have expired or failed too often
 watch          WATCH: tells clients that a key changed
 glob           Redis's glob patterns, for keys, channels and parameters
+bit_search     a part of a pattern in a string, at all places at once
 scan_orders    the order in which HSCAN, SSCAN and ZSCAN walk a large collection
 
 capture        writes a snapshot of one moment while the store goes on

@@ -33,6 +33,7 @@ from tidelog.store.buckets import Buckets
 from tidelog.store.keyspace import Database
 from tidelog.store.slots import slot_of
 from tidelog.types.effect import StoredValue
+from tidelog.types.library import LibLoad
 
 if TYPE_CHECKING:
     from tidelog.store.store import Store
@@ -100,6 +101,7 @@ class Capture:
         """What was visited and is not written yet."""
         self.keys_written = 0
         self.keys_total = sum(database.size for database in self._databases)
+        self._add([LibLoad(name, code) for name, code in store.libraries.codes.items()])
         self._skip_empty()
         snapshot.keys = 0
 

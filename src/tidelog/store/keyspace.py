@@ -22,6 +22,7 @@ from tidelog import limits
 from tidelog.ids import SLOT_COUNT
 from tidelog.store.buckets import Buckets
 from tidelog.store.deadlines import Deadlines
+from tidelog.store.libraries import Libraries
 from tidelog.store.range_removal import RangeRemoval
 from tidelog.store.slots import Positions, slot_of, slots_of
 from tidelog.store.uses import KeyUses, cell_of
@@ -37,6 +38,7 @@ class Database:
         "cleared_count",
         "expiries",
         "expiring",
+        "libraries",
         "number",
         "observer",
         "on_range",
@@ -49,7 +51,11 @@ class Database:
     )
 
     def __init__(
-        self, number: int, signals: dict[tuple[int, bytes], None] | None = None, uses: KeyUses | None = None
+        self,
+        number: int,
+        signals: dict[tuple[int, bytes], bool] | None = None,
+        uses: KeyUses | None = None,
+        libraries: Libraries | None = None,
     ) -> None:
         self.number = number
         self.waiting: set[bytes] = set()
@@ -57,6 +63,8 @@ class Database:
         self._signals = signals if signals is not None else {}
         self.uses = uses if uses is not None else KeyUses()
         """Told of every key that a client looks for."""
+        self.libraries = libraries if libraries is not None else Libraries()
+        """Of the store, not of this database."""
         self.slots: list[Any] = [None] * SLOT_COUNT
         self.expiring = Deadlines()
         self.expiries = self.expiring.times
@@ -105,7 +113,14 @@ class Database:
         """The value of a key is about to change: clients that watch or wait for it, and a snapshot, are told. Hot."""
         self.observe(key)
         if self.waiting and key in self.waiting:
-            self._signals[self.number, key] = None
+            self._signals.setdefault((self.number, key), False)
+
+    def _signal_new(self, key: bytes) -> None:
+        """A key that somebody waits for was not there, and is now: that is what counts for the order of `signals`."""
+        place = self.number, key
+        if not self._signals.get(place, False):
+            self._signals.pop(place, None)
+            self._signals[place] = True
 
     def observe(self, key: bytes) -> None:
         """As `touch`, for a change that gives clients that wait for the key nothing to read. Hot."""
@@ -127,6 +142,8 @@ class Database:
         if bucket is None:
             bucket = self.slots[slot] = {}
         if key not in bucket:
+            if self.waiting and key in self.waiting:
+                self._signal_new(key)
             self.size += 1
             if len(bucket) >= limits.SLOT_KEYS_SPLIT and type(bucket) is dict:
                 bucket = self.slots[slot] = Buckets(bucket)
@@ -197,7 +214,8 @@ class Database:
         """Every key is gone, or every key of a shard's slots (first and last)."""
         if self.observer is not None:
             self.observer(self, None)
-        self._signals.update({(self.number, key): None for key in self.waiting})
+        for key in self.waiting:
+            self._signals.setdefault((self.number, key), False)
         self.cleared_count += 1
         self.replaced_count += 1
         first, last = slots
@@ -213,6 +231,12 @@ class Database:
             self.expiring.drop(key)
             self.alarms.drop(key)
 
+    def put_library(self, name: bytes, code: bytes) -> None:
+        self.libraries.put(name, code)
+
+    def remove_library(self, name: bytes) -> None:
+        self.libraries.remove(name)
+
     def remove_range(self, removal: RangeRemoval) -> None:
         """Every key from a start to before an end is gone, or those of a shard's slots. The dicts that they were in are
         replaced, not changed. It must have been looked at."""
@@ -220,7 +244,7 @@ class Database:
             self.on_range(self, removal)
         self.replaced_count += 1
         for key in [key for key in self.waiting if removal.has(key) and self.peek(key) is not None]:
-            self._signals[self.number, key] = None
+            self._signals.setdefault((self.number, key), False)
         for slot, bucket, gone, expiries in removal.replacements():
             if self.on_replaced is not None:
                 self.on_replaced(self, slot, self.slots[slot], expiries)

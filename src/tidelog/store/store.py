@@ -37,6 +37,7 @@ from tidelog.ports import Clock, Disk, Random
 from tidelog.store.capture import Capture
 from tidelog.store.keyspace import Database
 from tidelog.store.large import Joined
+from tidelog.store.libraries import Libraries
 from tidelog.store.range_removal import RangeRemoval
 from tidelog.store.scan_orders import ScanOrders
 from tidelog.store.slots import shards_by_slot, slot_of
@@ -47,12 +48,14 @@ from tidelog.store.uses import KeyUses
 from tidelog.store.watch import Watcher, Watches
 from tidelog.types.effect import Effect
 from tidelog.types.key import DelRange, decode_range
+from tidelog.types.library import LIBRARY_OPCODES
 
 Encoded = tuple[ShardId, int, bytes]
 """Shard, opcode and payload of a record."""
 
 
 _ONE_SHARD: Final = ShardId(0)
+"""Of a store that has only one; and of records that name no key."""
 
 
 class Store:
@@ -65,11 +68,16 @@ class Store:
         self.random = random
         """Draws what commands such as SPOP choose."""
         self.scan_orders = ScanOrders()
-        self.signals: dict[tuple[int, bytes], None] = {}
-        """Database and key of what has changed while somebody waited for it; the taker empties it."""
+        self.signals: dict[tuple[int, bytes], bool] = {}
+        """Database and key of what has changed while somebody waited for it, and whether it was made anew; the taker
+        empties it. In the order of their first change, but those made anew in the order in which they first were."""
         self.uses = KeyUses(clock.monotonic_us())
         """When keys were last used."""
-        self._databases = [Database(number, self.signals, self.uses) for number in range(limits.DATABASES)]
+        self.libraries = Libraries()
+        """Functions (FUNCTION LOAD)."""
+        self._databases = [
+            Database(number, self.signals, self.uses, self.libraries) for number in range(limits.DATABASES)
+        ]
         self.effect_of = self.types.effect_of
         """Class of operations -> what they do. Hot: kept at hand."""
         self._by_opcode = self.types.effect_by_opcode
@@ -281,6 +289,8 @@ class Store:
         payload = kind.encode(operation)
         if opcode in (FLUSHDB, DELRANGE):
             return [(ShardId(shard), opcode, payload) for shard in range(len(self.slots))]
+        if opcode in LIBRARY_OPCODES:
+            return [(_ONE_SHARD, opcode, payload)]
         return [(self.owners[slot_of(operation.key)], opcode, payload)]
 
     def encode_staged(self, effect: Effect, operation: Any) -> tuple[ShardId, int, bytes, StagedBlob] | None:

@@ -65,7 +65,8 @@ class Transaction:
     """One command, or all that EXEC or a script runs."""
 
     __slots__ = (
-        "_bytes", "_expired", "_run_of_strings", "database", "now_ms", "records", "removal", "store", "takes_steps",
+        "_bytes", "_expired", "_run_of_strings", "database", "may_wait", "now_ms", "records", "removal", "store",
+        "takes_steps",
     )  # fmt: skip
 
     def __init__(self, store: Store, database: Database, now_ms: int) -> None:
@@ -76,6 +77,8 @@ class Transaction:
         self.records: list[NewRecord] = []
         self._bytes = 0
         """The size of the payloads of its records."""
+        self.may_wait = False
+        """A command with nothing to answer may raise `WouldBlock`: not inside EXEC or a script."""
         self.takes_steps = False
         """A command with much to look at may raise `TakesSteps` first, and is then run again with ..."""
         self.removal: RangeRemoval | None = None
@@ -164,6 +167,11 @@ class Transaction:
         run.bytes += size
         database.put_at(slot, key, value)
         return True
+
+    @property
+    def size_bytes(self) -> int:
+        """What its records take."""
+        return self._bytes
 
     def end_run(self) -> None:
         """Make the record of the newest strings."""

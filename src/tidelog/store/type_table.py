@@ -11,16 +11,18 @@ from typing import Any, Final
 
 from tidelog.journal.operation import START, VAL, OperationKind, OperationTable, Val, core_table
 from tidelog.types import key as key_operations
+from tidelog.types import library as library_operations
 from tidelog.types.change import Change
 from tidelog.types.effect import Effect, StoredValue
 from tidelog.types.hash import HASH_TYPE
 from tidelog.types.key import Expire
+from tidelog.types.list import LIST_TYPE
 from tidelog.types.set import SET_TYPE
 from tidelog.types.string import STRING_TYPE, changes_of_payload
 from tidelog.types.value_type import ValueType
 from tidelog.types.zset import ZSET_TYPE
 
-_TYPES: Final = (STRING_TYPE, HASH_TYPE, SET_TYPE, ZSET_TYPE)
+_TYPES: Final = (STRING_TYPE, HASH_TYPE, SET_TYPE, ZSET_TYPE, LIST_TYPE)
 """Every type but streams ..."""
 _STREAM_OPCODES: Final = range(0x50, 0x70)
 
@@ -41,14 +43,17 @@ def _kinds(types: Iterable[ValueType]) -> list[OperationKind]:
     return [effect.kind for value_type in types for effect in value_type.effects]
 
 
-def _kinds_of_keys() -> list[OperationKind]:
-    """The operations that belong to no type."""
-    return [core_table().kind(START), *(effect.kind for effect in key_operations.effects())]
+def _effects_of_no_type() -> list[Effect]:
+    return [*key_operations.effects(), *library_operations.effects()]
+
+
+def _kinds_of_no_type() -> list[OperationKind]:
+    return [core_table().kind(START), *(effect.kind for effect in _effects_of_no_type())]
 
 
 def operation_table() -> OperationTable:
     """The journal's table with every operation there is; those of streams are imported when one is asked for."""
-    kinds = [*_kinds_of_keys(), *_kinds(_TYPES)]
+    kinds = [*_kinds_of_no_type(), *_kinds(_TYPES)]
     return OperationTable(kinds, more=lambda: _kinds([_stream_type()]), of_more=_STREAM_OPCODES)
 
 
@@ -57,12 +62,12 @@ class TypeTable:
 
     def __init__(self, types: Iterable[ValueType]) -> None:
         rows = list(types)
-        effects = [*key_operations.effects(), *(effect for row in rows for effect in row.effects)]
+        effects = [*_effects_of_no_type(), *(effect for row in rows for effect in row.effects)]
         self._by_class: dict[type[Any], ValueType] = {row.value_class: row for row in rows}
         self.effect_of: dict[type[Any], Effect] = {effect.operation: effect for effect in effects}
         """Class of operations -> what they do."""
         self.effect_by_opcode: dict[int, Effect] = {effect.kind.opcode: effect for effect in effects}
-        self.operations = OperationTable([*_kinds_of_keys(), *_kinds(rows)])
+        self.operations = OperationTable([*_kinds_of_no_type(), *_kinds(rows)])
         """The journal's table of the same operations. It refuses an opcode or a name that is taken."""
 
     def of(self, value: StoredValue) -> ValueType:

@@ -96,8 +96,9 @@ APPEND: Final = 0x50
 
 
 def _encode_append(op: StreamAppend) -> bytes:
-    place = op.offset, op.ms, op.seq
-    return encode_append(op.key, place, op.kind, listed(op.tags), listed(op.entries), op.producer, op.producer_seq)
+    if op.producer:
+        return b"".join(_append_parts(op))
+    return encode_append(op.key, (op.offset, op.ms, op.seq), op.kind, listed(op.tags), listed(op.entries))
 
 
 def _append_parts(op: StreamAppend) -> list[bytes]:

@@ -45,22 +45,14 @@ def runs(offsets: Sequence[int]) -> bytes:
     return b"".join([flit.encode(number) for number in (len(found), *(each for run in found for each in run))])
 
 
-def encode_append(
-    key: bytes,
-    place: tuple[int, int, int],
-    kind: int,
-    tags: list[bytes],
-    entries: list[bytes],
-    producer: bytes = b"",
-    producer_seq: int = 0,
-) -> bytes:
-    """The payload of an append; `place` is offset, ms and seq. Hot."""
-    if len(entries) == 1 and not producer:
+def encode_append(key: bytes, place: tuple[int, int, int], kind: int, tags: list[bytes], entries: list[bytes]) -> bytes:
+    """The payload of an append without a producer; `place` is offset, ms and seq. Hot."""
+    if len(entries) == 1:
         tag, entry = tags[0], entries[0]
         if len(key) < 128 and len(tag) < 256 and len(entry) < 256:
             head = _pack_head(place[0], place[1], place[2], kind, 1, 1)
             return b"%c%b%b\1%c%c%b%b" % (len(key) << 1 | 1, key, head, len(tag), len(entry), tag, entry)
-    return b"".join(append_parts(key, place, kind, tags, entries, producer, producer_seq))
+    return b"".join(append_parts(key, place, kind, tags, entries))
 
 
 def append_parts(
@@ -72,7 +64,7 @@ def append_parts(
     producer: bytes = b"",
     producer_seq: int = 0,
 ) -> list[bytes]:
-    """What `encode_append` joins."""
+    """The payload of any append, in parts."""
     sizes: list[int] = []
     largest = 0
     for tag in tags:

@@ -9,8 +9,11 @@ value_type  what a row of the table of types says; `store/type_table.py` lists t
 effect      what an operation is: its record, its effect on a keyspace, what feeds tell about it
 change      a change of a key, as feeds tell it
 key         operations on keys of any type: delete, flush, expire
+library     operations on libraries of functions, which belong to no key
 string      strings: `bytes`
 hash        hashes: a dict
 set         sets: a dict without values
+list        lists: two Python lists ...
+two_ended_list  ... end to end
 zset        sorted sets: packed in order while they are small, a dict and a sorted list beyond
 """

@@ -43,6 +43,12 @@ class Keyspace(Protocol):
     def clear(self) -> None:
         """Every key is gone."""
 
+    def put_library(self, name: bytes, code: bytes) -> None:
+        """A library of functions, in the place of one of that name; it belongs to no database."""
+
+    def remove_library(self, name: bytes) -> None:
+        """A library of functions is gone; fine if it was not there."""
+
     def remove_range(self, removal: Any) -> None:
         """The keys of a range are gone: see `store/range_removal.py`."""
 
