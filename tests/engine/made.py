@@ -96,4 +96,4 @@ def running_loop_or(loop: Loop) -> Loop:
 
 
 def make_connections(engine: Engine) -> Connections:
-    return Connections(engine.sessions, engine.clock, engine.metrics, is_protected=True)
+    return Connections(engine.sessions, engine.clock, engine.metrics, engine.password)

@@ -43,6 +43,7 @@ def test_replies_that_tell_nothing_of_them(line: str) -> None:
     [
         *("GET k", "get k", "MGET x k", "XREAD COUNT 1 STREAMS x l 0 0", "SINTERCARD 2 x l", "OBJECT ENCODING k"),
         *("DBSIZE", "KEYS x*", "SCAN 0", "RANDOMKEY", "SET k 1", "DEL x l", "FLUSHALL", "XADD k * f v"),
+        *("EVAL return 0", "FCALL f 0", "FUNCTION LOAD code", "FUNCTION DELETE l", "FUNCTION LIST", "FUNCTION DUMP"),
     ],
 )
 def test_replies_that_may_tell_of_them(line: str) -> None:
@@ -50,7 +51,7 @@ def test_replies_that_may_tell_of_them(line: str) -> None:
 
 
 def test_the_refusal_of_a_write_tells_nothing() -> None:
-    lines = "SET k 1", "FLUSHALL", "XREADGROUP GROUP g c STREAMS k >", "ZUNIONSTORE k 1 l"
+    lines = "SET k 1", "FLUSHALL", "XREADGROUP GROUP g c STREAMS k >", "ZUNIONSTORE k 1 l", "FUNCTION LOAD code"
     assert not asked(*lines).may_tell_of(KEYS, TABLE, True)
     assert not asked(*lines).may_tell_of(None, TABLE, True)
     assert asked(*lines, "GET k").may_tell_of(KEYS, TABLE, True)

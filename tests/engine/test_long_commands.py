@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.engine.test_blocking import BlockedClient, Server, in_loop
+from tests.engine.blocked import BlockedClient, Server, in_loop
 from tidelog import limits
 from tidelog.feeds.span import Span
 

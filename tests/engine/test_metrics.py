@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.engine.metrics import Durations, Metrics
+from tidelog import limits
+from tidelog.engine.metrics import OTHER_ERRORS, Durations, Metrics
 
 
 def test_durations() -> None:
@@ -20,3 +21,12 @@ def test_errors_are_counted_by_code() -> None:
     assert metrics.errors == {"ERR": 3, "WRONGTYPE": 1}
     metrics.reset()
     assert not metrics.errors
+
+
+def test_codes_that_scripts_make_up_are_bounded() -> None:
+    metrics = Metrics()
+    for number in range(limits.ERROR_CODES_MAX + 10):
+        metrics.count_error(f"CODE{number} of a script")
+    metrics.count_error("CODE0 again")
+    assert len(metrics.errors) == limits.ERROR_CODES_MAX + 1
+    assert (metrics.errors["CODE0"], metrics.errors[OTHER_ERRORS]) == (2, 10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.test_blocking import BlockedClient, Server, in_loop
+from tests.engine.blocked import BlockedClient, Server, in_loop
 from tests.server.test_connection import turns
 from tidelog import limits
 from tidelog.engine.password import Password, Verdict

@@ -19,6 +19,7 @@ from tidelog.journal.operation import Val
 from tidelog.journal.segment import list_segments
 from tidelog.server.connection import Connection
 from tidelog.server.turns import Turns
+from tidelog.types.list import RPush
 
 LARGE = bytes(range(256)) * 1200
 """Larger than what the decoder takes in its plain form, and the hot path at all."""
@@ -143,6 +144,109 @@ def test_values_of_msets_hashes_and_transactions_are_staged(shard_count: int) ->
         for key in (b"a", b"b", b"m", b"n"):
             assert world.value(key) == LARGE + key
         assert world.value(b"h") == {b"f": LARGE + b"h"}
+
+    run(test)
+
+
+@pytest.mark.parametrize("shard_count", [1, 3])
+def test_elements_of_lists_are_staged_when_they_come_and_when_they_move(shard_count: int) -> None:
+    async def test() -> None:
+        world = World(shard_count)
+        session, transport = world.connect()
+        elements = [LARGE + b"%d" % number for number in range(4)]
+        session.data_received(encode(b"RPUSH", b"k", elements[0], b"small", elements[1]))
+        await world.work()
+        assert transport.take() == b":3\r\n"
+        writer = world.machine.store.journal.writer
+        for command in (
+            encode(b"LINSERT", b"k", b"BEFORE", b"small", elements[3]),
+            encode(b"LSET", b"k", b"2", elements[2]),
+            encode(b"LREM", b"k", b"0", elements[0]),
+            encode(b"LMOVE", b"k", b"other", b"RIGHT", b"LEFT"),
+            encode(b"LMOVE", b"k", b"k", b"LEFT", b"RIGHT"),
+            encode(b"RPOPLPUSH", b"k", b"third"),
+        ):
+            before, bytes_before = world.worker.count, writer.bytes_written
+            session.data_received(command)
+            await world.work()
+            assert transport.take()[:1] in (b":", b"+", b"$")
+            assert world.worker.count > before
+            assert writer.bytes_written - bytes_before < 1.5 * len(LARGE), "once, by the thread"
+        assert list(world.value(b"other")) == [elements[1]]
+        assert list(world.value(b"third")) == [elements[3]]
+        assert list(world.value(b"k")) == [elements[2]]
+        count = world.worker.count
+        session.data_received(encode(b"LPOP", b"third"))
+        await settle()
+        assert transport.take() == b"$%d\r\n%b\r\n" % (len(elements[3]), elements[3])
+        assert world.worker.count == count, "what is popped is not written again"
+        world.machine.restart()
+        assert list(world.value(b"other")) == [elements[1]]
+
+    run(test)
+
+
+@pytest.mark.parametrize("how", ["moved", "left", "refused"])
+def test_an_element_that_a_client_waits_to_move_is_staged(how: str) -> None:
+    """Clients behind it get nothing before it, and are not forgotten if it moves nothing."""
+
+    async def test() -> None:
+        world = World()
+        (pusher, _), (mover, moved), (popper, popped) = (world.connect() for _ in range(3))
+        mover.data_received(encode(b"BLMOVE", b"k", b"to", b"LEFT", b"LEFT", b"0") + encode(b"PING"))
+        popper.data_received(encode(b"BLPOP", b"k", b"0"))
+        pusher.data_received(encode(b"RPUSH", b"k", LARGE, b"small"))
+        await settle()
+        while world.value(b"k") is None:
+            world.worker.run_one()  # the element is joined, and written
+            await settle()
+        world.engine.blocking.tick()
+        await settle()
+        assert moved.take() == popped.take() == b""
+        writer = world.machine.store.journal.writer
+        before = writer.bytes_written
+        if how == "left":
+            mover.connection_lost(None)
+        elif how == "refused":
+            pusher.data_received(encode(b"SET", b"to", b"text"))
+        await world.work()
+        if how == "moved":
+            assert moved.take() == b"$%d\r\n%b\r\n+PONG\r\n" % (len(LARGE), LARGE)
+            assert popped.take() == b"*2\r\n$1\r\nk\r\n$5\r\nsmall\r\n"
+            assert writer.bytes_written - before < 1.5 * len(LARGE), "once, by the thread"
+            world.machine.restart()
+            assert list(world.value(b"to")) == [LARGE]
+            return
+        assert moved.take().startswith(b"-WRONGTYPE" if how == "refused" else b"")
+        world.engine.blocking.tick()
+        await settle()
+        assert popped.take() == b"*2\r\n$1\r\nk\r\n$%d\r\n%b\r\n" % (len(LARGE), LARGE)
+
+    run(test)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_push_right_behind_a_large_element_serves_nobody_before_it_moves(leaves: bool) -> None:
+    """The client that is to move it has not even begun then. If it leaves, the next one gets the element."""
+
+    async def test() -> None:
+        world = World()
+        (pusher, _), (mover, moved), (popper, popped) = (world.connect() for _ in range(3))
+        mover.data_received(encode(b"BLMOVE", b"k", b"to", b"LEFT", b"LEFT", b"0"))
+        popper.data_received(encode(b"BLPOP", b"k", b"0"))
+        transaction = world.machine.store.begin()
+        transaction.run([RPush(b"k", [LARGE])])
+        world.engine.commit(transaction)
+        world.engine.blocking.serve()
+        if leaves:
+            mover.kill()
+        pusher.data_received(encode(b"RPUSH", b"k", b"small"))
+        await world.work()
+        world.engine.blocking.tick()
+        await settle()
+        assert moved.take() == (b"" if leaves else b"$%d\r\n%b\r\n" % (len(LARGE), LARGE))
+        element = LARGE if leaves else b"small"
+        assert popped.take() == b"*2\r\n$1\r\nk\r\n$%d\r\n%b\r\n" % (len(element), element)
 
     run(test)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tests.engine.test_blocking import Server, in_loop
+from tests.engine.blocked import Server, in_loop
 
 
 @in_loop

@@ -35,6 +35,7 @@ from tidelog.store.store import Store
 from tidelog.streams.stream import Stream
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
+from tidelog.types.two_ended_list import List
 from tidelog.types.zset import ZSet
 
 PARTS: Final = 10
@@ -220,7 +221,7 @@ class Machine:
 def plain(value: Any) -> Any:
     if isinstance(value, Stream):
         return plain_stream(value)
-    return tuple(value) if isinstance(value, ZSet) else value
+    return tuple(value) if isinstance(value, ZSet | List) else value
 
 
 def check_reply(reply: bytes) -> None:

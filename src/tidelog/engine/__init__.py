@@ -12,12 +12,14 @@
     blocking        clients that wait for a key
     staging         commands that wait for their large values to be written
     long_commands   commands that look at all keys, step by step
+    monitors        MONITOR: clients that are shown every command
     subscriptions   pub/sub: who listens to which channel
     feeding         change feeds and the loop: when they read, and how events reach a client
     slow_log        the newest commands that took long
     parameters      what CONFIG shows and changes
     password        the password of the server, and what wrong ones cost
     metrics         what the server counts
+    tallies         how often each command was run, and how long that took
 
 Handlers (`commands/`) are written against these classes. `server/` adds sockets, fsync and the process. Timers come in
 through `ports.Loop`, so all of it runs in a test or a simulation without an event loop.

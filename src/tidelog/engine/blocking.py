@@ -1,22 +1,37 @@
-"""Clients that wait for a key: BLOCK of TREAD, XREAD and XREADGROUP.
+"""Clients that wait for a key: BLPOP and its like, BZPOPMIN and its like, BLOCK of TREAD, XREAD and XREADGROUP.
 
-A command that has nothing to answer raises `WouldBlock`. Its client then waits under each of its keys, first come first
-served. The engine runs the same command again, as a transaction of its own, when
+A command that has nothing to answer raises `WouldBlock`. Its client then stands in the line of each of its keys. The
+engine runs the same command again, as a transaction of its own, when
 
-    a key has changed      right after the command that changed it, before anything else runs
+    a key has changed      right after the command or transaction that changed it, before anything else runs
     an entry is due        a pending entry of a group is to be delivered again, or expires: one timer a group
     its time is over       the client gets the reply for that
 
-Readers of one group see the same entries: if one of them gets nothing, nobody behind it would. So a change costs one
-attempt for each client that gets something, one more for each group (for XREADGROUP a look at its cursor), and one for
-each reader without a group. A client that was served and waits again goes to the end of the line.
+A key has one line, first come first served, whatever the commands in it. Many clients in it are alike: they run the
+same command, and if one of them gets nothing, nobody behind it would. So a line is kept as one queue for each *kin*,
+and the queues are merged by the order of arrival:
 
-Serving is one loop, even where the change of one reader serves another: nothing here calls itself. While the gate is
-closed for writes, readers that would write keep waiting and are tried again later.
+    line of "jobs"     BLPOP        1  4  5  7 ...        served 1, 2, 3, 4: as long as the list has elements;
+                       BLMOVE       2  3  9               then the first of a queue gets nothing, and the queue
+                       BZPOPMIN     6  8                  is left alone
+
+A change costs one attempt for each client that gets something, at most one more for each kin, and one for each reader
+of a stream without a group, which all see different entries. A value of a type that a client does not wait for costs a
+look at the value. A client that was served and waits again goes to the end of the line; one that got nothing keeps its
+place.
+
+Serving is one loop, even where the change of one client serves another (BLMOVE): nothing here calls itself. While the
+gate is closed for writes, clients that would write keep waiting and are tried again later.
+
+A BLMOVE that finds a large element is not run here, because the element has to be written first, by a thread
+(`staging`): the client sends its command once more, so to speak. Everyone else in the line waits until it has run.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
@@ -27,7 +42,6 @@ from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import ApplyFailed
 from tidelog.ports import Loop, Timer
 from tidelog.resp.encoder import ErrorReply, Reply
-from tidelog.store.transaction import WRONG_TYPE
 from tidelog.streams.progress import top_id
 from tidelog.streams.stream import Stream
 
@@ -37,8 +51,8 @@ if TYPE_CHECKING:
 
 KeyPlace = tuple[int, bytes]
 """Database and key."""
-Line = tuple[str, bytes | None]
-"""The command and the group of the clients in one line; group None: readers without one."""
+Kin = tuple[str, bytes | None]
+"""The command, and what makes its clients alike (`WouldBlock.kin`): a group, or nothing. None: they are not alike."""
 UNBLOCKED: Final = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
 
 
@@ -46,11 +60,12 @@ class Waiter:
     """A client and the command that waits."""
 
     __slots__ = (
+        "arrival",
+        "awaits",
         "commands",
         "deadline",
-        "line",
+        "kin",
         "needs_key",
-        "outlasts_types",
         "places",
         "row",
         "run",
@@ -59,20 +74,33 @@ class Waiter:
     )
 
     def __init__(
-        self, session: Session, row: Command, wait: WouldBlock, places: list[KeyPlace], run: HotRun | None
+        self,
+        session: Session,
+        row: Command,
+        wait: WouldBlock,
+        arrival: int,
+        places: list[KeyPlace],
+        run: HotRun | None,
     ) -> None:
         self.session = session
         self.row = row
+        self.arrival = arrival
+        """Its number among all that ever waited: the order of a line."""
         self.commands: Commands = [list(wait.arguments)]
         """The one that is run again."""
         self.run = run
         """How it is run first: hot. It stays so, because nothing that its client sends is run meanwhile."""
         self.timed_out = wait.timed_out
         self.needs_key = wait.needs_key
-        self.outlasts_types = wait.outlasts_types
-        self.line: Line = (row.name, wait.group)
+        self.awaits = wait.awaits
+        self.kin: Kin = (row.name, wait.kin)
         self.places = places
         self.deadline: Timer | None = None
+
+
+Line = dict[Kin, OrderedDict[Waiter, None]]
+"""All that wait for one key. A queue is never empty. It is an `OrderedDict` because that finds its first in no time; a
+dict would look at all the places of those that have left."""
 
 
 class Blocking:
@@ -81,17 +109,26 @@ class Blocking:
     def __init__(self, engine: Engine, loop: Loop) -> None:
         self._engine = engine
         self._loop = loop
-        self._waiting: dict[KeyPlace, dict[Line, dict[Waiter, None]]] = {}
-        """Place -> line -> waiters, in order."""
+        self._lines: dict[KeyPlace, Line] = {}
         self._by_session: dict[Session, Waiter] = {}
-        self._due: dict[tuple[KeyPlace, Line], Timer] = {}
+        self._arrivals = 0
+        """How many have ever waited."""
+        self._due: dict[tuple[KeyPlace, Kin], Timer] = {}
         """When something of a group is due."""
         self._put_off: dict[KeyPlace, None] = {}
-        """Keys whose readers the gate held back: tried again by `tick`."""
+        """Keys whose clients the gate held back: tried again by `tick`."""
+        self._moving: dict[KeyPlace, tuple[Session, int]] = {}
+        """Clients that were given a large element to move, which they may have done by now, and how many commands each
+        had run before."""
         self._is_serving = False
 
     def __len__(self) -> int:
         return len(self._by_session)
+
+    @property
+    def key_count(self) -> int:
+        """How many keys are waited for."""
+        return len(self._lines)
 
     def has(self, session: Session) -> bool:
         """Whether a client waits for a key."""
@@ -101,14 +138,23 @@ class Blocking:
 
     def add(self, session: Session, row: Command, wait: WouldBlock) -> None:
         """A client begins to wait."""
-        places = [(session.database, key) for key in dict.fromkeys(wait.keys)]
-        run = self._engine.hot_commands(session).get(wait.arguments[0])
-        waiter = self._by_session[session] = Waiter(session, row, wait, places, run)
+        number = session.database
+        places = [(number, key) for key in dict.fromkeys(wait.keys)]
+        hot = self._engine.hot_commands(session).get(wait.arguments[0])
+        self._arrivals += 1
+        waiter = Waiter(session, row, wait, self._arrivals, places, None if hot is None else hot.run)
+        self._by_session[session] = waiter
         session.set_blocked(True)
+        waiting = self._engine.store.database(number).waiting
         for place in places:
-            number, key = place
-            self._waiting.setdefault(place, {}).setdefault(waiter.line, {})[waiter] = None
-            self._engine.store.database(number).waiting.add(key)
+            line = self._lines.get(place)
+            if line is None:
+                line = self._lines[place] = {}
+                waiting.add(place[1])
+            queue = line.get(waiter.kin)
+            if queue is None:
+                queue = line[waiter.kin] = OrderedDict()
+            queue[waiter] = None
         if wait.timeout_ms:
             self._set_deadline(waiter, wait.timeout_ms / 1000)
         self._set_due(waiter, wait.due_ms)
@@ -127,19 +173,22 @@ class Blocking:
         waiter = self._by_session.pop(session, None)
         if waiter is None:
             self._engine.long_commands.forget(session)
+            if self._moving:
+                self._moving = {place: each for place, each in self._moving.items() if each[0] is not session}
             return
         session.set_blocked(False)
         if waiter.deadline is not None:
             waiter.deadline.cancel()
         for place in waiter.places:
-            lines = self._waiting[place]
-            del lines[waiter.line][waiter]
-            if not lines[waiter.line]:
-                del lines[waiter.line]
-                self._cancel_due(place, waiter.line)
-            if not lines:
-                del self._waiting[place]
-                self._engine.store.database(place[0]).waiting.discard(place[1])
+            line = self._lines[place]
+            queue = line[waiter.kin]
+            del queue[waiter]
+            if not queue:
+                del line[waiter.kin]
+                self._cancel_due(place, waiter.kin)
+                if not line:
+                    del self._lines[place]
+                    self._engine.store.database(place[0]).waiting.discard(place[1])
 
     def unblock(self, session: Session, *, with_error: bool) -> bool:
         """CLIENT UNBLOCK; false if it does not wait."""
@@ -147,7 +196,6 @@ class Blocking:
         if waiter is None:
             return False
         self._finish(waiter, ErrorReply(UNBLOCKED) if with_error else waiter.timed_out)
-        self.serve()
         return True
 
     def close(self) -> None:
@@ -160,48 +208,85 @@ class Blocking:
     # --- serving ------------------------------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Run again what waits for keys that have changed. What that changes may serve others."""
+        """Run again what waits for keys that have changed, in the order of the changes. What that changes may serve
+        others."""
         if self._is_serving:
             return  # by the loop below
         self._is_serving = True
         signals = self._engine.store.signals
         try:
             while signals:
-                place = next(iter(signals))
-                del signals[place]
-                for line in list(self._waiting.get(place, ())):
-                    self._serve_line(place, line)
+                for place in list(signals):
+                    del signals[place]
+                    if self._moving and self._is_moved_from(place):
+                        continue
+                    line = self._lines.get(place)
+                    if line is not None:
+                        self._serve_line(place, line, line)
         finally:
             self._is_serving = False
 
     def tick(self) -> None:
         """Now and then: serve what changed outside of commands, and clients that were put off."""
         for place in self._put_off:
-            self._engine.store.signals[place] = None
+            self._engine.store.signals[place] = False
         self._put_off.clear()
         self.serve()
 
-    def _serve_line(self, place: KeyPlace, line: Line) -> None:
-        for waiter in list(self._waiting.get(place, {}).get(line, ())):
-            if line[0] == "XREADGROUP" and self._has_read_all(place, line[1]):
-                return
-            if waiter.session in self._by_session and not self._attempt(waiter, place) and line[1] is not None:
-                return
-
-    def _has_read_all(self, place: KeyPlace, group_name: bytes | None) -> bool:
-        """Whether a group is there and has plainly nothing to read."""
-        database = self._engine.store.database(place[0])
-        stream = database.peek(place[1])
-        if group_name is None or not isinstance(stream, Stream) or place[1] in database.expiries:
+    def _is_moved_from(self, place: KeyPlace) -> bool:
+        """Whether a client is still about to move a large element from a key: its command has not been run, or the
+        element is being written."""
+        moving = self._moving.get(place)
+        if moving is None:
             return False
-        group = stream.groups.get(group_name)
-        return group is not None and top_id(stream) <= group.last_id
+        session, run_before = moving
+        is_to_run = session.command_count == run_before and not session.is_clogged
+        if session.staging is None and not is_to_run:
+            del self._moving[place]
+            return False
+        self._put_off[place] = None
+        return True
+
+    def _serve_line(self, place: KeyPlace, line: Line, kins: Iterable[Kin]) -> None:
+        """Give a key to those of some kins that wait for it, by their arrival."""
+        heads: list[tuple[int, Waiter]] = []
+        """A heap: the first of each queue, and all of those who are not alike."""
+        for kin in kins:
+            queue = line[kin]
+            if kin[1] is None:
+                heads += [(waiter.arrival, waiter) for waiter in queue]
+            else:
+                first = next(iter(queue))
+                heads.append((first.arrival, first))
+        if len(heads) > 1:
+            heapify(heads)
+        while heads:
+            waiter = heappop(heads)[1]
+            is_served = self._attempt(waiter, place)
+            if self._moving and place in self._moving:
+                return
+            if is_served and waiter.kin[1] is not None:
+                behind = line.get(waiter.kin)
+                if behind is not None:
+                    first = next(iter(behind))
+                    heappush(heads, (first.arrival, first))
 
     def _attempt(self, waiter: Waiter, place: KeyPlace) -> bool:
         """Whether the command had something to answer this time."""
         engine, row, arguments = self._engine, waiter.row, waiter.commands[0]
+        database = engine.store.database(place[0])
+        if waiter.awaits is not None and type(database.peek(place[1])) is not waiter.awaits:
+            return False
+        if row.name == "XREADGROUP" and self._has_read_all(place, waiter.kin[1]):
+            return False
         if engine.gate.stops(row, arguments):
             self._put_off[place] = None
+            return False
+        if row.large is not None and engine.staging is not None and row.large(database, arguments):
+            self.forget(waiter.session)
+            self._moving[place] = waiter.session, waiter.session.command_count
+            self._put_off[place] = None  # for those behind it, whatever becomes of it
+            waiter.session.run_again()
             return False
         out: list[bytes] = []
         if waiter.run is not None and waiter.run(waiter.commands, 0, out):
@@ -209,6 +294,7 @@ class Blocking:
             waiter.session.unblock(out[0])
             return True
         transaction = engine.store.begin(place[0])
+        transaction.may_wait = True
         if waiter.needs_key and all(transaction.peek(key) is None for _, key in waiter.places):
             self._set_due(waiter, 0)
             return False
@@ -222,35 +308,45 @@ class Blocking:
             engine.commit(transaction)
         except ApplyFailed as error:
             engine.fail(error)
-        if waiter.outlasts_types and type(reply) is ErrorReply and reply.message == WRONG_TYPE:
-            return False  # it waits for a stream, and for as long as it takes
         self._finish(waiter, reply)
         return True
 
+    def _has_read_all(self, place: KeyPlace, group_name: bytes | None) -> bool:
+        """Whether a group is there and has plainly nothing to read."""
+        database = self._engine.store.database(place[0])
+        stream = database.peek(place[1])
+        if group_name is None or not isinstance(stream, Stream) or place[1] in database.expiries:
+            return False
+        group = stream.groups.get(group_name)
+        return group is not None and top_id(stream) <= group.last_id
+
     def _finish(self, waiter: Waiter, reply: Reply) -> None:
-        self.forget(waiter.session)
+        session = waiter.session
+        self.forget(session)
         if type(reply) is ErrorReply:
-            self._engine.metrics.count_error(reply.message)
-        waiter.session.unblock(self._engine.encode(waiter.row, reply, waiter.session.protocol))
+            self._engine.count_failure(waiter.row, reply.message)
+        session.unblock(self._engine.encode_for(session, waiter.row, reply))
 
     # --- what becomes due ---------------------------------------------------------------------------------------
 
     def _set_due(self, waiter: Waiter, due_ms: int) -> None:
         """One timer for all readers of a group: at the time of the entry that is due first."""
-        place, line = waiter.places[0], waiter.line
-        self._cancel_due(place, line)
+        place, kin = waiter.places[0], waiter.kin
+        self._cancel_due(place, kin)
         if due_ms:
             seconds = max(1000 * due_ms - self._engine.clock.wall_us(), 0) / 1e6
-            self._due[place, line] = self._loop.call_later(
-                min(seconds, limits.TIMER_S_MAX), lambda: self._fall_due(place, line)
+            self._due[place, kin] = self._loop.call_later(
+                min(seconds, limits.TIMER_S_MAX), lambda: self._fall_due(place, kin)
             )
 
-    def _cancel_due(self, place: KeyPlace, line: Line) -> None:
-        before = self._due.pop((place, line), None)
+    def _cancel_due(self, place: KeyPlace, kin: Kin) -> None:
+        if not self._due:
+            return
+        before = self._due.pop((place, kin), None)
         if before is not None:
             before.cancel()
 
-    def _fall_due(self, place: KeyPlace, line: Line) -> None:
-        del self._due[place, line]
-        self._serve_line(place, line)
+    def _fall_due(self, place: KeyPlace, kin: Kin) -> None:
+        del self._due[place, kin]
+        self._serve_line(place, self._lines[place], [kin])
         self.serve()

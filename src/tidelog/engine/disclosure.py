@@ -53,6 +53,10 @@ def _may_tell_of(keys: frozenset[bytes] | None, table: CommandTable, words: Word
         row = find_command(table, words)
         if are_writes_refused and row.writes(words):
             return False
+        if "no_mandatory_keys" in row.flags:
+            return True  # a script, which may look at any key
+        if row.name.startswith("FUNCTION|"):
+            return not (are_writes_refused and "write" in row.flags)  # libraries, whose changes name no key
         if row.keys == NO_KEYS:
             return row.kind is not HandlerKind.CONNECTION  # DBSIZE, KEYS, SCAN, FLUSHALL ...
         return keys is None or not keys.isdisjoint(find_keys(row.keys, words))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from traceback import format_tb
 from typing import Any
 
+from tidelog import limits
 from tidelog.engine.table import Command, CommandTable, HandlerKind
 from tidelog.engine.would_block import TakesSteps, WouldBlock
 from tidelog.errors import ApplyFailed, CommandError, InternalError, LimitExceeded
@@ -19,12 +20,15 @@ _LOG = logging.getLogger("tidelog")
 
 def find_command(table: CommandTable, arguments: Sequence[bytes]) -> Command:
     """The row for these arguments; `CommandError` if there is none or their number is wrong."""
-    row = table.find(arguments[0])
-    if row is None:
-        row = _find_subcommand(table, arguments)
+    row = find_row(table, arguments)
     if not row.takes(len(arguments)):
         raise CommandError(f"ERR wrong number of arguments for '{row.name.lower()}' command")
     return row
+
+
+def find_row(table: CommandTable, arguments: Sequence[bytes]) -> Command:
+    """The row for these arguments, be their number right or not."""
+    return table.find(arguments[0]) or _find_subcommand(table, arguments)
 
 
 def _find_subcommand(table: CommandTable, arguments: Sequence[bytes]) -> Command:
@@ -47,7 +51,7 @@ def _find_subcommand(table: CommandTable, arguments: Sequence[bytes]) -> Command
 def run_command(row: Command, transaction: Transaction, arguments: Sequence[bytes]) -> Reply:
     """Let a command of the keyspace decide, and apply what it decided unless it is too much; a refusal is its reply.
 
-    `WouldBlock`: it has nothing to answer yet. `TakesSteps`: it has much to look at before.
+    `WouldBlock`: nothing to answer yet, if the transaction may wait. `TakesSteps`: it has much to look at before.
     """
     operations: Sequence[Any] = ()
     try:
@@ -58,6 +62,10 @@ def run_command(row: Command, transaction: Transaction, arguments: Sequence[byte
     except CommandError as error:
         reply = ErrorReply(str(error))
     except WouldBlock as wait:
+        if len(wait.keys) > limits.WAITED_KEYS_MAX:
+            return ErrorReply(f"ERR a client can wait for at most {limits.WAITED_KEYS_MAX} keys")
+        if not transaction.may_wait:
+            return _apply(row, transaction, wait.operations, wait.at_once)
         _apply(row, transaction, wait.operations)
         raise
     except TakesSteps:

@@ -19,12 +19,13 @@ from typing import Final, NoReturn, Protocol
 
 from tidelog import limits
 from tidelog.engine.blocking import Blocking
-from tidelog.engine.dispatch import explain, find_command, internal_error, run_command
+from tidelog.engine.dispatch import explain, find_command, find_row, internal_error, run_command
 from tidelog.engine.feeding import Feeding
 from tidelog.engine.gate import Gate
-from tidelog.engine.hot_commands import NOTHING_HOT, HotCommands, MakeHotCommands
+from tidelog.engine.hot_commands import Commands
 from tidelog.engine.long_commands import LongCommands
 from tidelog.engine.metrics import Metrics, SnapshotFacts
+from tidelog.engine.monitors import Monitors
 from tidelog.engine.parameters import Parameters
 from tidelog.engine.password import Password
 from tidelog.engine.session import Queued, Session
@@ -33,6 +34,7 @@ from tidelog.engine.slow_log import SlowLog
 from tidelog.engine.staging import Staging, Worker
 from tidelog.engine.subscriptions import Subscriptions
 from tidelog.engine.table import Command, CommandTable, HandlerKind
+from tidelog.engine.tallies import NOTHING_HOT, RUNS_PER_SAMPLE, MakeHotCommands, TalliedRun, TalliedRuns
 from tidelog.engine.would_block import TakesSteps, WouldBlock
 from tidelog.errors import ApplyFailed, CommandError, JournalFailed, JournalFull, WrongPassword
 from tidelog.ports import Clock, Loop
@@ -48,6 +50,21 @@ _HOT_US_MAX: Final = 1000
 """A slow log with a lower threshold turns the hot path off: hot commands are not timed one by one."""
 
 _OK: Final = Wire(OK)
+
+_MAY_WRITE: Final = frozenset(
+    [
+        "PUBLISH",
+        "SPUBLISH",
+        "EVAL",
+        "EVALSHA",
+        "FCALL",
+        "FUNCTION|LOAD",
+        "FUNCTION|DELETE",
+        "FUNCTION|FLUSH",
+        "FUNCTION|RESTORE",
+    ]
+)
+"""Commands that CLIENT PAUSE WRITE holds back beside those that write keys."""
 
 BLOCKED: Final = b"(it waits)"
 """This very object in the place of a reply: the client waits, and gets its reply later."""
@@ -124,12 +141,13 @@ class Engine:
         self.store = store
         self.table = table
         self.clock = clock
-        self._stopwatch_s = stopwatch_s
+        self.stopwatch_s = stopwatch_s
         """Seconds since some moment: what commands take is measured with it."""
         self.process = process
         self.password = password
         self.sessions = sessions
         self.subscriptions = subscriptions
+        self.monitors = Monitors(sessions, clock)
         self.slow_log = slow_log
         self.parameters = parameters
         self.metrics = metrics
@@ -141,29 +159,49 @@ class Engine:
         """None: large values are written while everyone waits."""
         self._loop = loop
         self.long_commands = LongCommands(self, loop)
+        self.transaction: Transaction | None = None
+        """The one that EXEC runs; a script among its commands joins it."""
+        self.scripting: object = None
+        """Runs scripts; made by `scripting/` when the first one comes."""
         self._make_hot_commands = hot_commands
-        self._hot: dict[tuple[int, int, bool, bool], HotCommands] = {}
+        self._hot: dict[tuple[int, int, bool, bool], TalliedRuns] = {}
 
     def is_plain(self, session: Session) -> bool:
         """Whether nothing has to be checked before a command of a session runs."""
         return session.needs_no_check and self.gate.pause_now is None
 
-    def hot_commands(self, session: Session) -> HotCommands:
+    @property
+    def looks_at_each(self) -> bool:
+        """Somebody wants to know of every command, so none takes the hot path."""
+        return bool(self.monitors.sessions) or 0 <= self.slow_log.threshold_us < _HOT_US_MAX
+
+    def hot_commands(self, session: Session) -> TalliedRuns:
         """The hot commands of a session; none if it is not plain."""
-        if not self.is_plain(session) or 0 <= self.slow_log.threshold_us < _HOT_US_MAX:
+        if not self.is_plain(session) or self.looks_at_each:
             return NOTHING_HOT
         database, protocol = session.database, session.protocol
         wanted = database, protocol, self.gate.has_hot_writes, not session.watched
         if wanted not in self._hot:
-            self._hot[wanted] = self._make_hot_commands(self.store, database, protocol, wanted[2], wanted[3])
+            tallies = self.metrics.commands
+            hot = self._make_hot_commands(self.store, database, protocol, wanted[2], wanted[3], tallies)
+            self._hot[wanted] = tallies.runs(hot)
         return self._hot[wanted]
+
+    def time_run(self, hot: TalliedRun, commands: Commands, at: int, out: list[bytes]) -> int:
+        """A run of hot commands that is timed."""
+        hot.untimed = RUNS_PER_SAMPLE
+        began_s = self.stopwatch_s()
+        end = hot.run(commands, at, out)
+        if end != at:
+            hot.add_sample(end - at, self.stopwatch_s() - began_s)
+        return end
 
     # --- one command --------------------------------------------------------------------------------------------
 
     def execute(self, session: Session, arguments: Sequence[bytes]) -> bytes | None:
         """The general path: run one command; its reply, `BLOCKED`, `STAGING`, `LONG`, or None if CLIENT PAUSE holds
         it back."""
-        began_s = self._stopwatch_s()
+        began_s = self.stopwatch_s()
         self._make_room()
         try:
             row = find_command(self.table, arguments)
@@ -189,6 +227,7 @@ class Engine:
             except CommandError as error:
                 return self._refuse(session, arguments, str(error))
         session.last_command = row.name
+        line = self.monitors.show_script(row, arguments, session) if self.monitors.sessions else b""
         leaves_no_trace = session.leaves_no_trace and row.name != "TOUCH"  # the command may end that itself
         if leaves_no_trace:
             self.store.uses.stop_noting()
@@ -198,9 +237,11 @@ class Engine:
             else:
                 reply = self._run(session, row, arguments)
                 if session.is_blocked:
+                    self.metrics.commands.of(row.name).add(self.stopwatch_s() - began_s)
                     return BLOCKED
         except WrongPassword as error:
-            return self._refuse_late(session, str(error), error.delay_s)
+            self.metrics.commands.of(row.name).add(self.stopwatch_s() - began_s)
+            return self._refuse_late(session, row, str(error), error.delay_s)
         except ApplyFailed as error:
             self.process.fail(error)
         finally:
@@ -208,12 +249,23 @@ class Engine:
                 self.store.uses.note_again()
             if self.store.staged or self.store.joined:
                 self.store.end_staged()
+            if self.monitors.sessions:
+                line = line or self.monitors.show(row, arguments, session)
         if self.store.signals:
             self.blocking.serve()
-        self._note(session, row, arguments, reply, self._stopwatch_s() - began_s)
-        return self._encode_for(session, row, reply)
+        self._note(session, row, arguments, reply, self.stopwatch_s() - began_s)
+        data = self.encode_for(session, row, reply)
+        return data if not session.is_monitor else self._with_own_line(session, data, line)
 
-    def _encode_for(self, session: Session, row: Command, reply: Reply) -> bytes:
+    def _with_own_line(self, session: Session, data: bytes, line: bytes) -> bytes:
+        """The reply to a client that monitors, with the line for its own command behind it."""
+        if data is not LONG:
+            return data if session.closes_after_reply else data + line
+        session.push(line)
+        return data
+
+    def encode_for(self, session: Session, row: Command, reply: Reply) -> bytes:
+        """The reply as a session wants it, or `LONG`."""
         kind = type(reply)
         if kind is int or kind is str:
             return encode(reply, session.protocol)
@@ -238,11 +290,13 @@ class Engine:
         elif session.queued is not None:
             session.fail_multi()
         self.metrics.count_error(error)
+        with contextlib.suppress(CommandError):  # there is no such command
+            self.metrics.commands.of(find_row(self.table, arguments).name).rejected += 1
         return encode_error(error)
 
-    def _refuse_late(self, session: Session, error: str, delay_s: float) -> bytes:
+    def _refuse_late(self, session: Session, row: Command, error: str, delay_s: float) -> bytes:
         """Refuse a command after a while; its client is blocked until then."""
-        self.metrics.count_error(error)
+        self.count_failure(row, error)
         reply = encode_error(error)
         if not delay_s:
             return reply
@@ -257,15 +311,17 @@ class Engine:
 
     def _is_held(self, session: Session, row: Command, arguments: Sequence[bytes]) -> bool:
         """Whether a pause holds a command back."""
-        if self.gate.holds(row, arguments) or row.name in ("PUBLISH", "SPUBLISH"):
+        if self.gate.holds(row, arguments) or row.name in _MAY_WRITE:
             return True
-        return row.name == "EXEC" and any(queued.writes(words) for queued, words in session.queued or ())
+        return row.name == "EXEC" and any(
+            queued.writes(words) or queued.name in _MAY_WRITE for queued, words in session.queued or ()
+        )
 
     def _run(self, session: Session, row: Command, arguments: Sequence[bytes]) -> Reply:
         """Run a command of the keyspace as a transaction; None if its client has begun to wait."""
         while True:
             transaction = self.store.begin(session.database)
-            transaction.takes_steps = True
+            transaction.may_wait = transaction.takes_steps = True
             try:
                 reply = run_command(row, transaction, arguments)
             except TakesSteps as long:
@@ -309,13 +365,27 @@ class Engine:
         self._make_room()
 
     def _note(self, session: Session, row: Command, arguments: Sequence[bytes], reply: Reply, took_s: float) -> None:
-        """Remember commands that were slow or went wrong."""
+        """Count a command, and remember it if it was slow or went wrong."""
+        self.metrics.commands.of(row.name).add(took_s)
         if type(reply) is ErrorReply:
-            self.metrics.count_error(reply.message)
+            self.count_failure(row, reply.message)
         slow_log = self.slow_log
         if took_s * 1e6 >= slow_log.threshold_us >= 0 and "skip_slowlog" not in row.flags:
             now_s, took_us = self.clock.wall_us() // 1_000_000, int(took_s * 1e6)
             slow_log.add(row, arguments, now_s, took_us, peer=session.peer, client_name=session.name)
+
+    def note_inside(self, row: Command, arguments: Sequence[bytes], reply: Reply, database: int) -> None:
+        """The same for a command that a script has run, which is not timed by itself."""
+        self.metrics.commands.of(row.name).hot_calls += 1
+        if type(reply) is ErrorReply:
+            self.count_failure(row, reply.message)
+        if self.monitors.sessions:
+            self.monitors.show_inside(row, arguments, database)
+
+    def count_failure(self, row: Command, message: str) -> None:
+        """A command ran, and an error is its reply."""
+        self.metrics.count_error(message)
+        self.metrics.commands.of(row.name).failed += 1
 
     def encode(self, row: Command, reply: Reply, protocol: int) -> bytes:
         try:
@@ -329,21 +399,28 @@ class Engine:
         """EXEC: all of them in one transaction."""
         transaction = self.store.begin(session.database)
         replies: list[Reply] = []
-        is_timed = 0 <= self.slow_log.threshold_us < _HOT_US_MAX
+        looks_at_each = self.looks_at_each
+        plain_count = 0
+        self.transaction = transaction
         for row, arguments in queued:
-            is_plain = row.name == "SET" and len(arguments) == 3 and not is_timed
+            is_plain = row.name == "SET" and len(arguments) == 3 and not looks_at_each
             if is_plain and transaction.set_plain(arguments[1], arguments[2]):
                 replies.append(_OK)
+                plain_count += 1
                 continue
             replies.append(self._run_queued(row, session, transaction, arguments))
+        self.transaction = None
         self.commit(transaction)
+        if plain_count:
+            self.metrics.commands.of("SET").hot_calls += plain_count
         return replies
 
     def _run_queued(
         self, row: Command, session: Session, transaction: Transaction, arguments: Sequence[bytes]
     ) -> Reply:
-        began_s = self._stopwatch_s()
+        began_s = self.stopwatch_s()
         session.last_command = row.name
+        line = self.monitors.show_script(row, arguments, session) if self.monitors.sessions else b""
         if row.kind is HandlerKind.CONNECTION:
             try:
                 reply = self._run_connection(row, session, arguments)
@@ -351,11 +428,10 @@ class Engine:
                 reply = ErrorReply(str(error))
             transaction.database = self.store.database(session.database)  # SELECT inside MULTI
         else:
-            try:
-                reply = run_command(row, transaction, arguments)
-            except WouldBlock as wait:
-                reply = wait.timed_out  # inside a transaction nobody waits
-        self._note(session, row, arguments, reply, self._stopwatch_s() - began_s)
+            reply = run_command(row, transaction, arguments)
+        if self.monitors.sessions and not line:
+            self.monitors.show(row, arguments, session)
+        self._note(session, row, arguments, reply, self.stopwatch_s() - began_s)
         if type(reply) is bytes:
             return reply  # it looks the same in both protocols, and may be long
         return Wire(self.encode(row, reply, session.protocol))  # HELLO inside MULTI changes how later replies look

@@ -1,7 +1,7 @@
 """What the server counts, since it started or since CONFIG RESETSTAT.
 
-Nothing here is touched for every command: each session counts its own, a buffer at a time, and `Sessions` adds them up
-when someone asks.
+Nothing here is touched for every command of the hot path: each session counts its own, a buffer at a time, and
+`Sessions` adds them up when someone asks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from bisect import bisect_left
 from collections import Counter
 from typing import Final, NamedTuple
 
+from tidelog import limits
+from tidelog.engine.tallies import Tallies
+
 SYNC_BOUNDS_S: Final[tuple[float, ...]] = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+OTHER_ERRORS: Final = "ERRORSTATS_OVERFLOW"
+"""In the place of codes beyond the limit, as in Redis."""
 
 
 class Durations:
@@ -77,9 +84,11 @@ class Metrics:
     """Counters of events that are rare enough to be counted one by one."""
 
     def __init__(self) -> None:
+        self.commands = Tallies()
         self.reset()
 
     def reset(self) -> None:
+        self.commands.reset()
         self.connections = 0
         """Connections that were made, including those that were turned away."""
         self.connections_refused = 0
@@ -89,8 +98,11 @@ class Metrics:
         """... and because they had not authenticated and did not read."""
         self.cut_for_idling = 0
         self.errors: Counter[str] = Counter()
-        """Error replies by their code."""
+        """Error replies by their code. A script can make up codes: of very many, the last are counted as one."""
         self.syncs = Durations()
 
     def count_error(self, message: str) -> None:
-        self.errors[message.partition(" ")[0]] += 1
+        code = message.partition(" ")[0]
+        if code not in self.errors and len(self.errors) >= limits.ERROR_CODES_MAX:
+            code = OTHER_ERRORS
+        self.errors[code] += 1

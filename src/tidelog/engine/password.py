@@ -46,19 +46,30 @@ class _Guesses:
 
 
 class Password:
-    """The password that clients must send first; None: the server has none."""
+    """The password that clients must send first; None: the server has none.
 
-    __slots__ = ("_clock", "_guesses", "_secret")
+    It is one object for all ports, so that a change counts on all of them at once. Threads may ask `is_needed` and
+    `changes`.
+    """
+
+    __slots__ = ("_clock", "_guesses", "_secret", "changes")
 
     def __init__(self, secret: bytes | None, clock: Clock) -> None:
         self._secret = secret
         self._clock = clock
+        self.changes = 0
+        """How often it was changed: what was granted for an earlier one can be told by it."""
         self._guesses: dict[str, _Guesses] = {}
         """By address, the one with the newest wrong password last."""
 
     @property
     def is_needed(self) -> bool:
         return self._secret is not None
+
+    def change(self, secret: bytes | None) -> None:
+        """Another one from now on, or none."""
+        self._secret = secret
+        self.changes += 1
 
     def check(self, given: bytes, host: str) -> Verdict:
         """Compare a password that came from a host, in constant time. Without a password nothing is right."""

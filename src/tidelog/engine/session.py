@@ -6,6 +6,7 @@
                 needed; RESET
     queueing    MULTI; ends with EXEC, DISCARD,   is queued, except those in `_AT_ONCE_IN_MULTI`
                 RESET
+    monitoring  MONITOR; ends with RESET          is refused if it concerns keys or sends messages
     listening   SUBSCRIBE and its like,           in RESP2 is refused, except those in `_WHILE_LISTENING`: other
                 CHANGEFEED                        replies could be taken for messages
     muted       CLIENT REPLY OFF or SKIP          runs, and its reply is dropped
@@ -32,7 +33,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
-from tidelog.engine.table import Command
+from tidelog.engine.table import Command, HandlerKind
 
 if TYPE_CHECKING:
     from tidelog.engine.engine import Engine
@@ -42,8 +43,13 @@ if TYPE_CHECKING:
 _AT_ONCE_IN_MULTI: Final = frozenset(["EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"])
 """Commands that run inside MULTI instead of being queued."""
 
-_NOT_IN_MULTI: Final = frozenset(["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"])
+_NOT_IN_MULTI: Final = frozenset(["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR"])
 """Commands that are refused inside MULTI, beside those with the flag `no_multi`."""
+
+_NOT_OF_MONITORS: Final = frozenset(
+    ["PUBLISH", "SPUBLISH", "CHANGEFEED", "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO"]
+)
+"""Commands that are refused to a client that monitors, beside those of the keyspace."""
 
 _WHILE_LISTENING: Final = frozenset(
     [
@@ -89,6 +95,7 @@ class Session(ABC):
         "is_clogged",
         "is_dirty",
         "is_local",
+        "is_monitor",
         "is_plain",
         "is_unevictable",
         "last_command",
@@ -147,6 +154,8 @@ class Session(ABC):
         """Sends bytes of a feed, at once."""
         self.is_clogged = False
         """The client does not take what is sent to it; `feed_sink.go_on` is called when it does."""
+        self.is_monitor = False
+        """MONITOR: the client is shown all commands."""
         self.replies = Replies.ON
         self.is_blocked = False
         """A command of this client waits for a key, or for the reply to a wrong password."""
@@ -176,6 +185,11 @@ class Session(ABC):
         """The client's address without the port."""
         return self.peer.rpartition(":")[0]
 
+    @property
+    def source(self) -> str:
+        """Where its commands come from, as MONITOR has it."""
+        return f"unix:{self.local.removesuffix(':0')}" if self.local.startswith("/") else self.peer
+
     # --- what the state means for a command ---------------------------------------------------------------------
 
     @property
@@ -195,7 +209,7 @@ class Session(ABC):
             and self.is_authenticated
             and not self.is_listening
             and self.replies is Replies.ON
-            and not self.leaves_no_trace
+            and not (self.leaves_no_trace or self.is_monitor)
         )
 
     def refusal_of(self, row: Command) -> str | None:
@@ -210,6 +224,8 @@ class Session(ABC):
                 f"ERR Can't execute '{row.name.lower()}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / {own}PING / QUIT / "
                 f"RESET are allowed in this context"
             )
+        if self.is_monitor and (row.kind is not HandlerKind.CONNECTION or row.name in _NOT_OF_MONITORS):
+            return "ERR Replica can't interact with the keyspace"
         return None
 
     def queues(self, row: Command) -> bool:
@@ -283,6 +299,11 @@ class Session(ABC):
         self.engine.store.unwatch(self)
         self.state_changed()
 
+    def begin_monitoring(self) -> None:
+        self.engine.monitors.add(self)
+        self.is_monitor = True
+        self.state_changed()
+
     def begin_feed(self, sink: SessionSink) -> None:
         self.feed_sink = sink
         self.state_changed()
@@ -299,12 +320,14 @@ class Session(ABC):
         self.closes_after_reply = True
 
     def leave(self) -> None:
-        """The client listens to nothing, watches nothing and waits for no large value any more."""
+        """The client listens to nothing, monitors nothing, watches nothing and waits for no large value any more."""
         if self.staging is not None:
             self.staging.give_up()
             self.staging = None
         self.engine.store.unwatch(self)
         self.engine.subscriptions.forget(self)
+        self.is_monitor = False
+        self.engine.monitors.forget(self)
         self.engine.feeding.forget(self)
 
     def reset(self) -> None:
@@ -336,6 +359,10 @@ class Session(ABC):
     @abstractmethod
     def unblock(self, reply: bytes) -> None:
         """The command that waited has its reply."""
+
+    @abstractmethod
+    def run_again(self) -> None:
+        """The command that waited is run as if it had only just come."""
 
     @abstractmethod
     def end_pause(self) -> None:

@@ -42,6 +42,12 @@ class Sessions:
         for session in self._by_id.values():
             session.state_changed()
 
+    def let_in(self) -> None:
+        """There is no password any more: no client has to authenticate."""
+        for session in self._by_id.values():
+            if not session.is_authenticated:
+                session.authenticate()
+
     @property
     def command_count(self) -> int:
         """Commands of all clients, also of those that are gone."""

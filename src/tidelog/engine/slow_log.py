@@ -10,13 +10,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tidelog.engine.table import Command
+from tidelog.engine.table import REDACTED, Command
 
 THRESHOLD_US_DEFAULT: Final = 10_000
 LENGTH_MAX_DEFAULT: Final = 128
 _ARGUMENTS_MAX: Final = 32
 _ARGUMENT_BYTES_MAX: Final = 128
-_REDACTED: Final = b"(redacted)"
 
 
 class SlowCommand(NamedTuple):
@@ -64,7 +63,7 @@ def _shown(row: Command, arguments: Sequence[bytes]) -> list[bytes]:
         if index == _ARGUMENTS_MAX - 1 and len(arguments) > _ARGUMENTS_MAX:
             shown.append(b"... (%d more arguments)" % (len(arguments) - _ARGUMENTS_MAX + 1))
         elif index >= secret_from:
-            shown.append(_REDACTED)
+            shown.append(REDACTED)
         elif len(argument) > _ARGUMENT_BYTES_MAX:
             more = len(argument) - _ARGUMENT_BYTES_MAX
             shown.append(b"%b... (%d more bytes)" % (argument[:_ARGUMENT_BYTES_MAX], more))

@@ -132,7 +132,7 @@ class Staging:
             return found
         if row.large is not None:
             made = row.large(self._store.database(session.database), arguments)
-            return [(self._shard(row, arguments, 1), pieces) for pieces in made]
+            return [(self._store.owners[slot_of(key)], pieces) for key, pieces in made]
         return self._arguments(row, arguments)
 
     def _arguments(self, row: Command, words: Sequence[bytes]) -> Wanted:

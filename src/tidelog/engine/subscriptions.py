@@ -92,10 +92,10 @@ class Subscriptions:
 
     def publish(self, channel: bytes, message: bytes) -> int:
         """Send a message to all listeners; returns how many there were."""
+        patterns = [pattern for pattern, is_match in self._matchers.items() if is_match(channel)]  # or it is refused
         count = _send(self._channels.get(channel), Published(b"message", channel, message))
-        for pattern, sessions in list(self._patterns.items()):
-            if self._matchers[pattern](channel):
-                count += _send(sessions, Published(b"pmessage", pattern, channel, message))
+        for pattern in patterns:
+            count += _send(self._patterns.get(pattern), Published(b"pmessage", pattern, channel, message))
         self.message_count += 1
         self.delivery_count += count
         return count

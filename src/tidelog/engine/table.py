@@ -34,11 +34,15 @@ ReadHandler = Callable[[Transaction, Arguments], Reply]
 WriteHandler = Callable[[Transaction, Arguments], Decision]
 ConnectionHandler = Callable[[Any, Arguments], Reply]
 """The first argument is a `Session`."""
-LargeOf = Callable[[Database, Arguments], list[Pieces]]
-"""The strings that a command is going to make in the selected database."""
+LargeOf = Callable[[Database, Arguments], list[tuple[bytes, Pieces]]]
+"""The strings that a command is going to put in the selected database, each with its key."""
 
+REDIS_VERSION: Final = b"7.2.4"
+"""The version of Redis whose commands these are: clients choose what they send by it."""
 KEYWORD: Final = b"STREAMS"
 """The word that keys follow (`Keys.keyword_from`)."""
+REDACTED: Final = b"(redacted)"
+"""What is shown in the place of a password."""
 _DIGITS_MAX: Final = 19
 """A number of keys with as many is none."""
 
@@ -60,6 +64,8 @@ class Keys:
     step: int = 0
     count_at: int = 0
     """Not 0: the argument there says how many keys follow it; those come after the ones above."""
+    may_be_none: bool = False
+    """That argument may be 0: the command needs no keys."""
     keyword_from: int = 0
     """Not 0: the first half of what follows the word STREAMS are keys; it is looked for from here on."""
 
@@ -74,7 +80,7 @@ def find_keys(keys: Keys, words: Sequence[bytes]) -> list[bytes]:
         text = words[keys.count_at]
         count = int(text) if text.isdigit() and len(text) < _DIGITS_MAX else 0
         counted = words[keys.count_at + 1 : keys.count_at + 1 + count]
-        if not counted or len(counted) < count:
+        if len(counted) < count or not (counted or (keys.may_be_none and text == b"0")):
             raise CommandError("ERR Invalid arguments specified for command")
         found += counted
     if keys.keyword_from:
@@ -105,11 +111,13 @@ GENERIC = CommandGroup("generic", "@keyspace")
 HASH = CommandGroup("hash", "@hash")
 SET = CommandGroup("set", "@set")
 SORTED_SET = CommandGroup("sorted-set", "@sortedset")
+LIST = CommandGroup("list", "@list")
 STREAM = CommandGroup("stream", "@stream")
 PUBSUB = CommandGroup("pubsub")
 TRANSACTIONS = CommandGroup("transactions", "@transaction")
 CONNECTION = CommandGroup("connection", "@connection")
 SERVER = CommandGroup("server")
+SCRIPTING = CommandGroup("scripting", "@scripting")
 
 _BY_FLAG: dict[str, tuple[str, ...]] = {
     "write": ("@write",),
@@ -143,7 +151,7 @@ class Command:
     secret_from: int = 0
     """Arguments from this one on may hold a password and are never shown; 0: all may be."""
     large: LargeOf | None = None
-    """Says which strings it is going to make, as they may be large; None: all large values are arguments."""
+    """Says which strings it is going to put somewhere, as they may be large; None: all large values are arguments."""
 
     def writes(self, arguments: Arguments) -> bool:
         """Whether it may change keys with these arguments."""
@@ -210,6 +218,8 @@ def _row(
     categories = {word for word in words.split() if word.startswith("@")}
     categories |= {category for flag in flags for category in _BY_FLAG.get(flag, ())}
     categories.add("@fast" if "fast" in flags else "@slow")
+    if group is SCRIPTING:  # whoever may read may not therefore run scripts that only read
+        categories.discard("@read")
     if group.category is not None:
         categories.add(group.category)
     return Command(group, name, arity, handler, kind, keys, flags, frozenset(categories), summary, is_read, secret_from)
