@@ -1,0 +1,302 @@
+"""What a script may ask of the server. Lua calls these methods; `lua/redis.lua` makes Lua's values of what they return.
+
+    bytes, int                  a value, as it is
+    None                        null
+    (None, STATUS, text)        a status reply
+    (None, FLAT, item ...)      an array of such values
+    (None, ENCODED, bytes)      any other reply, in RESP
+    (None, FAILED, text)        an error reply: `redis.call` raises it, `redis.pcall` returns it
+    (None, ENDED, reason)       the script ends here
+    (None, MISUSED, text)       as FAILED, for a call that names no command
+
+None of them raises: an exception would be an object of Python in the hands of a script. What they return is smaller
+than the memory that Lua keeps in reserve for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from hashlib import sha1
+from typing import TYPE_CHECKING, Final
+
+from tidelog import limits
+from tidelog.engine.dispatch import run_command
+from tidelog.engine.table import Command, HandlerKind
+from tidelog.errors import CommandError
+from tidelog.resp.encoder import ErrorReply, Reply, encode
+from tidelog.scripting.source import problem_of
+
+if TYPE_CHECKING:
+    from tidelog.engine.engine import Engine
+    from tidelog.engine.session import Session
+    from tidelog.store.transaction import Transaction
+
+_LOG: Final = logging.getLogger("tidelog.script")
+_LEVELS: Final = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING)
+_LOGGED_BYTES_MAX: Final = 1024
+
+STATUS: Final = 1
+FLAT: Final = 2
+ENCODED: Final = 3
+FAILED: Final = 4
+ENDED: Final = 5
+MISUSED: Final = 6
+
+TOO_LONG: Final = 1
+"""Why a script was stopped: its time was over ..."""
+TOO_LARGE: Final = 2
+"""... or it needed too much memory."""
+
+_GOING: Final = 0
+_SLOW: Final = 1
+_OVER: Final = 2
+"""What the clock says."""
+_SLOW_S: Final = 0.005
+"""Instructions between two looks at the clock that took as long work on something large: look more often."""
+_NAMES_MAX: Final = 1000
+"""Spellings of names of commands that are remembered."""
+
+_INTEGER_MIN: Final = -(2**63)
+"""Redis takes it for a number that does not fit."""
+
+_BAD_ARGUMENT: Final = (None, MISUSED, b"ERR Lua redis lib command arguments must be strings or integers")
+_NO_ARGUMENT: Final = (None, MISUSED, b"ERR Please specify at least one argument for this redis.call() call")
+_UNKNOWN: Final = (None, FAILED, b"ERR Unknown Redis command called from script")
+_WRONG_COUNT: Final = (None, FAILED, b"ERR Wrong number of args calling Redis command from script")
+_NOT_ALLOWED: Final = (None, FAILED, b"ERR This Redis command is not allowed from script")
+_READ_ONLY: Final = (None, FAILED, b"ERR Write commands are not allowed from read-only scripts.")
+_TOO_MUCH: Final = (None, FAILED, b"ERR a script writes at most %d bytes" % limits.SCRIPT_WRITTEN_BYTES_MAX)
+
+
+class Host:
+    """The server as one script sees it; there is one script at a time."""
+
+    def __init__(self, engine: Engine, stopwatch_s: Callable[[], float]) -> None:
+        self._engine = engine
+        self._stopwatch_s = stopwatch_s
+        self._rows: dict[bytes, Command] = {}
+        """Name as it was written -> row."""
+        self._session: Session | None = None
+        self._transaction: Transaction | None = None
+        self._protocol = 2
+        self._is_read_only = False
+        self._allows_oom = False
+        self._reply_bytes_max = 0
+        self._written_bytes_max = 0
+        """Of the transaction, parts of which may be of others."""
+        self._limit_s = 0.0
+        self._deadline_s = 0.0
+        self._looked_s = 0.0
+        """When the clock was last looked at."""
+        self.has_written = False
+        """A command that may write was run."""
+        self.stop_reason = 0
+        self.stop_line = 0
+        self.failure: Exception | None = None
+        """A bug, or the end of the process: raised again once Lua is left."""
+
+    def begin(
+        self,
+        session: Session,
+        transaction: Transaction,
+        *,
+        is_read_only: bool,
+        allows_oom: bool,
+        limit_s: float,
+        reply_bytes_max: int,
+    ) -> None:
+        """A script begins."""
+        self._session = session
+        self._transaction = transaction
+        self._protocol = 2
+        self._is_read_only = is_read_only
+        self._allows_oom = allows_oom
+        self._reply_bytes_max = reply_bytes_max
+        self._written_bytes_max = transaction.size_bytes + limits.SCRIPT_WRITTEN_BYTES_MAX
+        self._limit_s = limit_s
+        self._looked_s = self._stopwatch_s()
+        self._deadline_s = self._looked_s + limit_s
+        self.has_written = False
+        self.stop_reason = self.stop_line = 0
+        self.failure = None
+
+    def end(self) -> None:
+        self._session = None
+        self._transaction = None
+
+    # --- limits -------------------------------------------------------------------------------------------------
+
+    def check_clock(self) -> int:
+        if self._transaction is None:
+            return _GOING  # a script is being compiled
+        if self.failure is not None:
+            return _OVER
+        now_s = self._stopwatch_s()
+        took_s = now_s - self._looked_s
+        self._looked_s = now_s
+        if now_s > self._deadline_s:
+            return _OVER
+        return _SLOW if took_s > _SLOW_S else _GOING
+
+    def note_stop(self, reason: int, line: int) -> None:
+        """The script is stopped. The first reason counts; the line may become known later."""
+        self.stop_reason = self.stop_reason or reason
+        self.stop_line = self.stop_line or line
+
+    def vet_source(self, text: object) -> int:
+        """Whether a text may be compiled, as `problem_of` says."""
+        return problem_of(text) if isinstance(text, bytes) else 0
+
+    # --- commands -----------------------------------------------------------------------------------------------
+
+    def call(self, *words: object) -> object:
+        """`redis.call`."""
+        try:
+            return self._call(words)
+        except Exception as error:
+            self.failure = error
+            return None, ENDED, TOO_LONG
+
+    def _call(self, words: tuple[object, ...]) -> object:
+        if self._stopwatch_s() > self._deadline_s or self.failure is not None:
+            return None, ENDED, TOO_LONG
+        arguments: list[bytes] = []
+        for word in words:
+            if isinstance(word, bytes):
+                arguments.append(word)
+            elif type(word) is int:
+                arguments.append(b"%d" % word if word != _INTEGER_MIN else b"%.17g" % word)
+            elif type(word) is float:
+                arguments.append(b"%.17g" % word)
+            else:
+                return _BAD_ARGUMENT
+        if not arguments:
+            return _NO_ARGUMENT
+        row = self._rows.get(arguments[0])
+        if row is None:
+            row = self._find(arguments)
+            if row is None:
+                return _UNKNOWN
+        if not row.takes(len(arguments)):
+            return _WRONG_COUNT
+        if "noscript" in row.flags and "blocking" not in row.flags:  # those answer at once, as in Redis 7.2
+            return _NOT_ALLOWED
+        transaction = self._transaction
+        assert transaction is not None
+        if row.kind is HandlerKind.CONNECTION:
+            reply = self._run_connection(row, transaction, arguments)
+        else:
+            if row.kind is HandlerKind.WRITE and row.writes(arguments):
+                refusal = self._refusal_of(row, arguments)
+                if refusal is not None:
+                    return refusal
+            if row.name == "SET" and len(arguments) == 3 and transaction.set_plain(arguments[1], arguments[2]):
+                reply = "OK"
+            else:
+                reply = run_command(row, transaction, arguments)
+        self._engine.note_inside(row, arguments, reply, transaction.database.number)
+        return self._to_lua(reply)
+
+    def _find(self, arguments: list[bytes]) -> Command | None:
+        table, name = self._engine.table, arguments[0]
+        row = table.find(name)
+        if row is not None:
+            if len(self._rows) < _NAMES_MAX:
+                self._rows[name] = row
+            return row
+        rows = table.subcommands(name)
+        if rows is None:
+            return None
+        if len(arguments) > 1:
+            return rows.get(arguments[1].upper())
+        return table.bare(name) or next(iter(rows.values()))  # which takes more arguments
+
+    def _refusal_of(self, row: Command, arguments: list[bytes]) -> object:
+        """Why a write is refused; None: it is not."""
+        if self._is_read_only:
+            return _READ_ONLY
+        transaction = self._transaction
+        if transaction is not None and transaction.size_bytes > self._written_bytes_max:
+            return _TOO_MUCH
+        gate = self._engine.gate
+        if not gate.is_open:
+            refusal = gate.refusal_of(row, arguments)
+            # As in Redis: what has begun to write may go on to do so.
+            is_allowed = self._allows_oom or self.has_written
+            if refusal is not None and not (is_allowed and refusal.startswith("OOM ")):
+                return None, FAILED, refusal.encode("utf-8", "surrogateescape")
+        if not self.has_written:
+            self.has_written = True
+            self._deadline_s += self._limit_s
+        return None
+
+    def _run_connection(self, row: Command, transaction: Transaction, arguments: list[bytes]) -> Reply:
+        session = self._session
+        assert session is not None
+        before = session.database
+        try:
+            if row.name == "SELECT":  # for the rest of the script
+                reply = row.handler(session, arguments)
+                transaction.database = self._engine.store.database(session.database)
+                return reply
+            return row.handler(session, arguments)
+        except CommandError as error:
+            return ErrorReply(str(error))
+        finally:
+            if session.database != before:
+                session.select(before)
+
+    def _to_lua(self, reply: Reply) -> object:
+        kind = type(reply)
+        if kind is int or reply is None:
+            return reply
+        if kind is bytes:
+            return reply if len(reply) < self._reply_bytes_max else self._too_large()
+        if kind is str:
+            return None, STATUS, reply.encode()
+        if isinstance(reply, ErrorReply):
+            return None, FAILED, reply.message.encode("utf-8", "surrogateescape")
+        if kind is list and len(reply) <= limits.SCRIPT_FLAT_ITEMS_MAX:
+            flat = self._flat(reply)
+            if flat is not None:
+                return flat
+        data = encode(reply, self._protocol)
+        return (None, ENCODED, data) if len(data) < self._reply_bytes_max else self._too_large()
+
+    def _flat(self, items: list[Reply]) -> object:
+        """An array of strings and integers; None: there is something else in it."""
+        found: list[object] = [None, FLAT]
+        size = 0
+        for item in items:
+            if isinstance(item, bytes):
+                size += len(item)
+            elif item is None and self._protocol == 2:
+                item = False
+            elif type(item) is not int:
+                return None
+            found.append(item)
+        return tuple(found) if size < self._reply_bytes_max else self._too_large()
+
+    def _too_large(self) -> object:
+        return None, FAILED, b"ERR the reply is larger than the memory of a script takes (script-memory-limit)"
+
+    # --- the rest of `redis` ------------------------------------------------------------------------------------
+
+    def set_protocol(self, protocol: int) -> None:
+        self._protocol = 3 if protocol == 3 else 2
+
+    def sha1hex(self, text: bytes) -> bytes:
+        return sha1(text, usedforsecurity=False).hexdigest().encode()
+
+    def log(self, level: float, text: bytes) -> None:
+        shown = text[:_LOGGED_BYTES_MAX].decode("utf-8", "replace")
+        _LOG.log(_LEVELS[int(level)], "%s", "".join(sign if sign.isprintable() else "?" for sign in shown))
+
+    def may_run(self, *words: object) -> bool | None:
+        """`redis.acl_check_cmd`: there is one user, who may run every command."""
+        first = words[0]
+        arguments = [word for word in words if isinstance(word, bytes)]
+        if not isinstance(first, bytes):
+            return None
+        return True if self._find(arguments) is not None else None
