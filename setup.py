@@ -45,6 +45,7 @@ _HOT = [
     "journal/unwritten.py",
     "journal/writer.py",
     "resp/*.py",
+    "scripting/*.py",
     "server/activity.py",
     "server/backlog.py",
     "server/connection.py",

@@ -40,8 +40,8 @@ LAYERS: Final = (
     "feeds",
     "replication",
     "engine",
-    "commands",
     "scripting",
+    "commands",
     "server",
     "flight",
     "gateway",
@@ -125,7 +125,7 @@ LINES_MAX_OF: Final = {"tidelog.limits": 900}
 UNFINISHED: Final = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 
 FREE_TEST_FOLDERS: Final = frozenset(
-    {"conformance", "properties", "simulation", "integration", "spark", "benchmarks", "demo", "golden"}
+    {"conformance", "properties", "simulation", "integration", "libraries", "spark", "benchmarks", "demo", "golden"}
 )
 """Folders of tests that mirror no package."""
 FREE_TESTS: Final = frozenset({"tests.test_docs", "tests.test_tidy", "tests.test_tidy_names"})

@@ -27,6 +27,7 @@ class Commands(Machine):
     def __call__(self, *words: bytes | str | int) -> Any:
         arguments = [word if isinstance(word, bytes) else str(word).encode() for word in words]
         transaction = self.store.begin(0)
+        transaction.may_wait = True
         try:
             reply = run_command(find_command(TABLE, arguments), transaction, arguments)
         except CommandError as error:

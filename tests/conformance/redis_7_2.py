@@ -9,7 +9,14 @@ from tests.conformance.redis_oracle import Item
 LATER_COMMANDS: Final = ("CLIENT|SETINFO", "CLIENT|NO-TOUCH")
 LATER_ARITIES: Final = {"ZRANK": -3, "ZREVRANK": -3}
 """They take WITHSCORE."""
+LATER_FLAGS: Final = {"BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BZPOPMIN", "BZPOPMAX"}
+"""They are no longer `noscript`."""
 LATER_CLIENT_FIELDS: Final = ["lib-name", "lib-ver"]
+
+
+def flags_of(name: str, flags: set[str]) -> set[str]:
+    """The flags of a command, with those that 7.2 has taken away."""
+    return flags - {"noscript"} if name in LATER_FLAGS else flags
 
 
 def encoding_of_set(item: Item) -> Item:

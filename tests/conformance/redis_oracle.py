@@ -33,7 +33,6 @@ import tidelog.commands
 from benchmarks.peers import start_peer, stop_peer
 from tidelog.engine.dispatch import find_command, run_command
 from tidelog.engine.table import Command, CommandTable, HandlerKind
-from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import CommandError
 from tidelog.journal.journal import Settings
 from tidelog.resp.encoder import encode, encode_error
@@ -223,11 +222,7 @@ class InProcess:
             return encode_error(str(error))
         assert row.kind is not HandlerKind.CONNECTION, f"{row.name} needs a server"
         transaction = self.store.begin()
-        try:
-            answer = run_command(row, transaction, arguments)
-        except WouldBlock as wait:
-            answer = wait.timed_out  # as inside MULTI: nobody waits here
-        reply = encode(answer, self._protocol)
+        reply = encode(run_command(row, transaction, arguments), self._protocol)
         self.store.commit(transaction)
         self.store.journal.writer.write()
         return reply
@@ -316,6 +311,7 @@ _READS: Final[dict[str, tuple[Sequence[str], Order]]] = {
     "hash": (("HGETALL", "KEY"), UNORDERED_PAIRS),
     "set": (("SMEMBERS", "KEY"), UNORDERED),
     "zset": (("ZRANGE", "KEY", "0", "-1", "WITHSCORES"), EXACT),
+    "list": (("LRANGE", "KEY", "0", "-1"), EXACT),
     "stream": (("XRANGE", "KEY", "-", "+"), EXACT),
 }
 """Type -> the command that reads all of a value."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import pytest
@@ -24,6 +24,12 @@ from tests.conformance.redis_oracle import EXACT, Argument, Item, Order, decode,
 from tests.integration.server_process import ServerProcess
 
 REPLY_S_MAX: Final = 20.0
+
+
+def encoded(arguments: Sequence[bytes]) -> bytes:
+    """A command as clients send it."""
+    parts = [b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments]
+    return b"*%d\r\n%b" % (len(arguments), b"".join(parts))
 
 
 class Line:
@@ -35,9 +41,7 @@ class Line:
         self._buffer = b""
 
     def send(self, arguments: list[bytes]) -> None:
-        parts = [b"*%d\r\n" % len(arguments)]
-        parts += [b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in arguments]
-        self.socket.sendall(b"".join(parts))
+        self.socket.sendall(encoded(arguments))
 
     def read(self) -> tuple[Item, bytes]:
         """The next reply or message, decoded and as it came."""
@@ -87,6 +91,13 @@ class Connection:
     def send(self, *arguments: Argument) -> None:
         for line in (self.redis, self.tidelog):
             line.send(pack(arguments))
+
+    def pipeline(self, commands: Sequence[Sequence[Argument]], order: Callable[[str], Order] = lambda _: EXACT) -> None:
+        """Send commands in one piece, and compare all replies; `order` says how, for the name of a command."""
+        words = [pack(command) for command in commands]
+        self.send_bytes(b"".join(map(encoded, words)))
+        for command in commands:
+            self.read(order(str(command[0])), f"{list(command)} in {list(map(list, commands))}")
 
     def send_bytes(self, data: bytes) -> None:
         for line in (self.redis, self.tidelog):

@@ -23,6 +23,9 @@ from tests.conformance.socket_pair import Both
         ["SUBSCRIBE a", "MULTI"],
         ["SUBSCRIBE a", "QUIT"],
         ["PUBLISH nobody hears", "SPUBLISH nobody hears"],
+        ["SSUBSCRIBE s", "GET x", "SPUBLISH s x", "PING", "SSUBSCRIBE s", "RESET", "GET x", "PUBSUB SHARDCHANNELS"],
+        ["SSUBSCRIBE s", "SUNSUBSCRIBE s", "SUNSUBSCRIBE s", "GET x", "SPUBLISH s x y"],
+        ["SSUBSCRIBE s", "QUIT"],
     ],
 )
 def test_scripts(both: Both, protocol: int, script: list[str]) -> None:
@@ -119,3 +122,41 @@ def test_leaving_one_of_many_patterns(both: Both) -> None:
         assert {line.read()[0].value[1].value for _ in range(3)} == {b"*", b"a*", b"[ab]"}
     link("PUNSUBSCRIBE", "a*")
     assert both.admin("PUBLISH", "a", "x") == 2
+
+
+def test_shard_messages_of_a_transaction(both: Both, protocol: int) -> None:
+    listener, writer = both.connect(protocol), both.connect()
+    listener("SSUBSCRIBE", "news")
+    writer("MULTI")
+    for number in range(3):
+        writer("SPUBLISH", "news", number)
+    writer("PUBLISH", "news", "for others")
+    assert listener.is_quiet()
+    writer("EXEC")
+    for _ in range(3):
+        listener.read()
+    assert listener.is_quiet()
+
+
+def test_shard_channels_are_channels_of_their_own(both: Both, protocol: int) -> None:
+    listener, plain, pattern = both.connect(protocol), both.connect(), both.connect()
+    listener("SSUBSCRIBE", "news")
+    plain("SUBSCRIBE", "news")
+    pattern("PSUBSCRIBE", "*")
+    assert both.admin("SPUBLISH", "news", "x") == 1
+    listener.read()
+    assert plain.is_quiet()
+    assert pattern.is_quiet()
+    both.admin("PUBSUB", "SHARDNUMSUB", "news", "other")
+    assert both.admin("PUBSUB", "CHANNELS") == [b"news"]
+    for facts in both.admin.each("CLIENT", "LIST", "TYPE", "pubsub"):
+        counts = [[field for field in line.split() if b"sub=" in field] for line in facts.splitlines()]
+        assert counts == [
+            [b"sub=0", b"psub=0", b"ssub=1"],
+            [b"sub=1", b"psub=0", b"ssub=0"],
+            [b"sub=0", b"psub=1", b"ssub=0"],
+        ]
+    for facts in both.admin.each("INFO", "stats"):
+        assert b"pubsubshard_channels:1" in facts
+    listener("RESET")
+    assert both.admin("SPUBLISH", "news", "x") == 0

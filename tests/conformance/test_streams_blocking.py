@@ -6,32 +6,16 @@ Where a group or its key goes away, Redis 7.2 says NOGROUP; the texts of 7.0 are
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
+from tests.conformance.blocked_pair import block, wait_for_blocked
 from tests.conformance.redis_oracle import decode
 from tests.conformance.socket_pair import Both, Connection
 
 NO_GROUP: Final = "NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option"
 GROUP_READ: Final = ("XREADGROUP", "GROUP", "g")
-
-
-def wait_for_blocked(both: Both, count: int) -> None:
-    """Until so many clients wait, on both."""
-
-    def is_so() -> bool:
-        replies = both.admin.each("INFO", "clients")
-        return all(f"blocked_clients:{count}\r\n" in str(reply, "utf-8") for reply in replies)
-
-    both.eventually(is_so)
-
-
-def block(both: Both, *command: Any, protocol: int = 2, before: int = 0) -> Connection:
-    made = both.connect(protocol)
-    made.send(*command)
-    wait_for_blocked(both, before + 1)
-    return made
 
 
 def ours(connection: Connection) -> str:

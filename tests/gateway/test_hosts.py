@@ -14,7 +14,7 @@ async def app(*_: object) -> None: ...
 def problem(
     headers: list[tuple[str, str]], client: tuple[str, int] | None = ("127.0.0.1", 5), **options: bool
 ) -> str | None:
-    guard = HostGuard(app, ["Tides.example"], is_protected=options.get("is_protected", False))
+    guard = HostGuard(app, ["Tides.example"], is_protected=lambda: options.get("is_protected", False))
     raw = [(name.lower().encode(), value.encode()) for name, value in headers]
     return guard.problem(Headers(raw=raw), client)
 

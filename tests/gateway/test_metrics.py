@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tidelog.engine.metrics import Durations
-from tidelog.gateway.metrics import _histogram
+from tidelog.engine.tallies import Tallies
+from tidelog.gateway.metrics import _commands, _histogram
 from tidelog.gateway.sample import render
 
 
@@ -18,4 +19,21 @@ def test_histograms_are_cumulative() -> None:
         'took_seconds_bucket{le="+Inf"} 4',
         "took_seconds_sum 4.05",
         "took_seconds_count 4",
+    ]
+
+
+def test_commands() -> None:
+    tallies = Tallies()
+    tallies.of("GET").add(0.5)
+    tallies.of("CONFIG|GET").rejected += 2
+    lines = render(_commands(tallies)).splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
+        'tidelog_command_calls_total{command="config|get"} 0',
+        'tidelog_command_calls_total{command="get"} 1',
+        'tidelog_command_seconds_total{command="config|get"} 0',
+        'tidelog_command_seconds_total{command="get"} 0.5',
+        'tidelog_command_failed_total{command="config|get"} 0',
+        'tidelog_command_failed_total{command="get"} 0',
+        'tidelog_command_rejected_total{command="config|get"} 2',
+        'tidelog_command_rejected_total{command="get"} 0',
     ]

@@ -183,6 +183,18 @@ async def test_the_end_of_input_behind_commands_that_wait(world: World) -> None:
     assert (transport.written, transport.is_closed) == (b"+PONG\r\n+PONG\r\n", True)
 
 
+@in_loop
+async def test_the_end_of_input_behind_a_command_that_would_wait_for_a_key(world: World) -> None:
+    session, transport = world.connect()
+    world.engine.gate.pause(10_000, writes_only=False)
+    session.data_received(b"PING\r\nBLPOP k 0\r\nPING\r\n")
+    assert session.eof_received()
+    world.engine.gate.resume()
+    await turns()
+    assert (transport.written, transport.is_closed) == (b"+PONG\r\n", True)
+    assert len(world.engine.blocking) == 0
+
+
 def test_the_end_of_input_behind_a_wrong_password(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its reply is late, and comes all the same. One who waits for a key would wait for ever: he is let go."""
     monkeypatch.setattr(limits, "WRONG_PASSWORD_DELAY_S", 0.001)

@@ -119,6 +119,7 @@ def test_hot_and_general_agree(seed: int, shards: int, protocol: int) -> None:
 
 def general(side: Side, command: list[bytes], protocol: int) -> list[bytes]:
     transaction = side.store.begin()
+    transaction.may_wait = True
     try:
         reply = encode(run_command(find_command(TABLE, command), transaction, command), protocol)
     except WouldBlock:

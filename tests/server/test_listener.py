@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.server import listener
-from tidelog.server.listener import CannotListen, UnixSocket, allow_descriptors, bind_tcp, make_tls
+from tidelog.server.listener import CannotListen, UnixSocket, allow_descriptors, bind_tcp, is_loopback_only, make_tls
 
 
 def test_connections_are_kept_alive() -> None:
@@ -48,6 +48,27 @@ def test_one_port_at_every_address_of_a_host(monkeypatch: pytest.MonkeyPatch) ->
         each.close()
     assert [name[0] for name in names] == ["127.0.0.1", "127.0.0.2"]
     assert names[0][1] == names[1][1] > 0
+
+
+@pytest.mark.parametrize(
+    ("host", "is_only"),
+    [
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("no.such.host.", False),
+    ],
+)
+def test_which_hosts_others_can_reach(host: str, is_only: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if host == "no.such.host.":  # nobody is asked for it
+
+        def fail(*_: object, **__: object) -> None:
+            raise OSError("no such host")
+
+        monkeypatch.setattr("socket.getaddrinfo", fail)
+    assert is_loopback_only(host) is is_only
 
 
 def test_a_unix_socket_is_for_its_owner(tmp_path: Path) -> None:

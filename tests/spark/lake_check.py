@@ -44,9 +44,9 @@ def stored(client: redis.Redis, prefix: bytes = b"") -> Rows:
     found: Rows = {}
     link: Any = client
     for key in link.scan_iter(match=prefix + b"*", count=1000):
-        if key.startswith(OWN):
-            continue
         kind = link.type(key).decode()
+        if key.startswith(OWN) or kind == "list":  # what became of a list is not in `current`
+            continue
         if kind == "string":
             found[key, None] = kind, link.get(key)
         elif kind == "hash":

@@ -98,6 +98,8 @@ def test_every_kind_of_change(tide: Peer) -> None:
     client.hdel("h", "f")
     client.sadd("s", "m")
     client.zadd("z", {"m": 1.5})
+    client.rpush("l", "a", b"\xff", "b")
+    client.lrem("l", 0, "b")
     tide.call("TWRITE", "t", "ENTRIES", "a", "1", "b", "2", "c", "3")
     tide.call("XDEL", "t", tide.call("XRANGE", "t", "-", "+", "COUNT", 1)[0][0])
     client.delete("s")
@@ -109,13 +111,15 @@ def test_every_kind_of_change(tide: Peer) -> None:
         ("hash", b"h", b"f", None),
         ("set", b"s", b"m", b"1"),
         ("zset", b"z", b"m", b"1.5"),
+        ("list", b"l", b"rpush", b'["a",{"base64":"/w=="},"b"]'),
+        ("list", b"l", b"lrem", b'["b",[2]]'),
         ("stream", b"t", None, None),
         ("stream", b"t", b"del", b"1"),
         ("none", b"s", None, None),
         (None, b"", None, None),
     ]
     assert [row["seq"] for row in rows[:3]] == [0, 1, 0]
-    assert [entry["entry"] for entry in rows[5]["entries"]] == [b"1", b"2", b"3"]
+    assert [entry["entry"] for entry in rows[7]["entries"]] == [b"1", b"2", b"3"]
     assert (rows[-1]["kind"], rows[-1]["end"]) == ("deleterange", b"")
     assert {row["kind"] for row in rows[:-1]} == {"value"}
 
@@ -132,9 +136,11 @@ def test_initial_values(tide: Peer) -> None:
     tide.client.hset("h", "f", "1")
     tide.fill("t", 5)
     tide.client.set("a", "3")
+    tide.client.rpush("l", "a", "b")
     rows = read(feed="*", url=tide.url, initial="true").to_pylist()
     assert sorted(changes(rows), key=repr) == [
         ("hash", b"h", b"f", b"1"),
+        ("list", b"l", None, b'["a","b"]'),
         ("stream", b"t", None, b"1,5"),
         ("string", b"a", None, b"3"),
         ("string", b"b", None, b"2"),
@@ -162,11 +168,12 @@ def test_columns_of_a_batch_that_is_mixed() -> None:
         [b"value", 3, b"t", b"stream", b"evict", 7],
         [b"value", 4, b"t", b"stream", b"del", [8, 9]],
         [b"value", 5, b"k", b"string", None, b"v"],
+        [b"value", 6, b"l", b"list", b"lrem", [b"x", [0, 2]]],
         [b"value", 2**62, b"k", b"none", None, None],
     ]
     rows = EventColumns(SCHEMA).batch(gathered(3, events, ShardProgress(0, 0))[0]).to_pylist()
-    assert [row["value"] for row in rows] == [None, None, b"7", b"8,9", b"v", None]
-    assert [row["entries"] and len(row["entries"]) for row in rows] == [2, None, None, None, None, None]
+    assert [row["value"] for row in rows] == [None, None, b"7", b"8,9", b"v", b'["x",[0,2]]', None]
+    assert [row["entries"] and len(row["entries"]) for row in rows] == [2, None, None, None, None, None, None]
     assert [(row["key"], row["end"]) for row in rows[:2]] == [(b"t", None), (b"a", b"c")]
     assert rows[-1]["timestamp"] is None
     assert {row["shard"] for row in rows} == {3}

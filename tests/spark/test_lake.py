@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.feeds.rebuilt import apply_list
 from tests.integration.server_process import ServerProcess
 from tests.spark.lake_check import InProcess, Lake, address_of, check, fed_entries, stored
 from tidelog import limits
@@ -213,6 +215,50 @@ def test_entries_come_once_though_streams_grow_while_values_are_read(
         InProcess(server.port, tmp_path / "lake", LakeOptions(start="initial")).run()
         assert lake.entries() == streams(client)
         check(server.port, client, tmp_path / "lake", since=begun)
+
+
+@pytest.mark.parametrize("start", ["earliest", "initial"])
+def test_lists_can_be_rebuilt_from_changes(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
+    """Those that were there when the lake began, too, although they changed while values were read."""
+    options = LakeOptions(start=start)
+    with server.client() as client:
+        client.rpush("l:1", *range(700), b"\xff")
+        client.rpush("l:2", "a", "b", "c")
+        run = InProcess(server.port, tmp_path / "lake", options)
+        original = run.batches._read
+
+        def write_first(*arguments: Any) -> Any:
+            client.lpop("l:1", 3)
+            client.lset("l:2", 0, "A")
+            client.rpush("l:3", "new")
+            return original(*arguments)
+
+        monkeypatch.setattr(run.batches, "_read", write_first)
+        run.take()
+        client.ltrim("l:1", 0, 600)
+        client.linsert("l:1", "AFTER", "7", "x")
+        client.lmove("l:2", "l:3")
+        client.rpop("l:2", 2)
+        run = InProcess(server.port, tmp_path / "lake", options)
+        run.run()
+        lake = Lake(tmp_path / "lake")
+        rebuilt: dict[bytes, Any] = {}
+        for row in sorted(lake.rows(CHANGES), key=lambda row: (row["ts"], row["seq"])):
+            value = json.loads(row["value"], object_hook=lambda found: base64.b64decode(found["base64"]))
+            apply_list(rebuilt, row["key"], row["field"], _as_bytes(value), is_strict=start == "earliest")
+        there: Any = client
+        assert {key: value[1] for key, value in rebuilt.items()} == {
+            key: there.lrange(key, 0, -1) for key in there.scan_iter()
+        }
+        assert lake.current() == {}
+
+
+def _as_bytes(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_bytes(part) for part in value]
+    return value.encode() if isinstance(value, str) else value
 
 
 @pytest.mark.long

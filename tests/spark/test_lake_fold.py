@@ -42,6 +42,10 @@ def changed(kind: str, key: bytes, number: int) -> list[Change]:
             return [plain | {"type": "none"}, plain | {"type": "stream"}]
         case "evict":
             return [plain | {"type": "stream", "field": b"evict", "value": b"3"}]
+        case "lpush":
+            return [plain | {"type": "none"}, plain | {"type": "list", "field": b"lpush", "value": b'["a"]'}]
+        case "rpop":
+            return [plain | {"type": "list", "field": b"rpop", "value": b'["a"]'}]
         case "del":
             return [plain | {"type": "none"}]
         case _:
@@ -51,7 +55,7 @@ def changed(kind: str, key: bytes, number: int) -> list[Change]:
 
 happenings = st.lists(
     st.tuples(
-        st.sampled_from(["set", "hset", "hset", "hdel", "xadd", "evict", "del", "deleterange"]),
+        st.sampled_from(["set", "hset", "hset", "hdel", "xadd", "evict", "lpush", "rpop", "del", "deleterange"]),
         st.sampled_from(KEYS),
         st.integers(0, 5),
         st.integers(0, 1),
@@ -82,6 +86,8 @@ def naive(rows: list[Change], held: dict[Any, Any]) -> dict[Any, Any]:
             held = {its: value for its, value in held.items() if not is_in(span, its[0])}
         elif row["type"] == "none":
             held = {its: value for its, value in held.items() if its[0] != row["key"]}
+        elif row["type"] == "list":
+            pass
         elif row["type"] == "stream":
             if row["field"] is None:
                 held[point] = ("stream", None)

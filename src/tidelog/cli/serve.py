@@ -143,6 +143,20 @@ def serve(
             help="The time between two checkpoints of a feed that does not ask for another. [default: 1000]",
         ),
     ] = None,
+    script_time_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--script-time-limit",
+            metavar="MS",
+            help="How long a Lua script may run; twice as long once it has written. [default: 1000]",
+        ),
+    ] = None,
+    script_memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--script-memory-limit", metavar="SIZE", help="What the values of a Lua script may take. [default: 64mb]"
+        ),
+    ] = None,
     feed_repeats: Annotated[
         str | None,
         typer.Option(
@@ -219,6 +233,8 @@ def serve(
         "timeout": timeout,
         "http-feeds": http_feeds,
         "feed-checkpoint": feed_checkpoint,
+        "script-time-limit": script_time_limit,
+        "script-memory-limit": script_memory_limit,
         "feed-repeats": feed_repeats,
         "snapshot-after": snapshot_after,
         "retain-bytes": retain_bytes,

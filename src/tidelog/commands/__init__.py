@@ -12,8 +12,12 @@ key_ranges          DELRANGE, DELPREFIX
 hashes              hashes
 sets                sets
 sorted_sets         sorted sets: members and scores
+sorted_set_pops     sorted sets: members popped, at once or when there are some
 sorted_set_ranges   sorted sets: ranges by rank, score and member
 sorted_set_algebra  sorted sets: union, intersection and difference
+list_ends           lists: pushing, popping, and moving from one to another
+list_waiting        lists: pops and moves that wait for an element
+lists               lists: indexes, ranges, and elements in the middle
 
 streams             streams: TWRITE, TEVICT, TCOMPACT, TINFO
 stream_reading      TREAD
@@ -25,6 +29,8 @@ x_pending           XPENDING, XCLAIM, XAUTOCLAIM
 x_info              XINFO
 
 transactions        MULTI, EXEC, DISCARD, WATCH
+functions           FUNCTION, FCALL
+scripts             EVAL, EVALSHA, SCRIPT
 pubsub              SUBSCRIBE, PUBLISH, PUBSUB
 feeds               CHANGEFEED and FEED
 
@@ -34,6 +40,7 @@ command_info        COMMAND
 config              CONFIG
 info                INFO
 slow_log            SLOWLOG
+monitor             MONITOR
 server              TIME, DBSIZE, FLUSHALL, SAVE, SHUTDOWN, MEMORY, DEBUG
 
 What several families share:
@@ -41,6 +48,7 @@ What several families share:
 arguments           reads numbers and options, with Redis's error texts
 expiry_options      EX, PX, EXAT, PXAT of SET, GETEX and EXPIRE
 long_double         the numbers of INCRBYFLOAT, to the last digit
+timeouts            how long a client is ready to wait
 drawing             members drawn at random
 scanning            SCAN and its like over large collections
 sorted_set_bounds   the bounds of a range of a sorted set

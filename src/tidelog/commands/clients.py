@@ -26,7 +26,11 @@ _NAME_BYTES: Final = 100
 
 def describe(session: Session, running: Sequence[bytes] = ()) -> bytes:
     """A client as CLIENT LIST has it: one line. `running`: its command that runs now."""
-    flags = ("P" if session.is_listening else "") + ("x" if session.queued is not None else "")
+    flags = (
+        ("O" if session.is_monitor else "")
+        + ("P" if session.is_listening else "")
+        + ("x" if session.queued is not None else "")
+    )
     flags += "b" if session.is_blocked else ""
     flags += ("d" if session.is_dirty else "") + ("U" if session.local.startswith("/") else "")
     flags += "e" if session.is_unevictable else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidelog import __version__, limits
 from tidelog.commands.arguments import integer, syntax_error
 from tidelog.engine.session import Session
-from tidelog.engine.table import CONNECTION, Arguments, Command, connection
+from tidelog.engine.table import CONNECTION, REDIS_VERSION, Arguments, Command, connection
 from tidelog.errors import CommandError, WrongPassword
 from tidelog.resp.encoder import Reply
 
@@ -106,10 +106,6 @@ def hello(session: Session, arguments: Arguments) -> Reply:
         b"role": b"master",
         b"modules": [],
     }
-
-
-REDIS_VERSION = b"7.2.4"
-"""The version of Redis whose commands these are: clients choose what they send by it."""
 
 
 def check_name(name: bytes) -> bytes:

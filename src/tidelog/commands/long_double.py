@@ -85,6 +85,16 @@ def add_long_doubles(one: LongDouble, other: LongDouble) -> Finite | None:
     return total if isinstance(total, Finite) else None
 
 
+def scaled_up(number: Finite, factor: int) -> int:
+    """The product, rounded as the format does, and then up to the next whole number."""
+    product = _nearest(number.mantissa * factor << max(number.exponent, 0), 1 << max(-number.exponent, 0))
+    if not isinstance(product, Finite):
+        return number.mantissa * factor << number.exponent
+    if product.exponent >= 0:
+        return product.mantissa << product.exponent
+    return -(-product.mantissa >> -product.exponent)
+
+
 def format_long_double(number: Finite) -> bytes:
     """With 17 digits after the point (`%.17Lf`) and without the zeros at the end."""
     scaled = abs(number.mantissa) * 10**_PRINTED_DIGITS

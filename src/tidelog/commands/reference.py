@@ -60,7 +60,7 @@ Every command that a Tidelog server understands. Any Redis client can send them.
 - **Redis** commands take the arguments and give the replies of Redis 7.2, whose
   [own reference](https://redis.io/docs/latest/commands/) describes them. A test suite sends the same commands to a real
   Redis and compares the replies. Two differ on purpose: scores have up to 17 digits, as in Redis 7.0
-  (`0.10000000000000001`), and `OBJECT IDLETIME` can be too short, but never too long: keys share 262,144 places where
+  (`0.10000000000000001`), and `OBJECT IDLETIME` can be too short, but never too long: keys share 65,536 places where
   their last use is noted.
 - **Tidelog** commands are its own. [Streams](streams.md) and [change feeds](feeds.md) describe them.
 
@@ -68,7 +68,7 @@ Every command that a Tidelog server understands. Any Redis client can send them.
 same summary from a running server.
 
 The server answers `ERR unknown command` to everything else: among other things it has no lists, scripts, bitmaps,
-HyperLogLogs, geospatial commands, ACL users, replication or cluster commands, and no SORT, DUMP, WAIT or MONITOR.
+HyperLogLogs, geospatial commands, ACL users, replication or cluster commands, and no SORT, DUMP or WAIT.
 """
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from math import isnan
 from typing import Final, NamedTuple
 
-from tidelog.commands.arguments import integer, syntax_error
+from tidelog.commands.arguments import count_of, integer, syntax_error
 from tidelog.commands.sorted_set_bounds import score as read_score
-from tidelog.commands.sorted_sets import count_of, replace, with_scores
+from tidelog.commands.sorted_sets import replace, with_scores
 from tidelog.engine.table import SORTED_SET, Arguments, Command, Decision, Keys, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply

@@ -1,4 +1,4 @@
-"""Sorted sets: setting scores, looking members up, popping, drawing and scanning them.
+"""Sorted sets: setting scores, looking members up, drawing and scanning them.
 
 Whatever computes a score journals the score (`ZAdd`), whatever picks members journals the members (`ZRem`).
 """
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from tidelog import limits
-from tidelog.commands.arguments import integer, syntax_error
+from tidelog.commands.arguments import syntax_error
 from tidelog.commands.drawing import check_pairs_count, drawn_count
 from tidelog.commands.scanning import scan_cursor, scan_members, scan_options
 from tidelog.commands.sorted_set_bounds import score as read_score
-from tidelog.engine.table import ONE_KEY, SORTED_SET, Arguments, Command, Decision, Keys, read, write
+from tidelog.engine.table import ONE_KEY, SORTED_SET, Arguments, Command, Decision, read, write
 from tidelog.errors import CommandError
 from tidelog.journal.operation import Del
 from tidelog.resp.encoder import NULL_ARRAY, Pairs, Reply, format_double
@@ -23,7 +23,6 @@ from tidelog.types.zset import ZSET_TYPE, ScoredMember, ZSet, zadd, zrem
 
 _LISTPACK_INTEGER_MAX: Final = 2.0**62
 """Redis keeps a whole score up to this as an integer in a listpack."""
-_NOT_POSITIVE: Final = "ERR value is out of range, must be positive"
 
 
 def find_zset(transaction: Transaction, key: bytes) -> ZSet | None:
@@ -42,14 +41,6 @@ def replace(transaction: Transaction, key: bytes, entries: Sequence[ScoredMember
     if entries:
         operations += zadd(key, entries)
     return operations
-
-
-def count_of(argument: bytes, least: int, error: str) -> int:
-    """A count that has one error for all that can be wrong with it."""
-    count = integer(argument, error)
-    if count < least:
-        raise CommandError(error)
-    return count
 
 
 # --- setting scores ---------------------------------------------------------------------------------------------
@@ -184,55 +175,7 @@ def zrevrank(transaction: Transaction, arguments: Arguments) -> Reply:
     return _rank(transaction, arguments, is_reverse=True)
 
 
-# --- popping and drawing ----------------------------------------------------------------------------------------
-
-
-def _popped(zset: ZSet, count: int, *, highest: bool) -> list[ScoredMember]:
-    if highest:
-        return zset.slice(max(len(zset) - count, 0), len(zset))[::-1]
-    return zset.slice(0, min(count, len(zset)))
-
-
-def _pop(transaction: Transaction, arguments: Arguments, *, highest: bool) -> Decision:
-    if len(arguments) > 3:
-        raise syntax_error()
-    count = count_of(arguments[2], 0, _NOT_POSITIVE) if len(arguments) == 3 else 1
-    key = arguments[1]
-    zset = find_zset(transaction, key)
-    if zset is None or count == 0:
-        return [], []
-    entries = _popped(zset, count, highest=highest)
-    reply: Reply = with_scores(entries) if len(arguments) == 3 else [entries[0][1], entries[0][0]]
-    return reply, zrem(key, [member for _, member in entries])
-
-
-def zpopmin(transaction: Transaction, arguments: Arguments) -> Decision:
-    return _pop(transaction, arguments, highest=False)
-
-
-def zpopmax(transaction: Transaction, arguments: Arguments) -> Decision:
-    return _pop(transaction, arguments, highest=True)
-
-
-def zmpop(transaction: Transaction, arguments: Arguments) -> Decision:
-    key_count = count_of(arguments[1], 1, "ERR numkeys should be greater than 0")
-    where, options = arguments[2 + key_count : 3 + key_count], arguments[3 + key_count :]
-    if not where or where[0].upper() not in (b"MIN", b"MAX"):
-        raise syntax_error()
-    count = 1
-    if options:
-        if len(options) == 1 or options[0].upper() != b"COUNT":
-            raise syntax_error()
-        count = count_of(options[1], 1, "ERR count should be greater than 0")
-        if len(options) > 2:
-            raise syntax_error()
-    for key in arguments[2 : 2 + key_count]:
-        zset = find_zset(transaction, key)
-        if zset is not None:
-            entries = _popped(zset, count, highest=where[0].upper() == b"MAX")
-            pairs = [[member, score] for score, member in entries]
-            return [key, pairs], zrem(key, [member for _, member in entries])
-    return NULL_ARRAY, []
+# --- drawing and scanning ---------------------------------------------------------------------------------------
 
 
 def zrandmember(transaction: Transaction, arguments: Arguments) -> Reply:
@@ -303,33 +246,6 @@ COMMANDS: list[Command] = [
         ONE_KEY,
         "fast",
         summary="return the rank of a member, highest score first",
-    ),
-    write(
-        SORTED_SET,
-        "ZPOPMIN",
-        -2,
-        zpopmin,
-        ONE_KEY,
-        "fast",
-        summary="remove and return the members with the lowest scores",
-    ),
-    write(
-        SORTED_SET,
-        "ZPOPMAX",
-        -2,
-        zpopmax,
-        ONE_KEY,
-        "fast",
-        summary="remove and return the members with the highest scores",
-    ),
-    write(
-        SORTED_SET,
-        "ZMPOP",
-        -4,
-        zmpop,
-        Keys(count_at=1),
-        "movablekeys",
-        summary="pop members from the first sorted set that has some",
     ),
     read(SORTED_SET, "ZRANDMEMBER", -2, zrandmember, ONE_KEY, summary="return random members"),
     read(SORTED_SET, "ZSCAN", -3, zscan, ONE_KEY, summary="return members and scores, some at a time"),

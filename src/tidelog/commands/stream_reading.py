@@ -144,7 +144,7 @@ def _read_group(transaction: Transaction, options: _Options, stream: Stream | No
         _waiting(options),
         options.block_ms,
         operations=read.operations,
-        group=options.group,
+        kin=options.group,
         due_ms=read.next_due_ms(),
         needs_key=True,
     )

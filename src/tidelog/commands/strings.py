@@ -239,22 +239,22 @@ def _overwritten(value: bytes, offset: int, patch: bytes) -> list[Piece]:
     return [*before, Piece(value, min(offset + len(patch), len(value)), len(value))]
 
 
-def _large_append(database: Database, arguments: Arguments) -> list[Pieces]:
+def _large_append(database: Database, arguments: Arguments) -> list[tuple[bytes, Pieces]]:
     value = database.find(arguments[1]) or b""
     if type(value) is not bytes:
         return []
     is_large = limits.STAGED_BYTES_MIN <= len(value) + len(arguments[2]) <= limits.BULK_BYTES_MAX
-    return [[whole(value), whole(arguments[2])]] if is_large else []
+    return [(arguments[1], [whole(value), whole(arguments[2])])] if is_large else []
 
 
-def _large_setrange(database: Database, arguments: Arguments) -> list[Pieces]:
+def _large_setrange(database: Database, arguments: Arguments) -> list[tuple[bytes, Pieces]]:
     value, patch = database.find(arguments[1]) or b"", arguments[3]
     if type(value) is not bytes or not patch or not arguments[2].isdigit() or len(arguments[2]) > _OFFSET_DIGITS_MAX:
         return []
     offset = int(arguments[2])
     if not limits.STAGED_BYTES_MIN <= max(len(value), offset + len(patch)) <= limits.BULK_BYTES_MAX:
         return []
-    return [_overwritten(value, offset, patch)]
+    return [(arguments[1], _overwritten(value, offset, patch))]
 
 
 COMMANDS: list[Command] = [

@@ -104,7 +104,7 @@ def _limited(trim: Trim | None, limit: int | None, *, is_add: bool) -> Trim | No
     return trim._replace(limit=limits.TRIMMED_ENTRIES_MAX if limit is None else limit)
 
 
-def _large_xadd(_database: Database, arguments: Arguments) -> list[Pieces]:
+def _large_xadd(_database: Database, arguments: Arguments) -> list[tuple[bytes, Pieces]]:
     if sum(map(len, arguments)) < limits.STAGED_BYTES_MIN:
         return []
     try:
@@ -112,7 +112,9 @@ def _large_xadd(_database: Database, arguments: Arguments) -> list[Pieces]:
     except CommandError:
         return []
     fields = arguments[at + 1 :]
-    return [] if len(fields) % 2 or sum(map(len, fields)) < limits.STAGED_BYTES_MIN else [pieces_of_fields(fields)[2]]
+    if len(fields) % 2 or sum(map(len, fields)) < limits.STAGED_BYTES_MIN:
+        return []
+    return [(arguments[1], pieces_of_fields(fields)[2])]
 
 
 # --- adding -----------------------------------------------------------------------------------------------------

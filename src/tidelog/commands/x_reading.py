@@ -16,6 +16,7 @@ from tidelog.commands.arguments import I64_MAX, integer, syntax_error
 from tidelog.commands.stream_ids import LARGEST_ID, id_text, strict_id
 from tidelog.commands.stream_replies import array_for_x, x_entries
 from tidelog.commands.streams import find_stream
+from tidelog.commands.timeouts import ms_to_wait
 from tidelog.engine.table import STREAM, Arguments, Command, Decision, Keys, read, write
 from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import CommandError
@@ -62,7 +63,7 @@ def _options(arguments: Arguments, now_ms: int, *, has_group: bool) -> _Options:
     while at < len(arguments):
         option, more = arguments[at].upper(), len(arguments) - at - 1
         if option == b"BLOCK" and more:
-            block_ms = _timeout(arguments[at + 1], now_ms)
+            block_ms = ms_to_wait(arguments[at + 1], now_ms)
             at += 2
         elif option == b"COUNT" and more:
             count = max(integer(arguments[at + 1]), 0)
@@ -97,15 +98,6 @@ def _only_for_groups(option: str) -> CommandError:
     return CommandError(f"ERR The {option} option is only supported by XREADGROUP. You called XREAD instead.")
 
 
-def _timeout(word: bytes, now_ms: int) -> int:
-    timeout_ms = integer(word, "ERR timeout is not an integer or out of range")
-    if timeout_ms < 0:
-        raise CommandError("ERR timeout is negative")
-    if timeout_ms > I64_MAX - now_ms:
-        raise CommandError("ERR timeout is out of range")
-    return timeout_ms
-
-
 def check_consumer(name: bytes) -> None:
     """The empty name stands for all readers with TREAD."""
     if name == NO_CONSUMER:
@@ -136,7 +128,7 @@ def xread(transaction: Transaction, arguments: Arguments) -> Reply:
             found.append((key, x_entries(stream.read_ids(number + 1, LARGEST_ID, options.count_max))))
     if not found and options.block_ms is not None:
         again = [*arguments[: options.first + half], *map(id_text, after)]
-        raise WouldBlock(words[:half], again, options.block_ms, outlasts_types=True)
+        raise WouldBlock(words[:half], again, options.block_ms, awaits=Stream)
     return found or NULL_ARRAY
 
 
@@ -184,7 +176,7 @@ def xreadgroup(transaction: Transaction, arguments: Arguments) -> Decision:
                 moved[key] = _after(group, options.consumer, again)
             found.append((key, entries))
     if not found and options.block_ms is not None:
-        raise WouldBlock(words[:half], arguments, options.block_ms, operations=operations, group=options.group)
+        raise WouldBlock(words[:half], arguments, options.block_ms, operations=operations, kin=options.group)
     return found or NULL_ARRAY, operations
 
 

@@ -1,7 +1,8 @@
 """Authentication for Flight: the same password as for Redis clients; without a password, only this machine may connect.
 
 A client sends `authorization: Basic …` (any name, the password), as `FlightClient.authenticate_basic_token` does, and
-gets a token that it sends from then on. A token is for one process of the server.
+gets a token that it sends from then on. A token is for one process of the server, and for one password: unlike a
+connection of a Redis client, it could be used by anyone and for ever.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from urllib.parse import unquote
 
 import pyarrow.flight as flight
 
-from tidelog.engine.password import Verdict
+from tidelog.engine.password import Password, Verdict
 
 
 class Handshake(flight.ServerAuthHandler):  # type: ignore[misc]
@@ -44,23 +45,33 @@ class _Granted(flight.ServerMiddleware):  # type: ignore[misc]
 class Access(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Asked before every call, on a thread of gRPC's, which waits if a wrong password is to be answered late."""
 
-    def __init__(self, check: Callable[[bytes], Verdict], *, needs_password: bool) -> None:
+    def __init__(self, check: Callable[[bytes], Verdict], password: Password) -> None:
+        """`check`: compares a password on the thread of the server."""
         self._check = check
-        self.needs_password = needs_password
-        self._token = secrets.token_urlsafe(32)
+        self._password = password
+        self._key = secrets.token_bytes(32)
+
+    @property
+    def needs_password(self) -> bool:
+        return self._password.is_needed
+
+    def _token(self) -> str:
+        """The one for the present password."""
+        return hmac.new(self._key, b"%d" % self._password.changes, "sha256").hexdigest()
 
     def start_call(self, _info: Any, headers: dict[str, list[Any]]) -> _Granted | None:
         if not self.needs_password:
             return None
+        token = self._token()
         for value in headers.get("authorization", []):
             kind, _, rest = str(value).partition(" ")
-            if kind.lower() == "bearer" and hmac.compare_digest(rest.encode(), self._token.encode()):
-                return _Granted(self._token)
+            if kind.lower() == "bearer" and hmac.compare_digest(rest.encode(), token.encode()):
+                return _Granted(token)
             if kind.lower() != "basic":
                 continue
             verdict = self._check(_password(rest))
             if verdict.is_right:
-                return _Granted(self._token)
+                return _Granted(token)
             if verdict.retry_after_s:
                 raise flight.FlightUnauthenticatedError(
                     f"ERR too many wrong passwords: try again in {verdict.retry_after_s} s"

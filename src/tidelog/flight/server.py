@@ -46,12 +46,11 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         host: str,
         port: int,
         *,
-        is_protected: bool,
         tls: tuple[bytes, bytes] | None = None,
     ) -> None:
         self._calls = calls
         self._service = service
-        self._is_protected = is_protected
+        self._access = access
         self._is_stopping = False
         scheme = "grpc+tls" if tls is not None else "grpc"
         place = f"[{host}]" if ":" in host else host
@@ -135,7 +134,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             raise ClientError("this server has no DoExchange: read with DoGet, append with DoPut")
 
     def check(self, context: Any) -> None:
-        if self._is_protected and not is_local(context.peer()):
+        if not self._access.needs_password and not is_local(context.peer()):
             raise flight.FlightUnauthorizedError(
                 "DENIED without a password only this machine is served: set one with --requirepass-file"
             )
@@ -157,7 +156,7 @@ def open_flight(
     for probe in bind_tcp(host, port):  # gRPC does not say what is wrong with a port
         probe.close()
     try:
-        return FlightServer(calls, service, access, host, port, is_protected=not access.needs_password, tls=tls)
+        return FlightServer(calls, service, access, host, port, tls=tls)
     except (pa.ArrowException, OSError) as error:
         raise CannotListen(f"cannot listen on {host}:{port} for Flight: {str(error).splitlines()[0]}") from error
 

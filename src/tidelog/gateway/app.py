@@ -58,7 +58,7 @@ def make_app(
         routes=[Route("/metrics", metrics), Route("/health", health), Route("/feed", feed_page(engine))],
         middleware=[
             Middleware(RequestLine),
-            Middleware(HostGuard, hosts=hosts, is_protected=not engine.password.is_needed),
+            Middleware(HostGuard, hosts=hosts, is_protected=lambda: not engine.password.is_needed),
         ],
     )
 

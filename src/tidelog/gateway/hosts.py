@@ -8,7 +8,7 @@ this machine only, and so does this guard.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
@@ -23,7 +23,7 @@ _LOCAL_NAMES: Final = frozenset(["localhost", "localhost.localdomain", "ip6-loca
 class HostGuard:
     """Passes on what may be asked, and answers 403 to the rest."""
 
-    def __init__(self, app: ASGIApp, hosts: Sequence[str], *, is_protected: bool) -> None:
+    def __init__(self, app: ASGIApp, hosts: Sequence[str], *, is_protected: Callable[[], bool]) -> None:
         self._app = app
         self._hosts = frozenset(host.lower() for host in hosts)
         self._is_protected = is_protected
@@ -39,7 +39,7 @@ class HostGuard:
 
     def problem(self, headers: Headers, client: tuple[str, int] | None) -> str | None:
         """Why a request is refused; None: it is not."""
-        if self._is_protected and client is not None and not is_loopback(client[0]):
+        if self._is_protected() and client is not None and not is_loopback(client[0]):
             return "protected mode: without a password only this machine is served"
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self.is_known(host_name(hosts[0])):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tidelog.engine.engine import Engine
 from tidelog.engine.metrics import Durations
+from tidelog.engine.tallies import Tallies
 from tidelog.gateway.pipeline_metrics import pipeline_samples
 from tidelog.gateway.sample import Sample, label
 from tidelog.server.facts import Facts
@@ -40,12 +41,26 @@ def _traffic(engine: Engine, facts: Facts) -> Iterator[Sample]:
     yield Sample(*cut, metrics.cut_for_idling, '{reason="idle"}')
     for code, count in sorted(metrics.errors.items()):
         yield Sample("tidelog_errors_total", "counter", "Error replies.", count, f'{{code="{label(code)}"}}')
+    yield from _commands(metrics.commands)
     yield Sample("tidelog_pubsub_channels", "gauge", "Channels with listeners.", len(subscriptions.channels()))
     yield Sample("tidelog_pubsub_patterns", "gauge", "Patterns with listeners.", subscriptions.pattern_count())
     yield Sample("tidelog_pubsub_messages_total", "counter", "Messages published.", subscriptions.message_count)
     yield Sample(
         "tidelog_pubsub_deliveries_total", "counter", "Messages sent to someone.", subscriptions.delivery_count
     )
+
+
+def _commands(tallies: Tallies) -> Iterator[Sample]:
+    """What INFO commandstats has; numbers of one name must follow each other."""
+    counted = [(f'{{command="{name.lower()}"}}', tally) for name, tally in tallies.counted()]
+    for command, tally in counted:
+        yield Sample("tidelog_command_calls_total", "counter", "Commands that ran.", tally.calls, command)
+    for command, tally in counted:
+        yield Sample("tidelog_command_seconds_total", "counter", "What they took.", tally.seconds, command)
+    for command, tally in counted:
+        yield Sample("tidelog_command_failed_total", "counter", "Answered with an error.", tally.failed, command)
+    for command, tally in counted:
+        yield Sample("tidelog_command_rejected_total", "counter", "Refused before they ran.", tally.rejected, command)
 
 
 def _keyspace(engine: Engine) -> Iterator[Sample]:

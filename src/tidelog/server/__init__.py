@@ -21,6 +21,7 @@ The hot path, which handles runs of the same command in their plain form:
 hot              strings, hashes and MULTI
 hot_streams      appends to streams
 hot_groups       readers of streams, and what they acknowledge
+hot_lists        lists: their ends, and ranges
 
 Work in the background:
 
@@ -32,6 +33,7 @@ work_thread      joins and writes large values
 Running it:
 
 runtime          makes all parts, starts and stops them
+leftovers        what a stop leaves undone, in words
 configuration    flags over the environment over `tidelog.toml`
 live_parameters  what CONFIG shows and changes
 memory           how much memory the process has

@@ -28,7 +28,7 @@ from tidelog.journal.retention import NO_LIMIT
 _LOG: Final = logging.getLogger("tidelog")
 FILE_DEFAULT: Final = "tidelog.toml"
 ENVIRONMENT_PREFIX: Final = "TIDELOG_"
-_SECRET_BYTES_MAX: Final = 512
+SECRET_BYTES_MAX: Final = 512
 
 Warn = Callable[[str], None]
 """Tells an operator what is not good, and no error."""
@@ -77,6 +77,9 @@ class ServerConfig:
     """For how long it is kept, at most."""
     http_feeds: int = limits.HTTP_FEEDS_DEFAULT
     """How many feeds there may be over HTTP."""
+    script_time_ms: int = limits.SCRIPT_TIME_MS_DEFAULT
+    """How long a script may run; twice as long once it has written."""
+    script_memory_bytes: int = limits.SCRIPT_MEMORY_BYTES_DEFAULT
     feed_checkpoint_ms: int = limits.FEED_CHECKPOINT_MS_DEFAULT
     """Between two checkpoints of a feed that says nothing about it."""
     feed_repeats: int = limits.FEED_REPEATS_DEFAULT
@@ -173,11 +176,11 @@ def read_password(path: str) -> bytes:
     """The first line of a file."""
     try:
         with open(path, "rb") as file:
-            password = file.readline(_SECRET_BYTES_MAX + 1).rstrip(b"\r\n")
+            password = file.readline(SECRET_BYTES_MAX + 1).rstrip(b"\r\n")
     except OSError as error:
         raise BadValue(f"names {path}, which cannot be read: {error.strerror}") from None
-    if not 0 < len(password) <= _SECRET_BYTES_MAX:
-        raise BadValue(f"names {path}, whose first line must be a password of 1 to {_SECRET_BYTES_MAX} bytes")
+    if not 0 < len(password) <= SECRET_BYTES_MAX:
+        raise BadValue(f"names {path}, whose first line must be a password of 1 to {SECRET_BYTES_MAX} bytes")
     return password
 
 
@@ -206,6 +209,13 @@ def with_password(
         raise BadConfiguration(f"{option if file else variable} {problem}") from None
     check_secrecy(path, warn)
     return replace(address, password=password.decode("utf-8", "surrogateescape"))
+
+
+def _script_memory(value: Any) -> int:
+    size = read_memory(_text(value))
+    if not limits.SCRIPT_MEMORY_BYTES_MIN <= size <= limits.SCRIPT_MEMORY_BYTES_MAX:
+        raise BadValue("must be a size from 8mb to 1gb")
+    return size
 
 
 class Setting(NamedTuple):
@@ -239,6 +249,8 @@ SETTINGS: Final[dict[str, Setting]] = {
         "feed_checkpoint_ms",
         _integer(limits.FEED_CHECKPOINT_MS_MIN, limits.FEED_CHECKPOINT_MS_MAX, "a number of milliseconds"),
     ),
+    "script-time-limit": Setting("script_time_ms", _integer(1, limits.SCRIPT_TIME_MS_MAX, "a number of milliseconds")),
+    "script-memory-limit": Setting("script_memory_bytes", _script_memory),
     "feed-repeats": Setting("feed_repeats", _integer(0, limits.FEED_REPEATS_MAX, "a number of feeds")),
     "snapshot-after": Setting("snapshot_after", _size("never")),
     "retain-bytes": Setting("retain_bytes", _retained_bytes),

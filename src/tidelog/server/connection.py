@@ -50,7 +50,6 @@ class Connection(SocketSession):
         "_decode",
         "_decoder",
         "_hot",
-        "_is_at_end",
         "_is_in_line",
         "_is_paused",
         "_is_reading",
@@ -60,7 +59,6 @@ class Connection(SocketSession):
         "_rounds",
         "_signals",
         "_turns",
-        "_waited",
         "_waits_for_large",
         "_write",
     )
@@ -72,8 +70,6 @@ class Connection(SocketSession):
         self._connections = connections
         self._write: Callable[[bytes | memoryview], None] | None = None
         """Sends replies: the transport's `write`, or between the events of a feed; None: the connection is gone."""
-        self._waited: Words = []
-        """The command that is blocked, or was last."""
         self._at_once_bytes_max = 0
         """So much is run when it comes, whatever else there is to do ..."""
         self._at_once_bytes = -1
@@ -87,10 +83,7 @@ class Connection(SocketSession):
         self._waits_for_large = False
         """The next command has large values, which are not joined or written yet."""
         self._is_reading, self._is_stopping = True, False
-        self._is_stuck = False
-        """The replies wait for space on the disk."""
-        self._is_at_end = False
-        """The client sends no more: the connection ends with the last reply."""
+        self._is_stuck = False  # the replies wait for space on the disk
         self._decoder = RequestDecoder(RequestLimits(is_authenticated=self.is_authenticated, leaves_large=True))
         self._decode = self._decoder.feed
         self._backlog = Backlog(self._decoder)
@@ -211,10 +204,12 @@ class Connection(SocketSession):
                     self._hold(commands[at:])
                     return
                 clocked = at + limits.CLOCKED_COMMANDS
-            run = self._hot.get(commands[at][0])
-            if run is not None:
+            hot = self._hot.get(commands[at][0])
+            if hot is not None:
                 begun, made = at, len(out)
-                at = run(commands, at, out)
+                hot.untimed -= 1
+                at = hot.run(commands, at, out) if hot.untimed else self.engine.time_run(hot, commands, at, out)
+                hot.tally.hot_calls += at - begun
                 if self._signals:
                     self.engine.blocking.serve()
                 if at == count:
@@ -229,15 +224,14 @@ class Connection(SocketSession):
             at += 1
             if not self._take(reply):
                 if reply is BLOCKED:
-                    self._waited = commands[at - 1]
+                    self.begin_wait(commands[at - 1])
                 self._hold(commands[at if reply is not None and reply is not STAGING else at - 1 :])
                 return
         if self._decoder.error is not None or self._is_at_end:
             self._end_of_commands()
 
     def eof_received(self) -> bool:
-        """The client sends no more. All commands are answered before the connection is closed, unless one waits for a
-        key or is a feed, which might never end."""
+        """The client sends no more. It is answered first, unless it waits for a key or has a feed: that may not end."""
         if self.is_blocked and (self.feed_sink is not None or self.engine.blocking.has(self)):
             self.engine.blocking.forget(self)
             return False
@@ -325,6 +319,10 @@ class Connection(SocketSession):
         if not self._backlog.commands:
             self._end_of_commands()
         self._settle()  # held commands go on later: the caller may be in the middle of a command
+
+    def run_again(self) -> None:
+        self._backlog.put_back([self._waited])
+        self._settle()
 
     def end_pause(self) -> None:
         self._is_paused = False

@@ -12,6 +12,7 @@ from typing import Final
 
 from tidelog import limits
 from tidelog.engine.metrics import Metrics
+from tidelog.engine.password import Password
 from tidelog.engine.sessions import Sessions
 from tidelog.ports import Clock
 from tidelog.server.connection import Connection
@@ -40,21 +41,21 @@ class Connections:
         sessions: Sessions,
         clock: Clock,
         metrics: Metrics,
+        password: Password,
         *,
         clients_max: int = limits.CLIENTS_MAX,
         idle_s_max: int = 0,
-        is_protected: bool,
     ) -> None:
         self._sessions = sessions
         self._clock = clock
         self._metrics = metrics
+        self._password = password
         self.clients_max = clients_max
         self.idle_s_max = idle_s_max
         """A connection that is silent for longer is closed; 0: never."""
         self.output_limits = OutputLimits()
         self.waits_for_disk = False
         """The disk does not keep up: nothing is read from anyone."""
-        self._is_protected = is_protected
         self._log_cuts_from_us = 0
         """The log tells of the next connection that is cut from then on ..."""
         self._cuts_unsaid = 0
@@ -74,7 +75,7 @@ class Connections:
         if len(self._sessions) >= self.clients_max:
             self._metrics.connections_refused += 1
             return "ERR max number of clients reached"
-        if self._is_protected and not connection.is_local:
+        if not self._password.is_needed and not connection.is_local:
             self._metrics.connections_refused += 1
             return _PROTECTED
         return None
@@ -88,7 +89,7 @@ class Connections:
             each.activity.look(now_us, each.command_count)
             if not each.is_authenticated and self._leaves_unread(each, now_us):
                 self.cut_unauthenticated(each)
-            elif each.is_listening:
+            elif each.is_listening or each.is_monitor:
                 if self._reads_too_slowly(each, now_us):
                     self.cut_for_output(each)
             elif self.idle_s_max and each.idle_s > self.idle_s_max and not (each.is_busy or each.is_blocked):

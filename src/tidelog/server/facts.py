@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tidelog import __version__
-from tidelog.commands.connection import REDIS_VERSION
 from tidelog.engine.metrics import SnapshotFacts
+from tidelog.engine.table import REDIS_VERSION
 from tidelog.journal.durability import FsyncPolicy
+from tidelog.scripting.functions import functions_of
+from tidelog.scripting.scripts import scripts_of
 from tidelog.server.memory import total_bytes
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ class Facts:
             "replication": self._replication,
             "cpu": self._cpu,
             "modules": dict,
-            "commandstats": dict,
+            "commandstats": self._commands,
             "errorstats": self._errors,
             "cluster": lambda: {"cluster_enabled": 0},
             "keyspace": self._keyspace,
@@ -131,11 +133,12 @@ class Facts:
             "maxclients": self._connections.clients_max,
             "blocked_clients": len(self._engine.blocking),
             "tracking_clients": 0,
+            "total_blocking_keys": self._engine.blocking.key_count,
             "pubsub_clients": sum(session.is_listening for session in sessions.all()),
         }
 
     def _memory_facts(self) -> InfoSection:
-        memory = self._memory
+        memory, scripts = self._memory, scripts_of(self._engine)
         return {
             "used_memory": memory.used_bytes,
             "used_memory_human": human(memory.used_bytes),
@@ -148,6 +151,15 @@ class Facts:
             "maxmemory": memory.limit_bytes,
             "maxmemory_human": human(memory.limit_bytes),
             "maxmemory_policy": "noeviction",
+            "used_memory_vm_eval": scripts.used_bytes,
+            "used_memory_lua": scripts.used_bytes,
+            "used_memory_lua_human": human(scripts.used_bytes),
+            "used_memory_scripts_eval": scripts.cache.size_bytes,
+            "used_memory_scripts": scripts.cache.size_bytes,
+            "used_memory_scripts_human": human(scripts.cache.size_bytes),
+            "number_of_cached_scripts": len(scripts.cache),
+            "number_of_functions": functions_of(self._engine).count,
+            "number_of_libraries": len(self._engine.store.libraries.codes),
             "mem_fragmentation_ratio": "1.00",
             "mem_allocator": "libc",
         }
@@ -198,6 +210,8 @@ class Facts:
             "client_output_buffer_limit_disconnections": metrics.cut_for_output,
             "client_unauthenticated_disconnections": metrics.cut_unauthenticated,
             "client_idle_disconnections": metrics.cut_for_idling,
+            "evicted_scripts": scripts_of(engine).cache.evicted_count,
+            "stopped_scripts": scripts_of(engine).stopped_count,
             "slowlog_len": len(engine.slow_log.entries),
         }
 
@@ -227,6 +241,16 @@ class Facts:
     def _errors(self) -> InfoSection:
         errors = self._engine.metrics.errors
         return {f"errorstat_{code}": f"count={errors[code]}" for code in sorted(errors)}
+
+    def _commands(self) -> InfoSection:
+        return {
+            f"cmdstat_{name.lower()}": (
+                f"calls={tally.calls},usec={round(1e6 * tally.seconds)},"
+                f"usec_per_call={1e6 * tally.seconds / (tally.calls or 1):.2f},"
+                f"rejected_calls={tally.rejected},failed_calls={tally.failed}"
+            )
+            for name, tally in self._engine.metrics.commands.counted()
+        }
 
     def _keyspace(self) -> InfoSection:
         return {

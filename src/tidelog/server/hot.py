@@ -19,10 +19,12 @@ from typing import Final
 
 from tidelog import limits
 from tidelog.engine.hot_commands import Commands, HotCommands
+from tidelog.engine.tallies import Tallies
 from tidelog.ids import ShardId
 from tidelog.journal.operation import VAL, encode_flat, encode_items, encode_pair
 from tidelog.resp.encoder import NULL_3, NULL_BULK_2, OK, QUEUED
 from tidelog.server.hot_groups import HotGroups
+from tidelog.server.hot_lists import HotLists
 from tidelog.server.hot_streams import HotStreams
 from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
@@ -43,24 +45,28 @@ _CHANGED: Final = b":0\r\n"
 class HotPath:
     """The hot commands on one database, for one version of the protocol."""
 
-    def __init__(self, store: Store, number: int, protocol: int) -> None:
+    def __init__(self, store: Store, number: int, protocol: int, tallies: Tallies | None = None) -> None:
         self._number = number
+        tallies = tallies or Tallies()
+        self._multi_tally, self._exec_tally = tallies.of("MULTI"), tallies.of("EXEC")
+        self._set_tally, self._incr_tally, self._get_tally = tallies.of("SET"), tallies.of("INCR"), tallies.of("GET")
         self._database = store.database(number)
         self._owners = store.owners
         self._has_one_shard = len(store.slots) == 1
         self._writer = store.journal.writer
         self._streams = HotStreams(store, number)
         self._groups = HotGroups(store, number, protocol)
+        self._lists = HotLists(store, number, protocol)
         self._nil = NULL_BULK_2 if protocol == 2 else NULL_3
 
     def commands(self, *, writes: bool = True, multi: bool = True) -> HotCommands:
         """By name, in the two spellings that clients use."""
         runs: HotCommands = {b"GET": self.get, b"HGET": self.hget}
-        runs |= self._groups.reads()
+        runs |= self._groups.reads() | self._lists.reads()
         if writes:
             runs |= {b"SET": self.set, b"INCR": self.incr, b"HSET": self.hset, b"MSET": self.mset}
             runs |= self._streams.writes()
-            runs |= self._groups.writes()
+            runs |= self._groups.writes() | self._lists.writes()
         if writes and multi:
             runs[b"MULTI"] = self.multi
         return runs | {name.lower(): run for name, run in runs.items()}
@@ -273,6 +279,7 @@ class HotPath:
         pairs: dict[bytes, bytes] = {}
         replies: list[bytes] = []
         room, begun, end = _PAIRS_BYTES_MAX, at, min(len(commands), at + 2 + _PAIRS_MAX)
+        incr_count = get_count = 0
         is_whole = False
         at += 1
         while at < end:
@@ -300,8 +307,10 @@ class HotPath:
                 if result is None:
                     break
                 pairs[key] = result
+                incr_count += 1
                 replies.append(b":%b\r\n" % result)
             elif name in _GET:
+                get_count += 1
                 room -= 0 if old is None else len(old)
                 replies.append(self._nil if old is None else b"$%d\r\n%b\r\n" % (len(old), old))
             else:
@@ -309,14 +318,21 @@ class HotPath:
         # Otherwise it goes on in the next buffer, is very long, or has something in it that is not plain.
         if not is_whole or room < 0 or (pairs and not self._put_all(pairs)):
             return begun
+        self._multi_tally.hot_calls += 1
+        self._exec_tally.hot_calls += 1
+        self._set_tally.hot_calls += len(replies) - incr_count - get_count
+        self._incr_tally.hot_calls += incr_count
+        self._get_tally.hot_calls += get_count
         out.append(b"%b%b*%d\r\n" % (OK, QUEUED * len(replies), len(replies)))
         out += replies
         return at
 
 
-def hot_commands(store: Store, database: int, protocol: int, writes: bool, multi: bool) -> HotCommands:
+def hot_commands(
+    store: Store, database: int, protocol: int, writes: bool, multi: bool, tallies: Tallies
+) -> HotCommands:
     """The hot commands of a session: with writes unless the gate refuses some, with MULTI unless it watches a key."""
-    return HotPath(store, database, protocol).commands(writes=writes, multi=multi)
+    return HotPath(store, database, protocol, tallies).commands(writes=writes, multi=multi)
 
 
 def whole_transactions(commands: Commands) -> int:

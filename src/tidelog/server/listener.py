@@ -20,7 +20,7 @@ from typing import Any, Final
 from tidelog import limits
 from tidelog.errors import EnvironmentFault
 
-_BACKLOG: Final = 511
+BACKLOG: Final = 511
 _SOCKET_MODE: Final = 0o700
 _DESCRIPTORS_BESIDE_CLIENTS: Final = 64
 """For the journal, the ports and whatever else the process has open."""
@@ -37,11 +37,7 @@ class CannotListen(EnvironmentFault):
 
 def bind_tcp(host: str, port: int) -> list[socket.socket]:
     """Sockets for every address that a host has; port 0 takes one that is free at all of them."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise CannotListen(f"cannot listen on {host}: {error.strerror or error}") from error
-    places = [(family, kind, protocol, address) for family, kind, protocol, _, address in dict.fromkeys(found)]
+    places = _places(host, port)
     for attempt in range(1, _CHOICES_MAX + 1):
         try:
             return _bind_all(places)
@@ -49,6 +45,22 @@ def bind_tcp(host: str, port: int) -> list[socket.socket]:
             if port or error.errno != errno.EADDRINUSE or attempt == _CHOICES_MAX:
                 raise CannotListen(f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}") from error
     raise AssertionError("the last attempt returns or raises")
+
+
+def is_loopback_only(host: str) -> bool:
+    """Whether ports at a host can be reached from this machine only. Where nobody can tell, they cannot."""
+    try:
+        return all(address_of(address)[1] for *_, address in _places(host, 0))
+    except CannotListen:
+        return False
+
+
+def _places(host: str, port: int) -> list[_Place]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise CannotListen(f"cannot listen on {host}: {error.strerror or error}") from error
+    return [(family, kind, protocol, address) for family, kind, protocol, _, address in dict.fromkeys(found)]
 
 
 def _bind_all(places: Sequence[_Place]) -> list[socket.socket]:
@@ -77,7 +89,7 @@ def _bind_one(family: int, kind: int, protocol: int, address: tuple[object, ...]
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.bind(address)
-        made.listen(_BACKLOG)
+        made.listen(BACKLOG)
     except BaseException:
         made.close()
         raise
@@ -100,7 +112,7 @@ class UnixSocket:
             finally:
                 os.umask(before)
             os.chmod(path, _SOCKET_MODE)
-            self.socket.listen(_BACKLOG)
+            self.socket.listen(BACKLOG)
         except OSError as error:
             self.socket.close()
             raise CannotListen(f"cannot listen on {path}: {error.strerror or error}") from error

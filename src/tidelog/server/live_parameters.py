@@ -1,12 +1,13 @@
 """The parameters of a running server, under the names that Redis gives them: what CONFIG shows and changes.
 
 Those that common clients and tools ask for are here. Where Tidelog has only one way, the parameter says that way and
-refuses any other. The password is not a parameter, so that nothing can show it.
+refuses any other. The password can be set, and is never shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -24,17 +25,22 @@ from tidelog.engine.parameters import (
     number,
     read_memory,
 )
+from tidelog.engine.password import Password
 from tidelog.engine.sessions import Sessions
 from tidelog.engine.slow_log import SlowLog
+from tidelog.engine.table import REDACTED
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.journal import Journal
 from tidelog.journal.retention import NO_LIMIT
-from tidelog.server.configuration import ServerConfig
+from tidelog.scripting.scripts import ScriptLimits
+from tidelog.server.configuration import SECRET_BYTES_MAX, ServerConfig
 from tidelog.server.connections import Connections, OutputLimits
+from tidelog.server.listener import BACKLOG, is_loopback_only
 
 if TYPE_CHECKING:
     from tidelog.server.memory import Memory
 
+_LOG: Final = logging.getLogger("tidelog")
 _FSYNC: Final = {FsyncPolicy.ALWAYS: "always", FsyncPolicy.EVERYSEC: "everysec", FsyncPolicy.NEVER: "no"}
 _INT_MAX: Final = 2**31 - 1
 _NO_FORKS: Final = "Tidelog makes snapshots by the size of its journal"
@@ -43,11 +49,13 @@ _NO_FORKS: Final = "Tidelog makes snapshots by the size of its journal"
 def live_parameters(
     config: ServerConfig,
     connections: Connections,
+    password: Password,
     sessions: Sessions,
     slow_log: SlowLog,
     used: Memory,
     journal: Journal,
     feeding: Feeding,
+    scripts: ScriptLimits,
     *,
     ports: Callable[[], list[int]],
     sample_memory: Callable[[], None],
@@ -88,6 +96,11 @@ def live_parameters(
 
     return Parameters(
         [
+            Parameter(
+                "requirepass",
+                lambda: REDACTED.decode() if password.is_needed else "",
+                lambda text: _read_password(password, sessions, config.host, text),
+            ),
             memory("maxmemory", lambda: used.limit_bytes, put_maxmemory),
             constant("maxmemory-policy", "noeviction", "Tidelog never evicts data: the only policy is noeviction"),
             fixed("maxmemory-samples", 5),
@@ -112,7 +125,7 @@ def live_parameters(
             fixed("unixsocket", config.unix_socket or ""),
             fixed("unixsocketperm", "700" if config.unix_socket else "0"),
             fixed("dir", config.data),
-            fixed("protected-mode", "yes" if config.password is None else "no"),
+            Parameter("protected-mode", lambda: "no" if password.is_needed else "yes"),
             number("timeout", lambda: connections.idle_s_max, put_idle, 0, _INT_MAX),
             constant("tcp-keepalive", limits.KEEPALIVE_S, "it cannot be changed"),
             number("maxclients", lambda: connections.clients_max, put_clients_max, 1, config.maxclients),
@@ -139,18 +152,79 @@ def live_parameters(
             fixed("cluster-enabled", "no"),
             fixed("io-threads", 1),
             fixed("enable-debug-command", "local"),
-            fixed("lua-time-limit", 5000),
+            *_of_scripts(scripts),
             fixed("replica-read-only", "yes"),
-            fixed("hash-max-listpack-entries", 512),
-            fixed("hash-max-listpack-value", 64),
-            fixed("set-max-intset-entries", 512),
-            fixed("set-max-listpack-entries", 128),
-            fixed("set-max-listpack-value", 64),
-            fixed("zset-max-listpack-entries", 128),
-            fixed("zset-max-listpack-value", 64),
-            fixed("stream-node-max-entries", limits.TRIMMED_TOGETHER),
+            *_fixed(config),
         ]
     )
+
+
+def _of_scripts(bounds: ScriptLimits) -> Iterator[Parameter]:
+    def put_time(value: int) -> None:
+        bounds.time_ms = value
+
+    def read_size(text: str) -> ApplyValue:
+        size = read_memory(text)
+        if not limits.SCRIPT_MEMORY_BYTES_MIN <= size <= limits.SCRIPT_MEMORY_BYTES_MAX:
+            raise BadValue("argument must be a size from 8mb to 1gb")
+
+        def put_memory() -> None:
+            bounds.memory_bytes = size
+
+        return put_memory
+
+    for name in ("script-time-limit", "lua-time-limit", "busy-reply-threshold"):  # the last two as Redis has it
+        yield number(name, lambda: bounds.time_ms, put_time, 1, limits.SCRIPT_TIME_MS_MAX)
+    yield Parameter("script-memory-limit", lambda: str(bounds.memory_bytes), read_size)
+
+
+def _fixed(config: ServerConfig) -> Iterator[Parameter]:
+    """What tools read, and nobody can change."""
+    for kind, entries in (("hash", 512), ("zset", 128)):
+        for structure in ("listpack", "ziplist"):  # which is its name up to Redis 6
+            yield fixed(f"{kind}-max-{structure}-entries", entries)
+            yield fixed(f"{kind}-max-{structure}-value", 64)
+    yield fixed("set-max-intset-entries", 512)
+    yield fixed("set-max-listpack-entries", 128)
+    yield fixed("set-max-listpack-value", 64)
+    yield fixed("list-max-listpack-size", -2)
+    yield fixed("list-max-ziplist-size", -2)
+    yield fixed("list-compress-depth", 0)
+    yield fixed("stream-node-max-entries", limits.TRIMMED_TOGETHER)
+    yield fixed("stream-node-max-bytes", 0)
+    yield fixed("tls-cert-file", config.tls_cert or "")
+    yield fixed("tls-key-file", config.tls_key or "")
+    yield fixed("tcp-backlog", BACKLOG)
+    yield fixed("shutdown-timeout", int(limits.STOP_S_MAX))
+    yield fixed("auto-aof-rewrite-percentage", 0)
+    yield fixed("latency-monitor-threshold", 0)
+    yield fixed("maxmemory-clients", 0)
+    yield fixed("activedefrag", "no")
+    yield fixed("dynamic-hz", "no")
+    yield fixed("daemonize", "no")
+    yield fixed("logfile", "")
+    yield fixed("replicaof", "")
+    yield fixed("min-replicas-to-write", 0)
+
+
+def _read_password(password: Password, sessions: Sessions, host: str, text: str) -> ApplyValue:
+    """Another password, or none; clients that are in stay so."""
+    secret = text.encode("utf-8", "surrogateescape")
+    if secret == REDACTED:
+        raise BadValue("CONFIG GET shows this instead of the password: it is none")
+    if len(secret) > SECRET_BYTES_MAX:
+        raise BadValue(f"a password has at most {SECRET_BYTES_MAX} bytes")
+    if not secret and password.is_needed and not is_loopback_only(host):
+        raise BadValue(f"the server listens on {host}, where others can reach it: it needs a password")
+
+    def work() -> None:
+        if secret or password.is_needed:
+            password.change(secret or None)
+            _LOG.warning("the password was %s with CONFIG SET, until a restart", "changed" if secret else "removed")
+        if not secret:
+            sessions.let_in()
+
+    return work
 
 
 def _or_none(limit: int) -> int:

@@ -42,12 +42,14 @@ from tidelog.feeds.feeds import Feeds
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
 from tidelog.journal.retention import RetentionLimits
+from tidelog.scripting.scripts import ScriptLimits, Scripts
 from tidelog.server.configuration import ServerConfig
 from tidelog.server.connection import Connection
 from tidelog.server.connections import Connections
 from tidelog.server.cooling import Cooling
 from tidelog.server.facts import Facts
 from tidelog.server.hot import hot_commands
+from tidelog.server.leftovers import what_is_left
 from tidelog.server.line_limit import LineLimit
 from tidelog.server.listener import UnixSocket, allow_descriptors, bind_tcp, make_tls
 from tidelog.server.live_parameters import live_parameters
@@ -172,15 +174,17 @@ class Runtime:
         """Make each part of the server, in the order in which they need each other."""
         config, clock, store = self._config, self._clock, self.store
         metrics, sessions, slow_log = Metrics(), Sessions(), SlowLog()
+        password = Password(config.password, clock)
+        script_limits = ScriptLimits(config.script_time_ms, config.script_memory_bytes)
         self._memory = Memory(config.maxmemory)
         clients_max, self._http_max = self._allowed_connections()
         self.connections = Connections(
             sessions,
             clock,
             metrics,
+            password,
             clients_max=clients_max,
             idle_s_max=config.timeout,
-            is_protected=config.password is None,
         )
         feeding = Feeding(
             loop,
@@ -203,18 +207,20 @@ class Runtime:
             loop=loop,
             stopwatch_s=time.perf_counter,
             process=self,
-            password=Password(config.password, clock),
+            password=password,
             sessions=sessions,
             subscriptions=Subscriptions(),
             slow_log=slow_log,
             parameters=live_parameters(
                 config,
                 self.connections,
+                password,
                 sessions,
                 slow_log,
                 self._memory,
                 store.journal,
                 feeding,
+                script_limits,
                 ports=lambda: self.ports,
                 sample_memory=self._sample_memory,
                 begin_erasing=self._snapshots.erasing.begin,
@@ -226,6 +232,7 @@ class Runtime:
             hot_commands=hot_commands,
             worker=self._worker,
         )
+        self.engine.scripting = Scripts(self.engine, script_limits)
         self._facts = Facts(
             config,
             self.engine,
@@ -288,10 +295,7 @@ class Runtime:
 
         config, engine, calls = self._config, self.engine, LoopCalls(loop)
         # Flight asks for the password before it knows the address: all its clients count as one.
-        access = Access(
-            lambda given: calls.ask(lambda: engine.password.check(given, "flight")),
-            needs_password=engine.password.is_needed,
-        )
+        access = Access(lambda given: calls.ask(lambda: engine.password.check(given, "flight")), engine.password)
         return open_flight(calls, Service(engine, self.turns), access, host, port, config.tls_cert, config.tls_key)
 
     def _connection(self) -> asyncio.Protocol:
@@ -400,10 +404,12 @@ class Runtime:
             has_ended = await loop.run_in_executor(None, self._flight.stop, limits.STOP_S_MAX / 2)
         while any(each.is_busy or each.is_inside_event for each in self.connections.all()) and loop.time() < deadline:
             await asyncio.sleep(0.001)
-        try:
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.turns.drain(), max(0.1, deadline - loop.time()))
-        except TimeoutError:
-            _LOG.error("the disk did not take everything within %g s", limits.STOP_S_MAX)
+        unwritten = self.store.journal.writer.batch_bytes
+        left = what_is_left(self.connections.all(), unwritten_bytes=unwritten, waits_for_fsync=self.turns.is_waiting)
+        if left:
+            _LOG.error("the server waited %g s and stops with this left: %s", limits.STOP_S_MAX, left)
         for connection in self.connections.all():
             connection.close()
         while len(self.connections) and loop.time() < deadline:

@@ -11,6 +11,7 @@ from tidelog.engine.disclosure import Asked
 from tidelog.engine.engine import Engine
 from tidelog.engine.session import Session
 from tidelog.resp.encoder import encode_error
+from tidelog.resp.exact import Words
 from tidelog.server.activity import Activity
 from tidelog.server.listener import address_of
 from tidelog.server.long_reply import LongReply
@@ -19,7 +20,17 @@ from tidelog.server.long_reply import LongReply
 class SocketSession(Session):
     """A session with a transport."""
 
-    __slots__ = ("_asked", "_long", "_out_bytes", "_transport", "activity", "out", "waiting_turns")
+    __slots__ = (
+        "_asked",
+        "_is_at_end",
+        "_long",
+        "_out_bytes",
+        "_transport",
+        "_waited",
+        "activity",
+        "out",
+        "waiting_turns",
+    )
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -34,6 +45,10 @@ class SocketSession(Session):
         """The commands that they answer."""
         self._long = LongReply()
         """What is left to send of a reply with long strings."""
+        self._waited: Words = []
+        """The command that is blocked, or was last."""
+        self._is_at_end = False
+        """The client sends no more: the connection ends with the last reply."""
         self.waiting_turns = 0
         """Earlier turns whose replies wait for an fsync."""
 
@@ -41,6 +56,14 @@ class SocketSession(Session):
         self._transport = transport
         self.local, _ = address_of(transport.get_extra_info("sockname"))
         self.peer, self.is_local = address_of(transport.get_extra_info("peername") or self.local.removesuffix(":0"))
+
+    def begin_wait(self, command: Words) -> None:
+        """A command has no reply yet. If the client sends no more, it does not wait for a key: nobody would notice
+        that it is gone, and what it pops would be lost."""
+        self._waited = command
+        if self._is_at_end and self.engine.blocking.has(self):
+            self.engine.blocking.forget(self)
+            self.close_after_reply()
 
     def close(self) -> None:
         """Close once everything that was sent has been taken."""

@@ -5,16 +5,31 @@ from __future__ import annotations
 import base64
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.command_line import Outcome, invoke, run, run_on_terminal
 from tests.cli.conftest import Made
-from tests.cli.directories import BINARY_KEY, GEOMETRY, UNKNOWN, Written, fill, first_segment, flip_bit, keys_of
+from tests.cli.directories import (
+    BINARY_KEY,
+    GEOMETRY,
+    UNKNOWN,
+    Written,
+    fill,
+    first_segment,
+    flip_bit,
+    keys_of,
+    open_journal,
+)
 from tidelog.cli.output.values import time_of
+from tidelog.ids import ShardId
+from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import DEL, START, VAL, core_table
 from tidelog.system.disk import SystemDisk
+from tidelog.testing.clock import SimulatedClock
+from tidelog.types.list import LIST_TYPE, LRem, LSet, LTrim, RPush
 
 FRAME = GEOMETRY.frame_bytes
 
@@ -89,6 +104,23 @@ def test_payloads_are_decoded(made: Made) -> None:
     continuations = [each for each in show(made, "--payload").of_kind("record") if each["continues"]]
     assert continuations
     assert all(each["payload"] is None and each["lsn"] is None for each in continuations)
+
+
+def test_operations_on_lists_are_decoded(tmp_path: Path) -> None:
+    folder, clock = str(tmp_path / "data"), SimulatedClock()
+    operations = [RPush(b"k", [b"a", b"\xff"]), LSet(b"k", 1, b"b"), LRem(b"k", [0], b"a"), LTrim(b"k", 0, 0)]
+    kinds = {effect.operation: effect.kind for effect in LIST_TYPE.effects}
+    journal = open_journal(SystemDisk(), folder, clock, shards=1)
+    records = [NewRecord(ShardId(0), kinds[type(op)].opcode, kinds[type(op)].encode(op), None, 0) for op in operations]
+    journal.writer.append(journal.hlc.next(), records)
+    journal.close()
+    found = show(Made(tmp_path / "data", []), "--payload", "--no-control", "--key", "k").of_kind("record")
+    assert [(each["opcode"], each["payload"]) for each in found] == [
+        ("rpush", {"key": "k", "elements": ["a", {"base64": "/w=="}]}),
+        ("lset", {"key": "k", "place": 1, "element": "b"}),
+        ("lrem", {"key": "k", "positions": [0], "element": "a"}),
+        ("ltrim", {"key": "k", "start": 0, "stop": 0}),
+    ]
 
 
 def test_records_about_the_journal_are_decoded(made: Made) -> None:

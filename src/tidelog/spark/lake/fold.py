@@ -6,6 +6,7 @@ Of the rows of `changes`, the newest of each key and field counts, unless the ke
     no value           the field is gone; of a stream: entries were appended, and the stream exists
     type none          the whole key is gone
     deleterange        every key of the shard from `key` up to but not including `end` is gone
+    type list          says what was done to a list; what became of the list is not computed, and not in the state
 
 The result says of each key and field that it names what its value is now (`newest`) or that it is gone (`gone`). Of
 whole keys and ranges it says that everything they had before is gone; which rows these are, only the table of the
@@ -74,6 +75,7 @@ def fold(changes: pa.Table) -> Folded:
     dead = _newest_of(values.filter(is_none).select(["shard", "key", "ts", "seq", _ORDER]), ["key"])
     # Other events of a stream (entries were evicted or deleted) do not remove it.
     is_said = pc.and_(pc.equal(types, "stream"), pc.is_valid(values.column("field")))
+    is_said = pc.or_(is_said, pc.equal(types, "list"))
     is_named = pc.invert(pc.or_(is_none, is_said))
     named = _newest_of(values if pc.all(is_named).as_py() is not False else values.filter(is_named), _NAMES)
     named = named.filter(_is_alive(named, dead, spans)) if dead.num_rows or spans else named

@@ -1,12 +1,14 @@
 """The tables of a lake: their columns, how they are partitioned, and their settings.
 
     changes   what changed: a row for each event, only appended; by day
-    current   the current state: a row for each key and field that exists; a stream is one row without field and value
+    current   the current state: a row for each key and field that exists; a stream is one row without field and value,
+              and a list is not in it
     entries   what was appended to streams: a row for each entry, only appended; by day
     bad       with JSON columns: values that did not fit them, once more and with the reason
 
 `day` is the UTC date of `ts`. Keys, fields and values are bytes and stay bytes. `(ts, seq)` orders all changes of a
-shard, and a key is always in the same shard. A row that existed when the lake began has `seq` = `SEQ_INITIAL`.
+shard, and a key is always in the same shard. A row that existed when the lake began has `seq` = `SEQ_INITIAL`;
+the rows of a list, which are in `changes`, count from `SEQ_OF_LISTS`.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ BAD: Final = "bad"
 DAY: Final = "day"
 SEQ_INITIAL: Final = 2**31 - 1
 """Later than all events of its ts: a value that was read at a ts includes all changes up to it."""
+SEQ_OF_LISTS: Final = 2**30
+"""The same for lists, which may be several rows in order."""
 
 _TIME: Final = pa.timestamp("us", "UTC")
 _BYTES: Final = pa.binary()

@@ -2,7 +2,8 @@
 
     change            a row of `changes`; if entries were appended to a stream, the row is without them ...
     entries           ... and they are rows of `entries`
-    initial value     a row of `current`; the entries that a stream has then are rows of `entries`
+    initial value     a row of `current`; the entries that a stream has then are rows of `entries`; a list is rows of
+                      `changes`, after those of its ts, because operations on it follow there
 
 Changes go from the socket into Arrow and from there into Parquet. Nothing here runs once for each change, except for
 JSON columns, which have to be parsed.
@@ -28,7 +29,7 @@ from tidelog.spark.delta.storage import Storage
 from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.jobs.report import OWN_KEYS
 from tidelog.spark.lake.json_columns import ColumnTypes, JsonColumns
-from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES, SEQ_INITIAL, file_schema
+from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES, SEQ_INITIAL, SEQ_OF_LISTS, file_schema
 from tidelog.spark.lake.part_files import PartFiles, part_files, summary
 from tidelog.spark.lake.standing_entries import read_standing
 from tidelog.spark.source.columns import timestamps_of_ms
@@ -123,6 +124,10 @@ class _TaskReader:
     def _take_values(self, batch: pa.RecordBatch) -> None:
         # Keys that went while values were read: the changes that follow have that, too.
         batch = batch.filter(pc.equal(batch.column("kind"), "value"))
+        is_list = pc.equal(batch.column("type"), "list")
+        if pc.any(is_list).as_py():
+            self._take_lists(batch.filter(is_list))
+            batch = batch.filter(pc.invert(is_list))
         is_stream = pc.equal(batch.column("type"), "stream")
         rows = batch.select(["shard", "key", "field", "type", "value", "ts", "seq"])
         seqs = pa.repeat(pa.scalar(SEQ_INITIAL, pa.int32()), batch.num_rows)
@@ -134,6 +139,11 @@ class _TaskReader:
             for entries in read_standing(self._work.server, stream["key"], first, last):
                 at = {"shard": stream["shard"], "ts": stream["ts"], "seq": SEQ_INITIAL, "stream": stream["key"]}
                 self._write(ENTRIES, _placed(entries, at), "entry")
+
+    def _take_lists(self, batch: pa.RecordBatch) -> None:
+        rows = batch.select(file_schema(CHANGES).names)
+        seqs = pc.add(rows.column("seq"), pa.scalar(SEQ_OF_LISTS, pa.int32()))
+        self._write(CHANGES, rows.set_column(rows.schema.get_field_index("seq"), "seq", seqs), "value")
 
     # --- writing --------------------------------------------------------------------------------------------------
 

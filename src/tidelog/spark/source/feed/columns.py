@@ -6,8 +6,9 @@
     timestamp           the ts as a time
     kind string         `value`, or `deleterange`: every key from `key` up to but not including `end` is gone
     key binary
-    type string         string, hash, set, zset, stream; none: the whole key is gone; null for a deleterange
-    field binary        of a hash; the member of a set or sorted set; of a stream: `evict`, `del` or `setid`
+    type string         string, hash, set, zset, list, stream; none: the whole key is gone; null for a deleterange
+    field binary        of a hash; the member of a set or sorted set; of a list: the operation (`lpush` ...); of a
+                        stream: `evict`, `del` or `setid`
     value binary        null: the key or that field is gone, or entries were appended
     end binary          of a deleterange; empty: there is no end
     entries array       what was appended to a stream: offset bigint, id string, tag binary, entry binary, and fields
@@ -17,14 +18,18 @@ Numbers about a stream are text in `value`, separated by commas: of `evict` the 
 offsets that were deleted, and of an initial value the first and the last offset of the stream. `setid` (XSETID, and a
 stream that was copied) has these two, the last id, the largest deleted id, and how many entries were added.
 
+What a list's operation did is JSON in `value`, as `tidelog feed` prints it: `["a", "b"]` after a push. So are the
+elements of an initial value, which has no field.
+
 `(ts, seq)` orders all changes of a shard, and a key is always in the same shard. A transaction has its events in the
 same order whenever it is sent, so `seq` is the same whenever it is read with the same spans.
 
-Only events of streams cost Python work for each event. Columns that are not in the schema are not made.
+Only events of streams and lists cost Python work for each event. Columns that are not in the schema are not made.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -43,6 +48,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from tidelog.resp.json_form import reply_to_json
 from tidelog.spark.source.columns import WantedColumns, fields_map, timestamps_of_us
 
 _ENTRY: Final = StructType(
@@ -150,9 +156,16 @@ def _kinds(events: Events, _type: Any) -> Any:
 
 def _values(events: Events, _type: Any) -> Any:
     values = events.values
+    if b"list" in events.types:
+        pairs = zip(events.types, values, strict=True)
+        values = [_json(value) if kind == b"list" else value for kind, value in pairs]
     if b"stream" in events.types:
         values = [value if type(value) is bytes else _text(value) for value in values]
     return pa.array(values, pa.binary())
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(reply_to_json(value), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _text(value: Any) -> bytes | None:
@@ -176,6 +189,9 @@ def _entries(events: Events, wanted: Any) -> Any:
     if b"stream" not in events.types:
         return pa.nulls(len(events), wanted)
     values = events.values
+    if b"list" in events.types:
+        pairs = zip(events.types, values, strict=True)
+        values = [None if kind == b"list" else value for kind, value in pairs]
     chosen = np.fromiter(map(_has_entries, values), bool, len(values))
     sizes = np.zeros(len(values) + 1, np.int32)
     runs = [value for value, has_entries in zip(values, chosen, strict=True) if has_entries]
