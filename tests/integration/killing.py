@@ -23,7 +23,21 @@ from typing import Any, Final
 import hiredis
 
 from tests.cli.command_line import invoke
-from tests.integration.ledger import ACCOUNTS, GONE, HITS, LATER_MS, WHOLE, Command, Ledger, Unit, require, settle_all
+from tests.integration.ledger import (
+    ACCOUNTS,
+    GONE,
+    HITS,
+    LATER_MS,
+    MIXED,
+    SET_WHOLE,
+    WHOLE,
+    Command,
+    Ledger,
+    Unit,
+    require,
+    settle_all,
+)
+from tests.integration.queue_ledger import QueueLedger
 from tests.integration.server_process import COMMAND, ServerProcess, environment
 
 WRITERS: Final = 3
@@ -99,8 +113,10 @@ class Writer:
     def _unit(self) -> Unit:
         rng = self._rng
         kind = rng.random()
-        if kind < 0.65:
+        if kind < 0.45:
             return (self._command(),)
+        if kind < 0.65:
+            return (self._ledger.queue.command(rng),)
         if kind < 0.75:
             return ((b"INCR", HITS),)
         if kind < 0.78:
@@ -112,12 +128,14 @@ class Writer:
             return (b"INCRBY", one, b"%d" % -amount), (b"INCR", moves), (b"INCRBY", other, b"%d" % amount)
         if kind < 0.92:
             number = b"%d" % rng.getrandbits(40)
+            if rng.random() < 0.5:
+                return ((b"EVAL", SET_WHOLE, b"%d" % len(WHOLE), *WHOLE, number),)
             return tuple((b"SET", key, number) for key in WHOLE)
         return tuple(self._command() for _ in range(rng.randint(2, 6)))
 
     def _command(self) -> Command:
         rng, prefix = self._rng, self._ledger.prefix
-        string, number, hash_, set_, zset = (b"%b%b:%d" % (prefix, kind, rng.randrange(5)) for kind in _KINDS)
+        string, number, hash_, set_, zset, list_ = (b"%b%b:%d" % (prefix, kind, rng.randrange(5)) for kind in _KINDS)
         value = rng.randbytes(rng.choice((2, 8, 8, 100, 3000)))
         member = b"m%d" % rng.randrange(12)
         commands: tuple[Command, ...] = (
@@ -131,13 +149,21 @@ class Writer:
             (b"SADD", set_, member, value[:5]),
             (b"SREM", set_, member),
             (b"ZADD", zset, b"%d" % rng.randrange(100), member),
-            (b"DEL", rng.choice((string, number, hash_, set_, zset))),
-            (b"PEXPIRE", rng.choice((string, hash_, set_)), LATER_MS),
+            (b"DEL", rng.choice((string, number, hash_, set_, zset, list_))),
+            (b"PEXPIRE", rng.choice((string, hash_, set_, list_)), LATER_MS),
+            (rng.choice((b"LPUSH", b"RPUSH")), list_, member, value[:100]),
+            (b"LPOP", list_),
+            (b"RPOP", list_, b"2"),
+            (b"LMOVE", list_, b"%bl:%d" % (prefix, rng.randrange(5)), b"LEFT", b"RIGHT"),
+            (b"LREM", list_, b"0", member),
+            (b"LINSERT", list_, b"BEFORE", member, value[:8]),
+            (b"LTRIM", list_, b"1", b"-2"),
+            (b"EVAL", MIXED, b"4", number, list_, hash_, set_, member),
         )
         return rng.choice(commands)
 
 
-_KINDS: Final = (b"s", b"n", b"h", b"u", b"z")
+_KINDS: Final = (b"s", b"n", b"h", b"u", b"z", b"l")
 
 
 class ServerError(Exception):
@@ -161,7 +187,7 @@ class Killing:
         self._rng = Random(seed)
         self._arguments = arguments
         self._command = command
-        self._ledgers = [Ledger(b"w%d:" % number) for number in range(WRITERS)]
+        self._ledgers = [Ledger(b"w%d:" % number, queue=QueueLedger(number)) for number in range(WRITERS)]
         self.numbers = Counter[str]()
         """What happened, by name."""
 

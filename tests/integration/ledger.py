@@ -12,6 +12,7 @@ Keys that all writers share are checked by what must hold between them:
     whole:*      one transaction gives them all the same value
     hits         is between the increments that were answered and those that were sent
     gone:*       expired before the next start
+    jobs*        a queue of which no job is lost or done twice: see `queue_ledger`
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import redis
+
+from tests.integration.queue_ledger import FINISH, JOBS, PREFIX, TAKE, QueueLedger, check_queue, settle_queue
 
 Command = tuple[bytes, ...]
 Unit = tuple[Command, ...]
@@ -36,6 +39,21 @@ UNKNOWN: Final = object()
 """A reply that depends on other writers, or on time."""
 LATER_MS: Final = b"7200000"
 
+SET_WHOLE: Final = b"for _, key in ipairs(KEYS) do redis.call('SET', key, ARGV[1]) end"
+"""A script that does what the transaction over `WHOLE` does."""
+MIXED: Final = b"""
+local count = redis.call('INCR', KEYS[1])
+redis.call('RPUSH', KEYS[2], ARGV[1], count)
+redis.call('HSET', KEYS[3], ARGV[1], count)
+redis.call('SADD', KEYS[4], count)
+local first = nil
+if redis.call('LLEN', KEYS[2]) > 8 then first = redis.call('LPOP', KEYS[2], 2) end
+return {count, first}
+"""
+"""A script over several types, and as a rule over several shards."""
+_SHARED: Final = frozenset((*ACCOUNTS, *WHOLE, *GONE, HITS, JOBS, TAKE, FINISH, SET_WHOLE))
+"""Keys that all writers use, and the scripts that do."""
+
 
 class Violation(AssertionError):
     """The server broke a promise."""
@@ -49,7 +67,7 @@ def require(condition: object, *problem: object) -> None:
 def apply(state: State, command: Command) -> Any:
     """What a command does, the naive way; returns its reply. Keys are named after their type, so none is wrong."""
     name, key, *rest = command
-    if key in ACCOUNTS or key in WHOLE or key in GONE or key == HITS:
+    if key in _SHARED:
         return UNKNOWN
     value, expires = state.get(key, (None, False))
     match name, rest:
@@ -86,10 +104,57 @@ def apply(state: State, command: Command) -> Any:
         case b"ZADD", [score, member]:
             state[key] = {**(value or {}), member: float(score)}, expires
             return int(member not in (value or {}))
-    raise ValueError(f"the ledger does not know {command!r}")
+        case b"EVAL", [b"4", number, list_, hash_, set_, member] if key == MIXED:
+            return _apply_mixed(state, (number, list_, hash_, set_), member)
+        case b"LMOVE", [other, b"LEFT", b"RIGHT"]:
+            if other == key and value:
+                state[key] = [*value[1:], value[0]], expires
+                return value[0]
+            popped = apply(state, (b"LPOP", key))
+            if popped is not None:
+                apply(state, (b"RPUSH", other, popped))
+            return popped
+    return _apply_to_list(state, command, list(value or ()), expires)
 
 
-def _replace(state: State, key: bytes, value: Any, expires: bool, reply: int) -> int:
+def _apply_to_list(state: State, command: Command, elements: list[bytes], expires: bool) -> Any:
+    name, key, *rest = command
+    reply: Any = len(elements) + len(rest)
+    match name, rest:
+        case b"RPUSH", _:
+            elements += rest
+        case b"LPUSH", _:
+            elements = [*reversed(rest), *elements]
+        case b"LPOP", []:
+            reply = elements.pop(0) if elements else None
+        case b"RPOP", [count]:
+            reply = [elements.pop() for _ in range(min(int(count), len(elements)))] if elements else None
+        case b"LREM", [b"0", element]:
+            reply = elements.count(element)
+            elements = [each for each in elements if each != element]
+        case b"LINSERT", [b"BEFORE", pivot, element]:
+            reply = len(elements) + 1 if pivot in elements else -1 if elements else 0
+            if pivot in elements:
+                elements.insert(elements.index(pivot), element)
+        case b"LTRIM", [b"1", b"-2"]:
+            reply, elements = b"OK", elements[1:-1]
+        case _:
+            raise ValueError(f"the ledger does not know {command!r}")
+    return _replace(state, key, elements, expires, reply)
+
+
+def _apply_mixed(state: State, keys: Sequence[bytes], member: bytes) -> Any:
+    number, list_, hash_, set_ = keys
+    count = b"%d" % apply(state, (b"INCR", number))
+    size = apply(state, (b"RPUSH", list_, member, count))
+    apply(state, (b"HSET", hash_, member, count))
+    apply(state, (b"SADD", set_, count))
+    if size <= 8:
+        return [int(count)]  # a nil ends a table
+    return [int(count), [apply(state, (b"LPOP", list_)) for _ in range(2)]]
+
+
+def _replace(state: State, key: bytes, value: Any, expires: bool, reply: Any) -> Any:
     if value:
         state[key] = value, expires
     else:
@@ -110,10 +175,13 @@ class Ledger:
     hits_answered: int = 0
     hits_sent: int = 0
     answered_count: int = 0
+    queue: QueueLedger = field(default_factory=lambda: QueueLedger(0))
 
     def send(self, unit: Unit) -> None:
         """A unit is about to be sent."""
         self.sent.append(unit)
+        if _is_of_queue(unit):
+            self.queue.send(unit[0])
         self.hits_sent += sum(command == (b"INCR", HITS) for command in unit)
 
     def answer(self, reply: Any) -> None:
@@ -129,6 +197,9 @@ class Ledger:
             and all(want is UNKNOWN or want == got for want, got in zip(expected, found, strict=True)),
             self.prefix.decode(), "sent", unit, "and was told", reply, "instead of", expected,
         )  # fmt: skip
+        if _is_of_queue(unit):
+            problem = self.queue.answer(unit[0], reply)
+            require(not problem, self.prefix.decode(), "sent", unit, "and was told", reply, "but", problem)
 
     def settle(self, found: State) -> None:
         """After a restart these are its keys: of what had no answer, everything up to some unit has happened."""
@@ -151,6 +222,10 @@ class Ledger:
         )
 
 
+def _is_of_queue(unit: Unit) -> bool:
+    return unit[0][1] in (JOBS, TAKE, FINISH)
+
+
 def settle_all(client: redis.Redis, ledgers: Sequence[Ledger]) -> None:
     """Check everything that a server has, before anyone writes to it again."""
     names: Any = client.keys()
@@ -158,6 +233,10 @@ def settle_all(client: redis.Redis, ledgers: Sequence[Ledger]) -> None:
     _check_shared(found, ledgers)
     for ledger in ledgers:
         ledger.settle({key: found.pop(key) for key in sorted(found) if key.startswith(ledger.prefix)})
+    queue = {key: found.pop(key)[0] for key in sorted(found) if key.startswith(PREFIX)}
+    problems = check_queue(queue, [ledger.queue for ledger in ledgers])
+    require(not problems, *problems)
+    settle_queue(queue, [ledger.queue for ledger in ledgers])
     strange = found.keys() - {*ACCOUNTS, *WHOLE, HITS}
     require(not strange, "nobody has written", strange)
 
@@ -189,6 +268,8 @@ def _read(client: redis.Redis, keys: Sequence[bytes]) -> State:
                 pipeline.hgetall(key)
             case b"set":
                 pipeline.smembers(key)
+            case b"list":
+                pipeline.lrange(key, 0, -1)
             case b"zset":
                 pipeline.zrange(key, 0, -1, withscores=True)
             case _:

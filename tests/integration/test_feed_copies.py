@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.client.cut_link import CutLink
+from tests.feeds.rebuilt import apply_list
 from tests.integration.server_process import ServerProcess
 from tidelog.client import Client, DeleteRange, Steady, Value
 
@@ -18,7 +19,7 @@ SECONDS_MAX = 60
 
 
 class Copy:
-    """Strings and hashes, as events tell of them."""
+    """Strings, hashes and lists, as events tell of them."""
 
     def __init__(self) -> None:
         self.values: dict[bytes, Any] = {}
@@ -31,6 +32,8 @@ class Copy:
             self.values[event.key] = event.value
         elif event.type == "none":
             self.values.pop(event.key, None)
+        elif event.type == "list":
+            apply_list(self.values, event.key, event.field, event.value)
         elif event.value is None:
             del self.values[event.key][event.field]
             if not self.values[event.key]:
@@ -49,22 +52,54 @@ def random_write(random: Random, redis: Any) -> None:
     pipeline = redis.pipeline(transaction=True)
     for _ in range(random.choice([1, 1, 3])):
         number = random.randrange(60)
-        choice = random.randrange(10)
+        choice = random.randrange(16)
         if choice < 4:
             pipeline.set(f"s{number}", random.randbytes(random.choice([3, 300])))
         elif choice < 7:
             pipeline.hset(f"h{number}", f"f{random.randrange(4)}", random.randrange(1000))
         elif choice < 8:
             pipeline.hdel(f"h{number}", f"f{random.randrange(4)}")
+        elif choice < 10:
+            pipeline.delete(f"{random.choice('shl')}{number}")
         else:
-            pipeline.delete(f"{random.choice('sh')}{number}")
+            write_to_list(random, pipeline, f"l{number % 6}", f"l{random.randrange(6)}")
     if random.random() < 0.005:
         pipeline.flushdb()
-    pipeline.execute()
+    pipeline.execute(raise_on_error=False)  # LSET of a list that is not there
+
+
+def write_to_list(random: Random, pipeline: Any, name: str, other: str) -> None:
+    """Mostly as a queue; a change that comes twice, or not at all, is seen in all that come after it."""
+    element = str(random.randrange(5))
+    match random.randrange(12):
+        case 0 | 1 | 2:
+            pipeline.lpush(name, element, random.randrange(1000))
+        case 3 | 4:
+            pipeline.rpush(name, *range(random.choice([1, 3, 70])))
+        case 5:
+            pipeline.lpop(name, random.choice([None, 3]))
+        case 6:
+            pipeline.rpop(name)
+        case 7:
+            pipeline.lmove(name, other, "LEFT", "RIGHT")
+        case 8:
+            pipeline.linsert(name, "BEFORE", element, "inserted")
+        case 9:
+            pipeline.lrem(name, 2, element)
+        case 10:
+            pipeline.ltrim(name, 0, 40)
+        case 11:
+            pipeline.lset(name, -1, "set")
+
+
+_READS = {b"s": "get", b"h": "hgetall", b"e": "get"}
 
 
 def state_of(redis: Any) -> dict[bytes, Any]:
-    return {key: redis.hgetall(key) if key.startswith(b"h") else redis.get(key) for key in redis.scan_iter(count=1000)}
+    return {
+        key: ("list", redis.lrange(key, 0, -1)) if key.startswith(b"l") else getattr(redis, _READS[key[:1]])(key)
+        for key in redis.scan_iter(count=1000)
+    }
 
 
 async def write_and_cut(random: Random, redis: Any, link: CutLink) -> None:
@@ -117,7 +152,7 @@ def test_a_copy_is_what_the_server_has(server: ServerProcess, seed: int) -> None
             for _ in range(300):
                 random_write(random, redis)
             values = asyncio.create_task(copy(begun, link, initial=True))
-            parts = asyncio.create_task(copy(begun, link, initial=True, prefix=["s1", "h"], keys=["end"]))
+            parts = asyncio.create_task(copy(begun, link, initial=True, prefix=["s1", "h", "l"], keys=["end"]))
             steady = asyncio.create_task(copy(begun, whole, initial=True))
             for _ in range(4):
                 await begun.acquire()
@@ -127,7 +162,7 @@ def test_a_copy_is_what_the_server_has(server: ServerProcess, seed: int) -> None
             assert (await steady).values == expected
             assert (await history).values == expected
             assert (await values).values == expected
-            wanted = {key: value for key, value in expected.items() if key.startswith((b"s1", b"h"))}
+            wanted = {key: value for key, value in expected.items() if key.startswith((b"s1", b"h", b"l"))}
             assert (await parts).values == wanted
             assert link.count > 10
 

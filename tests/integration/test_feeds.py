@@ -117,7 +117,7 @@ def test_a_stop_ends_feeds_with_a_checkpoint(server: ServerProcess) -> None:
 
 def test_a_named_feed_resumes_after_a_restart(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server:
-        watcher = Watcher(server, "NAME", "n", "PREFIX", "")
+        watcher = Watcher(server, "NAME", "n", "PREFIX", "", "SINCE", 0)
         watcher.until(b"steady")
         server.client().set("a", 1)
         ts = watcher.until(b"value")[-1][1]

@@ -152,6 +152,15 @@ def test_a_password(tmp_path: Path) -> None:
             header = client.authenticate_basic_token("default", "s3cret")
             options = flight.FlightCallOptions(headers=[header])
             assert client.do_get(ticket("s"), options).read_all().num_rows == 1
+            link.config_set("requirepass", "another")  # a token is for the password that it was given for
+            with pytest.raises(flight.FlightUnauthenticatedError, match="NOAUTH"):
+                client.do_get(ticket("s"), options).read_all()
+            with pytest.raises(flight.FlightUnauthenticatedError):
+                client.authenticate_basic_token("default", "s3cret")
+            options = flight.FlightCallOptions(headers=[client.authenticate_basic_token("default", "another")])
+            assert client.do_get(ticket("s"), options).read_all().num_rows == 1
+            link.config_set("requirepass", "")
+            assert client.do_get(ticket("s")).read_all().num_rows == 1
         assert server.terminate() == 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -133,3 +134,19 @@ def test_no_extension_may_fail_quietly(build: Any, monkeypatch: pytest.MonkeyPat
     one = build.Extension("one", ["one.c"])
     monkeypatch.setattr(MypycFails, "mypycify", staticmethod(lambda *_, **__: [one]))
     assert [extension.optional for extension in build.extensions()] == [False]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+def test_a_wheel_is_compiled_in_an_environment_of_its_own(tmp_path: Path) -> None:
+    """As `pip install .` builds it: with nothing installed but what the build asks for."""
+    clone, wheels = tmp_path / "clone", tmp_path / "wheels"
+    subprocess.run(["git", "clone", "--quiet", str(CHECKOUT), str(clone)], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), str(clone)],
+        env={**os.environ, "TIDELOG_COMPILE": "must"},
+        check=True,
+        timeout=1400,
+    )
+    (wheel,) = wheels.iterdir()
+    assert not wheel.name.endswith("none-any.whl"), "nothing was compiled"

@@ -14,7 +14,8 @@ import pytest
 
 from tests.integration import careless_server
 from tests.integration.killing import LOAD_ANSWERS_MIN, Killing
-from tests.integration.ledger import HITS, Ledger, Violation, apply
+from tests.integration.ledger import HITS, MIXED, Ledger, Violation, apply
+from tests.integration.queue_ledger import FINISH, JOBS, OWNERS, TAKE, QueueLedger, check_queue, settle_queue
 
 KINDS: Final = [("always", 1), ("always", 3), ("everysec", 1), ("everysec", 3)]
 CARELESS_KILLS: Final = 12
@@ -117,6 +118,83 @@ def test_the_model_of_each_command() -> None:
         ((b"PEXPIRE", b"s", b"1"), 1),
         ((b"APPEND", b"s", b"c"), 3),
         ((b"DEL", b"none"), 0),
+        ((b"RPUSH", b"l", b"a", b"b"), 2),
+        ((b"LPUSH", b"l", b"c", b"d"), 4),
+        ((b"LINSERT", b"l", b"BEFORE", b"a", b"e"), 5),
+        ((b"LINSERT", b"l", b"BEFORE", b"x", b"e"), -1),
+        ((b"LINSERT", b"none", b"BEFORE", b"x", b"e"), 0),
+        ((b"LPOP", b"l"), b"d"),
+        ((b"RPOP", b"l", b"2"), [b"b", b"a"]),
+        ((b"RPOP", b"none", b"2"), None),
+        ((b"LMOVE", b"l", b"l", b"LEFT", b"RIGHT"), b"c"),
+        ((b"LMOVE", b"l", b"k", b"LEFT", b"RIGHT"), b"e"),
+        ((b"LREM", b"k", b"0", b"e"), 1),
+        ((b"LTRIM", b"none", b"1", b"-2"), b"OK"),
+        ((b"EVAL", MIXED, b"4", b"n", b"l", b"h", b"v", b"m"), [1]),
     ]
     assert [apply(state, command) for command, _ in commands] == [reply for _, reply in commands]
-    assert state == {b"u": (frozenset([b"b"]), False), b"z": ({b"m": 2.0}, False), b"s": (b"abc", True)}
+    assert state == {
+        b"u": (frozenset([b"b"]), False),
+        b"z": ({b"m": 2.0}, False),
+        b"s": (b"abc", True),
+        b"l": ([b"c", b"m", b"1"], False),
+        b"n": (b"1", False),
+        b"h": ({b"m": b"1"}, False),
+        b"v": (frozenset([b"1"]), False),
+    }
+
+
+def queue_of_two() -> list[QueueLedger]:
+    """Of four jobs one was popped, one is taken, one is finished and one waits; a push is under way."""
+    one, other = QueueLedger(0), QueueLedger(1)
+    for job in (b"0:1", b"0:2", b"1:1", b"1:2"):
+        ledger = one if job.startswith(b"0") else other
+        ledger.send((b"LPUSH", JOBS, job))
+        assert not ledger.answer((b"LPUSH", JOBS, job), 1)
+    one.send((b"RPOP", JOBS))
+    one.answer((b"RPOP", JOBS), b"0:1")
+    other.answer((b"EVAL", TAKE), b"0:2")
+    one.answer((b"EVAL", TAKE), b"1:1")
+    finish = (b"EVAL", FINISH, b"2", one.taken_key, OWNERS, one.taken.pop())
+    one.send(finish)
+    assert not one.answer(finish, 1)
+    one.send((b"LPUSH", JOBS, b"0:3"))
+    return [one, other]
+
+
+SOUND: Final[dict[bytes, Any]] = {JOBS: [b"1:2"], b"jobs:taken:1": [b"0:2"], OWNERS: {b"0:2": b"1"}}
+
+
+@pytest.mark.parametrize("jobs", [[b"1:2"], [b"0:3", b"1:2"]])
+def test_a_queue_that_lost_nothing(jobs: list[bytes]) -> None:
+    ledgers = queue_of_two()
+    found = {**SOUND, JOBS: jobs}
+    assert check_queue(found, ledgers) == []
+    settle_queue(found, ledgers)
+    assert check_queue(found, ledgers) == []
+    assert check_queue(SOUND | {JOBS: []}, ledgers), "it counts from what was there"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({JOBS: []}, "what was pushed is lost"),
+        ({JOBS: [b"1:2", b"0:1"]}, "what was popped or finished is back"),
+        ({JOBS: [b"1:2", b"1:1"]}, "what was popped or finished is back"),
+        ({JOBS: [b"1:2", b"0:2"]}, "a job is there twice"),
+        ({JOBS: [b"1:2", b"7:7"]}, "nobody has pushed"),
+        ({JOBS: [b"0:2", b"0:3", b"1:2"], b"jobs:taken:1": [], OWNERS: {}}, "jobs have changed places"),
+        ({JOBS: [b"1:2", b"0:2"], b"jobs:taken:1": [], OWNERS: {}}, "what was taken is lost"),
+        ({OWNERS: {}}, "half a script is there"),
+        ({OWNERS: {b"0:2": b"0"}}, "half a script is there"),
+    ],
+)
+def test_what_is_noticed_of_a_queue(change: dict[bytes, Any], problem: str) -> None:
+    problems = check_queue({**SOUND, **change}, queue_of_two())
+    assert any(each.startswith(problem) for each in problems), problems
+
+
+def test_a_pop_without_an_answer_may_have_happened() -> None:
+    ledgers = queue_of_two()
+    ledgers[1].send((b"RPOP", JOBS))
+    assert check_queue({**SOUND, JOBS: []}, ledgers) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -128,6 +129,11 @@ def test_a_client_that_does_not_read_does_not_hold_up_the_stop(tmp_path: Path) -
         began = time.monotonic()
         assert server.terminate() == 0
         assert time.monotonic() - began < 25
+        assert re.search(
+            r"stops with this left: \d+ bytes of replies that 1 client did not take, \d+ bytes of commands of 1 client",
+            server.stderr,
+        )
+        assert "disk" not in server.stderr
 
 
 def run(*arguments: str, cwd: Path, **more: str) -> tuple[int, str]:

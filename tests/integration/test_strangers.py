@@ -73,6 +73,19 @@ def test_metrics_need_the_password_as_info_does(server: ServerProcess, tmp_path:
         assert status(opened, "/feed") == 401
 
 
+def test_http_follows_a_change_of_the_password(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", has_http=True) as server, server.client() as client:
+        assert status(server, "/metrics") == 200
+        client.config_set("requirepass", "first")
+        assert status(server, "/metrics") == status(server, "/feed?prefix=a") == 401
+        assert status(server, "/metrics", Authorization="Bearer first") == 200
+        client.config_set("requirepass", "second")
+        assert status(server, "/metrics", Authorization="Bearer first") == 401
+        assert status(server, "/metrics", Authorization="Bearer second") == 200
+        client.config_set("requirepass", "")
+        assert status(server, "/metrics") == 200
+
+
 def test_guessing_is_slow_and_holds_up_nobody_else(server: ServerProcess) -> None:
     start = time.monotonic()
     for _ in range(6):  # each on a connection of its own

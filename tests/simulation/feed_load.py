@@ -13,6 +13,7 @@ _NUMBERED: Final = b"k3s"
 _LATE_MS: Final = 10**13
 """After all ids that come from the clock."""
 STREAMS: Final = [b"k7", b"k2s", b"{k0}s", _NUMBERED]
+LISTS: Final = [b"k1", b"k8l", b"{k0}l"]
 GROUPS: Final = [b"g", b"h"]
 
 
@@ -30,6 +31,13 @@ class FeedLoad(Load):
 
     def stream(self) -> bytes:
         return self._rng.choice(STREAMS)
+
+    def list_key(self) -> bytes:
+        return self._rng.choice(LISTS)
+
+    def elements(self) -> Words:
+        """Often so many that INITIAL tells of them in several events."""
+        return super().elements() * self._rng.choice((1, 1, 9))
 
     def group(self) -> bytes:
         return self._rng.choice(GROUPS)

@@ -20,10 +20,10 @@ from typing import Any, Final
 from tests.feeds.rebuilt import Broken, Rebuilt, State, difference, state_of
 from tests.simulation.feed_history import History
 from tests.simulation.feed_load import FeedLoad
+from tests.simulation.scripted import SCRIPTS, Scripted
 from tidelog import limits
 from tidelog.commands.families import command_table
 from tidelog.engine.dispatch import find_command, run_command
-from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import CommandError, FeedDiverged, TooOld
 from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.feeds import Feeds
@@ -62,9 +62,10 @@ RETENTION: Final = RetentionLimits(bytes_max=0, snapshots_kept=1)
 
 @contextmanager
 def small_bounds(live_slice_us: int) -> Iterator[None]:
-    """Let streams of a few entries have several nodes, and let transactions of a few records be large."""
+    """Let streams of a few entries have several nodes, collections several records, and transactions be large soon."""
     small = {
         "NODE_ENTRIES_MAX": NODE_ENTRIES,
+        "RECORD_MEMBERS_MAX": 20,
         "FEED_SENT_BYTES": 400,
         "FEED_PIECE_BYTES": 100,
         "FEED_PROVED_BYTES_AT_ONCE": 1000,
@@ -87,7 +88,7 @@ class Client:
         self.protocol = rng.choice((2, 3))
         self.has_commits = rng.random() < 0.4
         self.has_groups = rng.random() < 0.2
-        self.has_expiry = rng.random() < 0.3
+        self.has_expiry = rng.random() < 0.5
         self.shard = ShardId(rng.randrange(shard_count)) if rng.random() < 0.2 else None
         self.name = f"n{number}" if rng.random() < 0.2 else None
         self.known: Rebuilt | None = None
@@ -121,6 +122,7 @@ class FeedWorld:
         self._lost: list[int] = []
         """Transactions that were lost with the machine or the process."""
         self._store: Store
+        self._scripted: Scripted
         self._feeds: Feeds
         self._open()
         self._clients = [Client(rng, number, self._shard_count) for number in range(rng.randint(1, 6))]
@@ -136,11 +138,13 @@ class FeedWorld:
             new_epoch_id=lambda: self._rng.getrandbits(63),
             random=random.Random(1),
         )
+        self._scripted = Scripted(self._store, self._clock)
         self._feeds = Feeds(self._store, self._clock)
 
     def play(self, steps: int) -> None:
         choices: list[tuple[Callable[[], None], int]] = [
-            (self._write, 20), (self._write_hot, 10), (self._write_much, 2), (self._become_visible, 12),
+            (self._write, 18), (self._write_script, 4), (self._write_hot, 10), (self._write_much, 2),
+            (self._become_visible, 12),
             (self._work, 10), (self._tick, 4), (self._connect, 9), (self._disconnect, 1), (self._change_speed, 6),
             (self._expire, 2), (self._settle, 3), (self._kill, 2), (self._summarise, 2), (self._erase, 2),
             (self._acknowledge, 1),
@@ -162,15 +166,25 @@ class FeedWorld:
         for words in commands:
             try:
                 run_command(find_command(TABLE, words), transaction, words)
-            except (CommandError, WouldBlock):
+            except CommandError:
                 continue
         self._store.commit(transaction)
         self._history.note(self._store)
 
+    def _write_script(self) -> None:
+        """A transaction, whatever it does and however it ends."""
+        commands = [self._load.command() for _ in range(self._rng.randint(1, 5))]
+        script, is_in_multi = self._rng.choice(SCRIPTS), self._rng.random() < 0.3
+        self._scripted.run(self._load.database(), script, commands, is_in_multi=is_in_multi)
+        self._history.note(self._store)
+
     def _write_hot(self) -> None:
         runs = HotPath(self._store, self._load.database(), 2).commands()
-        words = [self._load.hot()]
-        words += [[words[0][0], self._load.key(), *words[0][2:]] for _ in range(self._rng.randint(0, 4))]
+        if self._rng.random() < 0.3:
+            words = self._load.hot_list_run()
+        else:
+            words = [self._load.hot()]
+            words += [[words[0][0], self._load.key(), *words[0][2:]] for _ in range(self._rng.randint(0, 4))]
         runs[words[0][0]](words, 0, [])
         self._history.note(self._store, is_one=len(words) == 1)
 
@@ -271,7 +285,7 @@ class FeedWorld:
             return
         if known.epoch:
             client.place = {"epoch": known.epoch, "seen": Ts(known.seen)}
-        if self._rng.random() < 0.2:
+        if self._rng.random() < 0.3:
             near = self._store.journal.hlc.last + self._rng.choice((-1000, 0, 3000))
             client.until = max(known.checkpoint, self._rng.choice((near, self._rng.choice(self._history.times[-20:]))))
         until = None if client.until is None else Ts(client.until)

@@ -140,12 +140,13 @@ class Workload:
 
 @contextmanager
 def small_limits(snapshot_batch_bytes: int) -> Iterator[None]:
-    """Let a snapshot, and a value that is staged, be written in as many pieces as one of gigabytes is."""
+    """Let a snapshot, a value that is staged and a long collection be written in as many pieces as large ones are."""
     small = {
         "SNAPSHOT_BATCH_BYTES": snapshot_batch_bytes,
         "STAGED_HEAD_BYTES_MAX": 64,
         "STAGED_PIECE_BYTES": 700,
         "STAGED_SYNC_BYTES": 1500,
+        "RECORD_MEMBERS_MAX": 40,
     }
     usual = {name: vars(limits)[name] for name in small}
     vars(limits).update(small)

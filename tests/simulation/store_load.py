@@ -9,6 +9,7 @@ from typing import Final
 
 KEYS: Final = [*(b"k%d" % number for number in range(9)), b"{k0}a", b"{k1}b", b"a longer key, with some bytes to it"]
 STREAMS: Final = [b"s0", b"s1", b"{k0}s"]
+LISTS: Final = [b"l0", b"l1", b"{k0}l"]
 MEMBERS: Final = [b"a", b"b", b"c", b"7", b"-1", b"", b"\x00\xff", b"a longer member, with some bytes to it"]
 DATABASES: Final = (0, 0, 0, 1)
 TIMES_MS: Final = (b"1", b"20", b"500", b"3000", b"3000", b"60000", b"7200000", b"-1")
@@ -41,14 +42,41 @@ class Load:
             )
         )
 
+    def hot_list_run(self) -> list[Words]:
+        """Pushes to one list, or pops from it, that the hot path may take together."""
+        rng, key = self._rng, self.list_key()
+        if rng.random() < 0.6:
+            name = rng.choice((b"LPUSH", b"RPUSH"))
+            return [[name, key, self.member()] for _ in range(rng.randint(1, 6))]
+        return [[rng.choice((b"LPOP", b"RPOP")), key]] * rng.randint(1, 6)
+
     # --- arguments ----------------------------------------------------------------------------------------------
 
     def key(self) -> bytes:
-        return self._rng.choice(KEYS) if self._rng.random() < 0.95 else self.stream()
+        kind = self._rng.random()
+        return self._rng.choice(KEYS) if kind < 0.92 else self.stream() if kind < 0.97 else self.list_key()
 
     def stream(self) -> bytes:
         """A key that mostly holds a stream, if any."""
         return self._rng.choice(STREAMS)
+
+    def list_key(self) -> bytes:
+        """A key that mostly holds a list, if any."""
+        return self._rng.choice(LISTS)
+
+    def elements(self) -> Words:
+        """So many now and then that they take several records."""
+        count = self._rng.randint(1, 8) if self._rng.random() < 0.85 else self._rng.randint(40, 100)
+        return [self.member() for _ in range(count)]
+
+    def push(self) -> bytes:
+        return self._rng.choice((b"LPUSH", b"RPUSH", b"LPUSH", b"RPUSH", b"LPUSHX", b"RPUSHX"))
+
+    def side(self) -> bytes:
+        return self._rng.choice((b"LEFT", b"RIGHT"))
+
+    def index(self) -> bytes:
+        return b"%d" % self._rng.choice((0, 0, 1, 2, 5, -1, -1, -2, -5, 100))
 
     def keys(self, most: int = 3) -> Words:
         return [self.key() for _ in range(self._rng.randint(1, most))]
@@ -139,6 +167,27 @@ _COMMANDS: Final[list[tuple[int, Callable[[Load], Words]]]] = [
     (1, lambda load: [b"ZREMRANGEBYRANK", load.key(), b"1", b"-2"]),
     (1, lambda load: [b"ZUNIONSTORE", load.key(), *load.numbered_keys()]),
     (1, lambda load: [b"ZRANGESTORE", load.key(), load.key(), b"0", b"-2"]),
+    # Lists.
+    (3, lambda load: [load.push(), load.key(), *load.members()]),
+    (8, lambda load: [load.push(), load.list_key(), *load.elements()]),
+    (5, lambda load: [load.option([b"LPOP"], [b"RPOP"])[0], load.list_key(), *load.option([], [b"1"], [b"3"])]),
+    (2, lambda load: [b"LMOVE", load.list_key(), load.list_key(), load.side(), load.side()]),
+    (1, lambda load: [b"LMPOP", b"2", load.list_key(), load.key(), load.side(), b"COUNT", load.few()]),
+    (2, lambda load: [b"LSET", load.list_key(), load.index(), load.value()]),
+    (
+        3,
+        lambda load: [
+            b"LINSERT",
+            load.list_key(),
+            load.option([b"BEFORE"], [b"AFTER"])[0],
+            load.member(),
+            load.value(),
+        ],
+    ),
+    (3, lambda load: [b"LREM", load.list_key(), load.option([b"0"], [b"2"], [b"-2"])[0], load.member()]),
+    (3, lambda load: [b"LTRIM", load.list_key(), load.index(), load.option([b"-1"], [b"-2"], [b"40"])[0]]),
+    (2, lambda load: [b"COPY", load.list_key(), load.list_key(), b"REPLACE"]),
+    (1, lambda load: [b"DEL", load.list_key()]),
     # Streams, with one group each.
     (5, lambda load: [b"TWRITE", load.stream(), b"ENTRIES", *load.pairs(load.member, load.value)]),
     (6, lambda load: [b"TREAD", load.stream(), b"0", load.few(), b"GROUP", b"g", b"RETRY", load.wait(), load.wait()]),
@@ -148,7 +197,8 @@ _COMMANDS: Final[list[tuple[int, Callable[[Load], Words]]]] = [
     (1, lambda load: [b"XTRIM", load.stream(), b"MAXLEN", load.few()]),
     # Keys.
     (4, lambda load: [b"DEL", *load.keys()]),
-    (5, lambda load: [b"PEXPIRE", load.key(), load.time_ms()]),
+    (6, lambda load: [b"PEXPIRE", load.key(), load.time_ms()]),
+    (2, lambda load: [b"PEXPIRE", load.list_key(), load.time_ms()]),
     (2, lambda load: [b"PERSIST", load.key()]),
     (2, lambda load: [b"RENAME", load.key(), load.key()]),
     (2, lambda load: [b"COPY", load.key(), load.key(), *load.option([], [b"REPLACE"], [b"DB", b"1", b"REPLACE"])]),

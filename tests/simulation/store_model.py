@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tests.simulation.list_model import ListOperation, list_after
 from tests.simulation.recovery import require
 from tests.simulation.stream_model import PlainStream, StreamOperation, check_pending, plain_stream
 from tidelog.journal.operation import Del, FlushDb, Val
@@ -21,6 +22,7 @@ from tidelog.streams.stream import Stream
 from tidelog.types.hash import Hash, HDel, HSet, HSets
 from tidelog.types.key import DelRange, Expire
 from tidelog.types.set import SAdd, Set, SRem
+from tidelog.types.two_ended_list import List
 from tidelog.types.zset import ZAdd, ZRem, ZSet
 
 State = dict[tuple[int, bytes], tuple[Any, int | None]]
@@ -66,6 +68,13 @@ class Model:
                 self._grow(number, key, "set", dict.fromkeys(members))
             case HDel(key, gone) | SRem(key, gone) | ZRem(key, gone):
                 self._shrink(number, key, gone)
+            case _ if isinstance(operation, ListOperation):
+                old, expire_ms = state.get((number, operation.key), (("list", ()), None))
+                elements = list_after(old[1], operation)
+                if elements:
+                    state[number, operation.key] = ("list", elements), expire_ms
+                else:
+                    del state[number, operation.key]
             case _ if isinstance(operation, StreamOperation):
                 old, expire_ms = state.get((number, operation.key), (("stream", PlainStream()), None))
                 state[number, operation.key] = ("stream", old[1].after(operation)), expire_ms
@@ -111,6 +120,8 @@ def _plain(value: Any) -> Any:
         return "hash", dict(value)
     if kind is ZSet:
         return "zset", {member: score for score, member in value}
+    if kind is List:
+        return "list", tuple(value)
     if isinstance(value, Stream):
         return "stream", plain_stream(value)
     return ("set", dict.fromkeys(value)) if kind is Set else value

@@ -24,12 +24,13 @@ from unittest.mock import patch
 
 from tests.simulation.recovery import FOLDER, require
 from tests.simulation.scenario import HOUR_US, draw_scenario, small_limits
+from tests.simulation.scripted import SCRIPTS, Scripted
 from tests.simulation.store_load import Load
-from tests.simulation.store_model import Model, StoreLedger, difference, live_state
+from tests.simulation.store_model import Model, State, StoreLedger, difference, live_state
 from tidelog import limits
 from tidelog.commands.families import command_table
 from tidelog.engine.dispatch import find_command, run_command
-from tidelog.errors import EnvironmentFault, JournalFailed, JournalFull
+from tidelog.errors import ApplyFailed, EnvironmentFault, JournalFailed, JournalFull
 from tidelog.journal.durability import SyncJob
 from tidelog.journal.operation import Val
 from tidelog.resp.encoder import ErrorReply
@@ -42,6 +43,7 @@ from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedCrash, SimulatedDisk
 from tidelog.types.effect import Effect
 from tidelog.types.hash import HSet
+from tidelog.types.list import LPop, LPush, RPop, RPush
 
 TABLE: Final = command_table()
 
@@ -82,6 +84,7 @@ class StoreWorld:
         self._job_has_run = False
         self._job_error: OSError | None = None
         self._capture: Capture | None = None
+        self._scripted: Scripted | None = None
 
     @property
     def _store(self) -> Store:
@@ -245,6 +248,7 @@ class StoreWorld:
         found = live_state(store)
         require(found == ledger.states[count], "after", count, "transactions:", difference(ledger.states[count], found))
         self.crash_points += 1
+        self.coverage["lists"] += any(type(value) is tuple and value[0] == "list" for value, _ in found.values())
         self.coverage["lost_some"] += count < len(ledger.ts)
         self.coverage["from_snapshot"] += store.journal.recovered.snapshot is not None
         return store, count
@@ -289,6 +293,26 @@ class StoreWorld:
             raise ProcessEnds from None
         self._note()
 
+    def _run_script(self) -> None:
+        """A script is one transaction, over however many shards; inside of MULTI it is a part of that one."""
+        rng, load, store = self._rng, self._load, self._store
+        if store.refusal is not None:
+            return
+        if self._scripted is None:
+            self._scripted = Scripted(store, self._clock)
+        commands = [load.command() for _ in range(rng.randint(1, 6))]
+        is_in_multi = rng.random() < 0.3
+        before_ts = store.journal.writer.last_ts
+        try:
+            reply = self._scripted.run(load.database(), rng.choice(SCRIPTS), commands, is_in_multi=is_in_multi)
+        except ApplyFailed:
+            self._require_fault()
+            raise ProcessEnds from None
+        require(b"internal error" not in reply, commands, "met a bug in a script")
+        self.coverage["script"] += store.journal.writer.last_ts > before_ts
+        self.coverage["script_in_multi"] += is_in_multi and store.journal.writer.last_ts > before_ts
+        self._note()
+
     def _read_while_refused(self) -> None:
         """A read answers, changes nothing, and cannot fail."""
         before = dict(self._model.state)
@@ -312,6 +336,8 @@ class StoreWorld:
                 self.coverage["set_run"] += run(self._sets()) > 1
             if rng.random() < 0.5:
                 self.coverage["hot_multi"] += run([[b"MULTI"], *self._sets(), [b"EXEC"]]) > 0
+            if rng.random() < 0.7:
+                self.coverage["list_run"] += run(self._load.hot_list_run()) > 1
             for _ in range(rng.randint(1, 6)):
                 self.coverage["hot"] += run([self._load.hot()])
         except JournalFailed:
@@ -320,23 +346,37 @@ class StoreWorld:
 
     def _note_hot(self, number: int, commands: list[list[bytes]], before_ts: int) -> None:
         """Tell of commands that the hot path took: one transaction, or one each with consecutive ts."""
-        ledger, last_ts = self._ledger, self._store.journal.writer.last_ts
-        operations = [self._meant(number, words) for words in commands if words not in ([b"MULTI"], [b"EXEC"])]
-        count = last_ts - before_ts if operations else 0
-        require(count in {0 if not operations else 1, len(operations)}, count, "transactions for", commands)
-        for index, operation in enumerate(operations):
-            self._model.apply(number, operation)
-            if count == len(operations) > 1:
-                ledger.append(before_ts + 1 + index, self._model.state)
+        states: list[State] = []
+        for words in commands:
+            operation = self._meant(number, words)
+            if operation is not None:
+                self._model.apply(number, operation)
+                states.append(dict(self._model.state))
+        count = self._store.journal.writer.last_ts - before_ts if states else 0
+        require(count in {min(1, len(states)), len(states)}, count, "transactions for", commands)
+        if count > 1:
+            for index, state in enumerate(states):
+                self._ledger.append(before_ts + 1 + index, state)
         self._note()
 
-    def _meant(self, number: int, words: list[bytes]) -> Val | HSet:
-        """What a hot command does: it took it, so it was as simple as this."""
-        if words[0] == b"HSET":
-            return HSet(words[1], words[2:])
-        if words[0] == b"INCR":
-            old, _ = self._model.state.get((number, words[1]), (b"0", None))
-            return Val([(words[1], b"%d" % (int(old) + 1))])
+    def _meant(self, number: int, words: list[bytes]) -> Any:
+        """What a hot command does: it took it, so it was as simple as this. None: nothing."""
+        value, _ = self._model.state.get((number, words[1] if len(words) > 1 else b""), (None, None))
+        match words:
+            case [b"MULTI"] | [b"EXEC"]:
+                return None
+            case b"HSET", key, *items:
+                return HSet(key, items)
+            case b"INCR", key:
+                return Val([(key, b"%d" % (int(value or 0) + 1))])
+            case b"LPUSH", key, element:
+                return LPush(key, [element])
+            case b"RPUSH", key, element:
+                return RPush(key, [element])
+            case b"LPOP", key:
+                return LPop(key, value[1][:1]) if value is not None else None
+            case b"RPOP", key:
+                return RPop(key, value[1][-1:]) if value is not None else None
         return Val(list(zip(words[1::2], words[2::2], strict=True)))
 
     def _sets(self) -> list[list[bytes]]:
@@ -486,6 +526,7 @@ _STEPS: Final[list[Callable[[StoreWorld], None]]] = [
     for step, weight in (
         (StoreWorld._run_commands, 26),
         (StoreWorld._run_hot, 8),
+        (StoreWorld._run_script, 9),
         (StoreWorld._write, 16),
         (StoreWorld._sync, 16),
         (StoreWorld._take_snapshot, 20),

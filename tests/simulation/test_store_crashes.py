@@ -24,7 +24,17 @@ COMMON: Final = (
     *("policy_always", "policy_everysec", "policy_never", "shards_1", "shards_2", "shards_3", "shards_4"),
     *("fate_kill", "fate_lose_all", "fate_keep_all", "fate_prefix", "fate_scatter", "fate_mixed"),
     *("crash_in_open", "crash_in_recovery", "crash_in_take_snapshot"),
-    *("multi_shard", "hot", "expired", "pending_expired", "error_reply", "capture", "from_snapshot", "lost_some"),
+    *(
+        "multi_shard",
+        "lists",
+        "hot",
+        "expired",
+        "pending_expired",
+        "error_reply",
+        "capture",
+        "from_snapshot",
+        "lost_some",
+    ),
 )
 RARE: Final = (
     *(
@@ -34,6 +44,8 @@ RARE: Final = (
         "erase",
         "set_run",
         "hot_multi",
+        "list_run",
+        "script_in_multi",
         "clean_stop",
         "enospc",
         "refused",
