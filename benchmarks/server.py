@@ -14,18 +14,17 @@ server the other.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import shutil
 import socket
-import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 
-from benchmarks.servers import NAMES, encode, running, write_rows
+from benchmarks.loads import best_of, stock_load
+from benchmarks.servers import NAMES, Server, encode, running, write_rows
 
 VALUE_BYTES = 100
 KEYS = 1_000_000
@@ -44,14 +43,9 @@ LINE = (
 )
 
 
-def stock_load(port: int, test: str, requests: int, clients: int, pipeline: int) -> float:
-    """Requests a second, as redis-benchmark measures them."""
-    options = {"-p": port, "-n": requests, "-c": clients, "-P": pipeline, "-r": KEYS}
-    words = [str(word) for pair in options.items() for word in pair]
-    out = subprocess.run(
-        ["redis-benchmark", *words, "--csv", *TESTS[test]], check=True, capture_output=True, text=True
-    ).stdout
-    return float(list(csv.reader(io.StringIO(out)))[-1][1])
+def plain_load(port: int, test: str, requests: int, clients: int, pipeline: int) -> float:
+    """Requests a second of one command over many keys."""
+    return stock_load(port, TESTS[test], requests, clients, pipeline, KEYS)
 
 
 def multi_load(port: int, _test: str, requests: int, clients: int, pipeline: int) -> float:
@@ -82,6 +76,10 @@ def multi_load(port: int, _test: str, requests: int, clients: int, pipeline: int
 Load = Callable[[int, str, int, int, int], float]
 
 
+def _rate(load: Load, test: str, requests: int, clients: int, pipeline: int, server: Server) -> float:
+    return load(server.port, test, requests, clients, pipeline)
+
+
 def run(
     requests: int, clients: int, pipelines: list[int], fsync: str, rounds: int, tests: list[str]
 ) -> Iterator[dict[str, object]]:
@@ -90,15 +88,12 @@ def run(
         try:
             with ExitStack() as stack:
                 servers = {name: stack.enter_context(running(name, f"{base}/{name}", fsync)) for name in NAMES}
-                load: Load = multi_load if test == MULTI else stock_load
+                load: Load = multi_load if test == MULTI else plain_load
                 for server in servers.values():
                     load(server.port, FILLED_BY.get(test, test), requests, clients, max(pipelines))
                 for pipeline in pipelines:
                     count = requests // (4 if pipeline == 1 else 1)
-                    best = dict.fromkeys(NAMES, 0.0)
-                    for _ in range(rounds):
-                        for name, server in servers.items():
-                            best[name] = max(best[name], load(server.port, test, count, clients, pipeline))
+                    best = best_of(servers, rounds, partial(_rate, load, test, count, clients, pipeline))
                     yield {
                         "benchmark": test,
                         "pipeline": pipeline,

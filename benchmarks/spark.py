@@ -33,9 +33,9 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.loads import Link
 from benchmarks.servers import NAMES, Server, encode, running, write_rows
 from benchmarks.spark_job import Task
-from benchmarks.streams import Link
 
 STREAM = "jobs"
 FIRST_MS = 1_700_000_000_000

@@ -22,19 +22,14 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import re
 import shutil
-import socket
-import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
 
-import hiredis
-
+from benchmarks.loads import Link, best_of, percentile, stock_load
 from benchmarks.servers import NAMES, Server, encode, running, write_rows
 
 CLIENTS = 50
@@ -52,35 +47,6 @@ def event(number: int, size: int, rng: random.Random) -> bytes:
     return (text[:-2] + filler)[: size - 2].encode() + b'"}'
 
 
-class Link:
-    """One connection; replies are decoded by hiredis."""
-
-    def __init__(self, server: Server) -> None:
-        self._socket = server.connect()
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._reader = hiredis.Reader()
-
-    def send(self, data: bytes) -> None:
-        self._socket.sendall(data)
-
-    def receive(self) -> Any:
-        while (reply := self._reader.gets()) is False:
-            self._reader.feed(self._socket.recv(1 << 18))
-        if isinstance(reply, Exception):
-            raise SystemExit(f"a server answered {reply}")
-        return reply
-
-    def call(self, *words: bytes) -> Any:
-        self.send(encode(*words))
-        return self.receive()
-
-    def __enter__(self) -> Link:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-
 def append_word(server: Server, key: bytes, entry: bytes) -> bytes:
     """One event as each server takes it."""
     if server.name == "tidelog":
@@ -90,11 +56,7 @@ def append_word(server: Server, key: bytes, entry: bytes) -> bytes:
 
 def fill(server: Server, key: bytes, events: list[bytes]) -> None:
     with Link(server) as link:
-        for at in range(0, len(events), 1000):
-            run = events[at : at + 1000]
-            link.send(b"".join(append_word(server, key, each) for each in run))
-            for _ in run:
-                link.receive()
+        link.send_many([append_word(server, key, each) for each in events])
 
 
 # --- tests: each returns what a server does a second, or another figure -----------------------------------------
@@ -104,14 +66,7 @@ def append(server: Server, events: list[bytes], pipeline: int) -> float:
     words = ["TWRITE", "s", "event"] if server.name == "tidelog" else ["XADD", "s", "*", "event"]
     fill(server, b"s", events[:1])
     count = len(events) // (4 if pipeline == 1 else 1)
-    options = ["-p", str(server.port), "-n", str(count), "-c", str(CLIENTS), "-P", str(pipeline)]
-    out = subprocess.run(
-        ["redis-benchmark", *options, "--csv", *words, events[0].decode()],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    return float(re.findall(r'"([0-9.]+)"', out.splitlines()[-1])[0])  # the command before it is not quoted well
+    return stock_load(server.port, [*words, events[0].decode()], count, CLIENTS, pipeline)
 
 
 def batch(server: Server, events: list[bytes], size: int) -> float:
@@ -258,10 +213,7 @@ def share(server: Server, seconds: float = 3.0, rate: int = 10_000, readers: int
 def rows_of(
     name: str, size: int, unit: str, servers: dict[str, Server], rounds: int, measure: Callable[[Server], float]
 ) -> dict[str, object]:
-    best = dict.fromkeys(NAMES, 0.0)
-    for _ in range(rounds):
-        for each, server in servers.items():
-            best[each] = max(best[each], measure(server))
+    best = best_of(servers, rounds, measure)
     return {
         "benchmark": name,
         "size": size,
@@ -314,7 +266,7 @@ def _run(
     if "wake" in tests:
         took = {name: wake(server, events[:500]) for name, server in servers.items()}
         for label, at in (("wake, p50", 0.5), ("wake, p99", 0.99)):
-            figures = {name: round(1e6 * each[int(len(each) * at)]) for name, each in took.items()}
+            figures = {name: round(1e6 * percentile(each, at)) for name, each in took.items()}
             ratio = round(figures["redis"] / figures["tidelog"], 2)
             yield {"benchmark": label, "size": size, "unit": "us", **figures, "ratio": ratio}
     if "share" in tests:
