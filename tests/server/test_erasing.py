@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -168,5 +169,25 @@ def test_a_limit_that_changes_counts_at_once_and_is_not_told_as_need() -> None:
             await asyncio.sleep(0.001)
         assert world.segment_count < before
         assert world.erasing.facts.segments_erased == 0
+
+    in_world(test)
+
+
+def test_a_limit_that_changes_while_segments_are_erased_counts_right_after() -> None:
+    async def test(world: World) -> None:
+        before = world.segment_count
+        world.erasing.begin()
+        held = threading.Event()
+        world.thread.submit(held.wait, 30)  # the removal waits, so the choice is made before the limit changes
+        await asyncio.sleep(0)
+        world.journal.retention = replace(world.journal.retention, bytes_max=0)
+        world.erasing.begin()
+        held.set()
+        while world.erasing.is_under_way:
+            await asyncio.sleep(0.001)
+        world.erasing.tick()
+        while world.erasing.is_under_way:
+            await asyncio.sleep(0.001)
+        assert world.segment_count < before
 
     in_world(test)

@@ -41,12 +41,15 @@ class Erasing:
         self._task: asyncio.Task[None] | None = None
         self._next_s = 0.0
         """When it is due again (`perf_counter`)."""
+        self._is_asked_again = False
+        """Something has changed since the erasing that is under way began, and it may not have seen that."""
         self._free_bytes = 0
         self._low_bytes = limits.DISK_LOW_SEGMENTS * journal.segment_bytes_max
         """With less room than this, the disk is nearly full."""
         self._is_low = False
         self._has_warned = False
         """Since the disk is nearly full, it was said that nothing can be erased."""
+        self._is_closed = False
         self._segments_for_space = 0
         self._bytes_for_space = 0
         self._look()
@@ -84,8 +87,13 @@ class Erasing:
 
     def begin(self) -> None:
         """Others may make snapshots meanwhile: those only ever cover more."""
+        if self._is_closed:
+            return
         if self._task is None:
+            self._is_asked_again = False
             self._task = self._loop.create_task(self._erase())
+        else:
+            self._is_asked_again = True
 
     async def _erase(self) -> None:
         try:
@@ -98,7 +106,8 @@ class Erasing:
             _LOG.error("old segments could not be erased: %s", error)
         finally:
             self._task = None
-            self._next_s = perf_counter() + (limits.DISK_LOW_LOOK_S if self._is_low else limits.RETENTION_LOOK_S)
+            pause_s = limits.DISK_LOW_LOOK_S if self._is_low else limits.RETENTION_LOOK_S
+            self._next_s = perf_counter() + (0 if self._is_asked_again else pause_s)
 
     def _tell(self, for_space: list[Segment]) -> None:
         """What was erased only because the disk is nearly full."""
@@ -124,6 +133,6 @@ class Erasing:
 
     def close(self) -> None:
         """What is on the thread is not waited for here."""
-        self._next_s = float("inf")
+        self._is_closed = True
         if self._task is not None:
             self._task.cancel()
