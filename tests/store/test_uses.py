@@ -18,7 +18,7 @@ def test_a_use_is_told_until_the_next() -> None:
     database = Database(0, None, uses)
     database.put(b"a", b"1")
     assert idle_s(uses, b"a", 8 * SECOND_US) == 3
-    uses.now = 10 * SECOND_US
+    uses.set_now(10 * SECOND_US)
     assert database.find(b"a") == b"1"
     assert idle_s(uses, b"a", 10 * SECOND_US) == 0
     assert idle_s(uses, b"b", 12 * SECOND_US + SECOND_US // 2) == 7
@@ -29,7 +29,7 @@ def test_a_look_is_no_use() -> None:
     uses = KeyUses()
     database = Database(0, None, uses)
     database.put(b"", b"1", 10)
-    uses.now = 4 * SECOND_US
+    uses.set_now(4 * SECOND_US)
     assert database.peek(b"") == b"1"
     assert database.change(b"") == b"1"
     database.set_expiry(b"", None)

@@ -94,7 +94,7 @@ class Database:
     def find_at(self, slot: int, key: bytes) -> StoredValue | None:
         """As `find`, for a key whose slot is known. Hot."""
         uses = self.uses
-        uses.cells[cell_of(slot, key)] = uses.now
+        uses.cells[cell_of(slot, key)] = uses.now_ticks
         bucket = self.slots[slot]
         if isinstance(bucket, dict):
             return bucket.get(key)

@@ -244,7 +244,7 @@ class Store:
 
     def note_time(self) -> None:
         """Some times a second: what is used from now on is used now."""
-        self.uses.now = self._clock.monotonic_us()
+        self.uses.set_now(self._clock.monotonic_us())
 
     def idle_s(self, key: bytes) -> int:
         """How long ago a key was last used."""
