@@ -400,3 +400,22 @@ async def test_exec_of_many_sets_makes_few_records(world: World) -> None:
     expected = b"*1005\r\n" + b"+OK\r\n" * 1001 + b"$5\r\nagain\r\n+OK\r\n+OK\r\n:-1\r\n"
     assert transport.take() == expected
     assert sum(writer.written.lsns) - before == 4, "two of 1,000 keys and one more, and two of the key that expired"
+
+
+@in_loop
+async def test_a_client_whose_command_took_long_lets_others_go_first(world: World) -> None:
+    world.engine.slow_s = -1.0  # every command does
+    (slow, slow_transport), (other, _) = world.connect(), world.connect()
+    slow.data_received(b"ECHO 1\r\nECHO 2\r\nECHO 3\r\n")
+    assert slow.out == [b"$1\r\n1\r\n"]
+    other.data_received(b"ECHO x\r\n")
+    assert other.out == [b"$1\r\nx\r\n"]
+    await turns(20)
+    assert slow_transport.take() == b"".join(b"$1\r\n%d\r\n" % number for number in (1, 2, 3))
+    slow.data_received(b"ECHO 4\r\n")
+    assert slow.out == [], "it is in line"
+    world.engine.slow_s = 1.0
+    await turns(20)
+    assert slow_transport.take() == b"$1\r\n4\r\n"
+    slow.data_received(b"ECHO 5\r\n")
+    assert slow.out == [b"$1\r\n5\r\n"], "as before"

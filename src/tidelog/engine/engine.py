@@ -142,6 +142,8 @@ class Engine:
         self.table = table
         self.clock = clock
         self.stopwatch_s = stopwatch_s
+        self.slow_s = limits.TURN_US_MAX / 1e6
+        """The client of a command that took longer is slow (`Session.is_slow`)."""
         """Seconds since some moment: what commands take is measured with it."""
         self.process = process
         self.password = password
@@ -367,6 +369,8 @@ class Engine:
     def _note(self, session: Session, row: Command, arguments: Sequence[bytes], reply: Reply, took_s: float) -> None:
         """Count a command, and remember it if it was slow or went wrong."""
         self.metrics.commands.of(row.name).add(took_s)
+        if took_s > self.slow_s:
+            session.is_slow = True
         if type(reply) is ErrorReply:
             self.count_failure(row, reply.message)
         slow_log = self.slow_log

@@ -97,6 +97,7 @@ class Session(ABC):
         "is_local",
         "is_monitor",
         "is_plain",
+        "is_slow",
         "is_unevictable",
         "last_command",
         "leaves_no_trace",
@@ -175,6 +176,8 @@ class Session(ABC):
         self.library_version = b""
         """... as this."""
         self.last_command = ""
+        self.is_slow = False
+        """Its newest command took longer than a turn of the loop may: what it sends next waits for its go."""
         self.command_count = 0
         """Commands of this client that were run."""
         self.is_plain = False

@@ -175,7 +175,7 @@ class Connection(SocketSession):
 
     def take_go(self) -> None:
         """It is this client's go."""
-        self._is_in_line = False
+        self._is_in_line = self.is_slow = False
         if self._may_run:
             self._run_piece()
         self._settle()
@@ -226,6 +226,10 @@ class Connection(SocketSession):
                 if reply is BLOCKED:
                     self.begin_wait(commands[at - 1])
                 self._hold(commands[at if reply is not None and reply is not STAGING else at - 1 :])
+                return
+            if self.is_slow:  # everybody has waited for it: others are first now
+                self._hold(commands[at:])
+                self._settle()
                 return
         if self._decoder.error is not None or self._is_at_end:
             self._end_of_commands()
@@ -301,7 +305,7 @@ class Connection(SocketSession):
     def _settle(self, *, is_new: bool = False) -> None:
         """Commands were held or run, or something that was in their way is gone: see what comes next."""
         is_held = self.is_blocked or self.is_clogged or self._is_stuck or not self._long.is_over
-        is_free = self._backlog.is_empty and not is_held
+        is_free = self._backlog.is_empty and not is_held and not self.is_slow
         self._at_once_bytes = self._at_once_bytes_max if is_free else -1
         if not self._is_in_line and self._may_run:
             self._is_in_line = True

@@ -7,8 +7,11 @@ up waits in line, in bytes or as commands that were decoded and not run yet. The
     old    clients that had one and have more: one at least in each turn, then round and round
 
 The sockets are looked at after each turn. A client that sends little is not put in line at all, so a PING never waits
-for more than the rest of a turn. Bytes alone would not bound a turn: a few of them may ask for much. Time alone would
-not do either: a clock that stands still, as in tests, would never end a turn.
+for more than the rest of a turn. A client whose last command took longer than a turn may (a script, say) gets in line
+with whatever it sends next, so that a turn has one such command of it, and not all that it has sent.
+
+Bytes alone would not bound a turn: a few of them may ask for much. Time alone would not do either: a clock that stands
+still, as in tests, would never end a turn.
 """
 
 from __future__ import annotations
