@@ -260,6 +260,10 @@ SCRIPT_BYTES_MAX = 1 * MIB
 """The text of a script: compiling cannot be interrupted."""
 SCRIPT_BRANCHES_MAX = 10_000
 """The words `and`, `or`, `elseif` and `break` in it: the compiler's work grows with their number squared."""
+SCRIPT_WORDS_MAX = 16_384
+"""Different names, texts and numbers in it: if their hashes are alike, the compiler's work grows with the square."""
+SCRIPT_LOOKS_MAX = 50_000_000
+"""Local names that the compiler looks at, over all names in it: a second has several times as many."""
 SCRIPT_REPLY_DEPTH_MAX = 128
 """Tables inside each other in what a script returns; in the place of what is deeper there stands an error."""
 SCRIPT_WRITTEN_BYTES_MAX = 256 * MIB

@@ -9,8 +9,10 @@ from tidelog.scripting.source import (
     PRECOMPILED,
     TOO_LONG,
     TOO_MANY_BRANCHES,
+    TOO_MANY_NAMES,
     TOO_MANY_PARAMETERS,
-    keep_lines,
+    TOO_MANY_WORDS,
+    prepare,
     problem_of,
 )
 
@@ -86,9 +88,57 @@ def test_a_call_with_dots_is_no_list_of_parameters() -> None:
         (b"return table.concat(t)", b"return (table.concat(t))"),
         (b"return string.find(s, 'x')", b"return string.find(s, 'x')"),
         (b"return f(x)", b"return f(x)"),
+        (b"return bit.tobit(x)", b"return (bit.tobit(x))"),
+        (b"return redis.log.call(x)", b"return redis.log.call(x)"),
+        (b"return redis.call(redis.call('a'))", b"return (redis.call(redis.call('a')))"),
+        (b"return function() return redis.call('a') end", b"return function() return (redis.call('a')) end"),
         (b"return redis.call('a'", b"return redis.call('a'"),
     ],
 )
 def test_tail_calls(text: bytes, kept: bytes) -> None:
-    assert keep_lines(text) == kept
-    assert keep_lines(text).count(b"\n") == text.count(b"\n")
+    assert prepare(text) == (0, kept)
+    assert kept.count(b"\n") == text.count(b"\n")
+
+
+FUNCTIONS = 190
+LOCALS = b"local " + b",".join([b"a"] * 195) + b" "
+
+
+def nested(body: bytes, functions: int = FUNCTIONS) -> bytes:
+    return b"local function f() " * functions + body + b" end" * functions
+
+
+def test_names_within_many_local_names() -> None:
+    """The compiler looks for each of them in every function around it."""
+    many = b"x=x;" * 20_000
+    crowded = (b"local function f() " + LOCALS) * FUNCTIONS + many + b" end" * FUNCTIONS
+    assert problem_of(crowded) == TOO_MANY_NAMES
+    assert problem_of(nested(many)) == TOO_MANY_NAMES
+    assert problem_of(nested(LOCALS + many, 3)) == 0
+    assert problem_of(many * 5 + b"return 1") == 0
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"do local a end ",
+        b"for a = 1, 2 do local b end ",
+        b"for a, b in f() do local c end ",
+        b"while (function() do local a end return false end)() do local b end ",
+        b"repeat local a until a ",
+        b"if a then local b elseif c then local d else local e end ",
+        b"function g.h:i(a, b) local c end ",
+    ],
+)
+def test_names_that_are_out_of_scope_do_not_count(block: bytes) -> None:
+    assert problem_of(block * 9_000) == 0
+    assert problem_of((block + b"local f ") * 9_000) == TOO_MANY_NAMES
+
+
+def test_different_words() -> None:
+    most = limits.SCRIPT_WORDS_MAX - 10
+    assert problem_of(b"return {%b}" % b",".join(b"%d" % number for number in range(most))) == 0
+    assert problem_of(b"return {%b}" % b",".join(b"%d" % number for number in range(most + 20))) == TOO_MANY_WORDS
+    assert problem_of(b"return {%b}" % b",".join(b"'%d'" % number for number in range(most + 20))) == TOO_MANY_WORDS
+    assert problem_of(b"return {%b}" % b",".join(b"x%d" % number for number in range(most + 20))) == TOO_MANY_WORDS
+    assert problem_of(b"return {%b}" % b",".join([b"'the same'"] * 50_000)) == 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog import limits
 from tidelog.scripting.libraries import load_libraries
-from tidelog.scripting.source import keep_lines, problem_of
+from tidelog.scripting.source import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,6 +51,7 @@ class Interpreter:
             attribute_filter=_refuse,
             max_memory=memory_bytes,
         )
+        self._host = host
         self.errors: tuple[type[BaseException], ...] = (lua51.LuaError,)
         """What running a script raises when it was stopped."""
         self._memory_error: type[BaseException] = lua51.LuaMemoryError
@@ -111,9 +112,10 @@ class Interpreter:
         return function
 
     def _make(self, code: bytes) -> Any:
-        problem = problem_of(code)
+        problem, prepared = prepare(code)
         if not problem:
-            made = self._compile(keep_lines(code))
+            self._host.trust(prepared)
+            made = self._compile(prepared)
             if not isinstance(made, tuple):
                 return made
         made = self._compile(code)  # so that the message is about the text as it was sent
@@ -141,9 +143,11 @@ class Interpreter:
 
     def load_library(self, code: bytes) -> list[tuple[bytes, bytes, bytes | None]]:
         """Run the code of a library; name, flags and description of its functions. `NotCompiled`: why it is none."""
-        if problem_of(code):
+        problem, prepared = prepare(code)
+        if problem:
             raise NotCompiled("Error compiling function: " + _text(self._compile(code)[1]))
-        answer = self._functions[b"load"](keep_lines(code))
+        self._host.trust(prepared)
+        answer = self._functions[b"load"](prepared)
         self._check_room()
         if not answer[0]:
             raise NotCompiled(_text(answer[1]))

@@ -232,6 +232,8 @@ local PROBLEMS = {
   "the text is too long",
   "there are too many branches in it (and, or, elseif, break)",
   "a function with '...' takes at most 2 other parameters",
+  "there are too many names in it within functions with many local names",
+  "there are too many different names, strings and numbers in it",
 }
 
 local function compile(text, name)
