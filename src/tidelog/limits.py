@@ -282,6 +282,8 @@ LIBRARY_LOAD_MS_MAX = 500
 """How long the code of a library may run when it is loaded ..."""
 LIBRARIES_LOAD_MS_MAX = 1000
 """... and all of them: they are loaded again, within one command, whenever there is a new interpreter."""
+LIBRARY_RETRY_S = 10
+"""When a library that could not be loaded is tried again."""
 SCRIPTS_PASSING_MAX = 500
 """Scripts of EVAL that EVALSHA finds; as in Redis 7.4 the one used longest ago goes first ..."""
 SCRIPTS_PASSING_BYTES_MAX = 32 * MIB

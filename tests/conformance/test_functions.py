@@ -116,6 +116,8 @@ def test_libraries(link: Connection) -> None:
     link("FUNCTION", "LIST")
     link("FUNCTION", "LIST", "WITHCODE")
     link("FUNCTION", "LIST", "libraryname", "my*", "withcode")
+    link("FUNCTION", "LIST", "libraryname", "MY*")
+    link("FUNCTION", "FLUSH", "SYNC", "x")
     for words in (["X"], ["LIBRARYNAME"], ["WITHCODE", "WITHCODE"], ["LIBRARYNAME", "z"]):
         link("FUNCTION", "LIST", *words)
     link("FCALL", "count", 1, "k", "v")

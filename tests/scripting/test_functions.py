@@ -9,7 +9,7 @@ import pytest
 from tests.scripting.running import ScriptMachine, script_machine
 from tidelog import limits
 from tidelog.errors import JournalFull
-from tidelog.scripting.functions import dump, undump
+from tidelog.scripting.functions import dump, functions_of, undump
 
 COUNTER = "#!lua name=counter\nlocal n = 0 redis.register_function('count', function() n = n + 1 return n end)"
 WRITER = """#!lua name=writer
@@ -53,6 +53,27 @@ def test_code_that_runs_too_long_is_refused(machine: ScriptMachine, monkeypatch:
     assert "FUNCTION LOAD timeout" in machine("FUNCTION", "LOAD", "#!lua name=x\nwhile true do end")
     assert machine("FUNCTION", "STATS")[3][1] == [b"libraries_count", 1, b"functions_count", 1]
     assert machine("FCALL", "count", 0) == 1
+
+
+def test_a_library_that_met_a_limit_when_it_was_loaded_again_stops_nothing(machine: ScriptMachine) -> None:
+    """It takes the interpreter with it, and the others are loaded without it."""
+    large = "local t = {} for i = 1, 60000 do t[i] = {i} end"
+    machine("FUNCTION", "LOAD", COUNTER)
+    machine("FUNCTION", "LOAD", f"#!lua name=large\n{large} redis.register_function('size', function() return #t end)")
+    machine("FUNCTION", "LOAD", WRITER)
+    assert machine("FCALL", "size", 0) == 60000
+    machine.scripts.limits.memory_bytes = 8 << 20
+    assert machine("FCALL", "count", 0) == 1
+    assert machine("FCALL", "write", 1, "k", "v") == b"OK"
+    assert machine("FCALL", "count", 0) == 2, "not loaded again for each call"
+    assert "Function not found" in machine("FCALL", "size", 0)
+    assert machine("FUNCTION", "LOAD", WRITER.replace("write", "third")) == b"thirdr"
+    assert machine("FCALL", "third", 1, "k", "v") == b"OK"
+    machine.scripts.limits.memory_bytes = 64 << 20
+    assert machine("FCALL", "count", 0) == 1, "a new interpreter"
+    machine("FUNCTION", "DELETE", "counter")
+    functions_of(machine.engine)._failed[b"large"] = 0.0
+    assert machine("FCALL", "size", 0) == 60000, "it is tried again after a while"
 
 
 def test_a_library_that_is_broken_stops_nothing(machine: ScriptMachine) -> None:

@@ -87,8 +87,15 @@ def _delete(session: Session, names: list[bytes]) -> None:
     functions_of(session.engine).remove(names)
 
 
+def _wrong_count(arguments: Arguments) -> CommandError:
+    name = arguments[1].decode("utf-8", "surrogateescape")
+    return CommandError(f"ERR unknown subcommand or wrong number of arguments for '{name}'. Try FUNCTION HELP.")
+
+
 def function_flush(session: Session, arguments: Arguments) -> Reply:
-    if len(arguments) > 3 or (len(arguments) == 3 and arguments[2].upper() not in (b"ASYNC", b"SYNC")):
+    if len(arguments) > 3:
+        raise _wrong_count(arguments)
+    if len(arguments) == 3 and arguments[2].upper() not in (b"ASYNC", b"SYNC"):
         raise CommandError("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")
     names = list(session.engine.store.libraries.codes)
     if names:
@@ -112,14 +119,19 @@ def function_list(session: Session, arguments: Arguments) -> Reply:
         else:
             raise CommandError(f"ERR Unknown argument {arguments[at].decode('utf-8', 'surrogateescape')}")
         at += 1
-    matches = None if pattern is None else matcher(pattern)
+    matches = None if pattern is None else matcher(pattern, ignores_case=True)
     codes = session.engine.store.libraries.codes
     found: list[Reply] = []
     for name, functions in functions_of(session.engine).all(session).items():
         if matches is not None and not matches(name):
             continue
         shown = [
-            {b"name": each.name, b"description": each.description, b"flags": SetReply(each.flags)} for each in functions
+            {
+                b"name": each.name,
+                b"description": each.description,
+                b"flags": SetReply([flag.decode() for flag in each.flags]),
+            }
+            for each in functions
         ]
         entry = {b"library_name": name, b"engine": b"LUA", b"functions": shown}
         if with_code:
@@ -134,7 +146,7 @@ def function_dump(session: Session, _arguments: Arguments) -> Reply:
 
 def function_restore(session: Session, arguments: Arguments) -> Reply:
     if len(arguments) > 4:
-        raise CommandError("ERR unknown subcommand or wrong number of arguments for 'RESTORE'. Try FUNCTION HELP.")
+        raise _wrong_count(arguments)
     policy = arguments[3].upper() if len(arguments) == 4 else b"APPEND"
     if policy not in (b"FLUSH", b"APPEND", b"REPLACE"):
         raise CommandError("ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.")

@@ -10,7 +10,7 @@ from tidelog.engine.session import Session
 from tidelog.engine.table import SCRIPTING, Arguments, Command, Keys, connection
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
-from tidelog.scripting.script import Script
+from tidelog.scripting.script import NO_SCRIPT, SHA_BYTES, Script
 from tidelog.scripting.scripts import Scripts, scripts_of
 
 
@@ -33,11 +33,19 @@ def eval_ro(session: Session, arguments: Arguments) -> Reply:
 
 
 def evalsha(session: Session, arguments: Arguments) -> Reply:
+    _check_sha(arguments[1])
     return _run(session, Scripts.of_sha, arguments, is_read_only=False)
 
 
 def evalsha_ro(session: Session, arguments: Arguments) -> Reply:
+    _check_sha(arguments[1])
     return _run(session, Scripts.of_sha, arguments, is_read_only=True)
+
+
+def _check_sha(sha: bytes) -> None:
+    """What cannot be the name of a script is told before anything else, as in Redis."""
+    if len(sha) != SHA_BYTES:
+        raise CommandError(NO_SCRIPT)
 
 
 def _run(

@@ -2,7 +2,7 @@
 
 The store keeps the code (`store/libraries.py`). What it means is found out by running it: when a library comes, and
 again when an interpreter is new or a journal was read, but not before somebody asks. A library that cannot be loaded
-then is logged, and its functions are not found; it stops nothing else.
+then is logged and tried again after a while, and its functions are not found; it stops nothing else.
 
     FUNCTION DUMP   | "TLFN" | 1 | count flit | length flit ... | code ... | crc32c 4 |
 """
@@ -43,6 +43,8 @@ class Functions:
         self._stopwatch_s = engine.stopwatch_s
         self._took_s: dict[bytes, float] = {}
         """Library -> how long it took to load."""
+        self._failed: dict[bytes, float] = {}
+        """Libraries that could not be loaded -> when to try again: the machine may have been busy."""
         self._version = -1
         """Of the libraries as they are loaded ..."""
         self._interpreter: Interpreter | None = None
@@ -52,19 +54,32 @@ class Functions:
 
     def refresh(self, session: Session) -> None:
         """Load what is not loaded."""
-        interpreter = self._scripts.interpreter()
-        if self._version == self._libraries.version and self._interpreter is interpreter:
+        now_s = self._stopwatch_s()
+        is_whole = all(now_s < retry_s for retry_s in self._failed.values())
+        if is_whole and self._version == self._libraries.version and self._interpreter is self._scripts.interpreter():
             return
-        self._by_library, self._by_name, self._took_s = {}, {}, {}
-        self._interpreter, self._version = interpreter, self._libraries.version
+        codes = self._libraries.codes
+        self._failed = {name: retry_s for name, retry_s in self._failed.items() if name in codes and now_s < retry_s}
+        while not self._load_all(session):
+            pass  # one more has failed and is left out
+
+    def _load_all(self, session: Session) -> bool:
+        """Load all libraries but those that failed; false: one of them took the interpreter and the others with it."""
+        interpreter = self._interpreter = self._scripts.interpreter()
+        self._version = self._libraries.version
+        self._by_library, self._by_name = {}, {}
+        self._took_s = {name: took_s for name, took_s in self._took_s.items() if name in self._failed}
         for name, code in self._libraries.codes.items():
+            if name in self._failed:
+                continue
             try:
                 self._take(name, self._loaded(session, name, code))
             except CommandError as error:
+                self._failed[name] = self._stopwatch_s() + limits.LIBRARY_RETRY_S
                 _LOG.error("the library of functions %s cannot be loaded: %s", name.decode("ascii", "replace"), error)
-                if self._scripts.interpreter() is not interpreter:  # it took too long, and the others went with it
-                    self._interpreter = None
-                    return
+                if self._scripts.interpreter() is not interpreter:  # it met a limit
+                    return False
+        return True
 
     def _loaded(self, session: Session, name: bytes, code: bytes) -> list[Function]:
         others_s = sum(self._took_s.values()) - self._took_s.get(name, 0.0)
@@ -79,6 +94,7 @@ class Functions:
 
     def _take(self, name: bytes, functions: list[Function]) -> None:
         self._forget(name)
+        self._failed.pop(name, None)
         self._scripts.interpreter().take_library(name)
         self._by_library[name] = functions
         for function in functions:
@@ -145,6 +161,7 @@ class Functions:
             for name in names:
                 self._forget(name)
                 self._took_s.pop(name, None)
+                self._failed.pop(name, None)
                 interpreter.remove_library(name)
             self._version = self._libraries.version
 

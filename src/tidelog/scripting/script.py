@@ -12,6 +12,9 @@ from typing import Final
 
 from tidelog.errors import CommandError
 
+NO_SCRIPT: Final = "NOSCRIPT No matching script. Please use EVAL."
+SHA_BYTES: Final = 40
+"""The length of a script's name."""
 _ENGINE: Final = b"#!lua"
 _FLAGS: Final = frozenset([b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"])
 

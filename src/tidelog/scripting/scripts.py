@@ -23,7 +23,7 @@ from tidelog.scripting.cache import ScriptCache
 from tidelog.scripting.function import Function
 from tidelog.scripting.host import TOO_LARGE, Host
 from tidelog.scripting.interpreter import Interpreter, NotCompiled
-from tidelog.scripting.script import Script, sha_of
+from tidelog.scripting.script import NO_SCRIPT, Script, sha_of
 
 if TYPE_CHECKING:
     from tidelog.engine.engine import Engine
@@ -84,7 +84,7 @@ class Scripts:
     def of_sha(self, sha: bytes) -> Script:
         script = self.cache.find(sha) or self.cache.find(sha.lower())
         if script is None:
-            raise CommandError("NOSCRIPT No matching script. Please use EVAL.")
+            raise CommandError(NO_SCRIPT)
         return script
 
     def load(self, text: bytes) -> bytes:

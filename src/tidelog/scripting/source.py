@@ -49,7 +49,8 @@ _TOKEN: Final = re.compile(
 )
 """As the lexer of Lua: what this took for a comment and Lua for code would not be looked at."""
 _KEYWORDS: Final = frozenset(
-    b"and break do else elseif end false for function if in local nil not or repeat return then true until while".split()
+    b"and break do else elseif end false for function if in local nil not or "
+    b"repeat return then true until while".split()
 )
 _BRANCHES: Final = frozenset([b"and", b"or", b"elseif", b"break"])
 _ONE_RESULT: Final = frozenset(
