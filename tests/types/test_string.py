@@ -18,11 +18,13 @@ def test_values() -> None:
     assert database.expiries == {b"a": 50}
 
 
-@pytest.mark.parametrize("number", [0, 7, -7, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("number", [0, 7, 9, 10, -7, 10**17, 10**18 - 1, 10**18, 2**63 - 1, -(2**63)])
 def test_an_integer_has_one_spelling(number: int) -> None:
     assert integer_of(b"%d" % number) == number
 
 
-@pytest.mark.parametrize("data", [b"", b"-", b"-0", b"+1", b"01", b" 1", b"1 ", b"1.0", b"%d" % 2**63, b"1" * 30])
+@pytest.mark.parametrize(
+    "data", [b"", b"-", b"a", b"/", b":", b"-0", b"+1", b"00", b"01", b" 1", b"1 ", b"1.0", b"%d" % 2**63, b"1" * 30]
+)
 def test_what_is_no_integer(data: bytes) -> None:
     assert integer_of(data) is None

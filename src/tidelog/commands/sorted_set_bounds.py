@@ -45,8 +45,14 @@ def _number(text: bytes) -> tuple[float, bool] | None:
     return number, number not in (inf, -inf)
 
 
+_DIGITS_EXACT: Final = 16
+"""Every whole number with fewer is a double."""
+
+
 def score(argument: bytes, error: str = NOT_A_FLOAT) -> float:
     """A score, an increment or a weight."""
+    if len(argument) < _DIGITS_EXACT and argument.isdigit():  # hot: no pattern
+        return float(argument)
     found = _number(argument)
     if found is None or not found[1]:
         raise CommandError(error)

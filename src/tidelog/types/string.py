@@ -18,11 +18,20 @@ from tidelog.types.value_type import ValueType
 _NAME: Final = b"string"
 _INTEGER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 _INTEGER_BYTES_MAX: Final = 20
+_ZERO: Final = ord("0")
+_NINE: Final = ord("9")
+_DIGITS_SAFE: Final = 19
+"""With fewer digits every number fits."""
 _EMBSTR_BYTES_MAX: Final = 44
 
 
 def integer_of(data: bytes) -> int | None:
     """A signed 64-bit integer in its only spelling: no plus, no leading zeros, no spaces. None: it is not one."""
+    size = len(data)
+    if size == 1:
+        return data[0] - _ZERO if _ZERO <= data[0] <= _NINE else None
+    if size < _DIGITS_SAFE and data.isdigit():  # hot: no pattern, and no number that is too large
+        return int(data) if data[0] != _ZERO else None
     if _INTEGER.fullmatch(data):
         found = int(data)
         if -(2**63) <= found < 2**63:
