@@ -354,3 +354,13 @@ def test_marks_alone_fill_frames_too(shards: int) -> None:
     for _ in range(40):
         writing.end()
     assert [each.payload for each in writing.files.records()] == [b"the only record"]
+
+
+@pytest.mark.parametrize("flags", [0, TS, FINISH, TS | FINISH])
+@pytest.mark.parametrize("expire_ms", [None, 0, 1_700_000_000_000, 2**64 - 1])
+@pytest.mark.parametrize("size", [0, 1, 127])
+def test_a_short_head_is_the_head_of_any_record(flags: int, expire_ms: int | None, size: int) -> None:
+    writer = ShardWriter(Geometry(FRAME, 4), 1, ShardState(None, Lsn(0), FIRST_TS, 0, 0, 0))
+    ts = Ts(FIRST_TS + 77)
+    made = writer._short_head(ts, VAL, flags, size << 1 | 1, expire_ms)
+    assert made == record.encode_header(VAL, flags, size, ts_relative=77 if flags & TS else None, expire_ms=expire_ms)

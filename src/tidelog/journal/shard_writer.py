@@ -23,7 +23,7 @@ from tidelog.errors import InternalError, LimitExceeded
 from tidelog.ids import Cycle, Lsn, Ts
 from tidelog.journal import blob, control, flit, record
 from tidelog.journal.frame import CRC_BYTES, Geometry, encode_header
-from tidelog.journal.record import BLOB, CONTROL, FINISH, NEXT_CONT, TS
+from tidelog.journal.record import BLOB, CONTROL, EXPIRE, FINISH, NEXT_CONT, TS
 from tidelog.journal.segment import FilePosition
 from tidelog.journal.staging import StagedBlob, joined_crc
 
@@ -31,7 +31,8 @@ from tidelog.journal.staging import StagedBlob, joined_crc
 _pack_short = struct.Struct("<BBBI").pack
 _pack_medium = struct.Struct("<BBHI").pack
 _pack_bare = struct.Struct("<BBB").pack  # without a ts: not the first record of its transaction
-_BARE_HEAD: Final = 3
+_pack_short_expiring = struct.Struct("<BBBIQ").pack
+_pack_bare_expiring = struct.Struct("<BBBQ").pack
 _SHORT_HEAD: Final = 7
 _MEDIUM_HEAD: Final = 8
 _TS_FINISH: Final = TS | FINISH
@@ -155,10 +156,11 @@ class ShardWriter:
         """Any record of an operation. `flags` has TS if it is its transaction's first here, FINISH if its last."""
         if not 0 < opcode < CONTROL or flags & ~_TS_FINISH:
             raise InternalError(f"opcode 0x{opcode:02x} with flags 0x{flags:02x} is not a record of an operation")
-        if not flags & TS and len(payload) < 128 and expire_ms is None and database == self.database:
-            room = self._room - len(payload) - _BARE_HEAD
-            if room >= 0 and 0 <= ts - self._frame_ts <= _TS_SPAN_MAX:  # most records of a long transaction
-                self._parts += (_pack_bare(opcode, flags, len(payload) << 1 | 1), payload)
+        if len(payload) < 128 and database == self.database and 0 <= ts - self._frame_ts <= _TS_SPAN_MAX:
+            head = self._short_head(ts, opcode, flags, len(payload) << 1 | 1, expire_ms)
+            room = self._room - len(payload) - len(head)
+            if room >= 0:  # most records of a transaction with several
+                self._parts += (head, payload)
                 self._room = room
                 self.next_lsn = Lsn(self.next_lsn + 1)
                 return
@@ -182,6 +184,16 @@ class ShardWriter:
             flags |= BLOB
         self._append_record(ts, opcode, flags, payload, expire_ms)
         self.next_lsn = Lsn(self.next_lsn + 1)
+
+    def _short_head(self, ts: Ts, opcode: int, flags: int, size: int, expire_ms: int | None) -> bytes:
+        """What `encode_header` makes for a payload whose size is one byte. Hot."""
+        if expire_ms is None:
+            if flags & TS:
+                return _pack_short(opcode, flags, size, ts - self._frame_ts)
+            return _pack_bare(opcode, flags, size)
+        if flags & TS:
+            return _pack_short_expiring(opcode, flags | EXPIRE, size, ts - self._frame_ts, expire_ms)
+        return _pack_bare_expiring(opcode, flags | EXPIRE, size, expire_ms)
 
     def add_epoch(self, epoch: control.Epoch, ts: Ts) -> None:
         """An epoch begins. `ts` lies above all before it; it becomes the base of a frame that this opens."""

@@ -192,9 +192,17 @@ class JournalWriter:
                 self._check(ts, len(payload))
                 self._add(ts, records[0], TS | FINISH)
             return
-        self._check(ts, sum(len(new.payload) for new in records))
+        size = 0
         for new in records:
             check_record(new, len(self._shards))
+            size += len(new.payload)
+        self._check(ts, size)
+        if len(self._shards) == 1:
+            flags, last = TS, len(records) - 1
+            for index, new in enumerate(records):
+                self._add(ts, new, flags | FINISH if index == last else flags)
+                flags = 0
+            return
         last_of = {new.shard: index for index, new in enumerate(records)}
         begun = set()
         if len(last_of) > 1:
