@@ -19,7 +19,7 @@ from tidelog.errors import CommandError
 from tidelog.journal.operation import Del
 from tidelog.resp.encoder import NULL_ARRAY, Pairs, Reply, format_double
 from tidelog.store.transaction import Transaction
-from tidelog.types.zset import ZSET_TYPE, ScoredMember, ZSet, zadd, zrem
+from tidelog.types.zset import ZSET_TYPE, ScoredMember, ZSet, zadd, zadd_one, zrem
 
 _LISTPACK_INTEGER_MAX: Final = 2.0**62
 """Redis keeps a whole score up to this as an integer in a listpack."""
@@ -119,7 +119,14 @@ def _add(transaction: Transaction, arguments: Arguments, flags: frozenset[bytes]
 
 
 def zadd_(transaction: Transaction, arguments: Arguments) -> Decision:
-    return _add(transaction, arguments, frozenset())
+    if len(arguments) != 4 or arguments[2].upper() in _FLAGS:
+        return _add(transaction, arguments, frozenset())
+    score, member = read_score(arguments[2]), arguments[3]  # hot: one member, and no options
+    zset = find_zset(transaction, arguments[1])
+    before = None if zset is None else zset.score(member)
+    if before is not None and before == score:
+        return 0, []
+    return 1 if before is None else 0, zadd_one(arguments[1], score, member)
 
 
 def zincrby(transaction: Transaction, arguments: Arguments) -> Decision:

@@ -19,6 +19,7 @@ import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from math import inf, nextafter
 from typing import Any, Final, NamedTuple
 
@@ -73,7 +74,8 @@ class ZSet:
         """Those of `_members`."""
         self._index: _Index | None = None
         """None: the set is packed."""
-        self.update(entries)
+        if entries:
+            self.update(entries)
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -105,10 +107,8 @@ class ZSet:
         if self._index is not None:
             score = self._index.scores.get(member)
             return None if score is None else self._index.ordered.index((score, member))
-        try:
-            return self._members.index(member)
-        except ValueError:
-            return None
+        members = self._members
+        return members.index(member) if member in members else None  # an exception costs more than a second look
 
     def at(self, place: int) -> ScoredMember:
         """The entry at a place; negative: from the end."""
@@ -167,7 +167,7 @@ class ZSet:
                 self._rebuild({**dict(zip(self._members, self._scores, strict=True)), **fresh})
             else:
                 for member, score in fresh.items():
-                    self._set(score, member)
+                    self.set_one(score, member)
         elif len(fresh) * _REBUILD_FRACTION > len(index.scores):
             self._rebuild({**index.scores, **fresh})
         else:
@@ -198,11 +198,16 @@ class ZSet:
         if len(index.scores) <= PACKED_AGAIN_MEMBERS:
             self._pack(index.ordered)
 
-    def _set(self, score: float, member: bytes) -> None:
+    def set_one(self, score: float, member: bytes) -> None:
+        """As `update`, for one member. Hot."""
         if self._index is not None:  # the members before this one were too many
             self._set_indexed(self._index, score, member)
             return
         members, scores = self._members, self._scores
+        if not members:
+            members.append(member)
+            scores.append(score)
+            return
         at = self.rank(member)
         if at is not None:
             if scores[at] == score:
@@ -247,6 +252,9 @@ class ZAdd(NamedTuple):
     items: Sequence[bytes]
 
 
+_make_zadd: Final = partial(tuple.__new__, ZAdd)  # hot: the call of the class itself is Python
+
+
 class ZRem(NamedTuple):
     """Remove members."""
 
@@ -262,18 +270,27 @@ def zadd(key: bytes, items: Iterable[tuple[float, bytes]]) -> list[ZAdd]:
     return [ZAdd(key, run) for run in split_long(key, flat, 2)]
 
 
+def zadd_one(key: bytes, score: float, member: bytes) -> list[ZAdd]:
+    """Set one score: as `zadd`, and hot."""
+    return [_make_zadd((key, [pack_score(score + 0.0), member]))]
+
+
 def zrem(key: bytes, members: Sequence[bytes]) -> list[ZRem]:
     """Remove members, in as many records as they need."""
     return [ZRem(key, run) for run in split_long(key, members)]
 
 
 def _apply_zadd(keyspace: Keyspace, op: ZAdd) -> None:
-    value = keyspace.change(op.key)
+    key, items = op
+    value = keyspace.change(key)
     if value is None:
         value = ZSet()
-        keyspace.put(op.key, value)
-    scores = [_DOUBLE.unpack(score)[0] for score in op.items[::2]]
-    value.update(zip(scores, op.items[1::2], strict=True))
+        keyspace.put(key, value)
+    if len(items) == 2:
+        value.set_one(_DOUBLE.unpack(items[0])[0], items[1])
+        return
+    scores = [_DOUBLE.unpack(score)[0] for score in items[::2]]
+    value.update(zip(scores, items[1::2], strict=True))
 
 
 def _apply_zrem(keyspace: Keyspace, op: ZRem) -> None:
