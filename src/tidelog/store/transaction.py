@@ -20,7 +20,7 @@ from tidelog import limits
 from tidelog.errors import CommandError, InternalError, LimitExceeded
 from tidelog.ids import ShardId
 from tidelog.journal.new_record import NewRecord
-from tidelog.journal.operation import VAL, Del, encode_flat
+from tidelog.journal.operation import VAL, Del, encode_flat, encode_pair
 from tidelog.store.keyspace import Database
 from tidelog.store.large import Pieces, is_same, join
 from tidelog.store.range_removal import RangeRemoval
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _new_record: Final = partial(tuple.__new__, NewRecord)  # hot: the call of the class itself is Python
 WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
+_ONE_SHARD: Final = ShardId(0)
+"""Of a store that has only one."""
 _PAYLOAD_BYTES_SMALL: Final = 4 * limits.KIB
 """A transaction that has not gathered more is not looked at: no limit is that low."""
 _RUN_BYTES_MAX: Final = 2 * limits.RECORD_SPLIT_BYTES
@@ -177,9 +179,10 @@ class Transaction:
         """Make the record of the newest strings."""
         run, self._run_of_strings = self._run_of_strings, None
         if run is not None:
-            payload = encode_flat(run.items)
+            items = run.items
+            payload = encode_pair(items[0], items[1]) if len(items) == 2 else encode_flat(items)
             self._bytes += len(payload)
-            self.records.append(NewRecord(run.shard, VAL, payload, None, run.database.number))
+            self.records.append(_new_record((run.shard, VAL, payload, None, run.database.number, None)))
 
     def run(self, operations: Sequence[Any]) -> None:
         """Apply operations and gather their records: all of them or, if that would be too much, none."""
@@ -194,6 +197,8 @@ class Transaction:
     def _run(self, operations: Sequence[Any]) -> None:
         if self._run_of_strings is not None:
             self.end_run()
+        if len(operations) == 1 and not self.store.staged and self._run_one(operations[0]):
+            return
         store, selected, size = self.store, self.database, self._bytes
         records: list[NewRecord] = []
         planned: list[tuple[Effect, Database, Any]] = []
@@ -225,6 +230,26 @@ class Transaction:
         self._bytes = size
         for effect, database, operation in planned:
             effect.apply(database, operation)
+
+    def _run_one(self, operation: Any) -> bool:
+        """As `_run`, for one operation with one small record, as most are; false: it is not that, and nothing has
+        happened. Hot."""
+        store, database = self.store, self.database
+        effect = store.effect_of.get(type(operation))
+        if effect is None or len(store.slots) > 1:
+            return False
+        try:
+            payload = effect.kind.encode(operation)
+        except Exception as error:
+            raise InternalError("an operation has no record: nothing was applied") from error
+        size = self._bytes + len(payload)
+        if size > _PAYLOAD_BYTES_SMALL:
+            _check_size(size, len(payload))
+        expire_ms = operation.expire_ms if effect.carries_expiry else None
+        self.records.append(_new_record((_ONE_SHARD, effect.kind.opcode, payload, expire_ms, database.number, None)))
+        self._bytes = size
+        effect.apply(database, operation)
+        return True
 
 
 def _check_size(size: int, payload_size: int) -> None:
