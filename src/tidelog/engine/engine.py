@@ -269,7 +269,7 @@ class Engine:
     def encode_for(self, session: Session, row: Command, reply: Reply) -> bytes:
         """The reply as a session wants it, or `LONG`."""
         kind = type(reply)
-        if kind is int or kind is str:
+        if kind is int or kind is str or kind is Wire:
             return encode(reply, session.protocol)
         try:
             parts = encode_long(reply, session.protocol)

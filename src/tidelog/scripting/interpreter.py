@@ -52,6 +52,7 @@ class Interpreter:
             max_memory=memory_bytes,
         )
         self._host = host
+        self._used_bytes = self._lua.get_memory_used
         self.errors: tuple[type[BaseException], ...] = (lua51.LuaError,)
         """What running a script raises when it was stopped."""
         self._memory_error: type[BaseException] = lua51.LuaMemoryError
@@ -93,7 +94,7 @@ class Interpreter:
 
     @property
     def used_bytes(self) -> int:
-        return int(self._lua.get_memory_used())
+        return int(self._used_bytes())
 
     @property
     def is_full(self) -> bool:
@@ -127,9 +128,11 @@ class Interpreter:
         self._compiled.pop(script.sha, None)
 
     def run_script(self, script: Script, protocol: int, keys_count: int, words: Sequence[bytes]) -> Any:
-        """Run it; what it returned, as `lua/redis.lua` says. `errors`: it was stopped."""
-        function = self.compiled(script)
-        self._check_room()
+        """Run it; what it returned, as `lua/redis.lua` says. `errors`: it was stopped. It must not be full."""
+        function = self._compiled.get(script.sha)
+        if function is None:
+            function = self.compiled(script)
+            self._check_room()
         if len(words) > limits.SCRIPT_WORDS_AT_ONCE:
             self._add_words(words)
             words = ()

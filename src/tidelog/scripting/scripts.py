@@ -147,7 +147,10 @@ class Scripts:
         if script.has_flags:
             self._check_flags(script, is_read_only)
         interpreter = self.interpreter()
-        if sum(map(len, words)) + _ARGUMENT_OVERHEAD_BYTES * len(words) > interpreter.reserve_bytes:
+        size = 0
+        for word in words:
+            size += len(word) + _ARGUMENT_OVERHEAD_BYTES
+        if size > interpreter.reserve_bytes:
             raise CommandError("ERR the arguments are larger than the memory of a script takes (script-memory-limit)")
         engine, host = self._engine, self._host
         joined = engine.transaction

@@ -18,10 +18,10 @@ local box, host_call, host_setresp, host_sha1hex, host_log, host_may_run, versio
 
 local raw, globals = box.raw, box.globals
 local error, type, select, next, tostring, tonumber = raw.error, raw.type, raw.select, raw.next, raw.tostring, raw.tonumber
-local rawget, rawset, xpcall = raw.rawget, raw.rawset, raw.xpcall
+local rawget, xpcall, unpack, getmetatable, sethook = raw.rawget, raw.xpcall, raw.unpack, raw.getmetatable, raw.debug.sethook
 local gcinfo, collectgarbage, getinfo = raw.gcinfo, raw.collectgarbage, raw.debug.getinfo
 local byte, sub, find, format, concat = raw.string.byte, raw.string.sub, raw.string.find, raw.string.format, raw.table.concat
-local place, make_room, stop, begin = box.place, box.make_room, box.stop, box.begin
+local place, make_room, stop, begin, is_stopped = box.place, box.make_room, box.stop, box.begin, box.is_stopped
 local memory_soft_kb, memory_idle_kb = box.memory_soft_kb, box.memory_idle_kb
 local arguments_bytes_max = box.string_bytes_max
 local TOO_LARGE = 2
@@ -136,16 +136,18 @@ local FEW = 10
 local TOO_MUCH = "ERR the arguments are larger than the memory of a script takes (script-memory-limit)"
 
 -- A string is in memory once however often it is an argument, but the host gets each.
+local function is_too_much(...)
+  local words, size = { ... }, 0
+  for i = 1, #words do
+    local word = words[i]
+    if type(word) == "string" then size = size + #word end
+  end
+  return size > arguments_bytes_max
+end
+
 local function call_host(...)
   if gcinfo() > memory_soft_kb then make_room() end
-  if select("#", ...) > FEW then
-    local words, size = { ... }, 0
-    for i = 1, #words do
-      local word = words[i]
-      if type(word) == "string" then size = size + #word end
-    end
-    if size > arguments_bytes_max then return nil, TOO_MUCH end
-  end
+  if select("#", ...) > FEW and is_too_much(...) then return nil, TOO_MUCH end
   return accept(host_call(...))
 end
 
@@ -246,6 +248,11 @@ box.redis = api
 
 local client_protocol = 2
 
+local EXACT = 2 ^ 53 -- whole numbers below it are exact
+local small_numbers = {} -- as lines: making one takes longer than all the rest
+for number = 0, 255 do small_numbers[number] = ":" .. number .. "\r\n" end
+local SHORT = 100 -- strings up to here are put together without a list of parts
+
 local function line_of(text) return (raw.string.gsub(text, "[\r\n]", " ")) end
 
 local function integer_text(number)
@@ -269,6 +276,35 @@ local function null() return client_protocol == 2 and "$-1\r\n" or "_\r\n" end
 local function bulk(text) return "$" .. #text .. "\r\n" .. text .. "\r\n" end
 
 local write -- (value, parts, count, depth) -> count
+
+-- An array of a few strings and whole numbers, which most tables are; nil: it is something else. Without a metatable
+-- an index is as good as `rawget`, and many times as fast.
+local function plain_array(value)
+  if getmetatable(value) ~= nil or value.err or value.ok or value.double or value.map or value.set or value.big_number
+    or value.verbatim_string then
+    return nil
+  end
+  local text, count = "", 0
+  while count < FEW do
+    local item = value[count + 1]
+    local kind = type(item)
+    if kind == "number" then
+      local line = small_numbers[item]
+      if not line then
+        if item % 1 ~= 0 or item >= EXACT or item <= -EXACT then return nil end
+        line = ":" .. format("%d", item) .. "\r\n"
+      end
+      text = text .. line
+    elseif kind == "string" and #item < SHORT then
+      text = text .. bulk(item)
+    elseif kind == "nil" then
+      return "*" .. count .. "\r\n" .. text
+    else
+      return nil
+    end
+    count = count + 1
+  end
+end
 
 local function write_table(value, parts, count, depth)
   if depth > depth_max then
@@ -382,9 +418,9 @@ local function explain(problem)
   return line_of(message)
 end
 
--- To the host: a plain value as it is; nil and RESP; false and the text of an error.
+-- To the host: a string, a whole number or nil as it is; nil and RESP; false and the text of an error.
 local function answer(ok, value)
-  if box.is_stopped() then error("", 0) end
+  if is_stopped() then error("", 0) end
   if not ok then
     if value == box.no_memory then stop(TOO_LARGE) end
     if type(value) ~= "string" then value = tostring(value) end
@@ -392,6 +428,11 @@ local function answer(ok, value)
   end
   local kind = type(value)
   if kind == "string" or kind == "nil" then return value end
+  if kind == "number" and value % 1 == 0 and value < EXACT and value > -EXACT then return value end
+  if kind == "table" then
+    local text = plain_array(value)
+    if text then return nil, text end
+  end
   local parts = {}
   write(value, parts, 0, 1)
   local reply = concat(parts)
@@ -400,9 +441,8 @@ local function answer(ok, value)
 end
 
 local function finish(...)
-  rawset(globals, "KEYS", nil)
-  rawset(globals, "ARGV", nil)
-  raw.debug.sethook()
+  globals.KEYS, globals.ARGV = nil, nil
+  sethook()
   if gcinfo() > memory_idle_kb then collectgarbage() end
   return ...
 end
@@ -423,15 +463,21 @@ local function split(words, size, keys_count)
   return keys, values
 end
 
+local function one_key(key, ...) return { key }, { ... } end
+
+local function two_keys(first, second, ...) return { first, second }, { ... } end
+
 local function collect(keys_count, ...)
-  local words, size = { ... }, select("#", ...)
   if #pending > 0 then
-    words, pending = pending, {}
-    size = #words
+    local words = pending
+    pending = {}
+    return split(words, #words, keys_count)
   end
-  if keys_count == 0 then return {}, words end
-  if keys_count == size then return words, {} end
-  return split(words, size, keys_count)
+  if keys_count == 0 then return {}, { ... } end
+  if keys_count == 1 then return one_key(...) end
+  if keys_count == 2 then return two_keys(...) end
+  local words = { ... }
+  return { unpack(words, 1, keys_count) }, { unpack(words, keys_count + 1) }
 end
 
 return {
@@ -442,8 +488,7 @@ return {
   -- EVAL: keys and values are globals.
   run_script = function(call, name, wanted, keys_count, ...)
     local keys, values = collect(keys_count, ...)
-    rawset(globals, "KEYS", keys)
-    rawset(globals, "ARGV", values)
+    globals.KEYS, globals.ARGV = keys, values -- its metatable refuses reading what is not there, nothing else
     return start(call, name, wanted)
   end,
   -- FCALL: keys and values are arguments.
