@@ -11,6 +11,7 @@ from tidelog import limits
 from tidelog.commands.families import command_table
 from tidelog.engine.disclosure import Asked
 from tidelog.errors import JournalFull
+from tidelog.scripting.callee import Callee
 from tidelog.scripting.scripts import scripts_of
 
 
@@ -144,7 +145,8 @@ def test_a_bug_in_a_command_ends_the_script(machine: ScriptMachine, monkeypatch:
 
     row = machine.engine.table.find(b"ECHO")
     assert row is not None
-    monkeypatch.setitem(machine.scripts._host._rows, b"ECHO", replace(row, handler=broken))
+    broken_callee = Callee(replace(row, handler=broken), machine.engine.metrics.commands.of("ECHO"))
+    monkeypatch.setitem(machine.scripts._host._callees, b"ECHO", broken_callee)
     assert machine.eval("redis.call('SET', 'k', 1) pcall(redis.call, 'ECHO', 'x') return 1") == "-ERR internal error"
     monkeypatch.undo()
     assert machine.eval("return redis.call('GET', 'k')") == b"1"

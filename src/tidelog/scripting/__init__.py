@@ -6,6 +6,8 @@
     interpreter     one Lua state with the sandbox in it, and the scripts compiled for it
     libraries       cjson, cmsgpack, bit, struct and bounded string patterns, written in Lua
     host            what a script may ask of the server: commands above all
+    callee          a command as scripts call it
+    plain_calls     the plain forms of the commands that scripts run most
     function        a function of a library, and the first line of a library
     functions       the libraries of functions, loaded into the interpreter
     scripts         runs a script as a transaction, and stops it at its limits

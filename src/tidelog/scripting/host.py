@@ -2,6 +2,7 @@
 
     bytes, int                  a value, as it is
     None                        null
+    True                        the status OK, which most writes answer
     (None, STATUS, text)        a status reply
     (None, FLAT, item ...)      an array of such values
     (None, ENCODED, bytes)      any other reply, in RESP
@@ -21,16 +22,17 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
-from tidelog.engine.dispatch import run_command
-from tidelog.engine.table import Command, HandlerKind
-from tidelog.errors import CommandError
+from tidelog.engine.dispatch import explain, run_command
+from tidelog.engine.table import Command
+from tidelog.errors import ApplyFailed, CommandError
 from tidelog.resp.encoder import ErrorReply, Reply, encode
+from tidelog.scripting.callee import Callee
 from tidelog.scripting.source import problem_of
+from tidelog.store.transaction import NOT_PLAIN, Transaction
 
 if TYPE_CHECKING:
     from tidelog.engine.engine import Engine
     from tidelog.engine.session import Session
-    from tidelog.store.transaction import Transaction
 
 _LOG: Final = logging.getLogger("tidelog.script")
 _LEVELS: Final = (logging.DEBUG, logging.DEBUG, logging.INFO, logging.WARNING)
@@ -75,8 +77,9 @@ class Host:
     def __init__(self, engine: Engine, stopwatch_s: Callable[[], float]) -> None:
         self._engine = engine
         self._stopwatch_s = stopwatch_s
-        self._rows: dict[bytes, Command] = {}
-        """Name as it was written -> row."""
+        self._monitors = engine.monitors
+        self._callees: dict[bytes, Callee] = {}
+        """By name, as it was written."""
         self._session: Session | None = None
         self._transaction: Transaction | None = None
         self._protocol = 2
@@ -181,44 +184,60 @@ class Host:
                 return _BAD_ARGUMENT
         if not arguments:
             return _NO_ARGUMENT
-        row = self._rows.get(arguments[0])
-        if row is None:
-            row = self._find(arguments)
-            if row is None:
+        count = len(arguments)
+        callee = self._callees.get(arguments[0])
+        if callee is None:
+            callee = self._find(arguments)
+            if callee is None:
                 return _UNKNOWN
-        if not row.takes(len(arguments)):
+        if count != callee.arity and (callee.arity > 0 or count < -callee.arity):
             return _WRONG_COUNT
-        if "noscript" in row.flags and "blocking" not in row.flags:  # those answer at once, as in Redis 7.2
+        if not callee.is_allowed:
             return _NOT_ALLOWED
         transaction = self._transaction
         assert transaction is not None
-        if row.kind is HandlerKind.CONNECTION:
-            reply = self._run_connection(row, transaction, arguments)
+        if callee.is_connection:
+            reply = self._run_connection(callee.row, transaction, arguments)
         else:
-            if row.kind is HandlerKind.WRITE and row.writes(arguments):
-                refusal = self._refusal_of(row, arguments)
+            if callee.is_write and (not callee.may_only_read or callee.row.writes(arguments)):
+                refusal = self._refusal_of(callee.row, arguments)
                 if refusal is not None:
                     return refusal
-            if row.name == "SET" and len(arguments) == 3 and transaction.set_plain(arguments[1], arguments[2]):
-                reply = "OK"
-            else:
-                reply = run_command(row, transaction, arguments)
-        self._engine.note_inside(row, arguments, reply, transaction.database.number)
+            reply = NOT_PLAIN if callee.plain is None else self._run_plain(callee, transaction, arguments)
+            if reply is NOT_PLAIN:
+                reply = run_command(callee.row, transaction, arguments)
+        if type(reply) is ErrorReply or self._monitors.sessions:
+            self._engine.note_inside(callee.row, arguments, reply, transaction.database.number)
+        else:
+            callee.tally.hot_calls += 1
         return self._to_lua(reply)
 
-    def _find(self, arguments: list[bytes]) -> Command | None:
+    def _run_plain(self, callee: Callee, transaction: Transaction, arguments: list[bytes]) -> Reply:
+        assert callee.plain is not None
+        try:
+            return callee.plain(transaction, arguments)
+        except Exception as error:  # it may have changed something already
+            raise ApplyFailed(f"{callee.row.name} could not be applied in a script: {explain(error)}") from error
+
+    def _find(self, arguments: list[bytes]) -> Callee | None:
         table, name = self._engine.table, arguments[0]
         row = table.find(name)
         if row is not None:
-            if len(self._rows) < _NAMES_MAX:
-                self._rows[name] = row
-            return row
+            callee = self._callee_of(row)
+            if len(self._callees) < _NAMES_MAX:
+                self._callees[name] = callee
+            return callee
         rows = table.subcommands(name)
         if rows is None:
             return None
         if len(arguments) > 1:
-            return rows.get(arguments[1].upper())
-        return table.bare(name) or next(iter(rows.values()))  # which takes more arguments
+            row = rows.get(arguments[1].upper())
+        else:
+            row = table.bare(name) or next(iter(rows.values()))  # which takes more arguments
+        return None if row is None else self._callee_of(row)
+
+    def _callee_of(self, row: Command) -> Callee:
+        return Callee(row, self._engine.metrics.commands.of(row.name))
 
     def _refusal_of(self, row: Command, arguments: list[bytes]) -> object:
         """Why a write is refused; None: it is not."""
@@ -262,7 +281,7 @@ class Host:
         if kind is bytes:
             return reply if len(reply) < self._reply_bytes_max else self._too_large()
         if kind is str:
-            return None, STATUS, reply.encode()
+            return True if reply == "OK" else (None, STATUS, reply.encode())
         if isinstance(reply, ErrorReply):
             return None, FAILED, reply.message.encode("utf-8", "surrogateescape")
         if kind is list and len(reply) <= limits.SCRIPT_FLAT_ITEMS_MAX:

@@ -32,12 +32,16 @@ if TYPE_CHECKING:
 
 
 _new_record: Final = partial(tuple.__new__, NewRecord)  # hot: the call of the class itself is Python
+NOT_PLAIN: Final = object()
+"""In the place of a value or a reply: nothing has happened, and the general path is to be taken."""
 WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 _ONE_SHARD: Final = ShardId(0)
 """Of a store that has only one."""
 _PAYLOAD_BYTES_SMALL: Final = 4 * limits.KIB
 """A transaction that has not gathered more is not looked at: no limit is that low."""
+_PLAIN_BYTES_MAX: Final = limits.KIB
+"""A record of a change that is applied at once has fewer bytes of words: no limit on a record is that low."""
 _RUN_BYTES_MAX: Final = 2 * limits.RECORD_SPLIT_BYTES
 """A record of plain strings is smaller, with all that it has beside them."""
 
@@ -169,6 +173,32 @@ class Transaction:
         run.bytes += size
         database.put_at(slot, key, value)
         return True
+
+    def find_plain(self, slot: int, key: bytes) -> StoredValue | None:
+        """The value of a key whose slot is known, or `NOT_PLAIN` if it may have expired. Hot."""
+        database = self.database
+        value = database.find_at(slot, key)
+        if value is not None and database.expiries:
+            when = database.expiries.get(key)
+            if when is not None and when <= self.now_ms:
+                return NOT_PLAIN
+        return value
+
+    def takes_plain(self, size: int) -> bool:
+        """Whether a change may be applied at once, and its record gathered after it (`gather`): the record is small,
+        and there is nothing to do before. `size`: of the words in it. Hot."""
+        if size >= _PLAIN_BYTES_MAX or self._expired:
+            return False
+        return self._bytes < _PAYLOAD_BYTES_SMALL or self._bytes < limits.TRANSACTION_BYTES_MAX - 2 * _PLAIN_BYTES_MAX
+
+    def gather(self, slot: int, opcode: int, payload: bytes, expire_ms: int | None = None) -> None:
+        """The record of a change in the selected database that is applied already, as `takes_plain` allowed. Hot."""
+        if self._run_of_strings is not None:
+            self.end_run()
+        self._bytes += len(payload)
+        self.records.append(
+            _new_record((self.store.owners[slot], opcode, payload, expire_ms, self.database.number, None))
+        )
 
     @property
     def size_bytes(self) -> int:

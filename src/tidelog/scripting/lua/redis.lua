@@ -26,7 +26,7 @@ local memory_soft_kb, memory_idle_kb = box.memory_soft_kb, box.memory_idle_kb
 local arguments_bytes_max = box.string_bytes_max
 local TOO_LARGE = 2
 
--- What the host answers beside a plain value: nil, one of these, and what belongs to it.
+-- What the host answers beside a plain value: true for the status OK; or nil, one of these, and what belongs to it.
 local STATUS, FLAT, ENCODED, FAILED, ENDED, MISUSED = 1, 2, 3, 4, 5, 6
 
 local protocol = 2 -- of the script: `redis.setresp`
@@ -111,6 +111,7 @@ end
 -- --- redis.call --------------------------------------------------------------------------------------------------
 
 local function accept(value, kind, ...)
+  if value == true then return { ok = "OK" } end
   if value ~= nil then return value end
   if kind == nil then
     if protocol == 3 then return nil end
