@@ -110,15 +110,17 @@ def run_world(seed: int, coverage: Counter[str], *, tries_fates: bool = True) ->
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The world of `--seed` takes the place of all chunks."""
     if "chunk" in metafunc.fixturenames:
         seed = metafunc.config.getoption("--seed")
-        metafunc.parametrize("chunk", range(CHUNK_COUNT) if seed is None else [], ids=lambda chunk: f"{chunk:02}")
-    if "seed" in metafunc.fixturenames:
-        seed = metafunc.config.getoption("--seed")
-        metafunc.parametrize("seed", [] if seed is None else [seed])
+        chunks = range(CHUNK_COUNT) if seed is None else [None]
+        metafunc.parametrize("chunk", chunks, ids=lambda chunk: f"seed-{seed}" if chunk is None else f"{chunk:02}")
 
 
-def test_every_crash_leaves_a_prefix(chunk: int, pytestconfig: pytest.Config) -> None:
+def test_every_crash_leaves_a_prefix(chunk: int | None, pytestconfig: pytest.Config) -> None:
+    if chunk is None:
+        run_world(pytestconfig.getoption("--seed"), Counter())
+        return
     wanted = -(-pytestconfig.getoption("--crash-points") // CHUNK_COUNT)
     coverage = Counter[str]()
     seed, found = chunk * SEEDS_PER_CHUNK, 0
@@ -128,11 +130,6 @@ def test_every_crash_leaves_a_prefix(chunk: int, pytestconfig: pytest.Config) ->
     if wanted >= COVERED_FROM_CRASH_POINTS:
         missing = [name for name in COMMON if not coverage[name]]
         assert not missing, f"{found} crash points never met {missing}"
-
-
-def test_a_seed(seed: int) -> None:
-    """Only with `--seed`."""
-    run_world(seed, Counter())
 
 
 @pytest.mark.parametrize("part", range(2))
