@@ -15,7 +15,7 @@ LIST_MUTANTS: Final = (
         "                pass  # clients",
         "what the hot path pops while a snapshot is taken is missing from it",
         "store",
-        seed=7_000_056,
+        focus="lists",
     ),
     Mutant(
         "hot-pops-journaled-once",

@@ -7,7 +7,7 @@ its own runs worlds (`world`) or flips bits (`specimen`) against that copy until
 The text of a mutant must occur exactly once in its file: if the source has moved on, the test says so, and the mutant
 is to be rewritten with it.
 
-    python -m tests.simulation.mutants crashes 500 COPY [SEED]      hunt by hand; the copy must come first in PYTHONPATH
+    python -m tests.simulation.mutants store 500 COPY [SEED [FOCUS]]    hunt by hand; COPY comes first in PYTHONPATH
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ class Mutant(NamedTuple):
     """Where it must be caught: `crashes`, `damage`, `store` (`store_mutants`) or `feeds` (`feed_mutants`)."""
     seed: int = FIRST_SEED
     """Tried first: of a world that has caught it before."""
+    focus: str = ""
+    """What the worlds of `store` do most, for a bug that takes several commands of a kind (`store_world.FOCI`)."""
 
 
 MUTANTS: Final = (
@@ -485,7 +487,7 @@ def apply(mutant: Mutant | None, folder: Path) -> Path:
 # --- the hunt, in a process of its own --------------------------------------------------------------------------------
 
 
-def hunt_crashes(worlds_max: int, first_seed: int) -> Iterator[str]:
+def hunt_crashes(worlds_max: int, first_seed: int, _focus: str) -> Iterator[str]:
     from tests.simulation.run import run_seed
 
     for seed in [first_seed, *range(FIRST_SEED, FIRST_SEED + worlds_max)]:
@@ -494,7 +496,7 @@ def hunt_crashes(worlds_max: int, first_seed: int) -> Iterator[str]:
             yield f"seed {seed}: {problem}"
 
 
-def hunt_damage(worlds_max: int, _first_seed: int) -> Iterator[str]:
+def hunt_damage(worlds_max: int, _first_seed: int, _focus: str) -> Iterator[str]:
     from random import Random
 
     from tests.journal.test_tail import (
@@ -528,17 +530,17 @@ def hunt_damage(worlds_max: int, _first_seed: int) -> Iterator[str]:
         yield f"{type(error).__name__}: {error}"
 
 
-def hunt_store(worlds_max: int, first_seed: int) -> Iterator[str]:
+def hunt_store(worlds_max: int, first_seed: int, focus: str) -> Iterator[str]:
     from tests.simulation.store_world import StoreWorld
 
     for seed in [first_seed, *range(FIRST_SEED, FIRST_SEED + worlds_max)]:
         try:
-            StoreWorld(seed).run()
+            StoreWorld(seed, focus=focus).run()
         except Exception as error:  # any failure is what is hunted for
             yield f"seed {seed}: {type(error).__name__}: {error}"
 
 
-def hunt_feeds(worlds_max: int, first_seed: int) -> Iterator[str]:
+def hunt_feeds(worlds_max: int, first_seed: int, _focus: str) -> Iterator[str]:
     from tests.simulation.feed_world import FeedWorld
 
     for seed in [first_seed, *range(FIRST_SEED, FIRST_SEED + worlds_max)]:
@@ -554,11 +556,12 @@ HUNTS: Final = {"crashes": hunt_crashes, "damage": hunt_damage, "store": hunt_st
 def main() -> int:
     kind, worlds_max, source = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
     first_seed = int(sys.argv[4]) if len(sys.argv) > 4 else FIRST_SEED
+    focus = sys.argv[5] if len(sys.argv) > 5 else ""
     import tidelog
 
     if source.resolve() not in Path(tidelog.__file__).resolve().parents:
         raise SystemExit(f"{tidelog.__file__} was imported instead of the copy in {source}")
-    for catch in HUNTS[kind](worlds_max, first_seed):
+    for catch in HUNTS[kind](worlds_max, first_seed, focus):
         print(catch)
         return CAUGHT
     return 0

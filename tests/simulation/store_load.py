@@ -1,5 +1,9 @@
 """Commands of all families, drawn at random over few keys, so that they meet each other: types change, keys move
-between shards and databases, collections become empty, expiries are set, kept, lost and passed."""
+between shards and databases, collections become empty, expiries are set, kept, lost and passed.
+
+With every family that is added the others come up less often, and with them what takes several of their commands in a
+row. So a load may have a focus: most of its commands are of one family then, and the others come between.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +18,26 @@ MEMBERS: Final = [b"a", b"b", b"c", b"7", b"-1", b"", b"\x00\xff", b"a longer me
 DATABASES: Final = (0, 0, 0, 1)
 TIMES_MS: Final = (b"1", b"20", b"500", b"3000", b"3000", b"60000", b"7200000", b"-1")
 
+FOCUS_SHARE: Final = 0.7
+"""How many commands are of the focus of a load."""
+
 Words = list[bytes]
 
 
 class Load:
-    """Draws commands."""
+    """Draws commands; `focus`: mostly of this one of `FOCUSED`."""
 
-    def __init__(self, rng: Random, value_bytes_max: int) -> None:
+    def __init__(self, rng: Random, value_bytes_max: int, focus: str = "") -> None:
         self._rng = rng
         self._value_bytes_max = value_bytes_max
+        self._focused = _drawn(FOCUSED.get(focus, []))
 
     def database(self) -> int:
         return self._rng.choice(DATABASES)
 
     def command(self) -> Words:
-        return self._rng.choice(_DRAWN)(self)
+        is_focused = self._focused and self._rng.random() < FOCUS_SHARE
+        return self._rng.choice(self._focused if is_focused else _DRAWN)(self)
 
     def hot(self) -> Words:
         """One that the hot path may take."""
@@ -133,8 +142,10 @@ class Load:
         return self._rng.choice(options)
 
 
-_COMMANDS: Final[list[tuple[int, Callable[[Load], Words]]]] = [
-    # Strings.
+Weighted = list[tuple[int, Callable[[Load], Words]]]
+"""How often each is drawn, and how."""
+
+_STRINGS: Final[Weighted] = [
     (6, lambda load: [b"SET", load.key(), load.value()]),
     (4, lambda load: [b"SET", load.key(), load.value(), b"PX", load.time_ms()]),
     (1, lambda load: [b"SET", load.key(), load.value(), *load.option([b"KEEPTTL"], [b"NX"], [b"XX", b"GET"])]),
@@ -147,19 +158,22 @@ _COMMANDS: Final[list[tuple[int, Callable[[Load], Words]]]] = [
     (1, lambda load: [b"GETDEL", load.key()]),
     (1, lambda load: [b"GETSET", load.key(), load.value()]),
     (1, lambda load: [b"GETEX", load.key(), *load.option([b"PERSIST"], [b"PX", load.time_ms()])]),
-    # Hashes.
+]
+_HASHES: Final[Weighted] = [
     (5, lambda load: [b"HSET", load.key(), *load.pairs(load.member, load.value)]),
     (2, lambda load: [b"HDEL", load.key(), *load.members()]),
     (1, lambda load: [b"HINCRBY", load.key(), load.member(), load.number()]),
     (1, lambda load: [b"HSETNX", load.key(), load.member(), load.value()]),
-    # Sets.
+]
+_SETS: Final[Weighted] = [
     (5, lambda load: [b"SADD", load.key(), *load.members()]),
     (2, lambda load: [b"SREM", load.key(), *load.members()]),
     (2, lambda load: [b"SPOP", load.key(), *load.option([], [b"2"], [b"100"])]),
     (1, lambda load: [b"SMOVE", load.key(), load.key(), load.member()]),
     (1, lambda load: [b"SUNIONSTORE", load.key(), *load.keys()]),
     (1, lambda load: [load.option([b"SINTERSTORE"], [b"SDIFFSTORE"])[0], load.key(), *load.keys()]),
-    # Sorted sets.
+]
+_SORTED_SETS: Final[Weighted] = [
     (5, lambda load: [b"ZADD", load.key(), *load.scores()]),
     (2, lambda load: [b"ZREM", load.key(), *load.members()]),
     (1, lambda load: [b"ZINCRBY", load.key(), load.score(), load.member()]),
@@ -167,7 +181,8 @@ _COMMANDS: Final[list[tuple[int, Callable[[Load], Words]]]] = [
     (1, lambda load: [b"ZREMRANGEBYRANK", load.key(), b"1", b"-2"]),
     (1, lambda load: [b"ZUNIONSTORE", load.key(), *load.numbered_keys()]),
     (1, lambda load: [b"ZRANGESTORE", load.key(), load.key(), b"0", b"-2"]),
-    # Lists.
+]
+_LISTS: Final[Weighted] = [
     (3, lambda load: [load.push(), load.key(), *load.members()]),
     (8, lambda load: [load.push(), load.list_key(), *load.elements()]),
     (5, lambda load: [load.option([b"LPOP"], [b"RPOP"])[0], load.list_key(), *load.option([], [b"1"], [b"3"])]),
@@ -188,14 +203,17 @@ _COMMANDS: Final[list[tuple[int, Callable[[Load], Words]]]] = [
     (3, lambda load: [b"LTRIM", load.list_key(), load.index(), load.option([b"-1"], [b"-2"], [b"40"])[0]]),
     (2, lambda load: [b"COPY", load.list_key(), load.list_key(), b"REPLACE"]),
     (1, lambda load: [b"DEL", load.list_key()]),
-    # Streams, with one group each.
+]
+_STREAMS: Final[Weighted] = [
     (5, lambda load: [b"TWRITE", load.stream(), b"ENTRIES", *load.pairs(load.member, load.value)]),
     (6, lambda load: [b"TREAD", load.stream(), b"0", load.few(), b"GROUP", b"g", b"RETRY", load.wait(), load.wait()]),
     (2, lambda load: [b"TACK", load.stream(), b"g", load.few(), load.few()]),
     (2, lambda load: [b"TGROUP", load.stream(), b"g", *load.letters(), b"MAXPENDING", load.few()]),
     (1, lambda load: [b"TCOMPACT", load.stream()]),
     (1, lambda load: [b"XTRIM", load.stream(), b"MAXLEN", load.few()]),
-    # Keys.
+]
+"""With one group each."""
+_KEYS: Final[Weighted] = [
     (4, lambda load: [b"DEL", *load.keys()]),
     (6, lambda load: [b"PEXPIRE", load.key(), load.time_ms()]),
     (2, lambda load: [b"PEXPIRE", load.list_key(), load.time_ms()]),
@@ -203,10 +221,30 @@ _COMMANDS: Final[list[tuple[int, Callable[[Load], Words]]]] = [
     (2, lambda load: [b"RENAME", load.key(), load.key()]),
     (2, lambda load: [b"COPY", load.key(), load.key(), *load.option([], [b"REPLACE"], [b"DB", b"1", b"REPLACE"])]),
     (1, lambda load: [b"MOVE", load.key(), b"1"]),
-    (2, lambda load: load.range_delete()),
     (1, lambda load: load.option([b"FLUSHDB"], [b"FLUSHDB"], [b"FLUSHALL"])),
-    # Reads come across what has expired.
+]
+_READS: Final[Weighted] = [
     (2, lambda load: [b"MGET", *load.keys()]),
     (1, lambda load: load.option([b"RANDOMKEY"], [b"KEYS", b"k*"], [b"SCAN", b"0"])),
 ]
-_DRAWN: Final = [draw for weight, draw in _COMMANDS for _ in range(weight)]
+"""They come across what has expired."""
+_EXPIRING: Final[Weighted] = [
+    (2, lambda load: [b"SET", load.key(), load.value(), b"PX", load.time_ms()]),
+    (3, lambda load: [b"PEXPIRE", load.key(), load.time_ms()]),
+    (1, lambda load: [b"HSET", load.key(), *load.pairs(load.member, load.value)]),
+]
+
+FOCUSED: Final[dict[str, Weighted]] = {
+    "streams": _STREAMS,
+    "lists": _LISTS,
+    "expiries": _EXPIRING,
+    "ranges": [(1, lambda load: load.range_delete()), *((4 * weight, draw) for weight, draw in _EXPIRING)],
+}
+"""Ranges are here alone: each looks at all slots, again with every start, and would take most of the time."""
+
+
+def _drawn(weighted: Weighted) -> list[Callable[[Load], Words]]:
+    return [draw for weight, draw in weighted for _ in range(weight)]
+
+
+_DRAWN: Final = _drawn([*_STRINGS, *_HASHES, *_SETS, *_SORTED_SETS, *_LISTS, *_STREAMS, *_KEYS, *_READS])

@@ -62,6 +62,7 @@ STORE_MUTANTS: Final = (
         "RangeRemoval(database, operation.start, operation.end)",
         "what a transaction writes on one shard after a range is removed by another shard's part of it",
         "store",
+        focus="ranges",
     ),
     Mutant(
         "range-leaves-expiries",
@@ -70,6 +71,7 @@ STORE_MUTANTS: Final = (
         "                pass\n",
         "a key that is set again after its range went expires as the one before it",
         "store",
+        focus="ranges",
     ),
     Mutant(
         "snapshot-without-a-removed-range",
@@ -78,6 +80,7 @@ STORE_MUTANTS: Final = (
         "        pass\n",
         "keys that went with a range while a snapshot was made are missing from it",
         "store",
+        focus="ranges",
     ),
     Mutant(
         "deleted-on-one-shard",
@@ -102,7 +105,7 @@ STORE_MUTANTS: Final = (
         "        if True:\n",
         "a read changes what cannot be journaled",
         "store",
-        seed=7_000_086,
+        focus="expiries",
     ),
     Mutant(
         "hot-in-the-wrong-database",
@@ -135,7 +138,7 @@ STORE_MUTANTS: Final = (
         "        if before is None or when_ms > before:\n",
         "a pending entry expires when the last one of its stream does",
         "store",
-        seed=7_000_017,
+        focus="streams",
     ),
     Mutant(
         "pending-expired-not-journaled",
@@ -152,7 +155,7 @@ STORE_MUTANTS: Final = (
         "",
         "of several pending entries of a group only those that expire first do so by themselves",
         "store",
-        seed=7_000_026,
+        focus="streams",
     ),
     Mutant(
         "compacted-stays-pending",
@@ -161,6 +164,6 @@ STORE_MUTANTS: Final = (
         "            pass\n",
         "an entry that was compacted away keeps its place among the pending ones",
         "store",
-        seed=7_000_023,
+        focus="streams",
     ),
 )

@@ -25,7 +25,7 @@ from unittest.mock import patch
 from tests.simulation.recovery import FOLDER, require
 from tests.simulation.scenario import HOUR_US, draw_scenario, small_limits
 from tests.simulation.scripted import SCRIPTS, Scripted
-from tests.simulation.store_load import Load
+from tests.simulation.store_load import KEYS, LISTS, STREAMS, Load
 from tests.simulation.store_model import Model, State, StoreLedger, difference, live_state
 from tidelog import limits
 from tidelog.commands.families import command_table
@@ -46,6 +46,8 @@ from tidelog.types.hash import HSet
 from tidelog.types.list import LPop, LPush, RPop, RPush
 
 TABLE: Final = command_table()
+FOCI: Final = ("", "", "", "", "streams", "lists", "expiries", "ranges", "ranges")
+"""One is drawn for each world."""
 
 
 class ProcessEnds(Exception):
@@ -55,7 +57,9 @@ class ProcessEnds(Exception):
 class StoreWorld:
     """One run. `run` raises `Violation`, or whatever the store should not have raised."""
 
-    def __init__(self, seed: int, coverage: Counter[str] | None = None, *, tries_fates: bool = True) -> None:
+    def __init__(
+        self, seed: int, coverage: Counter[str] | None = None, *, tries_fates: bool = True, focus: str = ""
+    ) -> None:
         self.seed = seed
         self.coverage = Counter[str]() if coverage is None else coverage
         self.crash_points = 0
@@ -64,7 +68,11 @@ class StoreWorld:
         self._tries_fates = tries_fates
         self._rng = rng = Random(seed)
         self._scenario = draw_scenario(seed, rng)
-        self._load = Load(rng, 2 * self._scenario.frame_bytes)
+        drawn_focus = rng.choice(FOCI)
+        self._focus = focus or drawn_focus
+        """What comes up more often than anything else: of `FOCI`; empty: nothing does."""
+        self._load = Load(rng, 2 * self._scenario.frame_bytes, self._focus)
+        self._steps = [*_STEPS, *_FOCUSED_STEPS.get(self._focus, ())]
         self._disk = SimulatedDisk(seed)
         self._disk.short_writes = self._scenario.short_writes
         self._clock = SimulatedClock()
@@ -98,6 +106,7 @@ class StoreWorld:
         rng = self._rng
         self.coverage[f"policy_{self._scenario.settings.policy.value}"] += 1
         self.coverage[f"shards_{self._scenario.shard_count}"] += 1
+        self.coverage[f"focus_{self._focus or 'none'}"] += 1
         with small_limits(self._scenario.snapshot_batch_bytes):
             for _ in range(rng.randint(2, 4)):
                 try:
@@ -152,7 +161,7 @@ class StoreWorld:
         if rng.random() < 0.3:
             self._step(StoreWorld._grow)
         for _ in range(rng.randint(5, 50)):
-            step = rng.choice(_STEPS)
+            step = rng.choice(self._steps)
             if rng.random() < _CRASH_CHANCES.get(step, 0.01):
                 self._disk.crash_after(rng.randint(1, 30))
             self._step(step)
@@ -314,9 +323,10 @@ class StoreWorld:
         self._note()
 
     def _read_while_refused(self) -> None:
-        """A read answers, changes nothing, and cannot fail."""
+        """A read answers, changes nothing, and cannot fail, whatever has expired since writes are refused."""
         before = dict(self._model.state)
-        self._transact([[b"MGET", *self._load.keys(6)], [b"RANDOMKEY"]])
+        self._clock.advance(self._rng.choice((0, 20_000, 3_000_000)))
+        self._transact([[b"MGET", *KEYS, *STREAMS, *LISTS], [b"RANDOMKEY"]])
         require(before == self._model.state, "a read changed something that cannot be journaled")
 
     def _run_hot(self) -> None:
@@ -539,6 +549,13 @@ _STEPS: Final[list[Callable[[StoreWorld], None]]] = [
     )
     for _ in range(weight)
 ]
+
+_FOCUSED_STEPS: Final[dict[str, list[Callable[[StoreWorld], None]]]] = {
+    "streams": [StoreWorld._expire] * 8,
+    "lists": [*[StoreWorld._run_hot] * 30, *[StoreWorld._take_snapshot] * 20],
+    "expiries": [StoreWorld._run_out_of_space] * 12,
+}
+"""Steps that are taken so much more often."""
 
 _CRASH_CHANCES: Final[dict[Callable[[StoreWorld], None], float]] = {StoreWorld._save: 0.2, StoreWorld._erase: 0.2}
 """How likely a crash is planned for soon after a step begins, where that is more than for the others."""

@@ -30,10 +30,12 @@ ALWAYS: Final = (
 """One of each kind is hunted by every run, all of them with `--long`: each takes some seconds."""
 
 
-def hunt(kind: str, worlds_max: int, source: Path, seed: int = FIRST_SEED) -> subprocess.CompletedProcess[str]:
+def hunt(
+    kind: str, worlds_max: int, source: Path, seed: int = FIRST_SEED, focus: str = ""
+) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{CHECKOUT}", "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "tests.simulation.mutants", kind, str(worlds_max), str(source), str(seed)],
+        [sys.executable, "-m", "tests.simulation.mutants", kind, str(worlds_max), str(source), str(seed), focus],
         cwd=CHECKOUT,
         env=environment,
         capture_output=True,
@@ -55,7 +57,7 @@ def test_the_source_as_it_is_survives(kind: str, tmp_path: Path) -> None:
     ids=[each.name for each in ALL],
 )
 def test_a_mutant_is_caught(mutant: Mutant, tmp_path: Path) -> None:
-    found = hunt(mutant.hunt, WORLDS_MAX, apply(mutant, tmp_path), mutant.seed)
+    found = hunt(mutant.hunt, WORLDS_MAX, apply(mutant, tmp_path), mutant.seed, mutant.focus)
     assert found.returncode == CAUGHT, f"{mutant.name} survived: {mutant.why}\n{found.stdout}{found.stderr}"
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.store_world import StoreWorld
+from tests.simulation.store_world import FOCI, StoreWorld
 
 SHARE: Final = 8
 CHUNK_COUNT: Final = 4
@@ -24,6 +24,7 @@ COMMON: Final = (
     *("policy_always", "policy_everysec", "policy_never", "shards_1", "shards_2", "shards_3", "shards_4"),
     *("fate_kill", "fate_lose_all", "fate_keep_all", "fate_prefix", "fate_scatter", "fate_mixed"),
     *("crash_in_open", "crash_in_recovery", "crash_in_take_snapshot"),
+    *(f"focus_{focus or 'none'}" for focus in FOCI),
     *(
         "multi_shard",
         "lists",
