@@ -140,13 +140,16 @@ class Workload:
 
 @contextmanager
 def small_limits(snapshot_batch_bytes: int) -> Iterator[None]:
-    """Let a snapshot, a value that is staged and a long collection be written in as many pieces as large ones are."""
+    """Let a snapshot, a value that is staged and a long collection be written in as many pieces as large ones are; and
+    let the code of a library take its time, so that a run does not depend on how busy the machine is."""
     small = {
         "SNAPSHOT_BATCH_BYTES": snapshot_batch_bytes,
         "STAGED_HEAD_BYTES_MAX": 64,
         "STAGED_PIECE_BYTES": 700,
         "STAGED_SYNC_BYTES": 1500,
         "RECORD_MEMBERS_MAX": 40,
+        "LIBRARY_LOAD_MS_MAX": 60_000,
+        "LIBRARIES_LOAD_MS_MAX": 60_000,
     }
     usual = {name: vars(limits)[name] for name in small}
     vars(limits).update(small)

@@ -1,4 +1,4 @@
-"""Scripts in the simulation of the store: an engine and one client on a store, without a loop.
+"""Scripts and functions in the simulation of the store: an engine and one client on a store, without a loop.
 
 The scripts do what they are told by their arguments, so that what they do is drawn like everything else: words of a
 command, with their number before them, and then the next command.
@@ -42,7 +42,7 @@ def _closed_loop() -> asyncio.AbstractEventLoop:
 
 
 class Scripted:
-    """A client that runs scripts on a store."""
+    """A client that runs scripts on a store, and changes and calls its libraries of functions."""
 
     def __init__(self, store: Store, clock: SimulatedClock) -> None:
         self._engine = make_engine(store, clock, NoLoop())
@@ -54,15 +54,23 @@ class Scripted:
 
         `ApplyFailed`: the journal does not take what it did.
         """
-        commands = [_told(command) for command in commands]
+        commands = [told(command) for command in commands]
         words = [word for command in commands for word in (b"%d" % len(command), *command)]
         called = [b"EVAL", script, b"0", *words]
+        return self.transact(database, [commands[0], called, commands[-1]] if is_in_multi else [called])
+
+    def transact(self, database: int, commands: list[list[bytes]]) -> bytes:
+        """Run one command, or several in a transaction; the last reply. `ApplyFailed`: as `run`."""
         self._execute([b"SELECT", b"%d" % database])
-        if not is_in_multi:
-            return self._execute(called)
-        for each in ([b"MULTI"], commands[0], called, commands[-1]):
+        if len(commands) == 1:
+            return self._execute(commands[0])
+        for each in ([b"MULTI"], *commands):
             self._execute(each)
         return self._execute([b"EXEC"])
+
+    def read(self, function: bytes) -> bytes:
+        """What a function that only reads replies."""
+        return self._execute([b"FCALL_RO", function, b"0"])
 
     def _execute(self, words: list[bytes]) -> bytes:
         reply = self._engine.execute(self._session, words)
@@ -70,6 +78,6 @@ class Scripted:
         return reply
 
 
-def _told(command: list[bytes]) -> list[bytes]:
+def told(command: list[bytes]) -> list[bytes]:
     """The same, but a plain SET takes the long way: the short one has no operation that the model would be told of."""
     return [*command, b"KEEPTTL"] if command[0] == b"SET" and len(command) == 3 else command

@@ -21,12 +21,15 @@ from tidelog.store.store import Store
 from tidelog.streams.stream import Stream
 from tidelog.types.hash import Hash, HDel, HSet, HSets
 from tidelog.types.key import DelRange, Expire
+from tidelog.types.library import LibDel, LibLoad
 from tidelog.types.set import SAdd, Set, SRem
 from tidelog.types.two_ended_list import List
 from tidelog.types.zset import ZAdd, ZRem, ZSet
 
 State = dict[tuple[int, bytes], tuple[Any, int | None]]
 """Database and key -> value and expiry. A value is `bytes`, or the name of its type and what it holds."""
+LIBRARIES: Final = -1
+"""In the place of a database: libraries of functions, which belong to none, with their names as keys."""
 
 _NOTHING: Final = (None, None)
 
@@ -68,6 +71,11 @@ class Model:
                 self._grow(number, key, "set", dict.fromkeys(members))
             case HDel(key, gone) | SRem(key, gone) | ZRem(key, gone):
                 self._shrink(number, key, gone)
+            case LibLoad(name, code):
+                state[LIBRARIES, name] = code, None
+            case LibDel(names):
+                for name in names:
+                    state.pop((LIBRARIES, name), None)
             case _ if isinstance(operation, ListOperation):
                 old, expire_ms = state.get((number, operation.key), (("list", ()), None))
                 elements = list_after(old[1], operation)
@@ -98,7 +106,7 @@ class Model:
 
 def live_state(store: Store) -> State:
     """What a store has, expired or not."""
-    state: State = {}
+    state: State = {(LIBRARIES, name): (code, None) for name, code in store.libraries.codes.items()}
     for database in store.databases:
         if not database.size:
             require(not database.expiries, "database", database.number, "is empty and has expiries")

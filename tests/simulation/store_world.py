@@ -1,10 +1,10 @@
 """A whole life of a store on a simulated machine, drawn from one seed: as `world` for the journal, one layer up.
 
-Commands of all families run through the command table, alone or several in one transaction, and on the hot path; keys
-expire by the simulated clock; snapshots are visited in slices between them; segments are erased; the disk fills up,
-fails and loses what was not synced; the process dies anywhere. After every crash the store must be in the state that
-the model (`store_model`) had after some transaction, not before the newest that was promised: what was durable after
-a power cut, what was written after the death of the process alone.
+Commands of all families run through the command table, alone or several in one transaction, and on the hot path;
+libraries of functions come and go beside them; keys expire by the simulated clock; snapshots are visited in slices
+between them; segments are erased; the disk fills up, fails and loses what was not synced; the process dies anywhere.
+After every crash the store must be in the state that the model (`store_model`) had after some transaction, not before
+the newest that was promised: what was durable after a power cut, what was written after the death of the process alone.
 
 The model is told the operations that the store applies, when it applies them; the hot path has none, so the model is
 told what its commands mean. A handler that decides wrongly is not noticed here (`tests/conformance` compares handlers
@@ -22,11 +22,12 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
+from tests.simulation.library_load import NAMES, LibraryLoad, number_of
 from tests.simulation.recovery import FOLDER, require
 from tests.simulation.scenario import HOUR_US, draw_scenario, small_limits
 from tests.simulation.scripted import SCRIPTS, Scripted
 from tests.simulation.store_load import KEYS, LISTS, STREAMS, Load
-from tests.simulation.store_model import Model, State, StoreLedger, difference, live_state
+from tests.simulation.store_model import LIBRARIES, Model, State, StoreLedger, difference, live_state
 from tidelog import limits
 from tidelog.commands.families import command_table
 from tidelog.engine.dispatch import find_command, run_command
@@ -46,7 +47,7 @@ from tidelog.types.hash import HSet
 from tidelog.types.list import LPop, LPush, RPop, RPush
 
 TABLE: Final = command_table()
-FOCI: Final = ("", "", "", "", "streams", "lists", "expiries", "ranges", "ranges")
+FOCI: Final = ("", "", "", "", "streams", "lists", "expiries", "ranges", "ranges", "libraries")
 """One is drawn for each world."""
 
 
@@ -68,10 +69,12 @@ class StoreWorld:
         self._tries_fates = tries_fates
         self._rng = rng = Random(seed)
         self._scenario = draw_scenario(seed, rng)
+        value_bytes_max = 2 * self._scenario.frame_bytes
         drawn_focus = rng.choice(FOCI)
         self._focus = focus or drawn_focus
         """What comes up more often than anything else: of `FOCI`; empty: nothing does."""
-        self._load = Load(rng, 2 * self._scenario.frame_bytes, self._focus)
+        self._load = Load(rng, value_bytes_max, self._focus)
+        self._library_load = LibraryLoad(rng, self._load, value_bytes_max)
         self._steps = [*_STEPS, *_FOCUSED_STEPS.get(self._focus, ())]
         self._disk = SimulatedDisk(seed)
         self._disk.short_writes = self._scenario.short_writes
@@ -259,7 +262,10 @@ class StoreWorld:
         self.crash_points += 1
         self.coverage["lists"] += any(type(value) is tuple and value[0] == "list" for value, _ in found.values())
         self.coverage["lost_some"] += count < len(ledger.ts)
-        self.coverage["from_snapshot"] += store.journal.recovered.snapshot is not None
+        has_snapshot, has_libraries = store.journal.recovered.snapshot is not None, bool(store.libraries.codes)
+        self.coverage["from_snapshot"] += has_snapshot
+        self.coverage["libraries"] += has_libraries
+        self.coverage["libraries_from_snapshot"] += has_libraries and has_snapshot
         return store, count
 
     def _new_epoch_id(self) -> int:
@@ -307,20 +313,46 @@ class StoreWorld:
         rng, load, store = self._rng, self._load, self._store
         if store.refusal is not None:
             return
-        if self._scripted is None:
-            self._scripted = Scripted(store, self._clock)
         commands = [load.command() for _ in range(rng.randint(1, 6))]
         is_in_multi = rng.random() < 0.3
-        before_ts = store.journal.writer.last_ts
-        try:
-            reply = self._scripted.run(load.database(), rng.choice(SCRIPTS), commands, is_in_multi=is_in_multi)
-        except ApplyFailed:
-            self._require_fault()
-            raise ProcessEnds from None
-        require(b"internal error" not in reply, commands, "met a bug in a script")
+        database, script, before_ts = load.database(), rng.choice(SCRIPTS), store.journal.writer.last_ts
+        self._run_as_one(lambda client: client.run(database, script, commands, is_in_multi=is_in_multi))
         self.coverage["script"] += store.journal.writer.last_ts > before_ts
         self.coverage["script_in_multi"] += is_in_multi and store.journal.writer.last_ts > before_ts
+
+    def _change_libraries(self) -> None:
+        """Libraries come, go and are called, alone or with keys in one transaction. While writes are refused they
+        stay as they are."""
+        rng, libraries = self._rng, self._library_load
+        database = self._load.database()
+        commands = [libraries.command()] if rng.random() < 0.6 else libraries.transaction()
+        self._run_as_one(lambda client: client.transact(database, commands))
+        name = rng.choice(NAMES)
+        code, _ = self._model.state.get((LIBRARIES, name), (None, None))
+        expected = b"-ERR Function not found\r\n" if code is None else b":%d\r\n" % number_of(code)
+        reply = self._client.read(name)
+        require(reply == expected, "function", name, "returns", reply, "instead of", expected)
+
+    def _run_as_one(self, run: Callable[[Scripted], bytes]) -> None:
+        """Something that is one transaction at most, and none while writes are refused."""
+        hlc, was_refused = self._store.journal.hlc, self._store.refusal is not None
+        hlc.catch_up()
+        before_ts = hlc.last
+        try:
+            reply = run(self._client)
+        except ApplyFailed:
+            require(not was_refused, "something was applied while writes were refused")
+            self._require_fault()
+            raise ProcessEnds from None
+        require(b"internal error" not in reply, "a script or a function met a bug:", reply)
+        require(hlc.last <= before_ts + 1, "one transaction was journaled as", hlc.last - before_ts)
         self._note()
+
+    @property
+    def _client(self) -> Scripted:
+        if self._scripted is None:
+            self._scripted = Scripted(self._store, self._clock)
+        return self._scripted
 
     def _read_while_refused(self) -> None:
         """A read answers, changes nothing, and cannot fail, whatever has expired since writes are refused."""
@@ -537,6 +569,7 @@ _STEPS: Final[list[Callable[[StoreWorld], None]]] = [
         (StoreWorld._run_commands, 26),
         (StoreWorld._run_hot, 8),
         (StoreWorld._run_script, 9),
+        (StoreWorld._change_libraries, 5),
         (StoreWorld._write, 16),
         (StoreWorld._sync, 16),
         (StoreWorld._take_snapshot, 20),
@@ -554,6 +587,11 @@ _FOCUSED_STEPS: Final[dict[str, list[Callable[[StoreWorld], None]]]] = {
     "streams": [StoreWorld._expire] * 8,
     "lists": [*[StoreWorld._run_hot] * 30, *[StoreWorld._take_snapshot] * 20],
     "expiries": [StoreWorld._run_out_of_space] * 12,
+    "libraries": [
+        *[StoreWorld._change_libraries] * 60,
+        *[StoreWorld._take_snapshot] * 10,
+        *[StoreWorld._run_out_of_space] * 5,
+    ],
 }
 """Steps that are taken so much more often."""
 

@@ -11,12 +11,13 @@ from typing import Final
 import pytest
 
 from tests.simulation.feed_mutants import FEED_MUTANTS
+from tests.simulation.library_mutants import LIBRARY_MUTANTS
 from tests.simulation.list_mutants import LIST_MUTANTS
 from tests.simulation.mutants import CAUGHT, FIRST_SEED, MUTANTS, RULES, Mutant, apply
 from tests.simulation.script_mutants import SCRIPT_MUTANTS
 from tests.simulation.store_mutants import STORE_MUTANTS
 
-ALL: Final = [*MUTANTS, *RULES, *STORE_MUTANTS, *FEED_MUTANTS, *LIST_MUTANTS, *SCRIPT_MUTANTS]
+ALL: Final = [*MUTANTS, *RULES, *STORE_MUTANTS, *FEED_MUTANTS, *LIST_MUTANTS, *SCRIPT_MUTANTS, *LIBRARY_MUTANTS]
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 WORLDS_MAX: Final = 400
 """A mutant that survives so many was not caught."""

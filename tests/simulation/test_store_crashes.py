@@ -28,6 +28,7 @@ COMMON: Final = (
     *(
         "multi_shard",
         "lists",
+        "libraries",
         "hot",
         "expired",
         "pending_expired",
@@ -47,6 +48,7 @@ RARE: Final = (
         "hot_multi",
         "list_run",
         "script_in_multi",
+        "libraries_from_snapshot",
         "clean_stop",
         "enospc",
         "refused",
