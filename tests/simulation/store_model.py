@@ -22,6 +22,7 @@ from tidelog.streams.stream import Stream
 from tidelog.types.hash import Hash, HDel, HSet, HSets
 from tidelog.types.key import DelRange, Expire
 from tidelog.types.library import LibDel, LibLoad
+from tidelog.types.list import LPop, LPush, RPop, RPush
 from tidelog.types.set import SAdd, Set, SRem
 from tidelog.types.two_ended_list import List
 from tidelog.types.zset import ZAdd, ZRem, ZSet
@@ -102,6 +103,27 @@ class Model:
             self.state[number, key] = (old[0], left), expire_ms
         else:
             del self.state[number, key]
+
+
+def hot_operation(state: State, number: int, words: list[bytes]) -> Any:
+    """What a command does that the hot path took: so it is as simple as this. None: nothing."""
+    value, _ = state.get((number, words[1] if len(words) > 1 else b""), _NOTHING)
+    match words:
+        case [b"MULTI"] | [b"EXEC"]:
+            return None
+        case b"HSET", key, *items:
+            return HSet(key, items)
+        case b"INCR", key:
+            return Val([(key, b"%d" % (int(value or 0) + 1))])
+        case b"LPUSH", key, element:
+            return LPush(key, [element])
+        case b"RPUSH", key, element:
+            return RPush(key, [element])
+        case b"LPOP", key:
+            return LPop(key, value[1][:1]) if value is not None else None
+        case b"RPOP", key:
+            return RPop(key, value[1][-1:]) if value is not None else None
+    return Val(list(zip(words[1::2], words[2::2], strict=True)))
 
 
 def live_state(store: Store) -> State:

@@ -27,13 +27,12 @@ from tests.simulation.recovery import FOLDER, require
 from tests.simulation.scenario import HOUR_US, draw_scenario, small_limits
 from tests.simulation.scripted import SCRIPTS, Scripted
 from tests.simulation.store_load import KEYS, LISTS, STREAMS, Load
-from tests.simulation.store_model import LIBRARIES, Model, State, StoreLedger, difference, live_state
+from tests.simulation.store_model import LIBRARIES, Model, State, StoreLedger, difference, hot_operation, live_state
 from tidelog import limits
 from tidelog.commands.families import command_table
 from tidelog.engine.dispatch import find_command, run_command
 from tidelog.errors import ApplyFailed, EnvironmentFault, JournalFailed, JournalFull
 from tidelog.journal.durability import SyncJob
-from tidelog.journal.operation import Val
 from tidelog.resp.encoder import ErrorReply
 from tidelog.server.hot import HotPath
 from tidelog.store.capture import Capture
@@ -43,8 +42,6 @@ from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedCrash, SimulatedDisk
 from tidelog.types.effect import Effect
-from tidelog.types.hash import HSet
-from tidelog.types.list import LPop, LPush, RPop, RPush
 
 TABLE: Final = command_table()
 FOCI: Final = ("", "", "", "", "streams", "lists", "expiries", "ranges", "ranges", "libraries")
@@ -390,7 +387,7 @@ class StoreWorld:
         """Tell of commands that the hot path took: one transaction, or one each with consecutive ts."""
         states: list[State] = []
         for words in commands:
-            operation = self._meant(number, words)
+            operation = hot_operation(self._model.state, number, words)
             if operation is not None:
                 self._model.apply(number, operation)
                 states.append(dict(self._model.state))
@@ -400,26 +397,6 @@ class StoreWorld:
             for index, state in enumerate(states):
                 self._ledger.append(before_ts + 1 + index, state)
         self._note()
-
-    def _meant(self, number: int, words: list[bytes]) -> Any:
-        """What a hot command does: it took it, so it was as simple as this. None: nothing."""
-        value, _ = self._model.state.get((number, words[1] if len(words) > 1 else b""), (None, None))
-        match words:
-            case [b"MULTI"] | [b"EXEC"]:
-                return None
-            case b"HSET", key, *items:
-                return HSet(key, items)
-            case b"INCR", key:
-                return Val([(key, b"%d" % (int(value or 0) + 1))])
-            case b"LPUSH", key, element:
-                return LPush(key, [element])
-            case b"RPUSH", key, element:
-                return RPush(key, [element])
-            case b"LPOP", key:
-                return LPop(key, value[1][:1]) if value is not None else None
-            case b"RPOP", key:
-                return RPop(key, value[1][-1:]) if value is not None else None
-        return Val(list(zip(words[1::2], words[2::2], strict=True)))
 
     def _sets(self) -> list[list[bytes]]:
         return [[b"SET", self._load.key(), self._load.value()] for _ in range(self._rng.randint(2, 6))]
