@@ -4,6 +4,7 @@ replies-first     replies leave before the journal has been written
 torn              the records of a transaction are journaled one by one, each as if it were all
 forgets-expiry    what expires no longer does after a restart
 one-shard         a transaction is journaled on the first of its shards only
+keeps-libraries   a library of functions that was deleted is back after a restart
 """
 
 from __future__ import annotations
@@ -73,11 +74,24 @@ def keep_one_shard() -> None:
     Store.commit = commit_one  # type: ignore[method-assign]
 
 
+def keep_libraries() -> None:
+    replay = Store.replay
+
+    def replay_without(self: Store, transaction: Any, payload_of: Any) -> None:
+        remove = Database.remove_library
+        Database.remove_library = lambda *_: None  # type: ignore[method-assign]
+        replay(self, transaction, payload_of)
+        Database.remove_library = remove  # type: ignore[method-assign]
+
+    Store.replay = replay_without  # type: ignore[method-assign]
+
+
 BUGS: Final = {
     "replies-first": reply_first,
     "torn": tear,
     "forgets-expiry": forget_expiry,
     "one-shard": keep_one_shard,
+    "keeps-libraries": keep_libraries,
 }
 
 if __name__ == "__main__":

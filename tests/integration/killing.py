@@ -37,6 +37,7 @@ from tests.integration.ledger import (
     require,
     settle_all,
 )
+from tests.integration.library_ledger import ServerError, draw
 from tests.integration.queue_ledger import QueueLedger
 from tests.integration.server_process import COMMAND, ServerProcess, environment
 
@@ -99,7 +100,7 @@ class Writer:
         for unit in units:
             for _ in range(len(unit) + 1 if len(unit) > 1 else 0):
                 self._receive()  # OK and QUEUED
-            self._ledger.answer(self._receive())
+            self._ledger.answer(self._receive(may_fail=True))
 
     def _receive(self, *, may_fail: bool = False) -> Any:
         while (reply := self._reader.gets()) is False:
@@ -159,15 +160,13 @@ class Writer:
             (b"LINSERT", list_, b"BEFORE", member, value[:8]),
             (b"LTRIM", list_, b"1", b"-2"),
             (b"EVAL", MIXED, b"4", number, list_, hash_, set_, member),
+            draw(rng, prefix),
+            draw(rng, prefix),
         )
         return rng.choice(commands)
 
 
 _KINDS: Final = (b"s", b"n", b"h", b"u", b"z", b"l")
-
-
-class ServerError(Exception):
-    """An error reply."""
 
 
 def _encode(command: Command) -> bytes:
@@ -205,6 +204,7 @@ class Killing:
             require(server.terminate() == 0, "it did not stop in order:", server.stderr)
         self._verify()
         self.numbers["answered"] = sum(ledger.answered_count for ledger in self._ledgers)
+        self.numbers["calls"] = sum(ledger.calls_count for ledger in self._ledgers)
 
     def _started(self) -> ServerProcess:
         """A server that is ready and has everything."""

@@ -4,7 +4,8 @@ Each writer has keys of its own and one connection, so what it sent is one line 
 transactions. The server runs them in that order, and each is there or not, so after a kill the writer's keys must be
 as they were after some unit between the last that was answered and the last that was sent. `Ledger` keeps the state
 after the answered ones as plain Python values, and the units that wait for an answer; `settle` finds the one that
-matches what the server has now, and goes on from there.
+matches what the server has now, and goes on from there. A library of functions is one more key of its writer
+(`library_ledger`).
 
 Keys that all writers share are checked by what must hold between them:
 
@@ -23,6 +24,7 @@ from typing import Any, Final
 
 import redis
 
+from tests.integration.library_ledger import ServerError, change, key_of, number_of, read_libraries
 from tests.integration.queue_ledger import FINISH, JOBS, PREFIX, TAKE, QueueLedger, check_queue, settle_queue
 
 Command = tuple[bytes, ...]
@@ -69,6 +71,8 @@ def apply(state: State, command: Command) -> Any:
     name, key, *rest = command
     if key in _SHARED:
         return UNKNOWN
+    if name == b"FUNCTION":
+        return _apply_to_libraries(state, command)
     value, expires = state.get(key, (None, False))
     match name, rest:
         case b"SET", [new]:
@@ -106,6 +110,8 @@ def apply(state: State, command: Command) -> Any:
             return int(member not in (value or {}))
         case b"EVAL", [b"4", number, list_, hash_, set_, member] if key == MIXED:
             return _apply_mixed(state, (number, list_, hash_, set_), member)
+        case b"FCALL", [b"2", number, list_]:
+            return _apply_call(state, key, number, list_)
         case b"LMOVE", [other, b"LEFT", b"RIGHT"]:
             if other == key and value:
                 state[key] = [*value[1:], value[0]], expires
@@ -154,6 +160,25 @@ def _apply_mixed(state: State, keys: Sequence[bytes], member: bytes) -> Any:
     return [int(count), [apply(state, (b"LPOP", list_)) for _ in range(2)]]
 
 
+def _apply_to_libraries(state: State, command: Command) -> Any:
+    reply, changed = change(lambda name: key_of(name) in state, command)
+    for name, code in changed.items():
+        if code is None:
+            del state[key_of(name)]
+        else:
+            state[key_of(name)] = code, False
+    return reply
+
+
+def _apply_call(state: State, function: bytes, number: bytes, list_: bytes) -> Any:
+    code, _ = state.get(key_of(function), (None, False))
+    if code is None:
+        return ServerError("ERR Function not found")
+    count = apply(state, (b"INCR", number))
+    apply(state, (b"RPUSH", list_, number_of(code)))
+    return [count, number_of(code)]
+
+
 def _replace(state: State, key: bytes, value: Any, expires: bool, reply: Any) -> Any:
     if value:
         state[key] = value, expires
@@ -175,6 +200,8 @@ class Ledger:
     hits_answered: int = 0
     hits_sent: int = 0
     answered_count: int = 0
+    calls_count: int = 0
+    """Calls of functions that were there."""
     queue: QueueLedger = field(default_factory=lambda: QueueLedger(0))
 
     def send(self, unit: Unit) -> None:
@@ -190,11 +217,15 @@ class Ledger:
         expected = [apply(self.state, command) for command in unit]
         self.hits_answered += sum(command == (b"INCR", HITS) for command in unit)
         self.answered_count += 1
+        self.calls_count += sum(
+            command[0] == b"FCALL" and not isinstance(want, ServerError)
+            for command, want in zip(unit, expected, strict=True)
+        )
         found = reply if len(unit) > 1 else [reply]
         require(
             isinstance(found, list)
             and len(found) == len(expected)
-            and all(want is UNKNOWN or want == got for want, got in zip(expected, found, strict=True)),
+            and all(_is_as_expected(want, got) for want, got in zip(expected, found, strict=True)),
             self.prefix.decode(), "sent", unit, "and was told", reply, "instead of", expected,
         )  # fmt: skip
         if _is_of_queue(unit):
@@ -222,6 +253,10 @@ class Ledger:
         )
 
 
+def _is_as_expected(want: Any, got: Any) -> bool:
+    return not isinstance(got, ServerError) if want is UNKNOWN else want == got
+
+
 def _is_of_queue(unit: Unit) -> bool:
     return unit[0][1] in (JOBS, TAKE, FINISH)
 
@@ -230,6 +265,7 @@ def settle_all(client: redis.Redis, ledgers: Sequence[Ledger]) -> None:
     """Check everything that a server has, before anyone writes to it again."""
     names: Any = client.keys()
     found = _read(client, sorted(names))
+    found |= {key_of(name): (code, False) for name, code in read_libraries(client).items()}
     _check_shared(found, ledgers)
     for ledger in ledgers:
         ledger.settle({key: found.pop(key) for key in sorted(found) if key.startswith(ledger.prefix)})

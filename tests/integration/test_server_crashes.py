@@ -15,9 +15,13 @@ import pytest
 from tests.integration import careless_server
 from tests.integration.killing import LOAD_ANSWERS_MIN, Killing
 from tests.integration.ledger import HITS, MIXED, Ledger, Violation, apply
+from tests.integration.library_ledger import ServerError, library_code
 from tests.integration.queue_ledger import FINISH, JOBS, OWNERS, TAKE, QueueLedger, check_queue, settle_queue
+from tidelog.scripting.functions import dump
 
 KINDS: Final = [("always", 1), ("always", 3), ("everysec", 1), ("everysec", 3)]
+CALLS_FROM_ANSWERS: Final = 3000
+"""So many answers have calls of functions among them."""
 CARELESS_KILLS: Final = 12
 """A bug that survives so many was not caught."""
 
@@ -46,6 +50,7 @@ def test_a_killed_server_keeps_its_promises(
     assert killing.numbers["kills"] == kills
     under_load = kills - killing.numbers["kills_while_starting"]
     assert killing.numbers["answered"] >= LOAD_ANSWERS_MIN * under_load, "the load was no load"
+    assert killing.numbers["calls"] or killing.numbers["answered"] < CALLS_FROM_ANSWERS, "no function was ever called"
 
 
 @pytest.mark.parametrize("bug", careless_server.BUGS)
@@ -96,6 +101,25 @@ def test_a_ledger_notices(found: Any) -> None:
         ledger.settle(found)
 
 
+@pytest.mark.parametrize(
+    "codes",
+    [
+        pytest.param({}, id="it is lost"),
+        pytest.param({b"w:library:0": 1}, id="an older one is back"),
+        pytest.param({b"w:library:0": 2, b"w:library:1": 3}, id="a deleted one is back"),
+    ],
+)
+def test_a_ledger_notices_of_libraries(codes: dict[bytes, int]) -> None:
+    ledger = answered(
+        (((b"FUNCTION", b"LOAD", library_code(b"w_0", 1)),), b"w_0"),
+        (((b"FUNCTION", b"LOAD", b"REPLACE", library_code(b"w_0", 2)),), b"w_0"),
+        (((b"FUNCTION", b"LOAD", library_code(b"w_1", 3)), (b"FUNCTION", b"DELETE", b"w_1")), [b"w_1", b"OK"]),
+    )
+    found = {key: (library_code(b"w_" + key[-1:], number), False) for key, number in codes.items()}
+    with pytest.raises(Violation):
+        ledger.settle(found)
+
+
 def test_a_wrong_answer_is_noticed() -> None:
     ledger = answered((((b"INCR", b"w:n"),), 1), (((b"INCR", HITS),), 77))
     ledger.send(((b"INCR", b"w:n"),))
@@ -131,16 +155,25 @@ def test_the_model_of_each_command() -> None:
         ((b"LREM", b"k", b"0", b"e"), 1),
         ((b"LTRIM", b"none", b"1", b"-2"), b"OK"),
         ((b"EVAL", MIXED, b"4", b"n", b"l", b"h", b"v", b"m"), [1]),
+        ((b"FCALL", b"w_0", b"2", b"n", b"l"), ServerError("ERR Function not found")),
+        ((b"FUNCTION", b"LOAD", library_code(b"w_0", 5)), b"w_0"),
+        ((b"FUNCTION", b"LOAD", library_code(b"w_0", 6)), ServerError("ERR Library 'w_0' already exists")),
+        ((b"FCALL", b"w_0", b"2", b"n", b"l"), [2, b"5"]),
+        ((b"FUNCTION", b"RESTORE", dump([library_code(b"w_1", 7)]), b"REPLACE"), b"OK"),
+        ((b"FUNCTION", b"LOAD", b"REPLACE", library_code(b"w_1", 8)), b"w_1"),
+        ((b"FUNCTION", b"DELETE", b"w_0"), b"OK"),
+        ((b"FUNCTION", b"DELETE", b"w_0"), ServerError("ERR Library not found")),
     ]
     assert [apply(state, command) for command, _ in commands] == [reply for _, reply in commands]
     assert state == {
         b"u": (frozenset([b"b"]), False),
         b"z": ({b"m": 2.0}, False),
         b"s": (b"abc", True),
-        b"l": ([b"c", b"m", b"1"], False),
-        b"n": (b"1", False),
+        b"l": ([b"c", b"m", b"1", b"5"], False),
+        b"n": (b"2", False),
         b"h": ({b"m": b"1"}, False),
         b"v": (frozenset([b"1"]), False),
+        b"w:library:1": (library_code(b"w_1", 8), False),
     }
 
 
