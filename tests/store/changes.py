@@ -51,6 +51,13 @@ def plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, ZSet | List) else value.copy() if hasattr(value, "copy") else value
 
 
+def run(store: Store, words: list[bytes]) -> None:
+    """One command, as a transaction."""
+    transaction = store.begin()
+    run_command(find_command(TABLE, words), transaction, words)
+    store.commit(transaction)
+
+
 def change(store: Store, rng: random.Random) -> None:
     """One random command."""
     key = rng.choice([b"{tag}%d", b"key%d"]) % rng.randrange(60)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.store.changes import change, open_store, state
+from tests.store.changes import change, open_store, run, state
 from tests.store.made import Machine
 from tidelog import limits
 from tidelog.ids import ShardId
@@ -100,6 +100,43 @@ def test_plain_strings_share_records(monkeypatch: pytest.MonkeyPatch) -> None:
         capture.step()
     assert capture.keys_written >= 1000
     assert len(added) < 10
+
+
+LARGE = b"x" * 1500
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize(
+    "commands",
+    [
+        pytest.param([[b"HSET", b"k", b"f", LARGE], [b"PEXPIRE", b"k", b"9999999"]], id="the expiry of a hash"),
+        pytest.param([[b"SADD", b"k", LARGE], [b"PEXPIRE", b"k", b"9999999"]], id="the expiry of a set"),
+        pytest.param([[b"ZADD", b"k", b"1", LARGE], [b"PEXPIRE", b"k", b"9999999"]], id="the expiry of a sorted set"),
+        pytest.param([[b"RPUSH", b"k", b"a", LARGE, b"b"], [b"RPUSH", b"k", LARGE, b"c"]], id="elements of a list"),
+        pytest.param([[b"XADD", b"k", b"1-1", b"f", LARGE], [b"XADD", b"k", b"1-2", b"f", b"v"]], id="entries"),
+        pytest.param(
+            [
+                [b"TWRITE", b"k", b"ENTRIES", b"tag", LARGE],
+                [b"TREAD", b"k", b"0", b"1", b"GROUP", b"g", b"RETRY", b"20", b"500"],
+            ],
+            id="pending entries",
+        ),
+    ],
+)
+def test_what_follows_a_large_value_stays_behind_it(
+    commands: list[list[bytes]], shards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STAGED_BYTES_MIN", 1000)
+    monkeypatch.setattr(limits, "RECORD_SPLIT_BYTES", 500)
+    disk = SimulatedDisk()
+    store = open_store(disk, shards)
+    for words in commands:
+        run(store, words)
+    store.journal.writer.write()
+    expected = state(store)
+    store.save()
+    store.journal.close()
+    assert state(open_store(disk, shards)) == expected
 
 
 @pytest.mark.parametrize("shards", [1, 3])

@@ -64,6 +64,8 @@ class _LargeValue(NamedTuple):
     value: bytes
     expire_ms: int | None
     database: int
+    following: list[tuple[ShardId, int, bytes, int | None]]
+    """Records of the same key that come after it, such as its expiry: shard, opcode, payload and expiry."""
 
 
 class Capture:
@@ -293,6 +295,8 @@ class Capture:
     def end_large(self) -> None:
         value = self._large_values.popleft()
         self.snapshot.add_staged(value.opcode, value.head, value.expire_ms, value.database)
+        for shard, opcode, payload, expire_ms in value.following:
+            self.snapshot.add(shard, opcode, payload, expire_ms, value.database)
 
     # --- writing ------------------------------------------------------------------------------------------------
 
@@ -330,6 +334,8 @@ class Capture:
             self._go_on()
 
     def _add(self, operations: Iterable[Any]) -> None:
+        """Write the operations of a key, in their order: what follows a large value waits for it."""
+        awaited: _LargeValue | None = None
         for operation in operations:
             expire_ms = getattr(operation, "expire_ms", None)
             effect = self._store.effect_of[type(operation)]
@@ -337,11 +343,15 @@ class Capture:
                 found = self._store.split_large(effect, operation)
                 if found is not None:
                     what = effect.kind.opcode, found[1], effect.kind.last(operation)
-                    self._large_values.append(_LargeValue(found[0], *what, expire_ms, self._number))
+                    awaited = _LargeValue(found[0], *what, expire_ms, self._number, [])
+                    self._large_values.append(awaited)
                     continue
             for shard, opcode, payload in self._store.encode(effect, operation):
                 if len(payload) >= limits.STAGED_BYTES_MIN:
-                    self._large_values.append(_LargeValue(shard, opcode, b"", payload, expire_ms, self._number))
+                    awaited = _LargeValue(shard, opcode, b"", payload, expire_ms, self._number, [])
+                    self._large_values.append(awaited)
+                elif awaited is not None:
+                    awaited.following.append((shard, opcode, payload, expire_ms))
                 else:
                     self.snapshot.add(shard, opcode, payload, expire_ms, self._number)
 
