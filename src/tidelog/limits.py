@@ -270,8 +270,8 @@ SCRIPT_WRITTEN_BYTES_MAX = 256 * MIB
 """What a script writes; further writes are refused. The disk takes it after the script, and everybody waits for it."""
 SCRIPT_FLAT_ITEMS_MAX = 1000
 """An array of a reply that is longer is read by the script's own side: Lua's stack takes only so many values."""
-SCRIPT_WORDS_AT_ONCE = 1000
-"""Arguments that are handed to Lua in one call."""
+SCRIPT_WORDS_AT_ONCE = 200
+"""Arguments that are handed to Lua in one call, between two looks at the clock."""
 LIBRARIES_MAX = 1000
 """Libraries of functions; FUNCTION LOAD of one more is refused ..."""
 LIBRARIES_BYTES_MAX = 16 * MIB

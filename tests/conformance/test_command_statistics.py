@@ -91,6 +91,33 @@ def test_commands_of_scripts(both: Both) -> None:
     assert ours["get"][0] == theirs["get"][0] == 3
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "return redis.call('incr', 'h')",
+        "return redis.pcall('incr', 'h')",
+        "redis.pcall('incr', 'h') return 1",
+        "return {err = 'FOO x'}",
+        "return redis.error_reply('BAR x')",
+        "error('oops')",
+        "error({err = 'BAZ x'})",
+        "return redis.call('nosuch')",
+        "local reply = redis.pcall('incr', 'h') return {err = reply.err}",
+        "return (",
+    ],
+)
+def test_an_error_of_a_script_is_counted_once(both: Both, script: str) -> None:
+    link = both.connect()
+    link("HSET", "h", "f", "v")
+    both.admin.each("CONFIG", "RESETSTAT")
+    for _ in range(2):
+        link.each("EVAL", script, 0)
+    theirs, ours = counts(both.admin, "config|resetstat")
+    assert ours == theirs
+    theirs_errors, ours_errors = both.admin.each("INFO", "errorstats")
+    assert ours_errors.split() == theirs_errors.split()
+
+
 def test_not_part_of_the_default(both: Both) -> None:
     for text in both.admin.each("INFO"):
         assert b"# Commandstats" not in text

@@ -317,6 +317,7 @@ ENDLESS = [
 
 @pytest.mark.parametrize("script", ENDLESS)
 def test_an_endless_script_is_stopped(quick: ScriptMachine, script: str) -> None:
+    quick.scripts.limits.memory_bytes = 64 * limits.MIB  # some of them need much by then
     reply = stopped(quick, script)
     assert f"more than {LIMIT_MS} ms" in reply
     assert "It had written nothing." in reply

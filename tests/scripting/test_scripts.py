@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import perf_counter
 
 import pytest
 
@@ -160,3 +161,31 @@ def test_commands_of_scripts_are_counted(machine: ScriptMachine) -> None:
     tallies = machine.engine.metrics.commands
     assert (tallies.of("SET").calls, tallies.of("INCR").calls, tallies.of("INCR").failed) == (2, 1, 1)
     assert tallies.of("EVAL").calls == 1
+
+
+def test_the_scripts_of_an_exec_share_their_time(machine: ScriptMachine) -> None:
+    """Nobody else has a go between them."""
+    machine.scripts.limits.time_ms = 300
+    machine("MULTI")
+    for _ in range(4):
+        machine("EVAL", "while true do end", 0)
+    machine("EVAL", "redis.call('SET', 'k', 1) while true do end", 0)
+    machine("EVAL", "return redis.call('SET', 'too', 'late')", 0)
+    began_s = perf_counter()
+    replies = machine("EXEC")
+    took_s = perf_counter() - began_s
+    assert all("was stopped" in str(reply) for reply in replies[:4])
+    assert machine("EXISTS", "too") == 0, "their time is over"
+    assert took_s < 1.5, "not 300 ms for each"
+    assert "was stopped" in machine("EVAL", "while true do end", 0)
+    assert machine("EVAL", "return redis.call('SET', 'k', 2)", 0) == b"OK", "the next one has its own"
+
+
+def test_words_with_the_same_hash_are_not_taken_for_ever(machine: ScriptMachine) -> None:
+    """Lua looks at every other character of these, and there no hook fires."""
+    machine.scripts.limits.time_ms = 100
+    words = ["".join(sign + "z" for sign in f"{number:016x}") for number in range(40_000)]
+    began_s = perf_counter()
+    assert "was stopped" in machine("EVAL", "return #ARGV", 0, *words)
+    assert perf_counter() - began_s < 3
+    assert machine("EVAL", "return #ARGV", 0, *words[:1000]) == 1000

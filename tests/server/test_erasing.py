@@ -64,8 +64,12 @@ class World:
         for _ in range(times):
             self.erasing._next_s = min(self.erasing._next_s, perf_counter())
             self.erasing.tick()
-            while self.erasing.is_under_way:
-                await asyncio.sleep(0.001)
+            await self.end()
+
+    async def end(self) -> None:
+        """Wait for what is under way."""
+        while self.erasing.is_under_way:
+            await asyncio.sleep(0.001)
 
     def close(self) -> None:
         self.erasing.close()
@@ -165,8 +169,7 @@ def test_a_limit_that_changes_counts_at_once_and_is_not_told_as_need() -> None:
         before = world.segment_count
         world.journal.retention = replace(world.journal.retention, bytes_max=0)
         world.erasing.begin()
-        while world.erasing.is_under_way:
-            await asyncio.sleep(0.001)
+        await world.end()
         assert world.segment_count < before
         assert world.erasing.facts.segments_erased == 0
 
@@ -183,11 +186,9 @@ def test_a_limit_that_changes_while_segments_are_erased_counts_right_after() -> 
         world.journal.retention = replace(world.journal.retention, bytes_max=0)
         world.erasing.begin()
         held.set()
-        while world.erasing.is_under_way:
-            await asyncio.sleep(0.001)
+        await world.end()
         world.erasing.tick()
-        while world.erasing.is_under_way:
-            await asyncio.sleep(0.001)
+        await world.end()
         assert world.segment_count < before
 
     in_world(test)

@@ -324,7 +324,7 @@ class Blocking:
         session = waiter.session
         self.forget(session)
         if type(reply) is ErrorReply:
-            self._engine.count_failure(waiter.row, reply.message)
+            self._engine.count_failure(waiter.row, reply)
         session.unblock(self._engine.encode_for(session, waiter.row, reply))
 
     # --- what becomes due ---------------------------------------------------------------------------------------

@@ -142,6 +142,8 @@ class Engine:
         self.table = table
         self.clock = clock
         self.stopwatch_s = stopwatch_s
+        self.exec_count = 0
+        """How many times EXEC has run commands."""
         self.slow_s = limits.TURN_US_MAX / 1e6
         """The client of a command that took longer is slow (`Session.is_slow`)."""
         """Seconds since some moment: what commands take is measured with it."""
@@ -298,7 +300,7 @@ class Engine:
 
     def _refuse_late(self, session: Session, row: Command, error: str, delay_s: float) -> bytes:
         """Refuse a command after a while; its client is blocked until then."""
-        self.count_failure(row, error)
+        self.count_failure(row, ErrorReply(error))
         reply = encode_error(error)
         if not delay_s:
             return reply
@@ -372,7 +374,7 @@ class Engine:
         if took_s > self.slow_s:
             session.is_slow = True
         if type(reply) is ErrorReply:
-            self.count_failure(row, reply.message)
+            self.count_failure(row, reply)
         slow_log = self.slow_log
         if took_s * 1e6 >= slow_log.threshold_us >= 0 and "skip_slowlog" not in row.flags:
             now_s, took_us = self.clock.wall_us() // 1_000_000, int(took_s * 1e6)
@@ -382,13 +384,14 @@ class Engine:
         """The same for a command that a script has run, which is not timed by itself."""
         self.metrics.commands.of(row.name).hot_calls += 1
         if type(reply) is ErrorReply:
-            self.count_failure(row, reply.message)
+            self.count_failure(row, reply)
         if self.monitors.sessions:
             self.monitors.show_inside(row, arguments, database)
 
-    def count_failure(self, row: Command, message: str) -> None:
+    def count_failure(self, row: Command, reply: ErrorReply) -> None:
         """A command ran, and an error is its reply."""
-        self.metrics.count_error(message)
+        if not reply.is_counted:
+            self.metrics.count_error(reply.message)
         self.metrics.commands.of(row.name).failed += 1
 
     def encode(self, row: Command, reply: Reply, protocol: int) -> bytes:
@@ -406,6 +409,7 @@ class Engine:
         looks_at_each = self.looks_at_each
         plain_count = 0
         self.transaction = transaction
+        self.exec_count += 1
         for row, arguments in queued:
             is_plain = row.name == "SET" and len(arguments) == 3 and not looks_at_each
             if is_plain and transaction.set_plain(arguments[1], arguments[2]):

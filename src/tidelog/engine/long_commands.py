@@ -134,7 +134,7 @@ class LongCommands:
         self._burials.append(command.removal.bury())
         self.forget(session)
         if type(reply) is ErrorReply:
-            engine.count_failure(row, reply.message)
+            engine.count_failure(row, reply)
         session.unblock(engine.encode(row, reply, session.protocol))
         if engine.store.signals:
             engine.blocking.serve()

@@ -112,10 +112,12 @@ class Verbatim:
 class ErrorReply:
     """An error: a code in capitals, a space and a sentence."""
 
-    __slots__ = ("message",)
+    __slots__ = ("is_counted", "message")
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, is_counted: bool = False) -> None:
         self.message = message
+        self.is_counted = is_counted
+        """It is the error of a command inside, which was counted there."""
 
     def __repr__(self) -> str:
         return f"ErrorReply({self.message!r})"

@@ -63,7 +63,7 @@ _INTEGER_MIN: Final = -(2**63)
 """Redis takes it for a number that does not fit."""
 
 _BAD_ARGUMENT: Final = (None, MISUSED, b"ERR Lua redis lib command arguments must be strings or integers")
-_NO_ARGUMENT: Final = (None, MISUSED, b"ERR Please specify at least one argument for this redis.call() call")
+_NO_ARGUMENT: Final = (None, MISUSED, b"ERR Please specify at least one argument for this redis lib call")
 _UNKNOWN: Final = (None, FAILED, b"ERR Unknown Redis command called from script")
 _WRONG_COUNT: Final = (None, FAILED, b"ERR Wrong number of args calling Redis command from script")
 _NOT_ALLOWED: Final = (None, FAILED, b"ERR This Redis command is not allowed from script")
@@ -90,7 +90,14 @@ class Host:
         """Of the transaction, parts of which may be of others."""
         self._trusted = b""
         """A text that may be compiled."""
+        self._exec_number = 0
+        """Of the EXEC whose scripts share their time, or 0 ..."""
+        self._spent_s = 0.0
+        """... of which they have used so much."""
+        self._is_extended = False
+        """There is more time, as something was written."""
         self._limit_s = 0.0
+        self._began_s = 0.0
         self._deadline_s = 0.0
         self._looked_s = 0.0
         """When the clock was last looked at."""
@@ -110,8 +117,10 @@ class Host:
         allows_oom: bool,
         limit_s: float,
         reply_bytes_max: int,
+        exec_number: int = 0,
     ) -> None:
-        """A script begins."""
+        """A script begins, perhaps as one of several in an EXEC: nobody else has a go between those, so that they have
+        the time of one."""
         self._session = session
         self._transaction = transaction
         self._protocol = 2
@@ -119,9 +128,11 @@ class Host:
         self._allows_oom = allows_oom
         self._reply_bytes_max = reply_bytes_max
         self._written_bytes_max = transaction.size_bytes + limits.SCRIPT_WRITTEN_BYTES_MAX
+        if not exec_number or exec_number != self._exec_number:
+            self._exec_number, self._spent_s, self._is_extended = exec_number, 0.0, False
         self._limit_s = limit_s
-        self._looked_s = self._stopwatch_s()
-        self._deadline_s = self._looked_s + limit_s
+        self._began_s = self._looked_s = self._stopwatch_s()
+        self._deadline_s = self._began_s + limit_s * (1 + self._is_extended) - self._spent_s
         self.has_written = False
         self.stop_reason = self.stop_line = 0
         self.failure = None
@@ -129,8 +140,15 @@ class Host:
     def end(self) -> None:
         self._session = None
         self._transaction = None
+        if self._exec_number:
+            self._spent_s += self._stopwatch_s() - self._began_s
 
     # --- limits -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_over(self) -> bool:
+        """The time of the script is over."""
+        return self._stopwatch_s() > self._deadline_s
 
     def check_clock(self) -> int:
         if self._transaction is None:
@@ -189,11 +207,11 @@ class Host:
         if callee is None:
             callee = self._find(arguments)
             if callee is None:
-                return _UNKNOWN
+                return self._refused(_UNKNOWN)
         if count != callee.arity and (callee.arity > 0 or count < -callee.arity):
-            return _WRONG_COUNT
+            return self._refused(_WRONG_COUNT)
         if not callee.is_allowed:
-            return _NOT_ALLOWED
+            return self._refused(_NOT_ALLOWED)
         transaction = self._transaction
         assert transaction is not None
         if callee.is_connection:
@@ -202,7 +220,7 @@ class Host:
             if callee.is_write and (not callee.may_only_read or callee.row.writes(arguments)):
                 refusal = self._refusal_of(callee.row, arguments)
                 if refusal is not None:
-                    return refusal
+                    return self._refused(refusal)
             reply = NOT_PLAIN if callee.plain is None else self._run_plain(callee, transaction, arguments)
             if reply is NOT_PLAIN:
                 reply = run_command(callee.row, transaction, arguments)
@@ -239,7 +257,12 @@ class Host:
     def _callee_of(self, row: Command) -> Callee:
         return Callee(row, self._engine.metrics.commands.of(row.name))
 
-    def _refusal_of(self, row: Command, arguments: list[bytes]) -> object:
+    def _refused(self, answer: tuple[None, int, bytes]) -> object:
+        """A command is not run: its error counts nevertheless."""
+        self._engine.metrics.count_error(answer[2].decode("utf-8", "surrogateescape"))
+        return answer
+
+    def _refusal_of(self, row: Command, arguments: list[bytes]) -> tuple[None, int, bytes] | None:
         """Why a write is refused; None: it is not."""
         if self._is_read_only:
             return _READ_ONLY
@@ -253,8 +276,9 @@ class Host:
             is_allowed = self._allows_oom or self.has_written
             if refusal is not None and not (is_allowed and refusal.startswith("OOM ")):
                 return None, FAILED, refusal.encode("utf-8", "surrogateescape")
-        if not self.has_written:
-            self.has_written = True
+        self.has_written = True
+        if not self._is_extended:
+            self._is_extended = True
             self._deadline_s += self._limit_s
         return None
 

@@ -14,6 +14,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog import limits
+from tidelog.scripting.host import TOO_LONG
 from tidelog.scripting.libraries import load_libraries
 from tidelog.scripting.source import prepare
 
@@ -174,10 +175,14 @@ class Interpreter:
         return self._calls[b"run_function"](callback, function.name, protocol, keys_count, *words)
 
     def _add_words(self, words: Sequence[bytes]) -> None:
+        """What Lua takes for a word grows with those before it whose hashes are alike, and no hook fires in it."""
         add = self._calls[b"add_words"]
         step = limits.SCRIPT_WORDS_AT_ONCE
         for at in range(0, len(words), step):
             add(*words[at : at + step])
+            if self._host.is_over:
+                self._host.note_stop(TOO_LONG, 0)
+                raise self.errors[0]("")
 
 
 def _text(message: bytes) -> str:

@@ -163,6 +163,7 @@ class Scripts:
             allows_oom=script.allows_oom,
             limit_s=self.limits.time_ms / 1000,
             reply_bytes_max=interpreter.reserve_bytes,
+            exec_number=0 if joined is None else engine.exec_count,
         )
         answer: Any = None
         try:
@@ -256,5 +257,5 @@ def _reply(answer: Any) -> Reply:
         data = answer[1]
         if answer[0] is None:
             return Wire(data)
-        return ErrorReply(data.decode("utf-8", "surrogateescape"))
+        return ErrorReply(data.decode("utf-8", "surrogateescape"), is_counted=len(answer) == 3 and bool(answer[2]))
     return answer

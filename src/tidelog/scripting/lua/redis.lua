@@ -212,7 +212,7 @@ end
 
 function api.setresp(...)
   if select("#", ...) ~= 1 then fail("redis.setresp() requires one argument.") end
-  local wanted = ...
+  local wanted = tonumber((...))
   if wanted ~= 2 and wanted ~= 3 then fail("RESP version must be 2 or 3.") end
   protocol = wanted
   host_setresp(wanted)
@@ -405,9 +405,15 @@ end
 
 -- --- the call of a script ----------------------------------------------------------------------------------------
 
+-- The error that ended the script is one of a command, and the server has counted it.
+local is_counted = false
+
 -- What an error becomes, in the place where it is raised.
 local function explain(problem)
-  if type(problem) ~= "table" then
+  is_counted = false
+  if type(problem) == "table" then
+    is_counted = rawget(problem, "ignore_error_stats_update") == true
+  else
     if type(problem) == "userdata" then problem = "internal error" end
     problem = { err = "ERR " .. tostring(problem) }
   end
@@ -419,13 +425,14 @@ local function explain(problem)
   return line_of(message)
 end
 
--- To the host: a string, a whole number or nil as it is; nil and RESP; false and the text of an error.
+-- To the host: a string, a whole number or nil as it is; nil and RESP; false, the text of an error, and whether it was
+-- counted.
 local function answer(ok, value)
   if is_stopped() then error("", 0) end
   if not ok then
     if value == box.no_memory then stop(TOO_LARGE) end
     if type(value) ~= "string" then value = tostring(value) end
-    return false, value
+    return false, value, is_counted
   end
   local kind = type(value)
   if kind == "string" or kind == "nil" then return value end
@@ -433,6 +440,10 @@ local function answer(ok, value)
   if kind == "table" then
     local text = plain_array(value)
     if text then return nil, text end
+    local err = rawget(value, "err")
+    if type(err) == "string" then
+      return false, line_of(err), rawget(value, "ignore_error_stats_update") == true
+    end
   end
   local parts = {}
   write(value, parts, 0, 1)
