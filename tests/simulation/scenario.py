@@ -147,6 +147,7 @@ def small_limits(snapshot_batch_bytes: int) -> Iterator[None]:
         "STAGED_HEAD_BYTES_MAX": 64,
         "STAGED_PIECE_BYTES": 700,
         "STAGED_SYNC_BYTES": 1500,
+        "STAGED_BYTES_MIN": 1000,
         "RECORD_MEMBERS_MAX": 40,
         "LIBRARY_LOAD_MS_MAX": 60_000,
         "LIBRARIES_LOAD_MS_MAX": 60_000,

@@ -83,6 +83,14 @@ STORE_MUTANTS: Final = (
         focus="ranges",
     ),
     Mutant(
+        "large-value-after-what-follows-it",
+        "store/capture.py",
+        "                elif awaited is not None:\n",
+        "                elif False:\n",
+        "in a snapshot the expiry of a collection, or the rest of a list, comes before its large value",
+        "store",
+    ),
+    Mutant(
         "deleted-on-one-shard",
         "store/store.py",
         "return [(shard, DEL, encode_items(keys)) for shard, keys in self._by_shard(operation.keys, lambda key: key)]",
