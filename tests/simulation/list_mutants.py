@@ -44,10 +44,11 @@ LIST_MUTANTS: Final = (
     Mutant(
         "snapshot-turns-a-list-round",
         "types/list.py",
-        "    return in_pieces(key, list(value), lambda key, run: pushed(key, run, is_left=False))\n",
+        "    return in_pieces(key, list(value), _pushed_right)\n",
         "    return in_pieces(key, list(value), lambda key, run: pushed(key, run, is_left=True))\n",
         "a long list comes back from a snapshot the other way round",
         "store",
+        focus="lists",
     ),
     Mutant(
         "inserted-elsewhere-after-a-start",
