@@ -251,6 +251,25 @@ def test_a_push_right_behind_a_large_element_serves_nobody_before_it_moves(leave
     run(test)
 
 
+def test_a_mover_whose_large_element_is_taken_waits_for_the_time_it_has_left() -> None:
+    async def test() -> None:
+        world = World()
+        (pusher, _), (mover, _) = (world.connect() for _ in range(2))
+        mover.data_received(encode(b"BLMOVE", b"k", b"to", b"LEFT", b"LEFT", b"10"))
+        [first] = world.engine.blocking._by_session.values()
+        world.machine.clock.advance(4_000_000)
+        transaction = world.machine.store.begin()
+        transaction.run([RPush(b"k", [LARGE])])
+        world.engine.commit(transaction)
+        world.engine.blocking.serve()
+        pusher.data_received(encode(b"DEL", b"k"))
+        await world.work()
+        [second] = world.engine.blocking._by_session.values()
+        assert (second is first, second.until_us) == (False, first.until_us)
+
+    run(test)
+
+
 def test_a_value_is_staged_again_if_its_segment_ends_and_then_written_anyway() -> None:
     async def test() -> None:
         world = World(geometry=Geometry(frame_bytes=4096, frames_per_segment=2))

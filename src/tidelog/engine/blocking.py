@@ -71,6 +71,7 @@ class Waiter:
         "run",
         "session",
         "timed_out",
+        "until_us",
     )
 
     def __init__(
@@ -96,6 +97,8 @@ class Waiter:
         self.kin: Kin = (row.name, wait.kin)
         self.places = places
         self.deadline: Timer | None = None
+        self.until_us = 0
+        """When its time is over (monotonic); 0: never."""
 
 
 Line = dict[Kin, OrderedDict[Waiter, None]]
@@ -156,6 +159,7 @@ class Blocking:
                 queue = line[waiter.kin] = OrderedDict()
             queue[waiter] = None
         if wait.timeout_ms:
+            waiter.until_us = self._engine.clock.monotonic_us() + 1000 * wait.timeout_ms
             self._set_deadline(waiter, wait.timeout_ms / 1000)
         self._set_due(waiter, wait.due_ms)
 
@@ -286,7 +290,7 @@ class Blocking:
             self.forget(waiter.session)
             self._moving[place] = waiter.session, waiter.session.command_count
             self._put_off[place] = None  # for those behind it, whatever becomes of it
-            waiter.session.run_again()
+            waiter.session.run_again(self._with_time_left(waiter))
             return False
         out: list[bytes] = []
         if waiter.run is not None and waiter.run(waiter.commands, 0, out):
@@ -310,6 +314,14 @@ class Blocking:
             engine.fail(error)
         self._finish(waiter, reply)
         return True
+
+    def _with_time_left(self, waiter: Waiter) -> list[bytes]:
+        """The command of one that moves an element, whose last word is how long it waits."""
+        words = waiter.commands[0]
+        if not waiter.until_us:
+            return words
+        left_us = max(waiter.until_us - self._engine.clock.monotonic_us(), 1000)  # 0 would be for ever
+        return [*words[:-1], b"%.3f" % (left_us / 1e6)]
 
     def _has_read_all(self, place: KeyPlace, group_name: bytes | None) -> bool:
         """Whether a group is there and has plainly nothing to read."""

@@ -364,8 +364,8 @@ class Session(ABC):
         """The command that waited has its reply."""
 
     @abstractmethod
-    def run_again(self) -> None:
-        """The command that waited is run as if it had only just come."""
+    def run_again(self, command: list[bytes]) -> None:
+        """The command that waited is run as if it had only just come; `command`: with the time that it has left."""
 
     @abstractmethod
     def end_pause(self) -> None:

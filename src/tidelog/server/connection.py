@@ -324,8 +324,8 @@ class Connection(SocketSession):
             self._end_of_commands()
         self._settle()  # held commands go on later: the caller may be in the middle of a command
 
-    def run_again(self) -> None:
-        self._backlog.put_back([self._waited])
+    def run_again(self, command: Words) -> None:
+        self._backlog.put_back([command])
         self._settle()
 
     def end_pause(self) -> None:
