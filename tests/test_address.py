@@ -79,3 +79,52 @@ def test_a_url_that_is_none_is_refused_without_its_password(url: str, says: str)
     assert says in str(caught.value)
     assert "hid" not in str(caught.value)
     assert str(caught.value).endswith(caught.value.problem)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected", "shown"),
+    [
+        ("redis+cluster://h", ServerAddress("h", is_cluster=True), "redis://h:6399"),
+        (
+            "rediss+cluster://u:p@h:1,[::1]:2",
+            ServerAddress("h", 1, is_cluster=True, is_tls=True, username="u", password="p", more_hosts=(("::1", 2),)),
+            "rediss+cluster://h:1,[::1]:2",
+        ),
+        (
+            "redis+sentinel://:p@h:1,i/orders/3",
+            ServerAddress("h", 1, password="p", database=3, service="orders", more_hosts=(("i", 26379),)),
+            "redis+sentinel://h:1,i:26379/orders",
+        ),
+        ("redis+sentinel://h/a%20b", ServerAddress("h", 26379, service="a b"), "redis+sentinel://h:26379/a%20b"),
+        ("redis://h:1", ServerAddress("h", 1), "redis://h:1"),
+    ],
+)
+def test_urls_of_several_servers(url: str, expected: ServerAddress, shown: str) -> None:
+    found = ServerAddress.parse(url, takes_several=True)
+    assert found == expected
+    assert found.url == shown
+    assert found.hosts == ((found.host, found.port), *found.more_hosts)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("redis+cluster://:hidden@h:1,i:x", "its port is not a number"),
+        ("redis+cluster://:hidden@h:1,,i", "one of its hosts is empty"),
+        ("redis+cluster://:hidden@h/1", "a Redis Cluster has neither a unix socket nor databases"),
+        ("redis+sentinel://:hidden@h", "it must name the service after the Sentinels"),
+        ("redis+sentinel://:hidden@h/orders/x", "what follows the port must be the number of a database"),
+        ("redis+sentinel://:hidden@h/orders?ssl_ca_certs=hidden", "settings after a ? are not understood"),
+        ("redis+nonsense://:hidden@h", "it must begin with redis://, rediss:// or unix://, redis+sentinel://"),
+    ],
+)
+def test_a_url_of_several_servers_that_is_none_is_refused_without_its_password(url: str, says: str) -> None:
+    with pytest.raises(BadAddress) as caught:
+        ServerAddress.parse(url, takes_several=True)
+    assert says in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
+def test_most_callers_take_one_server_only() -> None:
+    with pytest.raises(BadAddress, match="it must begin with redis://, rediss:// or unix://, not with"):
+        ServerAddress.parse("redis+cluster://h")

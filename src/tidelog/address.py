@@ -4,17 +4,22 @@
     rediss://...                                         TCP with TLS
     unix://[[user]:password@]/path                       a unix socket
 
+and, for callers that can use them, several servers that are one (with `rediss+` in front: over TLS):
+
+    redis+sentinel://[...@]host[:port][,...]/service[/database]     the master that Sentinels name for a service
+    redis+cluster://[...@]host[:port][,...]                         a Redis Cluster, by some of its nodes
+
 This module only parses: `redis_client.py` makes connections from an address. An address can be pickled, password
 included, so that tasks on other machines connect without a password file. `repr` and `url` leave the password out, and
 so does every error here: a URL that cannot be parsed may still contain one.
 
-An address names one server. Several hosts (Sentinel) would be a field beside `host` and `port`, parsed here and chosen
-from in `redis_client.py`.
+With several hosts, the first is `host` and `port`, and the others are `more_hosts`. User and password are those of the
+servers; Sentinels are asked without.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -25,7 +30,11 @@ PORT_DEFAULT: Final = 6399
 URL_DEFAULT: Final = f"redis://127.0.0.1:{PORT_DEFAULT}"
 """Of commands and Spark jobs that are not told which server to use."""
 _HOST_DEFAULT: Final = "127.0.0.1"
+SENTINEL_PORT_DEFAULT: Final = 26379
 _SCHEMES: Final = ("redis", "rediss", "unix")
+_SENTINEL: Final = "+sentinel"
+_CLUSTER: Final = "+cluster"
+_SEVERAL: Final = tuple(scheme + kind for scheme in ("redis", "rediss") for kind in (_SENTINEL, _CLUSTER))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +54,29 @@ class ServerAddress:
     """Clients ask this node for the other nodes of the cluster."""
     settings: str = field(default="", repr=False)
     """What the URL has after its `?`, such as `ssl_ca_certs=ca.pem`. redis-py reads it, so it may contain secrets."""
+    more_hosts: tuple[tuple[str, int], ...] = ()
+    """Further nodes of the cluster, or Sentinels, that are asked if the first does not answer."""
+    service: str | None = None
+    """The hosts are Sentinels, and the server is the master of this service."""
 
     @property
     def url(self) -> str:
         """Without user, password, database and settings: for messages."""
         if self.path is not None:
             return f"unix://{quote(self.path)}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'rediss' if self.is_tls else 'redis'}://{host}:{self.port}"
+        scheme = "rediss" if self.is_tls else "redis"
+        if self.service is not None:
+            return f"{scheme}{_SENTINEL}://{self._hosts_shown}/{quote(self.service, safe='')}"
+        return f"{scheme}{_CLUSTER if self.more_hosts else ''}://{self._hosts_shown}"
+
+    @property
+    def hosts(self) -> tuple[tuple[str, int], ...]:
+        """All of them, with their ports."""
+        return ((self.host, self.port), *self.more_hosts)
+
+    @property
+    def _hosts_shown(self) -> str:
+        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
 
     @property
     def url_with_password(self) -> str:
@@ -65,21 +89,31 @@ class ServerAddress:
 
     @classmethod
     def parse(
-        cls, url: str, *, database: int | None = None, is_cluster: bool = False, takes_settings: bool = False
+        cls,
+        url: str,
+        *,
+        database: int | None = None,
+        is_cluster: bool = False,
+        takes_settings: bool = False,
+        takes_several: bool = False,
     ) -> ServerAddress:
         """The address that a URL gives; `BadAddress` if it gives none.
 
         database         as an option gives it; None: the URL's, or 0
         is_cluster       the server is a node of a Redis Cluster
         takes_settings   the caller connects with redis-py, which understands settings after a `?`
+        takes_several    the caller can use Sentinels and a Redis Cluster
         """
+        if takes_several and url.partition("://")[0] in _SEVERAL:
+            return cls._parse_several(url, database=database, takes_settings=takes_settings)
         try:
             parts = urlsplit(url)
         except ValueError:
             raise _bad(url, "it is not a URL") from None
         if parts.scheme not in _SCHEMES:
             found = f", not with {parts.scheme!r}" if url.startswith(f"{parts.scheme}://") else ""
-            raise _bad(url, f"it must begin with redis://, rediss:// or unix://{found}")
+            more = ", redis+sentinel://, redis+cluster://" if takes_several else ""
+            raise _bad(url, f"it must begin with redis://, rediss:// or unix://{more}{found}")
         if parts.query and not takes_settings:
             raise _bad(url, "settings after a ? are not understood")
         made = cls(
@@ -97,10 +131,47 @@ class ServerAddress:
             raise _bad(url, "a Redis Cluster has neither a unix socket nor databases")
         return made
 
+    @classmethod
+    def _parse_several(cls, url: str, *, database: int | None, takes_settings: bool) -> ServerAddress:
+        """The first host is parsed as part of a plain URL, the others as plain URLs of their own."""
+        scheme, _, rest = url.partition("://")
+        scheme, _, kind = scheme.partition("+")
+        place, slash, path = rest.partition("?")[0].rpartition("@")[2].partition("/")
+        first, *others = place.split(",")
+        service = None
+        port_default = PORT_DEFAULT
+        if f"+{kind}" == _SENTINEL:
+            service, slash, path = path.partition("/")
+            if not service:
+                raise _bad(url, "it must name the service after the Sentinels")
+            port_default = SENTINEL_PORT_DEFAULT
+        login, at, _ = rest.partition("?")[0].rpartition("@")
+        query = "?" + rest.partition("?")[2] if "?" in rest else ""
+        try:
+            hosts = [_host_of(f"redis://{each}", port_default) for each in (first, *others)]
+            plain = f"{scheme}://{login}{at}{first}{slash}{path}{query}"
+            made = cls.parse(plain, database=database, is_cluster=service is None, takes_settings=takes_settings)
+        except BadAddress as error:
+            raise _bad(url, error.problem) from None
+        (host, port), *more_hosts = hosts
+        named = None if service is None else _unquoted(service)
+        return replace(made, host=host, port=port, more_hosts=tuple(more_hosts), service=named)
 
-def _port_of(url: str, parts: SplitResult) -> int:
+
+def _host_of(url: str, port_default: int) -> tuple[str, int]:
+    """The host and port of a URL that has nothing else."""
     try:
-        return parts.port or PORT_DEFAULT
+        parts = urlsplit(url)
+    except ValueError:
+        raise _bad(url, "it is not a URL") from None
+    if not parts.hostname:
+        raise _bad(url, "one of its hosts is empty")
+    return parts.hostname, _port_of(url, parts, port_default)
+
+
+def _port_of(url: str, parts: SplitResult, default: int = PORT_DEFAULT) -> int:
+    try:
+        return parts.port or default
     except ValueError:
         raise _bad(url, "its port is not a number from 1 to 65535") from None
 
