@@ -5,6 +5,7 @@
     │   ├── CommandError         a command was refused; the text is the reply, code first
     │   │   └── WrongPassword        ... because of a password; the reply may have to wait
     │   ├── LimitExceeded        something was larger than a limit allows
+    │   │   └── MessageTooLarge      ... namely a message of a channel
     │   ├── TooOld               the place asked for was erased from the journal
     │   ├── FeedDiverged         what a feed's client has seen is no longer history
     │   ├── HolderLapsed         this reader stalled for too long and its hold was let go
@@ -14,7 +15,12 @@
     │   ├── BadMessage           a writer of day streams was given something that is not a message
     │   ├── DayGone              a day of a job set was removed before all of it was read
     │   ├── FencedOff            a later job has taken over
-    │   └── LeaseLost            the lease of a job ended, or belongs to another
+    │   ├── LeaseLost            the lease of a job ended, or belongs to another
+    │   └── ChannelError         a call on a channel was refused; its `code` is for programs
+    │       ├── InvalidChannel       the channel cannot be: its name, or what is configured
+    │       ├── SubscriptionNotFound there is no such subscriber, or no more
+    │       ├── AckHandleMalformed   the handle was not given out to this subscriber
+    │       └── BadChannelInput      a name or a message that cannot be kept
     ├── EnvironmentFault     the machine's fault: the disk, the folder, another process
     │   ├── DataDirectoryError   the folder cannot be used as asked
     │   │   └── DirectoryInUse   another process has it open
@@ -24,6 +30,7 @@
     │   ├── ServerUnreachable    no server answers at an address, or it has gone away
     │   ├── ServerRefused        a server does not let us in, or refuses a request
     │   ├── Contended            others changed the same keys at every attempt
+    │   ├── NotConfirmed         too few replicas have a message in time; publishing it again is fine
     │   └── Corruption           bytes on disk are not what was written (names file, frame and position)
     │       └── FormatError      the bytes break the format itself
     │           ├── NewerFormat      they use something that this version does not know
@@ -38,13 +45,16 @@ one of these by the part that knows what was being done.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 __all__: Final = [
+    "AckHandleMalformed",
     "ApplyFailed",
     "BadAddress",
+    "BadChannelInput",
     "BadMessage",
     "BadView",
+    "ChannelError",
     "ClientError",
     "ClockAhead",
     "CommandError",
@@ -59,14 +69,18 @@ __all__: Final = [
     "FormatError",
     "HolderLapsed",
     "InternalError",
+    "InvalidChannel",
     "JournalFailed",
     "JournalFull",
     "LeaseLost",
     "LimitExceeded",
+    "MessageTooLarge",
     "NewerFormat",
+    "NotConfirmed",
     "ServerRefused",
     "ServerUnreachable",
     "SnapshotFailed",
+    "SubscriptionNotFound",
     "TidelogError",
     "TooOld",
     "TransactionTorn",
@@ -98,6 +112,10 @@ class WrongPassword(CommandError):
 
 class LimitExceeded(ClientError):
     """Something was larger than a limit in `limits.py` allows."""
+
+
+class MessageTooLarge(LimitExceeded):
+    """A message of a channel, or several that were published together, have too many bytes."""
 
 
 class TooOld(ClientError):
@@ -167,6 +185,37 @@ class LeaseLost(ClientError):
     """The lease ended before it was renewed, or another has it."""
 
 
+class ChannelError(ClientError):
+    """A call on a channel was refused; nothing changed."""
+
+    code: ClassVar[str] = "tidelog.channels.refused"
+    """For programs, as HTTP tells it. Those that begin with `dsps.` are the original's."""
+
+
+class InvalidChannel(ChannelError):
+    """There cannot be such a channel."""
+
+    code = "dsps.storage.invalid-channel"
+
+
+class SubscriptionNotFound(ChannelError):
+    """There is no such subscriber: it was never made, was removed, or expired. It has to be made (again)."""
+
+    code = "dsps.storage.subscription-not-found"
+
+
+class AckHandleMalformed(ChannelError):
+    """A handle that was not given out, or not to this subscriber, or for messages that the channel does not have."""
+
+    code = "dsps.storage.ack-handle-malformed"
+
+
+class BadChannelInput(ChannelError):
+    """The name of a subscriber or of a message, a message, or a number that a channel cannot take."""
+
+    code = "tidelog.channels.invalid-input"
+
+
 class EnvironmentFault(TidelogError):
     """The machine did not do what was asked of it."""
 
@@ -206,6 +255,19 @@ class ServerRefused(EnvironmentFault):
 
 class Contended(EnvironmentFault):
     """Others changed the same keys at every attempt; nothing was changed, and trying again later is fine."""
+
+
+class NotConfirmed(EnvironmentFault):
+    """A message is published, but too few replicas said in time that they have it: a failover may lose it.
+
+    To publish it again, with the same id, is right: it is the same message, and waits for the replicas once more.
+    """
+
+    def __init__(self, message: str, *, wanted: int, confirmed: int) -> None:
+        super().__init__(message)
+        self.wanted = wanted
+        self.confirmed = confirmed
+        """Replicas that have it."""
 
 
 class Corruption(EnvironmentFault):

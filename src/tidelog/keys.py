@@ -1,6 +1,7 @@
 """The names of the keys that Tidelog itself writes. Applications may read them, and should not write them.
 
-The keys of day streams are not here: they are built from the names of a job set, in `days/jobset.py`.
+The keys of day streams and channels are not here: they are built from names, in `days/jobset.py` and
+`channels/names.py`.
 """
 
 from __future__ import annotations
@@ -33,3 +34,7 @@ show` and `tidelog view check` read it."""
 VIEW_JOB_PREFIX: Final = "view:"
 """`view:<name>`: the part of the job `view` that keeps one view, in the set of jobs and as the name of its lease.
 `tidelog pipeline view` writes it; `tidelog view ls` reads it."""
+
+CHANNEL_HANDLE_KEY: Final = "tidelog:channels:handle-key"
+"""The key that proves receipt handles of channels, unless one is configured. The first gateway that needs it makes it;
+the others of the same backend read it. Removing it makes all handles invalid, and loses nothing."""

@@ -403,6 +403,64 @@ DAYS_SCAN_INDEXES = 256
 """Keys that a server looks at for one SCAN, and indexes that are read together."""
 LEASE_MS_DEFAULT = 30_000
 
+# --- channels ---------------------------------------------------------------------------------------------------
+
+CHANNEL_MESSAGE_BYTES_MAX = 1 * MIB
+"""The content of one message; a larger one is refused."""
+CHANNEL_PUBLISH_MESSAGES_MAX = 256
+"""Messages that are published together ..."""
+CHANNEL_PUBLISH_BYTES_MAX = 4 * MIB
+"""... and the bytes of all of them; more are refused."""
+CHANNEL_FETCH_MESSAGES_DEFAULT = 64
+CHANNEL_FETCH_MESSAGES_MAX = 1024
+"""Messages of one fetch; a caller that asks for more is refused."""
+CHANNEL_FETCH_BYTES = 4 * MIB
+"""Bodies of one fetch; a fetch ends before the message that goes past it, unless it is the first."""
+CHANNEL_FETCH_AT_ONCE = 16
+"""Bodies that the script of a fetch asks for at a time: so many, too large for the fetch, are read in vain."""
+CHANNEL_LOOKED_AT_MAX = 4096
+"""Clocks that one fetch looks at, whether their messages are still there or not: a long gap takes several."""
+CHANNEL_EXPIRE_MS_MIN = 1000
+CHANNEL_EXPIRE_MS_MAX = 366 * 86_400_000
+"""How long a channel may keep its messages."""
+CHANNEL_EXPIRE_MS_DEFAULT = 30 * 60_000
+CHANNEL_POLL_S_MAX = 3600.0
+"""How long a fetch may wait for a message."""
+CHANNEL_CALLS_MAX = 64
+"""Calls to the backend that are under way at the same time, and so connections (of a cluster: to one node)."""
+CHANNEL_REPLY_S_MAX = 10.0
+"""How long a reply of the backend may take; then the call is sent again ..."""
+CHANNEL_ATTEMPTS_MORE = 3
+"""... so often, which is right for every call: each may be repeated ..."""
+CHANNEL_RETRY_S_MIN = 0.05
+CHANNEL_RETRY_S_MAX = 0.5
+"""... after such pauses."""
+CHANNEL_CONFIRM_MS_DEFAULT = 2000
+"""How long a publish waits for replicas, if it is to."""
+CHANNEL_CONFIRM_ATTEMPTS = 5
+"""How often a publish that is to be confirmed is sent while the slots of a cluster move, or a node fails over."""
+CHANNEL_WAKES_MAX = 20_000
+"""Channels that one process listens to; those who wait for another channel look every `CHANNEL_LOOK_S` ..."""
+CHANNEL_WAKES_LINGER_S = 10.0
+"""... how long it goes on when nobody waits any more: the next poll of the same client comes soon ..."""
+CHANNEL_WAKES_AT_ONCE = 512
+"""... and names of one SUBSCRIBE."""
+CHANNEL_LOOK_S = 5.0
+"""How often one who waits looks without being told, give or take a fifth: a wake may get lost."""
+CHANNEL_WAKES_SILENT_S = 10.0
+"""After so long without a byte the connection for wakes is asked whether it is alive; after twice that it is lost."""
+CHANNEL_WAKES_RECONNECT_S_MIN = 0.05
+CHANNEL_WAKES_RECONNECT_S_MAX = 2.0
+"""Between these, doubling, the pause before it is made again."""
+CHANNEL_KEY_LOOK_S = 1.0
+"""After a handle that proved wrong, the key in the backend is looked at again, at most once in so long."""
+CHANNEL_SCAN_KEYS = 1000
+"""Keys that a server looks at for one SCAN ..."""
+CHANNEL_SCANS_MAX = 16
+"""... and scans of one page of the list of channels ..."""
+CHANNEL_LISTED_DEFAULT = 256
+"""... which ends when it has this many keys of channels and subscribers."""
+
 # --- Spark ------------------------------------------------------------------------------------------------------
 
 SPARK_BATCH_ROWS = 32_000
@@ -642,6 +700,10 @@ assert READ_ENTRIES_MAX <= RECORD_OFFSETS_MAX
 assert DAYS_BATCH_BYTES_MAX < DAYS_EVENT_BYTES_MAX < DAYS_BATCH_OPENED_BYTES_MAX < BULK_BYTES_MAX
 assert DAYS_LATE_AT_ONCE <= DAYS_LATE_LOOKED_THROUGH
 assert DAYS_INDEX_S <= DAYS_INDEX_SAME_DAY_S
+assert CHANNEL_MESSAGE_BYTES_MAX <= CHANNEL_PUBLISH_BYTES_MAX <= SCRIPT_MEMORY_BYTES_DEFAULT // 8
+assert CHANNEL_FETCH_BYTES + CHANNEL_FETCH_AT_ONCE * CHANNEL_MESSAGE_BYTES_MAX < SCRIPT_MEMORY_BYTES_DEFAULT // 2
+assert CHANNEL_FETCH_MESSAGES_MAX <= CHANNEL_LOOKED_AT_MAX
+assert CHANNEL_CONFIRM_MS_DEFAULT < 1000 * CHANNEL_REPLY_S_MAX
 assert PIPELINE_REPORT_S * 1000 * 3 < LEASE_MS_DEFAULT
 assert PIPELINE_REPORT_S * 3 < PIPELINE_SILENT_S
 assert SPARK_CALL_ROWS * 2 < ARGUMENTS_MAX

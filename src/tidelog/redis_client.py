@@ -4,6 +4,7 @@
     connected        the same for a `with` block, whose errors become ours
     connect_raw      one connection whose replies are left as they came: for Spark, which reads many
     connect_async    a client for asyncio: for feeds
+    connect_calls    a client for asyncio whose calls may be repeated, also for Sentinels and a Redis Cluster
 
 Importing redis-py takes a while: what has no use for it does not import this module.
 """
@@ -16,7 +17,11 @@ from typing import Any, Final
 
 import redis
 from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
+from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry as AsyncRetry
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.cluster import RedisCluster
 from redis.exceptions import AskError, RedisClusterException
@@ -81,6 +86,47 @@ def connect_async(address: ServerAddress) -> Any:
     if address.path is None:
         options |= {"socket_keepalive": True, "socket_connect_timeout": limits.CLIENT_CONNECT_S_MAX}
     return AsyncRedis.from_url(_url_for_redis(address), **_login(address), db=address.database, **options)
+
+
+def connect_calls(address: ServerAddress) -> Any:
+    """A client for asyncio that speaks RESP2 and sends a call again whose reply does not come.
+
+    So it is for calls that do the same when they come twice. No server is contacted yet; `close_async` closes it. It
+    may have as many connections as calls are under way: the caller bounds them.
+    """
+    options: dict[str, Any] = {**_settings_of(address), **_login(address), "protocol": 2}
+    pauses = ExponentialBackoff(cap=limits.CHANNEL_RETRY_S_MAX, base=limits.CHANNEL_RETRY_S_MIN)
+    options["retry"] = AsyncRetry(pauses, limits.CHANNEL_ATTEMPTS_MORE)
+    options["socket_timeout"] = limits.CHANNEL_REPLY_S_MAX
+    if address.path is not None:
+        return AsyncRedis(unix_socket_path=address.path, db=address.database, **options)
+    options |= {"socket_keepalive": True, "socket_connect_timeout": limits.CLIENT_CONNECT_S_MAX, "ssl": address.is_tls}
+    if address.is_cluster:
+        nodes = [ClusterNode(host, port) for host, port in address.hosts]
+        return AsyncRedisCluster(startup_nodes=nodes, max_connections=2 * limits.CHANNEL_CALLS_MAX, **options)
+    if address.service is not None:
+        asked = {name: options[name] for name in ("socket_timeout", "socket_connect_timeout", "ssl", "protocol")}
+        asked |= {name: value for name, value in options.items() if name.startswith("ssl_")}
+        sentinels: Any = Sentinel(list(address.hosts), sentinel_kwargs=asked)  # type: ignore[no-untyped-call]
+        return sentinels.master_for(address.service, db=address.database, **options)
+    return AsyncRedis(host=address.host, port=address.port, db=address.database, **options)
+
+
+async def close_async(client: Any) -> None:
+    """Close a client for asyncio, and what it asks for the way to its server."""
+    pool = getattr(client, "connection_pool", None)
+    await client.aclose()
+    if isinstance(pool, SentinelConnectionPool):
+        for sentinel in pool.sentinel_manager.sentinels:
+            await sentinel.aclose()
+
+
+def _settings_of(address: ServerAddress) -> dict[str, Any]:
+    """The settings of a URL, as redis-py reads them."""
+    if not address.settings:
+        return {}
+    read: dict[str, Any] = dict(parse_url(f"redis://h?{address.settings}"))
+    return {name: value for name, value in read.items() if name not in ("host", "connection_class")}
 
 
 def _url_for_redis(address: ServerAddress) -> str:

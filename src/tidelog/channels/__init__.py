@@ -1,0 +1,61 @@
+"""Channels: durable publish/subscribe, on Tidelog or any Redis. Each subscriber gets every message, in order.
+
+async with Channels.at("redis://127.0.0.1:6399") as channels:
+    await channels.subscribe("news", "me")
+    await channels.publish("news", message_of("msg123", {"text": "hello!"}))
+    fetched = await channels.fetch_when_there("news", "me", timeout_s=30)
+    await channels.acknowledge("news", "me", fetched.handle)
+
+channels     the calls: subscribe, publish, fetch, acknowledge, list
+names        names and keys
+message      a message, and its body in the backend
+clock        places in a channel, on a ring
+clock_lua    the same for scripts
+scripts      the atomic steps, in Lua
+handle       receipt handles
+wakes        tells those who wait that there may be something
+listing      lists channels and subscribers
+backend      where channels are kept: a server, or the one that Sentinels name
+cluster      ... or a Redis Cluster
+"""
+
+from __future__ import annotations
+
+from tidelog.channels.backend import Backend, Confirmation, backend_at
+from tidelog.channels.channels import Channels, ChannelSubscription, FetchedMessages, PublishedMessage
+from tidelog.channels.listing import ListedChannel, ListedPage, ListedSubscriber
+from tidelog.channels.message import ChannelMessage, made_message, message_of
+from tidelog.channels.names import ChannelKeys
+from tidelog.errors import (
+    AckHandleMalformed,
+    BadChannelInput,
+    ChannelError,
+    InvalidChannel,
+    MessageTooLarge,
+    NotConfirmed,
+    SubscriptionNotFound,
+)
+
+__all__ = [
+    "AckHandleMalformed",
+    "Backend",
+    "BadChannelInput",
+    "ChannelError",
+    "ChannelKeys",
+    "ChannelMessage",
+    "ChannelSubscription",
+    "Channels",
+    "Confirmation",
+    "FetchedMessages",
+    "InvalidChannel",
+    "ListedChannel",
+    "ListedPage",
+    "ListedSubscriber",
+    "MessageTooLarge",
+    "NotConfirmed",
+    "PublishedMessage",
+    "SubscriptionNotFound",
+    "backend_at",
+    "made_message",
+    "message_of",
+]
