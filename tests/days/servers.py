@@ -93,14 +93,18 @@ def start_two_nodes(folder: Path) -> list[tuple[subprocess.Popen[bytes], int]]:
     return [(process, port) for process, port, _ in nodes]
 
 
-def start_node(folder: Path, first: int, last: int) -> tuple[subprocess.Popen[bytes], int, int]:
-    """A node with these slots, its port, and that of its bus. It answers, and it is well if it has all slots."""
+def start_node(folder: Path, first: int, last: int, *options: str) -> tuple[subprocess.Popen[bytes], int, int]:
+    """A node with these slots (none if `last` is below `first`), its port, and that of its bus.
+
+    It answers, and it is well if it has all slots.
+    """
 
     def command(ports: list[int]) -> list[str]:
         port, bus_port = map(str, ports)
         return [
             *(REDIS_SERVER, "--port", port, "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""),
             *("--cluster-enabled", "yes", "--cluster-port", bus_port, "--cluster-config-file", f"nodes-{port}.conf"),
+            *options,
         ]
 
     def answers(process: subprocess.Popen[bytes], ports: list[int]) -> bool:
@@ -108,7 +112,7 @@ def start_node(folder: Path, first: int, last: int) -> tuple[subprocess.Popen[by
             return False
         peer = Socket(ports[0])
         try:
-            if b"cluster_slots_assigned:0\r\n" in peer.call([b"CLUSTER", b"INFO"]):
+            if first <= last and b"cluster_slots_assigned:0\r\n" in peer.call([b"CLUSTER", b"INFO"]):
                 peer.call([b"CLUSTER", b"ADDSLOTSRANGE", b"%d" % first, b"%d" % last])
             has_all = (first, last) == (0, 16383)
             return not has_all or b"cluster_state:ok" in peer.call([b"CLUSTER", b"INFO"])

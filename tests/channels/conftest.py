@@ -1,0 +1,7 @@
+"""The fixtures of the tests of channels."""
+
+from __future__ import annotations
+
+from tests.channels.servers import channel_servers, machine, server
+
+__all__ = ["channel_servers", "machine", "server"]
