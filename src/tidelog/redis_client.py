@@ -107,6 +107,7 @@ def connect_calls(address: ServerAddress) -> Any:
     if address.service is not None:
         asked = {name: options[name] for name in ("socket_timeout", "socket_connect_timeout", "ssl", "protocol")}
         asked |= {name: value for name, value in options.items() if name.startswith("ssl_")}
+        asked["retry"] = AsyncRetry(NoBackoff(), 0)  # there is another Sentinel to ask
         sentinels: Any = Sentinel(list(address.hosts), sentinel_kwargs=asked)  # type: ignore[no-untyped-call]
         return sentinels.master_for(address.service, db=address.database, **options)
     return AsyncRedis(host=address.host, port=address.port, db=address.database, **options)

@@ -60,7 +60,7 @@ class ClusterOfSix:
     @staticmethod
     def is_linked(node: Node) -> bool:
         state: dict[str, Any] = node.call("INFO", "replication")
-        return state["role"] == "slave" and state["master_link_status"] == "up"
+        return bool(state["role"] == "slave" and state["master_link_status"] == "up")
 
     @staticmethod
     def _replicas_known(node: Node) -> int:

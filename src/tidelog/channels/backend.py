@@ -79,7 +79,7 @@ class Backend(Protocol):
         """The reply to a command with one key, or without."""
 
     async def ask(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
-        """The replies to several commands with a key each; an error of the server is one of them."""
+        """The replies to several commands with a key each, which need not be of one moment."""
 
     async def scan(self, place: ScanPlace, pattern: bytes, count: int, beside: bytes | None, /) -> ScannedKeys:
         """A step through all keys; `beside`: only through those of the node that has this key."""
@@ -134,7 +134,7 @@ class ServerBackend:
             pipeline = self._client.pipeline(transaction=False)
             for command in commands:
                 pipeline.execute_command(*command)
-            replies: list[Any] = await pipeline.execute(raise_on_error=False)
+            replies: list[Any] = await pipeline.execute()
             return replies
 
     async def scan(self, place: ScanPlace, pattern: bytes, count: int, _beside: bytes | None, /) -> ScannedKeys:

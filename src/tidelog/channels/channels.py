@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
@@ -206,9 +206,12 @@ class Channels:
         if timeout_s == 0:
             return await self.fetch(channel, subscriber, messages_max=messages_max)
         deadline_s = _now_s() + timeout_s
+        is_cancelled = _cancellation()
         with self._wakes.listen(ChannelKeys(channel).wake) as listener:
             while True:
                 found = await self.fetch(channel, subscriber, messages_max=messages_max)
+                if is_cancelled():
+                    raise asyncio.CancelledError
                 left_s = deadline_s - _now_s()
                 if found.handle is not None or left_s <= 0 or self._wakes.is_stopped:
                     return found
@@ -280,6 +283,14 @@ def _not_found(channel: str, subscriber: str) -> SubscriptionNotFound:
         f"the channel {channel} has no subscriber {subscriber}: it was never made, was removed, or expired; subscribe "
         "(again), which begins after the newest message"
     )
+
+
+def _cancellation() -> Callable[[], bool]:
+    """Tells whether this task was cancelled since: `asyncio.wait_for`, with which redis-py sends, may swallow it."""
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    return lambda: task.cancelling() > before
 
 
 def _now_s() -> float:

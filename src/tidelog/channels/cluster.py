@@ -7,14 +7,17 @@ a failover, and repeats a call meanwhile. Two things need a node of their own ch
   connection to the master that has the slot. If that master has changed, the call is made without WAIT, so that
   redis-py finds out; then again with it, which writes once more what there is to wait for.
 - SCAN goes master by master, in the order of their lowest slots, which a failover does not change.
+
+redis-py's own attempts follow each other without a pause, and end long before a failover does. So a call is made a few
+times more, with pauses; a failover takes longer still, and then the caller is told.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import redis
 from redis.asyncio.cluster import PipelineCommand
@@ -39,6 +42,8 @@ from tidelog.redis_client import close_async
 _ELSEWHERE: Final = (AskError, TryAgainError, ClusterDownError, redis.ConnectionError, redis.TimeoutError)
 """The master of a slot has changed, is changing, or does not answer."""
 
+_Reply = TypeVar("_Reply")
+
 
 class ClusterBackend:
     """A Redis Cluster."""
@@ -54,12 +59,12 @@ class ClusterBackend:
     ) -> Any:
         async with self._turn():
             if confirm is None:
-                return await run_script(self._client, script, keys, arguments)
+                return await self._patiently(lambda: run_script(self._client, script, keys, arguments))
             for _ in range(limits.CHANNEL_CONFIRM_ATTEMPTS):
                 reply, confirmed = await self._run_and_wait(script, keys, arguments, confirm)
                 if not isinstance(reply, _ELSEWHERE):
                     return confirmed_reply(reply, confirmed, confirm)
-                await run_script(self._client, script, keys, arguments)
+                await self._patiently(lambda: run_script(self._client, script, keys, arguments))
             raise NotConfirmed(
                 f"the master of the slot changed {limits.CHANNEL_CONFIRM_ATTEMPTS} times: publish the message again "
                 "with the same id",
@@ -80,6 +85,8 @@ class ClusterBackend:
                 await node.execute_pipeline(commands)
             except (redis.ConnectionError, redis.TimeoutError) as error:
                 return error, None
+            except AttributeError:  # see `_patiently`
+                return redis.ConnectionError("the connection was closed during the call"), None
             reply, confirmed = (command.result for command in commands)
             if not isinstance(reply, NoScriptError):
                 break
@@ -88,15 +95,18 @@ class ClusterBackend:
 
     async def call(self, *words: Word) -> Any:
         async with self._turn():
-            return await self._client.execute_command(*words)
+            return await self._patiently(lambda: self._client.execute_command(*words))
 
     async def ask(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
         async with self._turn():
-            pipeline = self._client.pipeline()
-            for command in commands:
-                pipeline.execute_command(*command)
-            replies: list[Any] = await pipeline.execute(raise_on_error=False)
-            return replies
+            return await self._patiently(lambda: self._ask(commands))
+
+    async def _ask(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
+        pipeline = self._client.pipeline()
+        for command in commands:
+            pipeline.execute_command(*command)
+        replies: list[Any] = await pipeline.execute()
+        return replies
 
     async def scan(self, place: ScanPlace, pattern: bytes, count: int, beside: bytes | None, /) -> ScannedKeys:
         async with self._turn():
@@ -125,6 +135,21 @@ class ClusterBackend:
 
     async def aclose(self) -> None:
         await close_async(self._client)
+
+    async def _patiently(self, call: Callable[[], Awaitable[_Reply]]) -> _Reply:
+        pause_s = limits.CHANNEL_RETRY_S_MIN
+        for _ in range(limits.CHANNEL_ATTEMPTS_MORE):
+            try:
+                return await call()
+            except (*_ELSEWHERE, AttributeError):
+                # When a node says that the cluster is down, redis-py closes all connections, also those that other
+                # calls are just making; those fail with an AttributeError then.
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, limits.CHANNEL_RETRY_S_MAX)
+        try:
+            return await call()
+        except AttributeError:
+            raise redis.ConnectionError("the connection was closed during the call") from None
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:

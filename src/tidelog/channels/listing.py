@@ -12,15 +12,16 @@ keeps its keys in another order, pages that follow may miss some, or repeat them
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog import limits
-from tidelog.channels.backend import Backend, ScanPlace
+from tidelog.channels.backend import Backend, ScanPlace, Word
 from tidelog.channels.clock import is_clock, steps_between
 from tidelog.channels.names import LISTED_PATTERN, ChannelKeys, listed_key
 from tidelog.errors import BadChannelInput
 
 _CURSOR: Final = re.compile(r"([0-9]{1,5})-([0-9]{1,20})", re.ASCII)
+_CURSOR_MAX: Final = 2**64 - 1
 
 
 class ListedSubscriber(NamedTuple):
@@ -71,7 +72,7 @@ def _place_of(cursor: str | None) -> ScanPlace:
     if cursor is None:
         return ScanPlace(0, 0)
     found = _CURSOR.fullmatch(cursor)
-    if found is None:
+    if found is None or int(found[2]) > _CURSOR_MAX:
         raise BadChannelInput("that is not the cursor of a page of channels: take it from the page before")
     return ScanPlace(int(found[1]), int(found[2]))
 
@@ -79,16 +80,16 @@ def _place_of(cursor: str | None) -> ScanPlace:
 async def _described(backend: Backend, found: dict[str, set[str]]) -> list[ListedChannel]:
     """Clock and cursors of a channel are of one moment; how long they live may be of another."""
     names = [(channel, sorted(subscribers)) for channel, subscribers in sorted(found.items())]
-    commands: list[tuple[bytes, ...]] = []
+    commands: list[tuple[Word, ...]] = []
     for channel, subscribers in names:
         keys = ChannelKeys(channel)
         its = [keys.clock, *map(keys.cursor, subscribers)]
-        commands += [(b"MGET", *its), *((b"PTTL", key) for key in its)]
+        commands += [("MGET", *its), *(("PTTL", key) for key in its)]
     replies = iter(await backend.ask(commands) if commands else [])
     listed = []
     for channel, subscribers in names:
-        clock, *cursors = map(_clock_of, _reply(next(replies)))
-        expiries = [_reply(next(replies)) for _ in range(1 + len(subscribers))]
+        clock, *cursors = map(_clock_of, next(replies))
+        expiries = [next(replies) for _ in range(1 + len(subscribers))]
         rows = [
             ListedSubscriber(
                 subscriber, None if clock is None or at is None else steps_between(at, clock), max(0, expires_in_ms)
@@ -103,12 +104,6 @@ async def _described(backend: Backend, found: dict[str, set[str]]) -> list[Liste
 
 _GONE: Final = -2
 """PTTL of a key that there is no more."""
-
-
-def _reply(reply: Any) -> Any:
-    if isinstance(reply, Exception):
-        raise reply
-    return reply
 
 
 def _clock_of(text: bytes | None) -> int | None:

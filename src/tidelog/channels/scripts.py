@@ -86,7 +86,8 @@ for index = 2, #KEYS do
   if clock then
     reply[#reply + 1] = clock
     reply[#reply + 1] = 0
-    -- WAIT waits for what its own connection wrote. The message may have come on another one, and not be replicated.
+    -- WAIT promises to wait only for what its own connection wrote. The message may have come on another one, and not
+    -- be replicated yet: so it is written again as it is.
     if ARGV[4] == '1' and not known[id] then redis.call('SET', id, clock, 'KEEPTTL') end
   else
     newest = after(newest)

@@ -122,8 +122,7 @@ class Wakes:
     async def aclose(self) -> None:
         self.stop()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await _ended(self._task)
             self._task = None
 
     # --- topics -----------------------------------------------------------------------------------------------
@@ -194,9 +193,7 @@ class Wakes:
                 if error is not None and not isinstance(error, redis.RedisError | OSError):
                     raise error
         finally:
-            reading.cancel()
-            telling.cancel()
-            await asyncio.gather(reading, telling, return_exceptions=True)
+            await _ended(reading, telling)
             await link.disconnect(nowait=True)
             self.loss_count += 1
             self._wake_all()
@@ -251,6 +248,18 @@ class Wakes:
     async def _send(self, link: WakeLink, *words: str | bytes) -> None:
         async with self._sending:
             await link.send_command(*words, check_health=False)
+
+
+async def _ended(*tasks: asyncio.Task[None]) -> None:
+    """Cancel tasks until they have ended: `asyncio.wait_for`, with which redis-py sends, may swallow a cancellation."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=limits.CHANNEL_CANCEL_S)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # it was looked at, or does not matter any more
 
 
 def _now_s() -> float:

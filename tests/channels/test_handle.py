@@ -1,0 +1,132 @@
+"""Receipt handles: only those that were given out are accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog import limits
+from tidelog.channels.clock import LARGEST
+from tidelog.channels.handle import Handles, clock_of, made_handle
+from tidelog.errors import AckHandleMalformed, LimitExceeded
+
+KEY: Final = bytes(range(32))
+OTHER: Final = bytes(range(1, 33))
+CLOCKS: Final = st.sampled_from([0, 1, -1, LARGEST, -LARGEST]) | st.integers(-LARGEST, LARGEST)
+
+
+@given(CLOCKS)
+def test_a_handle_gives_back_its_clock(clock: int) -> None:
+    handle = made_handle(KEY, "news", "me", clock)
+    assert len(handle) == 36
+    assert clock_of([KEY], "news", "me", handle) == clock
+    assert clock_of([OTHER, KEY], "news", "me", handle) == clock
+
+
+@given(CLOCKS)
+def test_no_bit_may_change(clock: int) -> None:
+    handle = made_handle(KEY, "news", "me", clock).encode()
+    for position in range(8 * len(handle)):
+        changed = bytearray(handle)
+        changed[position // 8] ^= 1 << position % 8
+        assert clock_of([KEY], "news", "me", changed.decode("latin-1")) is None
+    data = base64.urlsafe_b64decode(handle)
+    for position in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[position // 8] ^= 1 << position % 8
+        assert clock_of([KEY], "news", "me", base64.urlsafe_b64encode(flipped).decode()) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "channel", "subscriber"),
+    [
+        (OTHER, "news", "me"),
+        (KEY, "new", "me"),
+        (KEY, "news", "m"),
+        (KEY, "new", "sme"),
+        (KEY, "newsm", "e"),
+        (KEY, "me", "news"),
+    ],
+)
+def test_another_key_channel_or_subscriber_is_refused(key: bytes, channel: str, subscriber: str) -> None:
+    assert clock_of([key], channel, subscriber, made_handle(KEY, "news", "me", 7)) is None
+    assert clock_of([], channel, subscriber, made_handle(KEY, "news", "me", 7)) is None
+
+
+@pytest.mark.parametrize(
+    "change", ["{}=", "{}==", "{} ", " {}", "{}\n", "{}A", "\x00{}", "{}\u00e4", "", "AQ", "\ud800"]
+)
+def test_there_is_one_way_to_write_a_handle(change: str) -> None:
+    assert clock_of([KEY], "news", "me", change.format(made_handle(KEY, "news", "me", 7))) is None
+
+
+@given(st.text(max_size=80) | st.text(alphabet="AQ-_9z", min_size=36, max_size=36))
+def test_no_other_text_is_a_handle(text: str) -> None:
+    assert clock_of([KEY], "news", "me", text) is None
+
+
+def test_random_handles_are_refused() -> None:
+    drawn = random.Random(9)
+    for _ in range(20_000):
+        text = base64.urlsafe_b64encode(b"\x01" + drawn.randbytes(26)).decode()
+        assert clock_of([KEY], "news", "me", text) is None
+
+
+def test_no_two_subscribers_share_a_handle() -> None:
+    pairs = [(channel, subscriber) for channel in ("a", "ab", "b") for subscriber in ("a", "ab", "b", "bb")]
+    assert len({made_handle(KEY, *pair, 7) for pair in pairs}) == len(pairs)
+
+
+def test_short_keys_are_refused() -> None:
+    with pytest.raises(LimitExceeded, match="at least 16 bytes"):
+        Handles([b"x" * 15], shared_key=_nobody, now_s=lambda: 0.0)
+
+
+async def _nobody() -> bytes:
+    raise AssertionError("a configured key is enough")
+
+
+def test_configured_keys_may_be_replaced_one_by_one() -> None:
+    async def play() -> None:
+        old = Handles([KEY], shared_key=_nobody, now_s=lambda: 0.0)
+        new = Handles([OTHER, KEY], shared_key=_nobody, now_s=lambda: 0.0)
+        assert await new.read("news", "me", await old.make("news", "me", 7)) == 7
+        with pytest.raises(AckHandleMalformed, match="was not given out to the subscriber me of the channel news"):
+            await old.read("news", "me", await new.make("news", "me", 7))
+
+    asyncio.run(play())
+
+
+def test_the_key_of_the_backend_is_looked_at_again_when_a_handle_proves_wrong() -> None:
+    keys, now = [KEY], [0.0]
+
+    async def shared_key() -> bytes:
+        looked.append(now[0])
+        return keys[0]
+
+    looked: list[float] = []
+
+    async def play() -> None:
+        handles = Handles([], shared_key=shared_key, now_s=lambda: now[0])
+        assert await handles.read("news", "me", await handles.make("news", "me", 7)) == 7
+        assert looked == [0.0]
+        keys[0] = OTHER  # the backend was emptied, and another gateway has made a key
+        theirs = made_handle(OTHER, "news", "me", 8)
+        with pytest.raises(AckHandleMalformed):
+            await handles.read("news", "me", theirs)
+        assert looked == [0.0], "guessing costs the backend little"
+        now[0] = limits.CHANNEL_KEY_LOOK_S
+        assert await handles.read("news", "me", theirs) == 8
+        assert await handles.make("news", "me", 8) == theirs
+        for wrong in ("nonsense", made_handle(KEY, "news", "me", 8)):
+            with pytest.raises(AckHandleMalformed):
+                await handles.read("news", "me", wrong)
+        assert looked == [0.0, limits.CHANNEL_KEY_LOOK_S]
+
+    asyncio.run(play())
