@@ -12,7 +12,7 @@ from redis.exceptions import AskError, MovedError
 from tests.days.servers import Servers, servers
 from tidelog.address import ServerAddress
 from tidelog.errors import CommandError, ServerRefused, ServerUnreachable
-from tidelog.redis_client import connect, connect_async, connect_raw, connected, explained
+from tidelog.redis_client import connect, connect_async, connect_calls, connect_raw, connected, explained
 
 __all__ = ["servers"]
 
@@ -45,7 +45,7 @@ def test_a_database_is_kept(servers: Servers) -> None:
         raw.close()
 
 
-@pytest.mark.parametrize("make", [connect, connect_async])
+@pytest.mark.parametrize("make", [connect, connect_async, connect_calls])
 def test_every_client_is_told_how_to_log_in(make: Any) -> None:
     address = ServerAddress.parse("rediss://me:%C3%A4%FF@h:7/2?ssl_ca_certs=ca.pem", takes_settings=True)
     made = make(address).connection_pool

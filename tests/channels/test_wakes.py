@@ -219,7 +219,11 @@ async def test_all_who_wait_for_a_channel_are_woken_and_nobody_else(server: Chan
         tasks = [waiting(channels, "news", reader) for reader in readers]
         quiet = [waiting(channels, "quiet", reader) for reader in readers]
         await until(lambda: heard(server) and heard(server, "quiet"))
-        await asyncio.sleep(0.1)
+        with counted(channels) as ran:
+            seen = -1
+            while seen != len(ran):  # until all have looked after the confirmation
+                seen = len(ran)
+                await asyncio.sleep(0.2)
         with counted(channels) as ran:
             await channels.publish("news", numbered(1)[0])
             assert [values(fetched) for fetched in await asyncio.gather(*tasks)] == [[1]] * len(readers)

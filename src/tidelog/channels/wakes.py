@@ -169,14 +169,17 @@ class Wakes:
     async def _keep_connected(self) -> None:
         pause_s = limits.CHANNEL_WAKES_RECONNECT_S_MIN
         while True:
+            link: WakeLink | None = None
             try:
                 link = await self._open_link()
                 await link.connect()
-            except (redis.RedisError, EnvironmentFault, OSError):
-                pause_s = min(2 * pause_s, limits.CHANNEL_WAKES_RECONNECT_S_MAX)
-            else:
                 pause_s = limits.CHANNEL_WAKES_RECONNECT_S_MIN
                 await self._use(link)
+            except (redis.RedisError, EnvironmentFault, OSError):
+                pause_s = min(2 * pause_s, limits.CHANNEL_WAKES_RECONNECT_S_MAX)
+            finally:
+                if link is not None:  # also one that was only half made when we were told to stop
+                    await link.disconnect(nowait=True)
             await asyncio.sleep(pause_s * self._random.uniform(0.5, 1.0))
 
     async def _use(self, link: WakeLink) -> None:
@@ -194,7 +197,6 @@ class Wakes:
                     raise error
         finally:
             await _ended(reading, telling)
-            await link.disconnect(nowait=True)
             self.loss_count += 1
             self._wake_all()
 
