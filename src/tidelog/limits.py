@@ -63,8 +63,9 @@ TURN_PIECES_MAX = 32
 """... and of all that clients send, so many pieces in one turn of the loop ..."""
 TURN_US_MAX = 2000
 """... within this time. The rest waits for the next turn."""
-CLOCKED_COMMANDS = 16
-"""After so many commands of a piece, the clock is asked whether the turn's time is over."""
+CLOCKED_COMMANDS = 64
+"""After so many commands of a piece, the clock is asked whether the turn's time is over; a single one that takes longer
+ends the piece by itself."""
 DECODED_COMMANDS_MAX = 1024
 """Short lines (inline commands, or empty ones) that are decoded at once."""
 AT_ONCE_BYTES = 1 * KIB

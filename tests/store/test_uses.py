@@ -1,16 +1,16 @@
-"""When keys were last used: never told too long, and told per key as long as few share a cell."""
+"""When keys were last used: never told too long, and told per slot."""
 
 from __future__ import annotations
 
 from tidelog.store.keyspace import Database
 from tidelog.store.slots import slot_of
-from tidelog.store.uses import KeyUses, cell_of
+from tidelog.store.uses import KeyUses
 
 SECOND_US = 1_000_000
 
 
 def idle_s(uses: KeyUses, key: bytes, now_us: int) -> int:
-    return uses.idle_s(slot_of(key), key, now_us)
+    return uses.idle_s(slot_of(key), now_us)
 
 
 def test_a_use_is_told_until_the_next() -> None:
@@ -40,12 +40,3 @@ def test_a_look_is_no_use() -> None:
     assert idle_s(uses, b"", 4 * SECOND_US) == 4
     database.find(b"")
     assert idle_s(uses, b"", 4 * SECOND_US) == 0
-
-
-def test_keys_are_spread_over_cells() -> None:
-    keys = [b"user:%d" % number for number in range(10_000)]
-    cells = {cell_of(slot_of(key), key) for key in keys}
-    assert len(cells) > 9_000
-    assert max(cells) < len(KeyUses().cells)
-    tagged = [b"{one}:%d" % number for number in range(10)]
-    assert len({cell_of(slot_of(key), key) for key in tagged}) == 4, "also of keys that share a slot"

@@ -60,8 +60,8 @@ Every command that a Tidelog server understands. Any Redis client can send them.
 - **Redis** commands take the arguments and give the replies of Redis 7.2, whose
   [own reference](https://redis.io/docs/latest/commands/) describes them. A test suite sends the same commands to a real
   Redis and compares the replies. Two differ on purpose: scores have up to 17 digits, as in Redis 7.0
-  (`0.10000000000000001`), and `OBJECT IDLETIME` can be too short, but never too long: keys share 65,536 places where
-  their last use is noted.
+  (`0.10000000000000001`), and `OBJECT IDLETIME` can be too short, but never too long: the last use is noted for
+  the keys of a slot together.
 - **Tidelog** commands are its own. [Streams](streams.md) and [change feeds](feeds.md) describe them.
 
 *Arguments* counts the words after the name: `2` is exactly two, `2+` is two or more. `COMMAND DOCS name` returns the

@@ -52,17 +52,8 @@ _HOT_US_MAX: Final = 1000
 _OK: Final = Wire(OK)
 
 _MAY_WRITE: Final = frozenset(
-    [
-        "PUBLISH",
-        "SPUBLISH",
-        "EVAL",
-        "EVALSHA",
-        "FCALL",
-        "FUNCTION|LOAD",
-        "FUNCTION|DELETE",
-        "FUNCTION|FLUSH",
-        "FUNCTION|RESTORE",
-    ]
+    ["PUBLISH", "SPUBLISH", "EVAL", "EVALSHA", "FCALL"]
+    + [f"FUNCTION|{name}" for name in ("LOAD", "DELETE", "FLUSH", "RESTORE")]
 )
 """Commands that CLIENT PAUSE WRITE holds back beside those that write keys."""
 

@@ -84,7 +84,7 @@ def shard_folder(folder: str, shard: ShardId | int) -> str:
 
 def write_all(file: File, position: int, chunks: Sequence[Chunk]) -> None:
     """Write everything, however short the single writes turn out."""
-    total = sum(map(len, chunks))
+    total = len(chunks[0]) if len(chunks) == 1 else sum(map(len, chunks))
     written = file.write(position, chunks)
     while written < total:
         rest = b"".join(chunks)[written:]

@@ -6,6 +6,7 @@ durable: so after a crash no segment is missing before another, and one that is 
 
 from __future__ import annotations
 
+from tidelog.ids import Lsn
 from tidelog.journal.segment import FilePosition, blob_name, journal_name
 from tidelog.ports import Disk, File
 
@@ -17,6 +18,8 @@ class OpenFiles:
         self._disk = disk
         self._open: dict[str, File] = {}
         """The last segment and blob file of each shard."""
+        self._last_paths: dict[str, tuple[Lsn, str]] = {}
+        """Folder -> the segment that was last written there, and its path."""
         self._closing: list[File] = []
         """Rolled over while an fsync may be using them."""
         self.dirty: dict[str, None] = {}
@@ -25,6 +28,15 @@ class OpenFiles:
         """... and folders in which one was made."""
         self._syncing_folders: list[str] = []
         """Of the fsync that is under way."""
+
+    def path_of(self, folder: str, segment: Lsn) -> str:
+        """The path of a segment, nearly always the last of its folder. Hot: once a cycle."""
+        known = self._last_paths.get(folder)
+        if known is not None and known[0] == segment:
+            return known[1]
+        path = f"{folder}/{journal_name(segment)}"
+        self._last_paths[folder] = segment, path
+        return path
 
     def get(self, folder: str, path: str) -> File:
         """A file that is about to be written; it is made if it is missing. Hot: once a cycle."""

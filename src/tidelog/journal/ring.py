@@ -45,7 +45,7 @@ class Ring:
             if not chunk:
                 continue
             cost = len(chunk) + _OVERHEAD_BYTES
-            ring.push(FilePosition(segment, at), chunk)
+            ring.push((segment, at), chunk)
             self._order.append((shard, cost))
             self._bytes += cost
             at += len(chunk)
@@ -63,11 +63,12 @@ class _ShardRing:
     """Positions and chunks in two lists side by side, from `_head` on."""
 
     def __init__(self) -> None:
-        self._positions: list[FilePosition] = []
+        self._positions: list[tuple[Lsn, int]] = []
+        """As `FilePosition`, of which one would take much longer to make."""
         self._chunks: list[bytes | None] = []
         self._head = 0
 
-    def push(self, position: FilePosition, chunk: bytes) -> None:
+    def push(self, position: tuple[Lsn, int], chunk: bytes) -> None:
         self._positions.append(position)
         self._chunks.append(chunk)
 
@@ -79,15 +80,15 @@ class _ShardRing:
             self._head = 0
 
     def read(self, segment: Lsn, start: int, end: int) -> bytes | None:
-        index = bisect_right(self._positions, FilePosition(segment, start), lo=self._head) - 1
+        index = bisect_right(self._positions, (segment, start), lo=self._head) - 1
         if index < self._head:
             return None
         found: list[bytes] = []
         at = start
         while at < end:
-            if index >= len(self._chunks) or self._positions[index].segment != segment:
+            if index >= len(self._chunks) or self._positions[index][0] != segment:
                 return None
-            chunk_start, chunk = self._positions[index].at, self._chunks[index]
+            chunk_start, chunk = self._positions[index][1], self._chunks[index]
             assert chunk is not None
             if not chunk_start <= at < chunk_start + len(chunk):
                 return None

@@ -40,32 +40,52 @@ _TS_SPAN_MAX: Final = limits.FRAME_TS_SPAN_US_MAX
 _U32: Final = struct.Struct("<I")
 
 
-class FileWrite(NamedTuple):
-    """Bytes to be written to a segment's file, in order and without gaps."""
-
-    position: FilePosition
-    chunks: list[bytes]
+_COPIED_BYTES_MAX: Final = 16 * limits.KIB
+"""Up to here, copying a batch once more costs less than a second piece of it in the write and in the ring."""
 
 
-class BlobWrite(NamedTuple):
+class FileWrite:
+    """Bytes to be written to a segment's file, in order and without gaps. Hot: one a cycle."""
+
+    __slots__ = ("chunks", "position")
+
+    def __init__(self, position: FilePosition, chunks: list[bytes]) -> None:
+        self.position = position
+        self.chunks = chunks
+
+
+class BlobWrite:
     """A payload to be written to a blob file."""
 
-    position: FilePosition
-    payload: bytes
+    __slots__ = ("payload", "position")
+
+    def __init__(self, position: FilePosition, payload: bytes) -> None:
+        self.position = position
+        self.payload = payload
 
 
-class Batch(NamedTuple):
-    """What one shard has to write in one cycle."""
+class Batch:
+    """What one shard has to write in one cycle. Hot."""
 
-    blobs: list[BlobWrite]
-    """To be written before the others."""
-    writes: list[FileWrite]
-    end: FilePosition
-    """Where the journal of this shard ends after it."""
-    sealed: list[FilePosition]
-    """The starts of the frames that were filled."""
-    staged_bytes: int
-    """Of values that its records refer to and that were written before (`staging`)."""
+    __slots__ = ("blobs", "end", "sealed", "staged_bytes", "writes")
+
+    def __init__(
+        self,
+        blobs: list[BlobWrite],
+        writes: list[FileWrite],
+        end: FilePosition,
+        sealed: list[FilePosition],
+        staged_bytes: int,
+    ) -> None:
+        self.blobs = blobs
+        """To be written before the others."""
+        self.writes = writes
+        self.end = end
+        """Where the journal of this shard ends after it."""
+        self.sealed = sealed
+        """The starts of the frames that were filled."""
+        self.staged_bytes = staged_bytes
+        """Of values that its records refer to and that were written before (`staging`)."""
 
 
 class ShardState(NamedTuple):
@@ -102,6 +122,8 @@ class ShardWriter:
         self._segment = state.next_lsn
         self._frame_start = 0
         self._chunk_start = 0
+        self._batch_end = FilePosition(state.next_lsn, 0)
+        """Where the last batch ended."""
         self._frame_crc = 0
         """Of the open frame up to `_chunk_start`."""
         self._room = -1
@@ -114,6 +136,7 @@ class ShardWriter:
         self._writes: list[FileWrite] = []
         self._sealed: list[FilePosition] = []
         if state.end is not None:
+            self._batch_end = state.end
             self._segment, self._chunk_start = state.end
             self._frame_start = self._chunk_start - self._chunk_start % geometry.frame_bytes
             self._frame_crc = state.frame_crc
@@ -316,7 +339,10 @@ class ShardWriter:
         if self._writes and self._writes[-1].position.segment == self._segment:
             self._writes[-1].chunks.extend(chunks)
         else:
-            self._writes.append(FileWrite(FilePosition(self._segment, self._chunk_start), chunks))
+            start = self._batch_end  # nearly always
+            if start.segment != self._segment or start.at != self._chunk_start:
+                start = FilePosition(self._segment, self._chunk_start)
+            self._writes.append(FileWrite(start, chunks))
 
     def end_batch(self, cycle: Cycle, last_ts: Ts, synced_cycle: Cycle, ends: list[Lsn]) -> Batch:
         """End the batch with a mark and hand over what is to be written."""
@@ -327,10 +353,10 @@ class ShardWriter:
         self._parts.clear()
         crc = _U32.pack(crc32c(data))
         self._room -= len(crc)
-        self._emit([data, crc])
+        self._emit([data + crc] if len(data) <= _COPIED_BYTES_MAX else [data, crc])
         self._frame_crc = crc32c(crc, crc32c(data, self._frame_crc))
         self._chunk_start += len(data) + len(crc)
-        end = FilePosition(self._segment, self._chunk_start)
+        end = self._batch_end = FilePosition(self._segment, self._chunk_start)
         batch = Batch(self._blobs, self._writes, end, self._sealed, self._staged_bytes)
         self._blobs, self._writes, self._sealed = [], [], []
         self._staged_bytes = 0

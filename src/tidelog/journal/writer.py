@@ -37,7 +37,7 @@ from tidelog.journal.open_files import OpenFiles
 from tidelog.journal.operation import START, OperationTable, Start, encode_start
 from tidelog.journal.record import FINISH, TS
 from tidelog.journal.ring import Ring
-from tidelog.journal.segment import FilePosition, blob_name, journal_name
+from tidelog.journal.segment import FilePosition, blob_name
 from tidelog.journal.shard_writer import Batch, ShardWriter
 from tidelog.journal.staging import StagedBlob, StageJob
 from tidelog.journal.unwritten import changed_keys
@@ -316,7 +316,7 @@ class JournalWriter:
                     path = f"{folder}/{blob_name(whale.position.segment)}"
                     write_all(self._files.get(folder, path), whale.position.at, [whale.payload])
                 for write in batch.writes:
-                    path = f"{folder}/{journal_name(write.position.segment)}"
+                    path = self._files.path_of(folder, write.position.segment)
                     write_all(self._files.get(folder, path), write.position.at, write.chunks)
         except OSError as error:
             if error.errno not in _FOR_NOW:
@@ -335,8 +335,10 @@ class JournalWriter:
         for shard, batch in batches:
             for write in batch.writes:
                 self._ring.add(shard, write.position, write.chunks)
-                size += sum(map(len, write.chunks))
-            size += sum(len(whale.payload) for whale in batch.blobs)
+                for chunk in write.chunks:
+                    size += len(chunk)
+            for whale in batch.blobs:
+                size += len(whale.payload)
             self.bytes_written += batch.staged_bytes
             ends[shard] = batch.end
             if batch.sealed:
@@ -348,7 +350,7 @@ class JournalWriter:
         self.refusal = None
         self.batch_bytes = 0
         self._written = Visible(
-            self._cycle, self._last_ts, tuple(shard.next_lsn for shard in self._shards), tuple(ends)
+            self._cycle, self._last_ts, tuple([shard.next_lsn for shard in self._shards]), tuple(ends)
         )
         if self.policy is not FsyncPolicy.ALWAYS:
             self._visible = self._written

@@ -191,13 +191,12 @@ class Connection(SocketSession):
     def _run(self, commands: list[Words]) -> None:
         if self._decoder.unjoined:
             commands = self._join_large(commands)
+        self.run_and_remember(commands)
+
+    def run_commands(self, commands: list[Words]) -> None:
         out = self.out
         at, count, clocked = 0, len(commands), limits.CLOCKED_COMMANDS
         self.command_count += count
-        if out or self.queued is not None or self.watched:
-            self._asked.add(commands, self.watched)
-        else:
-            self._asked.commands = commands
         while at < count:
             if at >= clocked:
                 if self._rounds.is_late:
@@ -215,7 +214,8 @@ class Connection(SocketSession):
                 if at == count:
                     break
                 if at != begun:
-                    self._out_bytes += sum(map(len, out[made:]))
+                    for index in range(made, len(out)):
+                        self._out_bytes += len(out[index])
                     if self._out_bytes >= limits.REPLIES_BYTES_HELD:
                         self._hold(commands[at:])
                         return

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 
 from tidelog.engine.disclosure import Asked
 from tidelog.engine.engine import Engine
@@ -27,6 +28,7 @@ class SocketSession(Session):
         "_out_bytes",
         "_transport",
         "_waited",
+        "_writer",
         "activity",
         "out",
         "waiting_turns",
@@ -41,6 +43,7 @@ class SocketSession(Session):
         """Replies of this turn."""
         self._out_bytes = 0
         """Their size and that of messages, without those of the last run of hot commands."""
+        self._writer = engine.store.journal.writer
         self._asked = Asked()
         """The commands that they answer."""
         self._long = LongReply()
@@ -56,6 +59,31 @@ class SocketSession(Session):
         self._transport = transport
         self.local, _ = address_of(transport.get_extra_info("sockname"))
         self.peer, self.is_local = address_of(transport.get_extra_info("peername") or self.local.removesuffix(":0"))
+
+    @abstractmethod
+    def run_commands(self, commands: list[Words]) -> None:
+        """Run them, as far as that goes now."""
+
+    def run_and_remember(self, commands: list[Words]) -> None:
+        """Run commands; remember those that `may_tell_of_unwritten` has to look at. Hot: see `Asked`."""
+        writer = self._writer
+        before = writer.batch_bytes
+        is_remembered = before != 0 or writer.refusal is not None or self._is_open
+        if is_remembered:
+            self._asked.add(commands, self.watched)
+        self.run_commands(commands)
+        is_open = self._is_open
+        if is_open and not is_remembered:
+            self._asked.add(commands, self.watched)
+        if writer.batch_bytes != before:
+            self._asked.has_written = True
+            if not is_open:
+                self._asked.buffers = []
+
+    @property
+    def _is_open(self) -> bool:
+        """A transaction has begun whose EXEC tells of what came before."""
+        return self.queued is not None or bool(self.watched)
 
     def begin_wait(self, command: Words) -> None:
         """A command has no reply yet. If the client sends no more, it does not wait for a key: nobody would notice

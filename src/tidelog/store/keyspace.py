@@ -25,7 +25,7 @@ from tidelog.store.deadlines import Deadlines
 from tidelog.store.libraries import Libraries
 from tidelog.store.range_removal import RangeRemoval
 from tidelog.store.slots import Positions, slot_of, slots_of
-from tidelog.store.uses import KeyUses, cell_of
+from tidelog.store.uses import KeyUses
 from tidelog.types.effect import StoredValue
 
 
@@ -94,7 +94,7 @@ class Database:
     def find_at(self, slot: int, key: bytes) -> StoredValue | None:
         """As `find`, for a key whose slot is known. Hot."""
         uses = self.uses
-        uses.cells[cell_of(slot, key)] = uses.now_ticks
+        uses.by_slot[slot] = uses.now_ticks
         bucket = self.slots[slot]
         if isinstance(bucket, dict):
             return bucket.get(key)

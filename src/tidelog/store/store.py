@@ -248,7 +248,7 @@ class Store:
 
     def idle_s(self, key: bytes) -> int:
         """How long ago a key was last used."""
-        return self.uses.idle_s(slot_of(key), key, self._clock.monotonic_us())
+        return self.uses.idle_s(slot_of(key), self._clock.monotonic_us())
 
     def begin(self, database: int = 0) -> Transaction:
         """A transaction at this moment."""
