@@ -20,6 +20,8 @@
     │       ├── InvalidChannel       the channel cannot be: its name, or what is configured
     │       ├── SubscriptionNotFound there is no such subscriber, or no more
     │       ├── AckHandleMalformed   the handle was not given out to this subscriber
+    │       ├── ChannelTokenMissing  the channel needs a token that did not come, or has expired
+    │       ├── ChannelTokenRefused  the token that came is not for this channel
     │       └── BadChannelInput      a name or a message that cannot be kept
     ├── EnvironmentFault     the machine's fault: the disk, the folder, another process
     │   ├── DataDirectoryError   the folder cannot be used as asked
@@ -55,6 +57,8 @@ __all__: Final = [
     "BadMessage",
     "BadView",
     "ChannelError",
+    "ChannelTokenMissing",
+    "ChannelTokenRefused",
     "ClientError",
     "ClockAhead",
     "CommandError",
@@ -208,6 +212,18 @@ class AckHandleMalformed(ChannelError):
     """A handle that was not given out, or not to this subscriber, or for messages that the channel does not have."""
 
     code = "dsps.storage.ack-handle-malformed"
+
+
+class ChannelTokenMissing(ChannelError):
+    """A channel needs a token, and none came, or one that is not valid (any more): another token may help."""
+
+    code = "dsps.auth.rejected"
+
+
+class ChannelTokenRefused(ChannelError):
+    """The token that came is a good one, but not for this channel."""
+
+    code = "dsps.auth.rejected"
 
 
 class BadChannelInput(ChannelError):

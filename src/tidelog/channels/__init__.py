@@ -13,6 +13,7 @@ clock        places in a channel, on a ring
 clock_lua    the same for scripts
 scripts      the atomic steps, in Lua
 handle       receipt handles
+policy       who may use which channel, and how long it keeps messages
 wakes        tells those who wait that there may be something
 listing      lists channels and subscribers
 backend      where channels are kept: a server, or the one that Sentinels name
@@ -26,10 +27,13 @@ from tidelog.channels.channels import Channels, ChannelSubscription, FetchedMess
 from tidelog.channels.listing import ListedChannel, ListedPage, ListedSubscriber
 from tidelog.channels.message import ChannelMessage, made_message, message_of
 from tidelog.channels.names import ChannelKeys
+from tidelog.channels.policy import ChannelGrant, ChannelPolicy, OpenPolicy
 from tidelog.errors import (
     AckHandleMalformed,
     BadChannelInput,
     ChannelError,
+    ChannelTokenMissing,
+    ChannelTokenRefused,
     InvalidChannel,
     MessageTooLarge,
     NotConfirmed,
@@ -41,9 +45,13 @@ __all__ = [
     "Backend",
     "BadChannelInput",
     "ChannelError",
+    "ChannelGrant",
     "ChannelKeys",
     "ChannelMessage",
+    "ChannelPolicy",
     "ChannelSubscription",
+    "ChannelTokenMissing",
+    "ChannelTokenRefused",
     "Channels",
     "Confirmation",
     "FetchedMessages",
@@ -53,6 +61,7 @@ __all__ = [
     "ListedSubscriber",
     "MessageTooLarge",
     "NotConfirmed",
+    "OpenPolicy",
     "PublishedMessage",
     "SubscriptionNotFound",
     "backend_at",
