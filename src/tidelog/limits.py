@@ -463,6 +463,32 @@ CHANNEL_SCANS_MAX = 16
 """... and scans of one page of the list of channels ..."""
 CHANNEL_LISTED_DEFAULT = 256
 """... which ends when it has this many keys of channels and subscribers."""
+CHANNEL_LIST_BYTES_MAX = CHANNEL_PUBLISH_BYTES_MAX + 64 * KIB
+"""The body of an HTTP request that publishes several messages, ids and all; a larger one is refused."""
+CHANNEL_QUERY_FIELDS_MAX = 16
+"""Parameters in the query of a request; more are refused."""
+CHANNEL_POLLS_DEFAULT = 4000
+"""Polls and event streams over HTTP that wait at the same time; further ones are told to come back later ..."""
+CHANNEL_POLLS_PER_CHANNEL_PART = 2
+"""... as are those of one channel that has this part of them, so that one channel does not take all ..."""
+CHANNEL_POLLS_PER_SUBSCRIBER_MAX = 8
+"""... and those of one subscriber."""
+CHANNEL_RETRY_AFTER_S = 1
+"""When a client that was told to come back later may do so."""
+CHANNEL_PROBE_S_MAX = 2.0
+"""How long /probe/readiness waits for the backend."""
+CHANNEL_STREAM_SILENT_S = 10.0
+"""After so long without a message, an event stream shows that it is alive."""
+CHANNEL_STREAM_UNACKNOWLEDGED_MAX = 1024
+"""An event stream ends after so many messages, so that the client connects again and acknowledges them ..."""
+CHANNEL_STREAM_UNACKNOWLEDGED_S = 30.0
+"""... or so long after the first of them."""
+CHANNEL_STREAM_RETRY_MS = 500
+"""How long a browser waits before it connects again."""
+CHANNEL_FAULT_LOGGED_S = 10.0
+"""The log tells of a backend that does not answer at most once in so long."""
+CHANNEL_REQUEST_ID_LENGTH_MAX = 128
+"""The id that a client gives its request; a longer one is replaced."""
 
 # --- Spark ------------------------------------------------------------------------------------------------------
 
@@ -706,6 +732,7 @@ assert DAYS_INDEX_S <= DAYS_INDEX_SAME_DAY_S
 assert CHANNEL_MESSAGE_BYTES_MAX <= CHANNEL_PUBLISH_BYTES_MAX <= SCRIPT_MEMORY_BYTES_DEFAULT // 8
 assert CHANNEL_FETCH_BYTES + CHANNEL_FETCH_AT_ONCE * CHANNEL_MESSAGE_BYTES_MAX < SCRIPT_MEMORY_BYTES_DEFAULT // 2
 assert CHANNEL_FETCH_MESSAGES_MAX <= CHANNEL_LOOKED_AT_MAX
+assert CHANNEL_STREAM_SILENT_S < CHANNEL_STREAM_UNACKNOWLEDGED_S < CHANNEL_POLL_S_MAX
 assert CHANNEL_CONFIRM_MS_DEFAULT < 1000 * CHANNEL_REPLY_S_MAX
 assert PIPELINE_REPORT_S * 1000 * 3 < LEASE_MS_DEFAULT
 assert PIPELINE_REPORT_S * 3 < PIPELINE_SILENT_S

@@ -17,7 +17,9 @@ policy       who may use which channel, and how long it keeps messages
 wakes        tells those who wait that there may be something
 listing      lists channels and subscribers
 backend      where channels are kept: a server, or the one that Sentinels name
+pipelined    ... or one that is connected from inside
 cluster      ... or a Redis Cluster
+http/        the calls over HTTP
 """
 
 from __future__ import annotations

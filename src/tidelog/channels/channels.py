@@ -25,7 +25,7 @@ from tidelog.channels.handle import KEY_BYTES, Handles
 from tidelog.channels.listing import ListedPage, list_page
 from tidelog.channels.message import ChannelMessage, body_of, message_in
 from tidelog.channels.names import ChannelKeys
-from tidelog.channels.scripts import ACKNOWLEDGE, FETCH, PUBLISH, SUBSCRIBE
+from tidelog.channels.scripts import ACKNOWLEDGE, FETCH, KEEP, PUBLISH, SUBSCRIBE
 from tidelog.channels.wakes import Wakes
 from tidelog.errors import (
     AckHandleMalformed,
@@ -127,6 +127,11 @@ class Channels:
         """Remove a subscriber; False if there was none."""
         return bool(await self._backend.call("DEL", ChannelKeys(channel).cursor(subscriber)))
 
+    async def keep(self, channel: str, subscriber: str, *, expire_ms: int = limits.CHANNEL_EXPIRE_MS_DEFAULT) -> bool:
+        """Let a subscriber live on where it is; False if there is none (any more)."""
+        keys = ChannelKeys(channel)
+        return bool(await self._backend.run(KEEP, [keys.clock, keys.cursor(subscriber)], [_checked_expiry(expire_ms)]))
+
     # --- messages ---------------------------------------------------------------------------------------------
 
     async def publish(
@@ -166,11 +171,18 @@ class Channels:
         return [PublishedMessage(message.id, int(clock), bool(is_new)) for message, clock, is_new in told]
 
     async def fetch(
-        self, channel: str, subscriber: str, *, messages_max: int = limits.CHANNEL_FETCH_MESSAGES_DEFAULT
+        self,
+        channel: str,
+        subscriber: str,
+        *,
+        messages_max: int = limits.CHANNEL_FETCH_MESSAGES_DEFAULT,
+        after: str | None = None,
     ) -> FetchedMessages:
         """The next messages of a subscriber, if there are any; `SubscriptionNotFound` if there is no such subscriber.
 
         Fewer than `messages_max` may come although there are more, if they are large or many have expired.
+
+        after     a handle that was given out and not acknowledged yet: read on behind what came with it
         """
         keys = ChannelKeys(channel)
         if not 1 <= messages_max <= limits.CHANNEL_FETCH_MESSAGES_MAX:
@@ -184,6 +196,8 @@ class Channels:
             limits.CHANNEL_LOOKED_AT_MAX,
             limits.CHANNEL_FETCH_AT_ONCE,
         ]
+        if after is not None:
+            arguments.append(await self._handles.read(channel, subscriber, after))
         reply = await self._backend.run(FETCH, [keys.clock, keys.cursor(subscriber)], arguments)
         if not reply:
             raise _not_found(channel, subscriber)
@@ -199,17 +213,18 @@ class Channels:
         *,
         messages_max: int = limits.CHANNEL_FETCH_MESSAGES_DEFAULT,
         timeout_s: float,
+        after: str | None = None,
     ) -> FetchedMessages:
         """As `fetch`, but waits for something to acknowledge, until the time is over or `stop_waiting` is called."""
         if not 0 <= timeout_s <= limits.CHANNEL_POLL_S_MAX:
             raise LimitExceeded(f"a fetch waits for 0 to {limits.CHANNEL_POLL_S_MAX:g} s, not for {timeout_s:g}")
         if timeout_s == 0:
-            return await self.fetch(channel, subscriber, messages_max=messages_max)
+            return await self.fetch(channel, subscriber, messages_max=messages_max, after=after)
         deadline_s = _now_s() + timeout_s
         is_cancelled = _cancellation()
         with self._wakes.listen(ChannelKeys(channel).wake) as listener:
             while True:
-                found = await self.fetch(channel, subscriber, messages_max=messages_max)
+                found = await self.fetch(channel, subscriber, messages_max=messages_max, after=after)
                 if is_cancelled():
                     raise asyncio.CancelledError
                 left_s = deadline_s - _now_s()

@@ -116,11 +116,18 @@ FETCH: Final = LuaScript(
     _CURSOR_LUA,
     """
 -- KEYS: clock, cursor. ARGV: what the keys of bodies begin with; the most messages, bytes and clocks, and how many to
--- ask for at once.
--- Returns nothing if there is no such subscriber, else the cursor, the clock, the clock up to which was looked, and the
--- bodies that are still there.
+-- ask for at once; perhaps a clock after which to begin, if it is ahead of the cursor.
+-- Returns nothing if there is no such subscriber, else the clock after which it began, the clock of the channel, the
+-- clock up to which was looked, and the bodies that are still there.
 local clock, cursor, behind = find_subscriber(KEYS[1], KEYS[2])
 if not clock then return {} end
+if ARGV[6] then
+  local ahead = steps_between(cursor, tonumber(ARGV[6]))
+  if ahead and ahead <= behind then
+    cursor = tonumber(ARGV[6])
+    behind = behind - ahead
+  end
+end
 local messages_max, bytes_max = tonumber(ARGV[2]), tonumber(ARGV[3])
 local to_look = math.min(behind, tonumber(ARGV[4]))
 local at_once = tonumber(ARGV[5])
@@ -170,5 +177,20 @@ if forward > 0 then cursor = acknowledged end
 keep(KEYS[1], text_of(clock), ARGV[1])
 keep(KEYS[2], text_of(cursor), ARGV[1])
 return {forward > 0 and 1 or 0, text_of(cursor)}
+""",
+)
+
+KEEP: Final = LuaScript(
+    CLOCK_LUA,
+    _TTL_LUA,
+    _CURSOR_LUA,
+    """
+-- KEYS: clock, cursor. ARGV: TTL in ms.
+-- A subscriber lives on, and so does its channel. Returns whether there is one: none is made.
+local clock, cursor = find_subscriber(KEYS[1], KEYS[2])
+if not clock then return 0 end
+keep(KEYS[1], text_of(clock), ARGV[1])
+keep(KEYS[2], text_of(cursor), ARGV[1])
+return 1
 """,
 )

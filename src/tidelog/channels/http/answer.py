@@ -1,0 +1,107 @@
+"""What a call answers: a status, a body and perhaps headers; and which answer an error becomes.
+
+    {"error": "<for people>", "code": "<for programs>"}
+
+    400   the request cannot be understood, or a number, a name or a handle in it cannot be
+    401   a token or a password is missing, or not valid (any more)
+    403   no rule is for this channel, or the token is not for it
+    404   there is no such path, or no such subscriber (any more)
+    405   the path has no such method
+    413   the body is too large
+    429   too many polls wait
+    500   a bug of ours
+    503   the backend does not answer, or too few replicas have the message: the same request may be sent again
+
+An error of the backend is told in general words: its text may name hosts and keys that are nobody's business. The
+whole text goes to the log.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, NamedTuple
+
+from tidelog import limits
+from tidelog.channels.message import ChannelMessage
+from tidelog.errors import (
+    AckHandleMalformed,
+    BadChannelInput,
+    ChannelError,
+    ChannelTokenMissing,
+    ChannelTokenRefused,
+    EnvironmentFault,
+    InvalidChannel,
+    LimitExceeded,
+    MessageTooLarge,
+    NotConfirmed,
+    SubscriptionNotFound,
+    TidelogError,
+)
+
+JSON: Final = b"application/json"
+
+HeaderPair = tuple[bytes, bytes]
+
+
+class Answer(NamedTuple):
+    """An answer that is sent as a whole."""
+
+    status: int
+    body: bytes = b""
+    content_type: bytes = JSON
+    headers: tuple[HeaderPair, ...] = ()
+
+
+NO_CONTENT: Final = Answer(204)
+
+_STATUS: Final[dict[type[ChannelError], int]] = {
+    InvalidChannel: 403,
+    SubscriptionNotFound: 404,
+    AckHandleMalformed: 400,
+    BadChannelInput: 400,
+    ChannelTokenMissing: 401,
+    ChannelTokenRefused: 403,
+}
+_RETRY_AFTER: Final = ((b"retry-after", b"%d" % limits.CHANNEL_RETRY_AFTER_S),)
+_CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
+
+
+class TooManyPolls(ChannelError):
+    """So many polls wait that there is no place for another."""
+
+    code = "tidelog.channels.too-many-polls"
+
+
+def json_answer(value: object, status: int = 200) -> Answer:
+    return Answer(status, json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
+
+
+def message_json(message: ChannelMessage) -> bytes:
+    """A message as it is sent. Hot."""
+    return b'{"messageID":"%b","content":%b}' % (message.id.encode(), message.content)
+
+
+def error_answer(status: int, error: str, code: str, headers: tuple[HeaderPair, ...] = ()) -> Answer:
+    return json_answer({"error": error, "code": code}, status)._replace(headers=headers)
+
+
+def answer_to(error: TidelogError) -> Answer:
+    """The answer that an error becomes. `EnvironmentFault` is told in general words."""
+    if isinstance(error, TooManyPolls):
+        return error_answer(429, str(error), error.code, _RETRY_AFTER)
+    if isinstance(error, ChannelError):
+        headers = _CHALLENGE if isinstance(error, ChannelTokenMissing) else ()
+        return error_answer(_STATUS.get(type(error), 400), str(error), error.code, headers)
+    if isinstance(error, MessageTooLarge):
+        return error_answer(413, str(error), "tidelog.channels.too-large")
+    if isinstance(error, LimitExceeded):
+        return error_answer(400, str(error), "tidelog.channels.limit-exceeded")
+    if isinstance(error, NotConfirmed):
+        return error_answer(503, str(error), "tidelog.channels.not-confirmed", _RETRY_AFTER)
+    if isinstance(error, EnvironmentFault):
+        text = "the backend of the channels does not answer: send the same request again in a moment"
+        return error_answer(503, text, "tidelog.channels.backend-unavailable", _RETRY_AFTER)
+    return INTERNAL
+
+
+INTERNAL: Final = error_answer(500, "something went wrong here: the log says what", "tidelog.channels.internal")
