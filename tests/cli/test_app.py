@@ -44,6 +44,8 @@ def test_the_tree_is_what_is_promised() -> None:
         *(("stream", name) for name in ("ls", "tail", "info")),
         ("events",),
         *(("events", name) for name in ("put", "tail", "ls")),
+        ("channels",),
+        ("channels", "serve"),
         ("pipeline",),
         *(("pipeline", name) for name in ("compress", "expire", "lake", "status", "verify", "view")),
         ("view",),

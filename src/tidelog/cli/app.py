@@ -10,6 +10,7 @@ from typer.core import TyperCommand
 
 from tidelog import __version__
 from tidelog.cli import restore, serve, snapshot
+from tidelog.cli.channels import serve as channels_serve
 from tidelog.cli.events import ls as events_ls
 from tidelog.cli.events import put as events_put
 from tidelog.cli.events import tail as events_tail
@@ -69,6 +70,11 @@ GROUPS: Final = (
         ),
     ),
     GroupRow(
+        "channels",
+        "Serve channels, durable publish/subscribe over HTTP, from Tidelog or any Redis.",
+        ("tidelog channels serve --backend redis://127.0.0.1:6379",),
+    ),
+    GroupRow(
         "pipeline",
         "Run jobs over the history of a server on Spark, on this machine or on a cluster.",
         (
@@ -107,6 +113,7 @@ COMMANDS: Final = (
     CommandRow("events put", events_put.put, events_put.EPILOG),
     CommandRow("events tail", events_tail.tail, events_tail.EPILOG),
     CommandRow("events ls", events_ls.ls, events_ls.EPILOG),
+    CommandRow("channels serve", channels_serve.serve, channels_serve.EPILOG),
     CommandRow("pipeline compress", pipeline_compress.compress, pipeline_compress.EPILOG),
     CommandRow("pipeline expire", pipeline_expire.expire, pipeline_expire.EPILOG),
     CommandRow("pipeline lake", pipeline_lake.lake, pipeline_lake.EPILOG),

@@ -51,7 +51,8 @@ def serve(
         typer.Option(
             "--http-port",
             metavar="PORT",
-            help="The HTTP port for /metrics, /health and /feed; 0: no port, auto: any that is free. [default: 8399]",
+            help="The HTTP port for /metrics, /health, /feed and channels; 0: no port, auto: any that is free. "
+            "[default: 8399]",
         ),
     ] = None,
     flight_port: Annotated[
@@ -201,6 +202,47 @@ def serve(
             help="The size of frames in the journal of a new data directory: 1mb, 2mb or 4mb. [default: 2mb]",
         ),
     ] = None,
+    channels: Annotated[
+        str | None,
+        typer.Option(metavar="on|off", help="Serve channels on the HTTP port. [default: on]"),
+    ] = None,
+    channel_expire: Annotated[
+        str | None,
+        typer.Option(
+            "--channel-expire",
+            metavar="AGE",
+            help="How long channels keep messages, and subscribers that do nothing. [default: 30m]",
+        ),
+    ] = None,
+    channel_origins: Annotated[
+        str | None,
+        typer.Option(
+            "--channel-origins",
+            metavar="ORIGIN,...",
+            help="Pages of other sites that may use channels (CORS), such as https://shop.example; *: all.",
+        ),
+    ] = None,
+    channel_admin_token_file: Annotated[
+        str | None,
+        typer.Option(
+            "--channel-admin-token-file",
+            metavar="FILE",
+            help="Allow admin calls with the token in the first line of this file. Without it, nobody may use them.",
+        ),
+    ] = None,
+    channel_polls: Annotated[
+        str | None,
+        typer.Option(
+            "--channel-polls", metavar="N", help="The highest number of polls of channels that wait. [default: 4000]"
+        ),
+    ] = None,
+    channel_log: Annotated[
+        bool | None,
+        typer.Option(
+            "--channel-log/--no-channel-log",
+            help="Write a line of JSON to stderr for each request to a channel. [default: no]",
+        ),
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="The configuration file. [default: tidelog.toml, if there is one here]"),
@@ -240,6 +282,12 @@ def serve(
         "retain-bytes": retain_bytes,
         "retain-age": retain_age,
         "frame-size": frame_size,
+        "channels": channels,
+        "channel-expire": channel_expire,
+        "channel-origins": channel_origins,
+        "channel-admin-token-file": channel_admin_token_file,
+        "channel-polls": channel_polls,
+        "channel-log": channel_log,
     }
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="tidelog: %(message)s")
     settled = configure(flags, os.environ, config, os.path.exists)

@@ -1,4 +1,4 @@
-"""The HTTP edge: /metrics, /health and /feed.
+"""The HTTP edge: /metrics, /health, /feed and channels.
 
 app               puts the pages together and runs them
 http_connection   how many connections there may be, and how long a request may take to arrive
@@ -7,6 +7,9 @@ hosts             refuses requests from other sites' pages
 access            authentication: the same password as for Redis clients
 feed              /feed: reads the query and opens a change feed
 event_stream      a change feed as server-sent events
+channels          channels, beside the other pages
+own_channels      ... whose backend is the server itself
+channels_alone    channels without a server of ours: on a Redis, or a Tidelog elsewhere
 metrics           /metrics: the numbers of a server
 pipeline_metrics  the numbers that jobs of the pipeline publish, for /metrics
 sample            the text format of Prometheus

@@ -1,6 +1,6 @@
-"""The HTTP side of a server: /metrics for Prometheus, /health for load balancers, /feed for change feeds.
+"""The HTTP side of a server: /metrics for Prometheus, /health for load balancers, /feed for change feeds, and channels.
 
-It only reads. Everything runs on the server's own loop, between its turns, so what a page says is of one moment.
+The pages only read. Everything runs on the server's own loop, between its turns, so what a page says is of one moment.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import cast
 
 import uvicorn
@@ -19,32 +20,51 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from tidelog import limits
+from tidelog.channels.http import ChannelsApp
 from tidelog.engine.engine import Engine
 from tidelog.gateway.access import refusal
+from tidelog.gateway.channels import ChannelPaths, channel_samples
 from tidelog.gateway.feed import feed_page
 from tidelog.gateway.hosts import HostGuard
 from tidelog.gateway.http_connection import HttpClients, HttpConnection
 from tidelog.gateway.metrics import collect
+from tidelog.gateway.own_channels import MakeConnection, OwnChannels
 from tidelog.gateway.request_line import RequestLine
 from tidelog.gateway.sample import CONTENT_TYPE, render
 from tidelog.ports import Clock
+from tidelog.server.allowed_connections import AllowedConnections
+from tidelog.server.configuration import ServerConfig
 from tidelog.server.facts import Facts
 from tidelog.server.line_limit import LineLimit
+from tidelog.server.listener import bind_tcp
 from tidelog.server.memory import Memory
 
 
 def make_app(
-    engine: Engine, facts: Facts, memory: Memory, hosts: Sequence[str], *, has_open_metrics: bool = False
+    engine: Engine,
+    facts: Facts,
+    memory: Memory,
+    hosts: Sequence[str],
+    *,
+    has_open_metrics: bool = False,
+    channels: ChannelsApp | None = None,
+    origins: Collection[str] = (),
 ) -> Starlette:
-    """The pages. /metrics tells what INFO does, and needs the same password unless it is open."""
+    """The pages. /metrics tells what INFO does, and needs the same password unless it is open.
+
+    channels    serves channels; None: they are off
+    origins     pages of other sites that may use the channels
+    """
 
     async def metrics(request: Request) -> Response:
         answer = None if has_open_metrics else await refusal(engine.password, request)
         if answer is not None:
             return answer
-        return PlainTextResponse(render(collect(engine, facts, memory)), media_type=CONTENT_TYPE)
+        samples = chain(collect(engine, facts, memory), channel_samples(channels))
+        return PlainTextResponse(render(samples), media_type=CONTENT_TYPE)
 
     async def health(_request: Request) -> Response:
         refusal = engine.store.refusal
@@ -58,7 +78,8 @@ def make_app(
         routes=[Route("/metrics", metrics), Route("/health", health), Route("/feed", feed_page(engine))],
         middleware=[
             Middleware(RequestLine),
-            Middleware(HostGuard, hosts=hosts, is_protected=lambda: not engine.password.is_needed),
+            Middleware(HostGuard, hosts=hosts, is_protected=lambda: not engine.password.is_needed, origins=origins),
+            *([] if channels is None else [Middleware(ChannelPaths, channels=channels)]),
         ],
     )
 
@@ -76,7 +97,7 @@ class Gateway:
 
     def __init__(
         self,
-        app: Starlette,
+        app: ASGIApp,
         sockets: list[socket.socket],
         clock: Clock,
         *,
@@ -84,7 +105,10 @@ class Gateway:
         connections_max: int | None = None,
         tls_cert: str | None = None,
         tls_key: str | None = None,
+        channels: OwnChannels | None = None,
     ) -> None:
+        """`channels`: those among the pages, which are closed with it."""
+        self._channels = channels
         self.clients = HttpClients(per_address_max, connections_max)
         config = uvicorn.Config(
             app,
@@ -118,7 +142,45 @@ class Gateway:
             self._task.result()
 
     async def stop(self) -> None:
+        """Stop in order. Polls that wait return what there is: they ask their backend for it once more."""
+        if self._channels is not None:
+            self._channels.app.stop_waiting()
         self._server.should_exit = True
         if self._task is not None:
             await self._task
         self._log.removeFilter(self._line_limit)
+        if self._channels is not None:
+            await self._channels.aclose()
+
+
+def open_gateway(
+    config: ServerConfig,
+    allowed: AllowedConnections,
+    engine: Engine,
+    facts: Facts,
+    memory: Memory,
+    clock: Clock,
+    make_connection: MakeConnection,
+) -> Gateway:
+    """The gateway of a server, at its port; `make_connection` is the server's side of a connection of its own parts."""
+    assert config.http_port is not None
+    channels = OwnChannels(config, engine.password, allowed.polls, make_connection) if config.channels else None
+    app = make_app(
+        engine,
+        facts,
+        memory,
+        config.http_hosts,
+        has_open_metrics=config.metrics_open,
+        channels=None if channels is None else channels.app,
+        origins=config.channel_origins,
+    )
+    return Gateway(
+        app,
+        bind_tcp(config.host, config.http_port),
+        clock,
+        per_address_max=config.http_per_address,
+        connections_max=allowed.http,
+        tls_cert=config.tls_cert,
+        tls_key=config.tls_key,
+        channels=channels,
+    )

@@ -2,13 +2,14 @@
 
 A browser that visits a hostile page can be made to send requests here, under a name that the page's owner has pointed
 at this machine. So the name in `Host` must be one of the loopback interface or one that was configured, and a request
-that says which page it comes from (`Origin`) must come from such a name as well. Without a password the server serves
-this machine only, and so does this guard.
+that says which page it comes from (`Origin`) must come from such a name as well, or be one that was configured. Without
+a password the server serves this machine only, and so does this guard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
@@ -23,8 +24,12 @@ _LOCAL_NAMES: Final = frozenset(["localhost", "localhost.localdomain", "ip6-loca
 class HostGuard:
     """Passes on what may be asked, and answers 403 to the rest."""
 
-    def __init__(self, app: ASGIApp, hosts: Sequence[str], *, is_protected: Callable[[], bool]) -> None:
+    def __init__(
+        self, app: ASGIApp, hosts: Sequence[str], *, is_protected: Callable[[], bool], origins: Collection[str] = ()
+    ) -> None:
+        """`origins`: pages that may ask although they are another site's, such as https://shop.example; `*`: all."""
         self._app = app
+        self._origins = frozenset(origins)
         self._hosts = frozenset(host.lower() for host in hosts)
         self._is_protected = is_protected
 
@@ -45,14 +50,18 @@ class HostGuard:
         if len(hosts) != 1 or not self.is_known(host_name(hosts[0])):
             return "unknown Host: ask under a loopback name, or configure http-hosts"
         origin = headers.get("origin")
-        if origin is not None and not self.is_known(urlsplit(origin).hostname or ""):
+        if origin is not None and not self._is_known_origin(origin):
             return "unknown Origin"
         return None
+
+    def _is_known_origin(self, origin: str) -> bool:
+        return origin in self._origins or "*" in self._origins or self.is_known(_origin_name(origin))
 
     def is_known(self, host: str) -> bool:
         return host in _LOCAL_NAMES or host in self._hosts or is_loopback(host)
 
 
+@lru_cache(maxsize=256)
 def host_name(host: str) -> str:
     """The name in a Host header, without the port."""
     try:
@@ -61,6 +70,14 @@ def host_name(host: str) -> str:
         return ""
 
 
+def _origin_name(origin: str) -> str:
+    try:
+        return urlsplit(origin).hostname or ""
+    except ValueError:
+        return ""
+
+
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     try:
         address = ip_address(host)

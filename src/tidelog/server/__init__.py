@@ -10,6 +10,7 @@ long_reply       what is left to send of a reply with long strings
 backlog          what a client has sent and the server has not run yet
 activity         when a client came, and when it was last active
 connections      all connections: how many there may be, and which are turned away or cut
+allowed_connections   how many connections of each kind the system allows
 turns            ends each turn of the loop: one write of the journal, then the replies
 rounds           lets clients that send much take turns
 group_commit     fsyncs the journal, one fsync for many clients

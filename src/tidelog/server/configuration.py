@@ -84,6 +84,18 @@ class ServerConfig:
     """Between two checkpoints of a feed that says nothing about it."""
     feed_repeats: int = limits.FEED_REPEATS_DEFAULT
     """How often a reader may begin at the same place at once; 0: as often as it likes."""
+    channels: bool = True
+    """Whether channels are served over HTTP."""
+    channel_expire_ms: int = limits.CHANNEL_EXPIRE_MS_DEFAULT
+    """How long they keep messages, and subscribers that do nothing."""
+    channel_origins: tuple[str, ...] = ()
+    """Pages of other sites that may use them (CORS)."""
+    channel_admin_token: bytes | None = None
+    """None: nobody may use their admin calls."""
+    channel_polls: int = limits.CHANNEL_POLLS_DEFAULT
+    """How many polls may wait."""
+    channel_log: bool = False
+    """Whether a line is logged for each request."""
     frame_bytes: int | None = None
     """None: what the data directory has, and the default if it is new."""
 
@@ -108,7 +120,7 @@ def _integer(low: int, high: int, what: str) -> Callable[[Any], int]:
     return read
 
 
-def _port(value: Any) -> int | None:
+def read_port(value: Any) -> int | None:
     """0 is off, as in Redis; `auto` is any that is free."""
     if value == "auto":
         return 0
@@ -157,7 +169,7 @@ def _frame_bytes(value: Any) -> int:
 
 
 def _is_on(value: Any) -> bool:
-    words = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+    words = {"yes": True, "true": True, "on": True, "1": True, "no": False, "false": False, "off": False, "0": False}
     if isinstance(value, str) and value.lower() in words:
         return words[value.lower()]
     if not isinstance(value, bool):
@@ -165,11 +177,30 @@ def _is_on(value: Any) -> bool:
     return value
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def read_names(value: Any) -> tuple[str, ...]:
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise BadValue("must be names with commas between them")
     return tuple(name.strip().lower() for name in names if name.strip())
+
+
+def read_origins(value: Any) -> tuple[str, ...]:
+    """What browsers send as `Origin`: a scheme, a host and perhaps a port."""
+    origins = read_names(value)
+    for origin in origins:
+        if origin != "*" and re.fullmatch(r"https?://[^/\s?#]+", origin) is None:
+            raise BadValue("must be origins such as https://shop.example with commas between them, or *")
+    return origins
+
+
+def read_channel_expiry(value: Any) -> int:
+    try:
+        expire_ms = 1000 * read_age(str(value))
+    except BadValue:
+        expire_ms = 0
+    if not limits.CHANNEL_EXPIRE_MS_MIN <= expire_ms <= limits.CHANNEL_EXPIRE_MS_MAX:
+        raise BadValue("must be a number of seconds, or an age such as 30m, 24h or 7d; at most 366d")
+    return expire_ms
 
 
 def read_password(path: str) -> bytes:
@@ -228,10 +259,10 @@ class Setting(NamedTuple):
 
 SETTINGS: Final[dict[str, Setting]] = {
     "host": Setting("host", _text),
-    "port": Setting("port", _port),
-    "http-port": Setting("http_port", _port),
-    "flight-port": Setting("flight_port", _port),
-    "http-hosts": Setting("http_hosts", _names),
+    "port": Setting("port", read_port),
+    "http-port": Setting("http_port", read_port),
+    "flight-port": Setting("flight_port", read_port),
+    "http-hosts": Setting("http_hosts", read_names),
     "http-per-address": Setting("http_per_address", _integer(1, 1_000_000, "a number of connections")),
     "metrics-open": Setting("metrics_open", _is_on),
     "unix-socket": Setting("unix_socket", _text),
@@ -256,6 +287,12 @@ SETTINGS: Final[dict[str, Setting]] = {
     "retain-bytes": Setting("retain_bytes", _retained_bytes),
     "retain-age": Setting("retain_age_us", _retained_age_us),
     "frame-size": Setting("frame_bytes", _frame_bytes),
+    "channels": Setting("channels", _is_on),
+    "channel-expire": Setting("channel_expire_ms", read_channel_expiry),
+    "channel-origins": Setting("channel_origins", read_origins),
+    "channel-admin-token-file": Setting("channel_admin_token", lambda value: read_password(_text(value))),
+    "channel-polls": Setting("channel_polls", _integer(1, 100_000, "a number of polls")),
+    "channel-log": Setting("channel_log", _is_on),
 }
 """By the name of the flag."""
 
@@ -292,8 +329,9 @@ def configure(
         except BadValue as problem:
             shown = "" if name == "requirepass-file" else f" (it is {value!r})"
             raise BadConfiguration(f"{origin} {problem}{shown}") from None
-    if "requirepass-file" in found:
-        check_secrecy(found["requirepass-file"][1], warn)
+    for name in ("requirepass-file", "channel-admin-token-file"):
+        if name in found:
+            check_secrecy(found[name][1], warn)
     config = ServerConfig(**values)
     if (config.tls_cert is None) != (config.tls_key is None):
         given, missing = ("tls-cert", "tls-key") if config.tls_key is None else ("tls-key", "tls-cert")
@@ -301,6 +339,14 @@ def configure(
     if config.port is None and config.unix_socket is None:
         raise BadConfiguration(f"{found['port'][0]} is 0 and there is no unix-socket: nobody could connect")
     return config
+
+
+def setting_of(option: str, read: Callable[[Any], Any], value: Any) -> Any:
+    """A value as an option of another command gives it; `BadConfiguration` names the option."""
+    try:
+        return read(value)
+    except BadValue as problem:
+        raise BadConfiguration(f"{option} {problem}") from None
 
 
 def read_file(path: str) -> dict[str, Any]:

@@ -63,8 +63,8 @@ class Connection(SocketSession):
         "_write",
     )
 
-    def __init__(self, engine: Engine, turns: Turns, connections: Connections) -> None:
-        super().__init__(engine)
+    def __init__(self, engine: Engine, turns: Turns, connections: Connections, *, is_own: bool = False) -> None:
+        super().__init__(engine, is_own=is_own)
         self._turns = turns
         self._rounds = turns.rounds
         self._connections = connections

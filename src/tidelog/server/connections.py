@@ -72,13 +72,19 @@ class Connections:
     def refusal(self, connection: Connection) -> str | None:
         """Why a new connection is turned away; None: it is not."""
         self._metrics.connections += 1
-        if len(self._sessions) >= self.clients_max:
+        if connection.is_own:
+            return None
+        if len(self._sessions) - self._own_count() >= self.clients_max:
             self._metrics.connections_refused += 1
             return "ERR max number of clients reached"
         if not self._password.is_needed and not connection.is_local:
             self._metrics.connections_refused += 1
             return _PROTECTED
         return None
+
+    def _own_count(self) -> int:
+        """Connections that a part of this server made; looked at only if it matters."""
+        return sum(each.is_own for each in self.all()) if len(self._sessions) >= self.clients_max else 0
 
     # --- now and then -------------------------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
 from tidelog.journal.retention import RetentionLimits
 from tidelog.scripting.scripts import ScriptLimits, Scripts
+from tidelog.server.allowed_connections import AllowedConnections, allowed_connections
 from tidelog.server.configuration import ServerConfig
 from tidelog.server.connection import Connection
 from tidelog.server.connections import Connections
@@ -51,7 +52,7 @@ from tidelog.server.facts import Facts
 from tidelog.server.hot import hot_commands
 from tidelog.server.leftovers import what_is_left
 from tidelog.server.line_limit import LineLimit
-from tidelog.server.listener import UnixSocket, allow_descriptors, bind_tcp, make_tls
+from tidelog.server.listener import UnixSocket, bind_tcp, make_tls
 from tidelog.server.live_parameters import live_parameters
 from tidelog.server.loop_calls import LoopCalls
 from tidelog.server.memory import Memory
@@ -125,7 +126,7 @@ class Runtime:
         self._pending_expiry: PendingExpiry
         self._worker: WorkThread
         self._facts: Facts
-        self._http_max: int
+        self._allowed: AllowedConnections
 
     def _check_directory(self) -> None:
         """What is fixed when a data directory is made must be what was asked for."""
@@ -177,13 +178,13 @@ class Runtime:
         password = Password(config.password, clock)
         script_limits = ScriptLimits(config.script_time_ms, config.script_memory_bytes)
         self._memory = Memory(config.maxmemory)
-        clients_max, self._http_max = self._allowed_connections()
+        self._allowed = allowed_connections(config)
         self.connections = Connections(
             sessions,
             clock,
             metrics,
             password,
-            clients_max=clients_max,
+            clients_max=self._allowed.clients,
             idle_s_max=config.timeout,
         )
         feeding = Feeding(
@@ -193,7 +194,7 @@ class Runtime:
             lambda: self.turns.count,
             checkpoint_ms=config.feed_checkpoint_ms,
             repeats_max=config.feed_repeats,
-            http_feeds_max=self._http_max * config.http_feeds // (config.http_feeds + limits.HTTP_CONNECTIONS_MAX),
+            http_feeds_max=self._allowed.feeds,
         )
         self.turns = Turns(loop, store.journal, clock.monotonic_us, metrics.syncs.add, feeding.on_visible)
         self._snapshots = ServerSnapshots(loop, store, self.turns, clock, config.snapshot_after)
@@ -244,21 +245,6 @@ class Runtime:
             lambda: self.flight_port or 0,
         )
 
-    def _allowed_connections(self) -> tuple[int, int]:
-        """How many there may be, and how many over HTTP."""
-        wanted = self._config.maxclients
-        http = 0 if self._config.http_port is None else self._config.http_feeds + limits.HTTP_CONNECTIONS_MAX
-        allowed, http_allowed = allow_descriptors(wanted, http)
-        if allowed < wanted:
-            _LOG.warning(
-                "the system allows too few open files for %d clients and %d connections over HTTP: at most %d and %d",
-                wanted,
-                http,
-                allowed,
-                http_allowed,
-            )
-        return allowed, http_allowed
-
     async def _open_ports(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self._config
         if config.port is not None:
@@ -268,25 +254,16 @@ class Runtime:
             self._unix = UnixSocket(config.unix_socket)
             self._servers.append(await loop.create_unix_server(self._connection, sock=self._unix.socket))
         if config.http_port is not None:
-            self._gateway = self._make_gateway(config.http_port)
+            self._gateway = self._make_gateway()
             await self._gateway.start()
         if config.flight_port is not None:
             self._flight = self._open_flight(loop, config.host, config.flight_port)
 
-    def _make_gateway(self, port: int) -> Gateway:
-        from tidelog.gateway.app import Gateway, make_app  # heavy, and not everyone wants it
+    def _make_gateway(self) -> Gateway:
+        from tidelog.gateway.app import open_gateway  # heavy, and not everyone wants it
 
-        config = self._config
-        app = make_app(self.engine, self._facts, self._memory, config.http_hosts, has_open_metrics=config.metrics_open)
-        return Gateway(
-            app,
-            bind_tcp(config.host, port),
-            self._clock,
-            per_address_max=config.http_per_address,
-            connections_max=self._http_max,
-            tls_cert=config.tls_cert,
-            tls_key=config.tls_key,
-        )
+        parts = self.engine, self._facts, self._memory, self._clock
+        return open_gateway(self._config, self._allowed, *parts, self._own_connection)
 
     def _open_flight(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> FlightServer:
         from tidelog.flight.access import Access  # heavy, and not everyone wants it
@@ -300,6 +277,9 @@ class Runtime:
 
     def _connection(self) -> asyncio.Protocol:
         return cast("asyncio.Protocol", Connection(self.engine, self.turns, self.connections))
+
+    def _own_connection(self) -> asyncio.Protocol:
+        return cast("asyncio.Protocol", Connection(self.engine, self.turns, self.connections, is_own=True))
 
     @property
     def ports(self) -> list[int]:
@@ -396,7 +376,8 @@ class Runtime:
         self.engine.feeding.close()
         self.engine.gate.resume()
         for connection in self.connections.all():
-            connection.stop_reading()
+            if not connection.is_own:
+                connection.stop_reading()
         if self._gateway is not None:
             await self._gateway.stop()
         has_ended = True

@@ -30,12 +30,18 @@ class SocketSession(Session):
         "_waited",
         "_writer",
         "activity",
+        "is_own",
         "out",
         "waiting_turns",
     )
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, is_own: bool = False) -> None:
         super().__init__(engine)
+        self.is_own = is_own
+        """The client is a part of this server: it needs no password, and takes nobody's place."""
+        if is_own:
+            self.is_authenticated = True
+            self.name = b"tidelog-own"
         self._transport: asyncio.Transport | None = None
         """None: not connected yet, or no longer."""
         self.activity = Activity(engine.clock.monotonic_us())

@@ -1,0 +1,55 @@
+"""Channels beside the other pages of a server: their paths, their password and their numbers.
+
+With a password, calls on channels need it as all of HTTP does. Probes and the description of the calls need none: they
+tell nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tidelog.channels.http import CallGate, ChannelsApp
+from tidelog.channels.http.answer import Answer, error_answer
+from tidelog.channels.http.call import HttpCall
+from tidelog.channels.http.routes import OWN_PARTS
+from tidelog.engine.password import Password
+from tidelog.gateway.access import refused_login
+from tidelog.gateway.sample import Sample
+
+
+class ChannelPaths:
+    """Hands requests for channels to their application, and all others on."""
+
+    def __init__(self, app: ASGIApp, channels: ASGIApp) -> None:
+        self._app = app
+        self._channels = channels
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hot."""
+        first_part = scope["path"].split("/", 2)[1:2] if scope["type"] == "http" else []
+        app = self._channels if OWN_PARTS.intersection(first_part) else self._app
+        await app(scope, receive, send)
+
+
+def password_gate(password: Password) -> CallGate:
+    """Asks for the password, if there is one at the moment."""
+
+    async def gate(call: HttpCall) -> Answer | None:
+        if not password.is_needed:
+            return None
+        given = [value.decode("latin-1") for name, value in call.scope["headers"] if name == b"authorization"]
+        refused = await refused_login(password, given, call.client)
+        if refused is None:
+            return None
+        headers = tuple((name.encode(), value.encode()) for name, value in refused.headers.items())
+        return error_answer(refused.status, refused.message, "tidelog.channels.unauthorized", headers)
+
+    return gate
+
+
+def channel_samples(channels: ChannelsApp | None) -> Iterator[Sample]:
+    """The numbers of channels, for /metrics."""
+    if channels is not None:
+        yield from (Sample(*row) for row in channels.figures.rows())
