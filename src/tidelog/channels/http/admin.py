@@ -59,7 +59,7 @@ class AdminCalls:
         return json_answer({"jti": jti, "exp": int(exp)})
 
     async def set_log_level(self, call: HttpCall) -> Answer:
-        category, level = call.needed("category"), call.needed("level").upper()
+        category, level = call.needed("category"), call.needed("level")
         if category not in _CATEGORIES:
             raise BadChannelInput(f'"category" is one of {", ".join(_CATEGORIES)}')
         if level not in _LEVELS:

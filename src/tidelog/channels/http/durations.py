@@ -22,8 +22,12 @@ _UNITS_S: Final = {
     "m": 60.0,
     "h": 3600.0,
 }
-_PART: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(ns|us|\u00b5s|\u03bcs|ms|s|m|h)", re.ASCII)
-_LENGTH_MAX: Final = 64
+_NUMBER: Final = r"[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18}"
+_UNIT: Final = "ns|us|\u00b5s|\u03bcs|ms|s|m|h"
+_PART: Final = re.compile(rf"({_NUMBER})({_UNIT})", re.ASCII)
+DURATION_PATTERN: Final = rf"^\+?(?:0|(?:(?:{_NUMBER})(?:{_UNIT}))+)$"
+"""All durations, for those who describe them."""
+DURATION_LENGTH_MAX: Final = 64
 
 
 @lru_cache(maxsize=256)
@@ -33,10 +37,10 @@ def read_duration_s(text: str) -> float:
     if rest == "0":
         return 0.0
     seconds, at = 0.0, 0
-    while at < len(rest) <= _LENGTH_MAX and (part := _PART.match(rest, at)):
+    while at < len(rest) <= DURATION_LENGTH_MAX and (part := _PART.match(rest, at)):
         seconds += float(part[1]) * _UNITS_S[part[2]]
         at = part.end()
     if not rest or at != len(rest):
-        shown = text if len(text) <= _LENGTH_MAX else f"{text[:_LENGTH_MAX]}..."
+        shown = text if len(text) <= DURATION_LENGTH_MAX else f"{text[:DURATION_LENGTH_MAX]}..."
         raise BadChannelInput(f"{shown!r} is not a duration: write it as 30s, 1m30s or 500ms")
     return seconds

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from tidelog import limits
+from tidelog.channels.http.durations import DURATION_LENGTH_MAX, DURATION_PATTERN
 
 
 class CallAccess(Enum):
@@ -67,7 +68,7 @@ _TIMEOUT: Final = CallParameter(
     "query",
     f"How long to wait for a message, as Go writes durations: 30s, 1m30s, 500ms; at most "
     f"{limits.CHANNEL_POLL_S_MAX / 3600:g}h. Without it the answer comes at once.",
-    {"type": "string", "pattern": r"^([0-9]+(ms|s|m))+$", "default": "0s"},
+    {"type": "string", "pattern": DURATION_PATTERN, "maxLength": DURATION_LENGTH_MAX, "default": "0s"},
 )
 _MAX: Final = CallParameter(
     "max",
@@ -81,6 +82,8 @@ _MAX: Final = CallParameter(
     },
 )
 _TEXT: Final = {"type": "string", "minLength": 1}
+_CURSOR: Final = {"type": "string", "pattern": "^[0-9]{1,5}-[0-9]{1,19}$"}
+_HANDLE: Final = {"type": "string", "pattern": "^[0-9A-Za-z_-]{36}$"}
 
 ROUTES: Final = (
     RouteRow(
@@ -111,7 +114,9 @@ ROUTES: Final = (
         (
             _TIMEOUT,
             _MAX,
-            CallParameter("Last-Event-ID", "header", "For a stream: acknowledges up to this event.", _TEXT),
+            CallParameter(
+                "Last-Event-ID", "header", "For a stream: acknowledges up to this event.", {"type": "string"}
+            ),
         ),
         more="Messages come again until they are acknowledged. With `Accept: text/event-stream`, as a browser's "
         "`EventSource` sends it, the answer is a stream of server-sent events instead: each message is one event, the "
@@ -126,7 +131,7 @@ ROUTES: Final = (
         CallAccess.CHANNEL,
         "Acknowledge messages: they do not come again",
         {204: ""},
-        (CallParameter("ackHandle", "query", "As it came with the messages.", _TEXT, True),),
+        (CallParameter("ackHandle", "query", "As it came with the messages.", _HANDLE, True),),
         more="A handle that was acknowledged before, or that is behind one that was, is a success.",
         errors=(404,),
     ),
@@ -159,7 +164,7 @@ ROUTES: Final = (
         "List channels, their subscribers and how far each is behind",
         {200: "ChannelPage"},
         (
-            CallParameter("cursor", "query", "The `cursor` of the page before; without it, the first page.", _TEXT),
+            CallParameter("cursor", "query", "The `cursor` of the page before; without it, the first page.", _CURSOR),
             CallParameter("channel", "query", "Only this channel.", {"$ref": "#/components/schemas/Name"}),
         ),
         more="A page has what was come upon, in no order: it may be empty although another follows, and a channel may "
@@ -207,7 +212,13 @@ ROUTES: Final = (
         "Say how much is logged",
         {204: ""},
         (
-            CallParameter("category", "query", "`*` for all, `requests` for the log of requests.", _TEXT, True),
+            CallParameter(
+                "category",
+                "query",
+                "`*` for all, `requests` for the log of requests.",
+                {"type": "string", "enum": ["*", "requests"]},
+                True,
+            ),
             CallParameter(
                 "level",
                 "query",
