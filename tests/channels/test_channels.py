@@ -498,3 +498,48 @@ async def test_an_id_may_come_again_when_its_message_has_expired(machine: Simula
         machine.advance(1)
         assert (await channels.publish("news", message_of("m", 3), expire_ms=1000)).is_new
         assert values(await channels.fetch("news", "a")) == [3]
+
+
+# --- reading ahead, and living on -------------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_a_fetch_reads_on_behind_a_handle(server: ChannelServer) -> None:
+    async with server.channels() as channels:
+        await channels.subscribe("news", "a")
+        await channels.publish_several("news", numbered(1, 2, 3, 4))
+        first = await channels.fetch("news", "a", messages_max=2)
+        second = await channels.fetch("news", "a", messages_max=1, after=first.handle)
+        assert (values(second), second.has_more) == ([3], True)
+        third = await channels.fetch_when_there("news", "a", timeout_s=5, after=second.handle)
+        assert (values(third), third.has_more) == ([4], False)
+        nothing = await channels.fetch("news", "a", after=third.handle)
+        assert (nothing.messages, nothing.handle) == ([], None)
+        assert values(await channels.fetch("news", "a")) == [1, 2, 3, 4]  # nothing has moved
+        assert second.handle is not None
+        assert await channels.acknowledge("news", "a", second.handle)
+        assert values(await channels.fetch("news", "a", after=first.handle)) == [4]  # it is behind the cursor
+        with pytest.raises(AckHandleMalformed):
+            await channels.fetch("news", "a", after="nothing that was given out")
+
+
+@in_loop
+async def test_a_subscriber_is_kept_and_never_made(server: ChannelServer) -> None:
+    async with server.channels() as channels:
+        assert not await channels.keep("news", "a", expire_ms=60_000)
+        assert not server.client.exists("c.{news}.r.a")
+        await channels.subscribe("news", "a", expire_ms=60_000)
+        assert await channels.keep("news", "a", expire_ms=600_000)
+        for key in ("c.{news}.r.a", "c.{news}.clock"):
+            assert 500_000 < server.client.pttl(key) <= 600_000
+
+
+@in_loop
+async def test_reading_ahead_over_the_wrap(server: ChannelServer) -> None:
+    async with server.channels() as channels:
+        await channels.subscribe("news", "a")
+        for key in ("c.{news}.clock", "c.{news}.r.a"):
+            server.client.set(key, 2**53 - 3, keepttl=True)
+        await channels.publish_several("news", numbered(1, 2, 3, 4))
+        first = await channels.fetch("news", "a", messages_max=3)
+        assert values(await channels.fetch("news", "a", after=first.handle)) == [4]

@@ -61,8 +61,8 @@ class PipelinedLink(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         while (reply := self._reader.gets()) is not False:
-            waiting = self._waiting.popleft()
-            if not waiting.done():  # its caller may have gone away
+            waiting = self._waiting.popleft() if self._waiting else None  # a server may say why it closes
+            if waiting is not None and not waiting.done():  # else its caller has gone away
                 waiting.set_result(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -21,6 +21,7 @@ import redis
 
 from benchmarks.peers import stop_peer
 from tests.conformance.redis_oracle import start_redis
+from tests.integration.limited_server import COMMAND as LIMITED
 from tests.integration.server_process import READY_S_MAX, STOP_S_MAX, ServerProcess, environment, is_readable
 from tidelog.testing.ready_line import read_ports
 
@@ -110,11 +111,13 @@ def polling(channel: str, subscriber: str) -> str:
 class GatewayProcess:
     """A running `tidelog channels serve`."""
 
-    def __init__(self, folder: Path, backend: str, *arguments: str, port: str = "auto") -> None:
+    def __init__(self, folder: Path, backend: str, *arguments: str, port: str = "auto", **bounds: float) -> None:
+        """`bounds`: limits that are to be others than usual."""
+        command = [*LIMITED, json.dumps(bounds), "channels", "serve"] if bounds else COMMAND
         self.errors = folder / f"gateway-{time.monotonic_ns()}.stderr"
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                [*COMMAND, "--backend", backend, "--port", port, *arguments],
+                [*command, "--backend", backend, "--port", port, *arguments],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env=environment(),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.channels.http.gateways import SECONDS_MAX, HttpSite, polling
+from tests.integration.limited_server import COMMAND
+from tests.integration.server_process import ServerProcess
 from tidelog.channels.http.event_stream import events_of
 from tidelog.channels.message import ChannelMessage
 
@@ -119,6 +123,23 @@ def test_a_reader_that_goes_away_frees_its_place(site: HttpSite) -> None:
     with event_source(site.port, "news", "me"):
         site.wait_for("tidelog_channels_polls_waiting", 1)
     site.wait_for("tidelog_channels_polls_waiting", 0)
+
+
+def test_a_stream_ends_so_that_its_reader_acknowledges_and_keeps_its_subscriber(tmp_path: Path) -> None:
+    bounds = {"CHANNEL_STREAM_SILENT_S": 0.1, "CHANNEL_STREAM_UNACKNOWLEDGED_S": 0.3}
+    command = [*COMMAND, json.dumps(bounds), "serve"]
+    with ServerProcess(tmp_path / "data", "--channel-expire", "1s", has_http=True, command=command) as server:
+        site = HttpSite(server.http_port)
+        site.subscribe("news", "me")
+        with event_source(site.port, "news", "me") as source:
+            time.sleep(1.5)  # it would have expired
+            site.publish("news", "a", 1)
+            [event] = source.events()
+            assert event.value["content"] == 1
+        with event_source(site.port, "news", "me", source.last_id) as source:
+            lines = [source.reply.readline() for _ in range(3)]
+            assert lines == [b"retry: 500\n", b"\n", b": still here\n"]
+        assert site.fetch("news", "me")["messages"] == []
 
 
 def test_the_bytes_of_events() -> None:
