@@ -52,7 +52,10 @@ def test_polls_that_wait_get_an_empty_answer_when_the_gateway_stops(tmp_path: Pa
 def _stops_in_order(process: Any, site: HttpSite) -> None:
     site.subscribe("stop", "me")
     waiting = [in_background(HttpSite(site.port), "GET", polling("stop", "me") + "?timeout=1h") for _ in range(3)]
-    site.wait_for(WAITING, 3)
+    stream = http.client.HTTPConnection("127.0.0.1", site.port, timeout=SECONDS_MAX)
+    stream.request("GET", polling("stop", "me"), headers={"Accept": "text/event-stream"})
+    events = stream.getresponse()
+    site.wait_for(WAITING, 4)
     began = time.monotonic()
     assert process.terminate() == 0
     assert time.monotonic() - began < 5
@@ -60,6 +63,8 @@ def _stops_in_order(process: Any, site: HttpSite) -> None:
         thread.join(SECONDS_MAX)
         [reply] = replies
         assert (reply.status, reply.value["messages"]) == (200, [])
+    assert events.read().startswith(b"retry: ")  # and it ends in order, or this would raise
+    stream.close()
 
 
 # --- in a server ----------------------------------------------------------------------------------------------------

@@ -15,8 +15,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tidelog.channels.http.routes import OWN_PARTS
 
 _LOCAL_NAMES: Final = frozenset(["localhost", "localhost.localdomain", "ip6-localhost"])
 
@@ -40,7 +42,7 @@ class HostGuard:
         if problem is None:
             await self._app(scope, receive, send)
         else:
-            await PlainTextResponse(problem + "\n", 403)(scope, receive, send)
+            await _refusal(scope["path"], problem)(scope, receive, send)
 
     def problem(self, headers: Headers, client: tuple[str, int] | None) -> str | None:
         """Why a request is refused; None: it is not."""
@@ -59,6 +61,13 @@ class HostGuard:
 
     def is_known(self, host: str) -> bool:
         return host in _LOCAL_NAMES or host in self._hosts or is_loopback(host)
+
+
+def _refusal(path: str, problem: str) -> Response:
+    """As the clients of a path know errors."""
+    if OWN_PARTS.intersection(path.split("/", 2)[1:2]):
+        return JSONResponse({"error": problem, "code": "tidelog.channels.forbidden"}, 403)
+    return PlainTextResponse(problem + "\n", 403)
 
 
 @lru_cache(maxsize=256)

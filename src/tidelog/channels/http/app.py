@@ -12,13 +12,13 @@ a waiting client sends one for each message.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import count
+from time import perf_counter
 from typing import Final
 
 from starlette.types import Receive, Scope, Send
@@ -108,7 +108,7 @@ class ChannelsApp:
         """Hot."""
         if scope["type"] != "http":
             return
-        begun_s = _now_s()
+        begun_s = perf_counter()
         call = HttpCall(scope, receive, send)
         call.request_id = self._request_id(call)
         found = self._routes.find(call.path)
@@ -122,7 +122,7 @@ class ChannelsApp:
                 await _send_answer(call, answer)
         except ClientGone:
             pass  # it is counted below, as one without an answer
-        seconds = _now_s() - begun_s
+        seconds = perf_counter() - begun_s
         self.figures.answered(name, call.status or _GONE, None if name in _WAITING else seconds)
         log_request(call, name, body_bytes, seconds)
 
@@ -182,7 +182,7 @@ class ChannelsApp:
 
     def _log_fault(self, error: EnvironmentFault) -> None:
         """Say it, but not for each of thousands of requests."""
-        now_s = _now_s()
+        now_s = perf_counter()
         if now_s - self._fault_logged_s >= limits.CHANNEL_FAULT_LOGGED_S:
             self._fault_logged_s = now_s
             _LOG.warning("channels: %s", error)
@@ -216,7 +216,3 @@ async def _send_answer(call: HttpCall, answer: Answer) -> None:
         headers += [(b"content-type", answer.content_type), (b"content-length", b"%d" % len(answer.body))]
     await call.send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await call.send({"type": "http.response.body", "body": answer.body})
-
-
-def _now_s() -> float:
-    return asyncio.get_running_loop().time()
