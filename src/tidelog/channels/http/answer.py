@@ -54,7 +54,7 @@ class Answer(NamedTuple):
 
 NO_CONTENT: Final = Answer(204)
 
-_STATUS: Final[dict[type[ChannelError], int]] = {
+_STATUS: Final[dict[type, int]] = {
     InvalidChannel: 403,
     SubscriptionNotFound: 404,
     AckHandleMalformed: 400,
@@ -91,7 +91,8 @@ def answer_to(error: TidelogError) -> Answer:
         return error_answer(429, str(error), error.code, _RETRY_AFTER)
     if isinstance(error, ChannelError):
         headers = _CHALLENGE if isinstance(error, ChannelTokenMissing) else ()
-        return error_answer(_STATUS.get(type(error), 400), str(error), error.code, headers)
+        status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 400)
+        return error_answer(status, str(error), error.code, headers)
     if isinstance(error, MessageTooLarge):
         return error_answer(413, str(error), "tidelog.channels.too-large")
     if isinstance(error, LimitExceeded):
