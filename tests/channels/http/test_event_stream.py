@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from tests.channels.http.gateways import SECONDS_MAX, HttpSite, polling
 from tests.integration.limited_server import COMMAND
 from tests.integration.server_process import ServerProcess
@@ -125,6 +127,7 @@ def test_a_reader_that_goes_away_frees_its_place(site: HttpSite) -> None:
     site.wait_for("tidelog_channels_polls_waiting", 0)
 
 
+@pytest.mark.long
 def test_a_stream_ends_so_that_its_reader_acknowledges_and_keeps_its_subscriber(tmp_path: Path) -> None:
     bounds = {"CHANNEL_STREAM_SILENT_S": 0.1, "CHANNEL_STREAM_UNACKNOWLEDGED_S": 0.3}
     command = [*COMMAND, json.dumps(bounds), "serve"]
