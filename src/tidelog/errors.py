@@ -21,6 +21,8 @@
     │       ├── SubscriptionNotFound there is no such subscriber, or no more
     │       ├── AckHandleMalformed   the handle was not given out to this subscriber
     │       ├── ChannelTokenMissing  the channel needs a token that did not come, or has expired
+    │       │   ├── ChannelTokenInvalid  ... or was not issued for this service, or is none
+    │       │   └── ChannelTokenRevoked  ... or was revoked
     │       ├── ChannelTokenRefused  the token that came is not for this channel
     │       └── BadChannelInput      a name or a message that cannot be kept
     ├── EnvironmentFault     the machine's fault: the disk, the folder, another process
@@ -31,6 +33,7 @@
     │   ├── SnapshotFailed       a snapshot could not be written; the ones before it still count
     │   ├── ServerUnreachable    no server answers at an address, or it has gone away
     │   ├── ServerRefused        a server does not let us in, or refuses a request
+    │   ├── BadChannelRules      the configuration of channels cannot be used
     │   ├── Contended            others changed the same keys at every attempt
     │   ├── NotConfirmed         too few replicas have a message in time; publishing it again is fine
     │   └── Corruption           bytes on disk are not what was written (names file, frame and position)
@@ -54,11 +57,14 @@ __all__: Final = [
     "ApplyFailed",
     "BadAddress",
     "BadChannelInput",
+    "BadChannelRules",
     "BadMessage",
     "BadView",
     "ChannelError",
+    "ChannelTokenInvalid",
     "ChannelTokenMissing",
     "ChannelTokenRefused",
+    "ChannelTokenRevoked",
     "ClientError",
     "ClockAhead",
     "CommandError",
@@ -220,6 +226,14 @@ class ChannelTokenMissing(ChannelError):
     code = "dsps.auth.rejected"
 
 
+class ChannelTokenInvalid(ChannelTokenMissing):
+    """What came is no token that was issued for this service, or its time is over. It is not said which."""
+
+
+class ChannelTokenRevoked(ChannelTokenMissing):
+    """The token that came was revoked."""
+
+
 class ChannelTokenRefused(ChannelError):
     """The token that came is a good one, but not for this channel."""
 
@@ -267,6 +281,10 @@ class ServerUnreachable(EnvironmentFault):
 
 class ServerRefused(EnvironmentFault):
     """A server does not let us in, or it answered a request with an error."""
+
+
+class BadChannelRules(EnvironmentFault):
+    """The configuration of channels cannot be used; the message names the file, the table and the key."""
 
 
 class Contended(EnvironmentFault):

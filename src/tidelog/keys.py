@@ -38,3 +38,7 @@ VIEW_JOB_PREFIX: Final = "view:"
 CHANNEL_HANDLE_KEY: Final = "tidelog:channels:handle-key"
 """The key that proves receipt handles of channels, unless one is configured. The first gateway that needs it makes it;
 the others of the same backend read it. Removing it makes all handles invalid, and loses nothing."""
+
+CHANNEL_REVOKED_PREFIX: Final = "tidelog:channels:revoked:"
+"""`tidelog:channels:revoked:<SHA-256 of the id of a token>`: the token was revoked; the key lives until it expires.
+Gateways write and read it. Removing it makes the token valid again."""

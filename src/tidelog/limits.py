@@ -490,6 +490,83 @@ CHANNEL_FAULT_LOGGED_S = 10.0
 CHANNEL_REQUEST_ID_LENGTH_MAX = 128
 """The id that a client gives its request; a longer one is replaced."""
 
+# --- channels by configuration ----------------------------------------------------------------------------------
+
+CHANNEL_RULES_MAX = 256
+"""Groups of channels in one configuration; more are refused."""
+CHANNEL_RULES_BYTES_MAX = 1 * MIB
+"""Of the file with the configuration of channels."""
+CHANNEL_PATTERN_LENGTH_MAX = 1000
+"""Characters of the regular expression of a group."""
+CHANNEL_PATTERN_WAYS_MAX = 4096
+"""Ways in which a regular expression may try to match a name (63 * 63 fit); one that could try more is refused."""
+CHANNEL_MATCHES_KEPT_MAX = 4096
+"""Channels whose rules are kept at hand; the others are matched again."""
+CHANNEL_TOKEN_BYTES_MAX = 8 * KIB
+"""Of a token; a longer one is refused unread."""
+CHANNEL_TOKEN_KEYS_MAX = 16
+"""Key files for one algorithm of a rule: each of them may be tried for a token."""
+CHANNEL_TOKEN_KEY_BYTES_MAX = 64 * KIB
+"""Of a key file."""
+CHANNEL_TOKEN_KEYS_LOOK_S = 1.0
+"""How often a key file is looked at for a change, when tokens come."""
+CHANNEL_TOKEN_SECRET_BYTES_MIN = 32
+"""Of a secret for HS256, as RFC 7518 wants it, and of one that signs for a webhook; shorter ones are refused."""
+CHANNEL_TOKEN_RSA_BITS_MIN = 2048
+CHANNEL_CLOCK_SKEW_MS_MAX = 15 * 60_000
+"""How far the clock of an issuer may be off; a revocation outlives its token by this."""
+CHANNEL_REVOCATION_STALE_S = 2.0
+"""For how long a token that was not revoked is not looked up again: a revocation counts at all gateways after this."""
+CHANNEL_REVOCATIONS_KEPT_MAX = 10_000
+"""Tokens of which is remembered whether they are revoked; the others are looked up."""
+CHANNEL_TOKEN_ID_LENGTH_MAX = 512
+"""Characters of the id of a token (`jti`)."""
+
+# --- webhooks of channels ---------------------------------------------------------------------------------------
+
+WEBHOOKS_PER_GROUP_MAX = 16
+WEBHOOK_TEMPLATE_LENGTH_MAX = 16 * KIB
+WEBHOOK_URL_LENGTH_MAX = 8 * KIB
+"""Characters of a URL whose template is filled in; a message with a longer one fails."""
+WEBHOOK_TIMEOUT_MS_DEFAULT = 30_000
+WEBHOOK_TIMEOUT_MS_MAX = 10 * 60_000
+"""For one call, from looking up the name to the end of the response."""
+WEBHOOK_RESPONSE_BYTES_MAX = 64 * KIB
+"""Of a response are read; the connection is closed if there is more."""
+WEBHOOK_CALLS_DEFAULT = 16
+WEBHOOK_CALLS_MAX = 1024
+"""Calls of one webhook that are under way at the same time, of all its channels."""
+WEBHOOK_REDIRECTS_MAX = 10
+WEBHOOK_RETRY_MS_DEFAULT = 1000
+"""The pause after the first failure ..."""
+WEBHOOK_RETRY_MS_MAX_DEFAULT = 5 * 60_000
+"""... which grows up to this ..."""
+WEBHOOK_RETRY_MS_MAX = 86_400_000
+"""... and may be configured up to this."""
+WEBHOOK_ATTEMPTS_MAX = 1_000_000
+WEBHOOK_LEASE_MS = 10_000
+"""How long a runner has a webhook of a channel to itself without renewing: if it dies, another waits that long."""
+WEBHOOK_LEASE_MARGIN_MS = 1000
+"""So long before its end a lease counts as lost: the clocks of two machines do not run alike."""
+WEBHOOK_FENCE_MS = 7 * 86_400_000
+"""How long the token of the last holder is kept; later ones are larger anyway, by the time of day."""
+WEBHOOK_WORKERS_MAX = 2000
+"""Pairs of webhook and channel that one process serves at the same time; the others wait for the next look."""
+WEBHOOK_LINGER_S = 30.0
+"""How long a worker with nothing to send waits for more before it gives its lease back."""
+WEBHOOK_SCAN_S = 30.0
+"""How often all channels are looked through for messages that nobody sends, give or take a fifth ..."""
+WEBHOOK_SCAN_PAUSE_S = 0.05
+"""... with a pause after each page."""
+WEBHOOK_SUBSCRIBE_S = 30.0
+"""How often the subscriber of a webhook is made again while its channel is used, or a quarter of the expiry."""
+WEBHOOK_CHANNELS_KEPT_MAX = 50_000
+"""Channels of which is remembered when that was."""
+WEBHOOK_TROUBLE_S = 1.0
+"""The pause of a worker after an error of the backend."""
+WEBHOOK_STOP_S = 5.0
+"""How long a stop waits for calls that are under way."""
+
 # --- Spark ------------------------------------------------------------------------------------------------------
 
 SPARK_BATCH_ROWS = 32_000
@@ -734,6 +811,8 @@ assert CHANNEL_FETCH_BYTES + CHANNEL_FETCH_AT_ONCE * CHANNEL_MESSAGE_BYTES_MAX <
 assert CHANNEL_FETCH_MESSAGES_MAX <= CHANNEL_LOOKED_AT_MAX
 assert CHANNEL_STREAM_SILENT_S < CHANNEL_STREAM_UNACKNOWLEDGED_S < CHANNEL_POLL_S_MAX
 assert CHANNEL_CONFIRM_MS_DEFAULT < 1000 * CHANNEL_REPLY_S_MAX
+assert CHANNEL_CLOCK_SKEW_MS_MAX > 1000 * CHANNEL_REVOCATION_STALE_S
+assert WEBHOOK_LEASE_MARGIN_MS * 3 < WEBHOOK_LEASE_MS < WEBHOOK_FENCE_MS
 assert PIPELINE_REPORT_S * 1000 * 3 < LEASE_MS_DEFAULT
 assert PIPELINE_REPORT_S * 3 < PIPELINE_SILENT_S
 assert SPARK_CALL_ROWS * 2 < ARGUMENTS_MAX

@@ -4,6 +4,8 @@
     c.{<channel>}.r.<subscriber>      the cursor of a subscriber: the clock up to which it has acknowledged
     c.{<channel>}.m.<clock>           the body of a message
     c.{<channel>}.mid.<message id>    the clock of the message with this id, for as long as it may come again
+    c.{<channel>}.lease.<webhook>     who sends the messages of the channel to a webhook, for as long as it holds
+    c.{<channel>}.fence.<webhook>     the token of the last one that did
     c.{<channel>}.wake                not a key: where pub/sub tells that there is a new message
 
 The channel's name is the hash tag of all of them, so that a Redis Cluster keeps a channel in one slot, and one script
@@ -51,6 +53,12 @@ class ChannelKeys:
     def message_id(self, message_id: str) -> bytes:
         checked_name("message", message_id)
         return b"%bmid.%b" % (self._start, message_id.encode())
+
+    def webhook_lease(self, webhook: str) -> bytes:
+        return b"%blease.%b" % (self._start, checked_name("webhook", webhook).encode())
+
+    def webhook_fence(self, webhook: str) -> bytes:
+        return b"%bfence.%b" % (self._start, checked_name("webhook", webhook).encode())
 
 
 def checked_name(what: str, name: str) -> str:
