@@ -30,11 +30,14 @@ handle          receipt handles
 policy          who may use which channel, and how long it keeps messages
 rules           ... by configuration: groups of channels
 rules_file      ... in a file that is read again
+rules_policy    ... asked by the HTTP edge
 patterns        regular expressions for names, with a bounded cost
 settings_table  reads a TOML table, and says what is wrong with it
 templates       texts with places that are filled in
 token_rule      what a group demands of tokens
 token_keys      keys of tokens, in files
+tokens          checks tokens
+revocations     tokens that were revoked
 webhooks        sends messages to URLs
 wakes           tells those who wait that there may be something
 listing         lists channels and subscribers
