@@ -499,7 +499,7 @@ CHANNEL_RULES_BYTES_MAX = 1 * MIB
 CHANNEL_PATTERN_LENGTH_MAX = 1000
 """Characters of the regular expression of a group."""
 CHANNEL_PATTERN_WAYS_MAX = 4096
-"""Ways in which a regular expression may try to match a name (63 * 63 fit); one that could try more is refused."""
+"""Ways in which a regular expression may try to match a name; more are refused. So many take about 25 µs."""
 CHANNEL_MATCHES_KEPT_MAX = 4096
 """Channels whose rules are kept at hand; the others are matched again."""
 CHANNEL_TOKEN_BYTES_MAX = 8 * KIB
@@ -565,7 +565,9 @@ WEBHOOK_CHANNELS_KEPT_MAX = 50_000
 WEBHOOK_TROUBLE_S = 1.0
 """The pause of a worker after an error of the backend."""
 WEBHOOK_STOP_S = 5.0
-"""How long a stop waits for calls that are under way."""
+"""How long a stop waits for calls that are under way ..."""
+WEBHOOK_CANCEL_S = 1.0
+"""... and how long a worker has to give its lease back before it is cancelled once more."""
 
 # --- Spark ------------------------------------------------------------------------------------------------------
 

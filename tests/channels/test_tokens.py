@@ -28,7 +28,7 @@ from tests.channels.token_makers import (
     token_rules,
 )
 from tidelog.channels.rules import ChannelRules
-from tidelog.channels.tokens import TokenChecker, bearer_token
+from tidelog.channels.tokens import TokenChecker, bearer_token, read_token
 from tidelog.errors import ChannelError, ChannelTokenInvalid, ChannelTokenMissing, ChannelTokenRefused
 
 ALGORITHMS = list(KEYS)
@@ -220,6 +220,9 @@ def test_bits_that_count_for_nothing_are_refused(rules: ChannelRules) -> None:
     ]
     assert len(same) == 4
     assert [verdict(rules, text) for text in same].count(None) == 1
+    for text in set(same) - {issued}:
+        with pytest.raises(ValueError, match="it has spare bits"):
+            read_token(text)  # whatever the library makes of it
 
 
 def test_reasons_are_for_operators_only(rules: ChannelRules, caplog: pytest.LogCaptureFixture) -> None:

@@ -15,7 +15,7 @@ Rules never change: a new configuration is a new `ChannelRules`, made whole or n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -65,7 +65,7 @@ class ChannelRules:
         """Every channel, without tokens and webhooks: what holds where nothing is configured."""
         return cls((ChannelRule("(nothing is configured)", ChannelPattern(".+"), expire_ms, None, ()),))
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[ChannelRule]:
         return iter(self._rules)
 
     def match(self, channel: str) -> ChannelMatch:

@@ -11,12 +11,16 @@ import pytest
 from aiohttp import web
 
 from tests.channels.servers import ChannelServer, ChannelServers, in_loop
+from tests.channels.test_rules import JWT, rules_of
+from tests.channels.token_makers import NOW_S, token
 from tests.channels.webhooks.gateways import gateway
-from tests.channels.webhooks.receivers import ReceivedCall, Receiver, receiver, webhook_rules
+from tests.channels.webhooks.receivers import ReceivedCall, Receiver, receiver, webhook_rules, webhook_text
 from tidelog import limits
 from tidelog.channels import message_of
+from tidelog.channels.revocations import Revocations
 from tidelog.channels.rules import ChannelRules
-from tidelog.errors import InvalidChannel
+from tidelog.channels.rules_policy import RulesPolicy
+from tidelog.errors import ChannelTokenMissing, InvalidChannel
 
 pytestmark = pytest.mark.usefixtures("quick_limits")
 
@@ -76,6 +80,22 @@ async def test_messages_are_sent_in_order_and_acknowledged(server: ChannelServer
                 await here.runner.prepare("elsewhere")
             await here.publish("dead", "m1")  # a group without webhooks
     assert len(there.calls) == 11
+
+
+@in_loop
+async def test_a_grant_makes_the_subscribers_of_webhooks(redis_server: ChannelServer, tmp_path: Path) -> None:
+    async with receiver() as there:
+        text = webhook_text(there.port).replace("[[channels.webhooks]]", f"{JWT}[[channels.webhooks]]", 1)
+        rules = rules_of(text, tmp_path)
+        async with gateway(redis_server.url, lambda: rules, starts=False) as here:
+            now_s, known = lambda: float(NOW_S), Revocations(here.runner.backend, now_s=lambda: float(NOW_S))
+            policy = RulesPolicy(lambda: rules, known, now_s=now_s, before_use=here.runner.prepare)
+            with pytest.raises(ChannelTokenMissing):
+                await policy.grant("chat-1", None)
+            assert redis_server.client.keys("c.*") == []
+            await policy.grant("chat-1", token("HS256", b"s" * 32, {"exp": NOW_S + 1}))
+            await here.channels.publish("chat-1", message_of("m0", 1))
+            await there.got(1)
 
 
 @in_loop
@@ -230,6 +250,22 @@ async def test_channels_of_other_programs_are_found(backend_server: ChannelServe
             await there.got(2)
         assert there.ids == ["after", "later"]
         assert not backend_server.client.exists("c.{elsewhere}.r.webhook-hook")
+
+
+@in_loop
+async def test_a_subscriber_that_was_removed_is_made_again(redis_server: ChannelServer, tmp_path: Path) -> None:
+    async with receiver() as there:
+        rules = webhook_rules(tmp_path, there.port)
+        async with gateway(redis_server.url, lambda: rules, starts=False) as here:
+            await here.publish("chat-1", "m0")
+            await there.got(1)
+            await until(lambda: not here.runner._workers)
+            redis_server.client.flushall()
+            await here.publish("chat-1", "m1")  # nobody knows yet: its worker finds out
+            await until(lambda: not here.runner._subscribed_s)
+            await here.publish("chat-1", "m2")
+            await there.got(2)
+        assert there.ids == ["m0", "m2"]
 
 
 @in_loop

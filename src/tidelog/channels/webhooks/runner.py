@@ -106,10 +106,13 @@ class WebhookRunner:
         if self._looking is not None:
             await ended(self._looking)
         deadline_s = _now_s() + limits.WEBHOOK_STOP_S
+        again_s: dict[_Pair, float] = {}
         while self._tasks:
             for pair, task in list(self._tasks.items()):
-                if not self._workers[pair].is_busy or _now_s() >= deadline_s:
+                is_due = not self._workers[pair].is_busy or _now_s() >= deadline_s
+                if is_due and _now_s() >= again_s.get(pair, 0):
                     task.cancel()
+                    again_s[pair] = _now_s() + limits.WEBHOOK_CANCEL_S
             await asyncio.wait(self._tasks.values(), timeout=limits.CHANNEL_CANCEL_S)
         if self._retiring:
             await asyncio.wait(self._retiring)
@@ -150,6 +153,9 @@ class WebhookRunner:
 
     def counts(self, webhook: str) -> WebhookCounts:
         return self.counters.of(webhook)
+
+    def forget_subscriber(self, webhook: str, channel: str) -> None:
+        self._subscribed_s.pop((webhook, channel), None)
 
     async def publish_dead_letter(self, channel: str, letter: ChannelMessage) -> None:
         try:

@@ -69,6 +69,9 @@ class WorkSource(Protocol):
 
     def counts(self, webhook: str) -> WebhookCounts: ...
 
+    def forget_subscriber(self, webhook: str, channel: str) -> None:
+        """The subscriber is gone: it is to be made when the channel is next used, however soon that is."""
+
     async def publish_dead_letter(self, channel: str, letter: ChannelMessage) -> None: ...
 
 
@@ -150,7 +153,8 @@ class WebhookWorker:
             use = self._use()
             fetched = await self._on_trouble(partial(self._fetch, use))
             if fetched is None:
-                return  # the subscriber is gone: whoever uses the channel next makes it again
+                self._source.forget_subscriber(self.webhook, self.channel)
+                return
             if fetched.handle is None:
                 if self.notices == self.seen:
                     return
