@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from tests.test_tidy import CHECKOUT
 from tidelog.channels.rules import ChannelRules, read_rules
 from tidelog.errors import BadChannelRules, InvalidChannel
 
@@ -110,6 +112,33 @@ def test_a_mistake_is_told_with_its_table_and_key(text: str, problem: str, tmp_p
 def test_urls_that_are_refused(url: str, tmp_path: Path) -> None:
     with pytest.raises(BadChannelRules, match=r"webhooks\[1\]\.url: must "):
         rules_of(group("a", rest=WEBHOOK.replace("https://h/", url)), tmp_path)
+
+
+def documented_keys() -> dict[str, list[str]]:
+    """The first columns of the tables of the documentation that list keys, by the text before each table."""
+    page = (CHECKOUT / "docs" / "channels-configuration.md").read_text()
+    found = {}
+    for before, rows in re.findall(r"([^\n|]*)\n\n\| key \|[^\n]*\n\|[-|]*\n((?:\|.*\n)+)", page):
+        found[before] = re.findall(r"^\| `([^`]+)` \|", rows, re.MULTILINE)
+    return found
+
+
+def test_every_key_is_documented(tmp_path: Path) -> None:
+    tables = {
+        "group of channels.": group("a", rest="x = 1"),
+        "`[channels.jwt]`": group("a", rest=f"{JWT}[channels.jwt]\nx = 1"),
+        "remove the old one later": group("a", rest=f"{JWT}x = 1"),
+        "`[[channels.webhooks]]`": group("a", rest=f"{WEBHOOK}x = 1"),
+        "`[channels.webhooks.retry]`": group("a", rest=f"{WEBHOOK}[channels.webhooks.retry]\nx = 1"),
+    }
+    documented = documented_keys()
+    for place, text in tables.items():
+        with pytest.raises(BadChannelRules, match="there is no such key") as caught:
+            rules_of(text, tmp_path)
+        known = str(caught.value).partition("(there are ")[2].rstrip(")").split(", ")
+        [listed] = [keys for before, keys in documented.items() if place in before]
+        assert sorted(listed) == sorted(known)
+    assert len(documented) == len(tables)
 
 
 LETTERS = "dead-letter = '{}'\n[channels.webhooks.retry]\nattempts = 2\n"
