@@ -29,7 +29,13 @@ from tests.channels.token_makers import (
 )
 from tidelog.channels.rules import ChannelRules
 from tidelog.channels.tokens import TokenChecker, bearer_token, read_token
-from tidelog.errors import ChannelError, ChannelTokenInvalid, ChannelTokenMissing, ChannelTokenRefused
+from tidelog.errors import (
+    ChannelError,
+    ChannelTokenInvalid,
+    ChannelTokenMissing,
+    ChannelTokenRefused,
+    ChannelTokenRevoked,
+)
 
 ALGORITHMS = list(KEYS)
 
@@ -253,3 +259,11 @@ def test_bearer_tokens(header: str | None, found: str | None) -> None:
 @in_loop
 async def test_a_checker_without_demands_looks_at_nothing() -> None:
     await TokenChecker(None, now_s=lambda: 0).check("nonsense", ())
+
+
+def test_each_refusal_has_its_status_over_http() -> None:
+    answers = pytest.importorskip("tidelog.channels.http.answer", reason="there is no HTTP edge")
+    for error, status in (
+        (ChannelTokenMissing, 401), (ChannelTokenInvalid, 401), (ChannelTokenRevoked, 401), (ChannelTokenRefused, 403)
+    ):  # fmt: skip
+        assert answers.answer_to(error("x")).status == status

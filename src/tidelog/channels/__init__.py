@@ -32,17 +32,21 @@ rules           ... by configuration: groups of channels
 rules_file      ... in a file that is read again
 rules_policy    ... asked by the HTTP edge
 patterns        regular expressions for names, with a bounded cost
+rules        ... by configuration: groups of channels
+rules_file   ... in a file that is read again
+rules_policy  ... asked by the HTTP edge
+patterns     regular expressions for names, with a bounded cost
 settings_table  reads a TOML table, and says what is wrong with it
-templates       texts with places that are filled in
-token_rule      what a group demands of tokens
-token_keys      keys of tokens, in files
-tokens          checks tokens
-revocations     tokens that were revoked
-webhooks        sends messages to URLs
-wakes           tells those who wait that there may be something
-listing         lists channels and subscribers
-backend         where channels are kept: a server, or the one that Sentinels name
-cluster         ... or a Redis Cluster
+templates    texts with places that are filled in
+token_rule   what a group demands of tokens
+token_keys   keys of tokens, in files
+tokens       checks tokens
+revocations  tokens that were revoked
+webhooks     sends messages to URLs
+wakes        tells those who wait that there may be something
+listing      lists channels and subscribers
+backend      where channels are kept: a server, or the one that Sentinels name
+cluster      ... or a Redis Cluster
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,9 +21,12 @@ import pytest
 from aiohttp import web
 
 from tests.channels.servers import ChannelServers, in_loop
+from tests.channels.webhooks.gateways import gateway
 from tests.channels.webhooks.receivers import ReceivedCall, Receiver, receiver, webhook_text
+from tests.integration.server_process import ServerProcess
 from tests.test_tidy import CHECKOUT
 from tidelog.channels import Channels, message_of
+from tidelog.channels.rules_file import ChannelRulesFile
 
 pytestmark = pytest.mark.usefixtures("quick_limits")
 
@@ -126,3 +130,31 @@ async def test_two_runners_of_which_one_is_killed_again_and_again(
         path = tmp_path / "rules.toml"
         path.write_text(webhook_text(there.port))
         await ledger(server.url, path, there, messages=150, kills=5, at_once=2, seed=seed)
+
+
+@pytest.mark.long
+@in_loop
+async def test_a_backend_that_is_killed_and_started_again(tmp_path: Path) -> None:
+    """The gateway waits for it, and goes on where it was: with fsync at every write, what is acknowledged stays so."""
+    (tmp_path / "server").mkdir()
+    async with receiver() as there:
+        path = tmp_path / "rules.toml"
+        path.write_text(webhook_text(there.port))
+        rules = ChannelRulesFile(str(path)).rules
+        ids = [f"m{number}" for number in range(20)]
+        with ServerProcess(tmp_path / "server" / "data", "--fsync", "always") as server:
+            async with gateway(f"redis://127.0.0.1:{server.port}", lambda: rules) as here:
+                await here.publish("chat-a", *ids[:10])
+                await there.got(5)
+                await asyncio.to_thread(server.kill)
+                await asyncio.sleep(0.3)
+                with await asyncio.to_thread(
+                    partial(ServerProcess, server.data, "--fsync", "always", instead_of=server)
+                ):
+                    await here.publish("chat-a", *ids[10:])
+                    async with asyncio.timeout(20):
+                        while "m19" not in there.ids:
+                            await asyncio.sleep(0.02)
+        assert first_times(there.ids) == ids
+        positions = [ids.index(each) for each in there.ids]
+        assert positions == sorted(positions)
