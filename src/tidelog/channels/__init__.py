@@ -6,20 +6,6 @@ async with Channels.at("redis://127.0.0.1:6399") as channels:
     fetched = await channels.fetch_when_there("news", "me", timeout_s=30)
     await channels.acknowledge("news", "me", fetched.handle)
 
-channels     the calls: subscribe, publish, fetch, acknowledge, list
-names        names and keys
-message      a message, and its body in the backend
-clock        places in a channel, on a ring
-clock_lua    the same for scripts
-scripts      the atomic steps, in Lua
-handle       receipt handles
-policy       who may use which channel, and how long it keeps messages
-wakes        tells those who wait that there may be something
-listing      lists channels and subscribers
-backend      where channels are kept: a server, or the one that Sentinels name
-pipelined    ... or one that is connected from inside
-cluster      ... or a Redis Cluster
-http/        the calls over HTTP
 channels        the calls: subscribe, publish, fetch, acknowledge, list
 names           names and keys
 message         a message, and its body in the backend
@@ -32,21 +18,19 @@ rules           ... by configuration: groups of channels
 rules_file      ... in a file that is read again
 rules_policy    ... asked by the HTTP edge
 patterns        regular expressions for names, with a bounded cost
-rules        ... by configuration: groups of channels
-rules_file   ... in a file that is read again
-rules_policy  ... asked by the HTTP edge
-patterns     regular expressions for names, with a bounded cost
 settings_table  reads a TOML table, and says what is wrong with it
-templates    texts with places that are filled in
-token_rule   what a group demands of tokens
-token_keys   keys of tokens, in files
-tokens       checks tokens
-revocations  tokens that were revoked
-webhooks     sends messages to URLs
-wakes        tells those who wait that there may be something
-listing      lists channels and subscribers
-backend      where channels are kept: a server, or the one that Sentinels name
-cluster      ... or a Redis Cluster
+templates       texts with places that are filled in
+token_rule      what a group demands of tokens
+token_keys      keys of tokens, in files
+tokens          checks tokens
+revocations     tokens that were revoked
+webhooks        sends messages to URLs
+wakes           tells those who wait that there may be something
+listing         lists channels and subscribers
+backend         where channels are kept: a server, or the one that Sentinels name
+pipelined       ... or one that is connected from inside
+cluster         ... or a Redis Cluster
+http/           the calls over HTTP
 """
 
 from __future__ import annotations
