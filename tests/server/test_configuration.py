@@ -151,7 +151,7 @@ def test_the_file_in_the_checkout_shows_every_setting() -> None:
 def test_the_file_in_the_checkout_shows_defaults(tmp_path: Path) -> None:
     lines = [line[2:] for line in (ROOT / "tidelog.toml").read_text().splitlines() if line.startswith("# ")]
     kept = [line for line in lines if line.partition(" = ")[0] in SETTINGS and " = " in line]
-    examples = ("unix-socket", "http-hosts", "requirepass-file", "tls-cert", "tls-key", "channel-admin-token-file")
+    examples = ("unix-socket", "http-hosts", "requirepass-file", "tls-", "channel-admin-token-file", "channel-rules")
     file = tmp_path / "tidelog.toml"
     file.write_text("\n".join(line for line in kept if not line.startswith(examples)))
     assert configure({}, {}, str(file), no_file) == ServerConfig(

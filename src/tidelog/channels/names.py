@@ -23,8 +23,20 @@ _NAME: Final = "[0-9A-Za-z][0-9A-Za-z_-]{0,62}"
 _IS_NAME: Final = re.compile(_NAME, re.ASCII)
 _LISTED: Final = re.compile(rf"c\.\{{({_NAME})\}}\.(?:clock|r\.({_NAME}))".encode())
 
+WEBHOOK_PREFIX: Final = "webhook-"
+"""Of the subscribers of webhooks, whose cursors nobody else may move."""
 LISTED_PATTERN: Final = b"c.{%b}.[cr]*"
 """For SCAN: the clock and the cursors of a channel, or with `*` of all."""
+
+
+def is_name(text: str) -> bool:
+    """Whether a channel, a subscriber or a message can have this name."""
+    return _IS_NAME.fullmatch(text) is not None
+
+
+def is_webhook_subscriber(subscriber: str) -> bool:
+    """Whether a subscriber belongs to a webhook."""
+    return subscriber.startswith(WEBHOOK_PREFIX)
 
 
 class ChannelKeys:

@@ -236,6 +236,15 @@ def serve(
             "--channel-polls", metavar="N", help="The highest number of polls of channels that wait. [default: 4000]"
         ),
     ] = None,
+    channel_rules: Annotated[
+        str | None,
+        typer.Option(
+            "--channel-rules",
+            metavar="FILE",
+            help="Allow only the channels in this TOML file, with their expiry, tokens and webhooks; SIGHUP reads it "
+            "again.",
+        ),
+    ] = None,
     channel_log: Annotated[
         bool | None,
         typer.Option(
@@ -287,6 +296,7 @@ def serve(
         "channel-origins": channel_origins,
         "channel-admin-token-file": channel_admin_token_file,
         "channel-polls": channel_polls,
+        "channel-rules": channel_rules,
         "channel-log": channel_log,
     }
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="tidelog: %(message)s")

@@ -9,6 +9,7 @@ feed              /feed: reads the query and opens a change feed
 event_stream      a change feed as server-sent events
 channels          channels, beside the other pages
 own_channels      ... whose backend is the server itself
+ruled_channels    ... that a file of rules configures
 channels_alone    channels without a server of ours: on a Redis, or a Tidelog elsewhere
 metrics           /metrics: the numbers of a server
 pipeline_metrics  the numbers that jobs of the pipeline publish, for /metrics

@@ -24,6 +24,7 @@ from starlette.types import ASGIApp
 
 from tidelog import limits
 from tidelog.channels.http import ChannelsApp
+from tidelog.channels.webhooks.counters import WebhookCounters
 from tidelog.engine.engine import Engine
 from tidelog.gateway.access import refusal
 from tidelog.gateway.channels import ChannelPaths, channel_samples
@@ -51,11 +52,13 @@ def make_app(
     *,
     has_open_metrics: bool = False,
     channels: ChannelsApp | None = None,
+    webhooks: WebhookCounters | None = None,
     origins: Collection[str] = (),
 ) -> Starlette:
     """The pages. /metrics tells what INFO does, and needs the same password unless it is open.
 
     channels    serves channels; None: they are off
+    webhooks    what those of the channels have done
     origins     pages of other sites that may use the channels
     """
 
@@ -63,7 +66,7 @@ def make_app(
         answer = None if has_open_metrics else await refusal(engine.password, request)
         if answer is not None:
             return answer
-        samples = chain(collect(engine, facts, memory), channel_samples(channels))
+        samples = chain(collect(engine, facts, memory), channel_samples(channels, webhooks))
         return PlainTextResponse(render(samples), media_type=CONTENT_TYPE)
 
     async def health(_request: Request) -> Response:
@@ -140,6 +143,8 @@ class Gateway:
             await asyncio.sleep(0.001)
         if self._task.done():
             self._task.result()
+        if self._channels is not None:
+            self._channels.start()
 
     async def stop(self) -> None:
         """Stop in order. Polls that wait return what there is: they ask their backend for it once more."""
@@ -172,6 +177,7 @@ def open_gateway(
         config.http_hosts,
         has_open_metrics=config.metrics_open,
         channels=None if channels is None else channels.app,
+        webhooks=None if channels is None else channels.webhooks,
         origins=config.channel_origins,
     )
     return Gateway(

@@ -7,6 +7,7 @@ tell nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -14,9 +15,20 @@ from tidelog.channels.http import CallGate, ChannelsApp
 from tidelog.channels.http.answer import Answer, error_answer
 from tidelog.channels.http.call import HttpCall
 from tidelog.channels.http.routes import OWN_PARTS
+from tidelog.channels.webhooks.counters import WebhookCounters
 from tidelog.engine.password import Password
 from tidelog.gateway.access import refused_login
 from tidelog.gateway.sample import Sample
+
+_OF_WEBHOOKS: Final = (
+    ("sent", "counter", "Messages that a receiver took."),
+    ("failed", "counter", "Calls that did not succeed."),
+    ("retried", "counter", "Calls that were made again."),
+    ("dead_lettered", "counter", "Messages that went to the channel for dead letters."),
+    ("waiting", "gauge", "Messages that wait for their next attempt."),
+    ("lost_leases", "counter", "How often another gateway took over in the middle of the work."),
+)
+"""Of `WebhookCounts`: name, kind and help."""
 
 
 class ChannelPaths:
@@ -49,7 +61,13 @@ def password_gate(password: Password) -> CallGate:
     return gate
 
 
-def channel_samples(channels: ChannelsApp | None) -> Iterator[Sample]:
-    """The numbers of channels, for /metrics."""
+def channel_samples(channels: ChannelsApp | None, webhooks: WebhookCounters | None = None) -> Iterator[Sample]:
+    """The numbers of channels and of their webhooks, for /metrics."""
     if channels is not None:
         yield from (Sample(*row) for row in channels.figures.rows())
+    counts = [] if webhooks is None else list(webhooks)
+    for name, kind, text in _OF_WEBHOOKS:
+        for webhook, count in counts:
+            total = "" if kind == "gauge" else "_total"
+            value = getattr(count, name)
+            yield Sample(f"tidelog_webhook_{name}{total}", kind, text, value, f'{{webhook="{webhook}"}}')

@@ -21,13 +21,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidelog import limits
 from tidelog.address import ServerAddress
-from tidelog.channels import ChannelPolicy, Channels
+from tidelog.channels import Channels, Confirmation, OpenPolicy, backend_at
 from tidelog.channels.http import ChannelsApp, HttpSettings
+from tidelog.channels.webhooks.counters import WebhookCounters
 from tidelog.engine.password import Password
 from tidelog.gateway.access import refusal
 from tidelog.gateway.app import Gateway
 from tidelog.gateway.channels import channel_samples, password_gate
 from tidelog.gateway.hosts import HostGuard
+from tidelog.gateway.ruled_channels import RuledChannels
 from tidelog.gateway.sample import CONTENT_TYPE, render
 from tidelog.ports import Clock
 from tidelog.server.listener import allow_descriptors, bind_tcp
@@ -52,6 +54,10 @@ class AloneConfig:
     per_address_max: int = limits.HTTP_PER_ADDRESS_DEFAULT
     confirm_replicas: int = 0
     handle_keys: tuple[bytes, ...] = field(default=(), repr=False)
+    rules: str | None = None
+    """The file that says which channels there are; None: all ..."""
+    expire_ms: int = limits.CHANNEL_EXPIRE_MS_DEFAULT
+    """... which keep messages for so long."""
     has_open_metrics: bool = False
     tls_cert: str | None = None
     tls_key: str | None = None
@@ -60,8 +66,11 @@ class AloneConfig:
 class AlonePages:
     """The application, and beside it /metrics and /health."""
 
-    def __init__(self, channels: ChannelsApp, password: Password, *, has_open_metrics: bool) -> None:
+    def __init__(
+        self, channels: ChannelsApp, password: Password, webhooks: WebhookCounters | None, *, has_open_metrics: bool
+    ) -> None:
         self._channels = channels
+        self._webhooks = webhooks
         self._password = password
         self._has_open_metrics = has_open_metrics
 
@@ -69,15 +78,15 @@ class AlonePages:
         page: ASGIApp = self._channels
         if scope["path"] == "/metrics" and scope["method"] == "GET":
             answer = None if self._has_open_metrics else await refusal(self._password, Request(scope))
-            page = answer or PlainTextResponse(render(channel_samples(self._channels)), media_type=CONTENT_TYPE)
+            page = answer or PlainTextResponse(
+                render(channel_samples(self._channels, self._webhooks)), media_type=CONTENT_TYPE
+            )
         elif scope["path"] == "/health" and scope["method"] == "GET":
             page = JSONResponse({"status": "ok"})
         await page(scope, receive, send)
 
 
-async def serve_alone(
-    config: AloneConfig, policy: ChannelPolicy, clock: Clock, on_ready: Callable[[int], None]
-) -> None:
+async def serve_alone(config: AloneConfig, clock: Clock, on_ready: Callable[[int], None]) -> None:
     """Run until SIGTERM or SIGINT; `on_ready` is told the port."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -85,19 +94,22 @@ async def serve_alone(
         loop.add_signal_handler(number, stopping.set)
     _, connections_max = allow_descriptors(2 * limits.CHANNEL_CALLS_MAX, config.polls_max + limits.HTTP_CONNECTIONS_MAX)
     password = Password(config.password, clock)
-    channels = Channels.at(config.backend, handle_keys=config.handle_keys, confirm_replicas=config.confirm_replicas)
-    async with channels:
+    backend = backend_at(config.backend)
+    confirm = Confirmation(config.confirm_replicas) if config.confirm_replicas else None
+    async with Channels(backend, handle_keys=config.handle_keys, confirm=confirm) as channels:
+        ruled = None if config.rules is None else RuledChannels(config.rules, channels, backend)
         app = ChannelsApp(
             channels,
-            policy,
+            OpenPolicy(config.expire_ms) if ruled is None else ruled.policy,
             HttpSettings(
                 polls_max=max(1, min(config.polls_max, connections_max - limits.HTTP_CONNECTIONS_MAX // 2)),
                 origins=frozenset(config.origins),
                 admin_token=config.admin_token,
-                gate=password_gate(password),
+                gate=password_gate(password) if ruled is None else ruled.gate(password),
             ),
         )
-        pages = AlonePages(app, password, has_open_metrics=config.has_open_metrics)
+        webhooks = None if ruled is None else ruled.webhooks
+        pages = AlonePages(app, password, webhooks, has_open_metrics=config.has_open_metrics)
         gateway = Gateway(
             HostGuard(pages, config.hosts, is_protected=lambda: not password.is_needed, origins=config.origins),
             bind_tcp(config.host, config.port),
@@ -108,7 +120,11 @@ async def serve_alone(
             tls_key=config.tls_key,
         )
         await gateway.start()
+        if ruled is not None:
+            ruled.start()
         on_ready(gateway.port)
         await stopping.wait()
         app.stop_waiting()
         await gateway.stop()
+        if ruled is not None:
+            await ruled.aclose()

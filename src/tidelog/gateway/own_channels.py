@@ -13,15 +13,21 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from tidelog.channels.backend import Backend
 from tidelog.channels.channels import Channels
 from tidelog.channels.http import ChannelsApp, HttpSettings
 from tidelog.channels.http.request_log import log_requests
 from tidelog.channels.pipelined import PipelinedBackend
 from tidelog.channels.policy import OpenPolicy
+from tidelog.channels.webhooks.counters import WebhookCounters
 from tidelog.engine.password import Password
 from tidelog.gateway.channels import password_gate
 from tidelog.server.configuration import ServerConfig
+
+if TYPE_CHECKING:
+    from tidelog.gateway.ruled_channels import RuledChannels
 
 MakeConnection = Callable[[], asyncio.Protocol]
 
@@ -34,16 +40,29 @@ class OwnChannels:
     ) -> None:
         """`make_connection`: the server's side of a connection."""
         self._make_connection = make_connection
-        self._channels = Channels(PipelinedBackend(self._open_link, "this server"))
+        backend = PipelinedBackend(self._open_link, "this server")
+        self._channels = Channels(backend)
+        self._ruled = _ruled(config.channel_rules, self._channels, backend)
         if config.channel_log:
             log_requests()
         settings = HttpSettings(
             polls_max=max(1, polls_max),
             origins=frozenset(config.channel_origins),
             admin_token=config.channel_admin_token,
-            gate=password_gate(password),
+            gate=password_gate(password) if self._ruled is None else self._ruled.gate(password),
         )
-        self.app = ChannelsApp(self._channels, OpenPolicy(config.channel_expire_ms), settings)
+        policy = OpenPolicy(config.channel_expire_ms) if self._ruled is None else self._ruled.policy
+        self.app = ChannelsApp(self._channels, policy, settings)
+
+    @property
+    def webhooks(self) -> WebhookCounters | None:
+        """For metrics."""
+        return None if self._ruled is None else self._ruled.webhooks
+
+    def start(self) -> None:
+        """The server takes connections."""
+        if self._ruled is not None:
+            self._ruled.start()
 
     async def _open_link(self, make_client: Callable[[], asyncio.Protocol]) -> asyncio.Protocol:
         loop = asyncio.get_running_loop()
@@ -55,4 +74,14 @@ class OwnChannels:
         return client
 
     async def aclose(self) -> None:
+        if self._ruled is not None:
+            await self._ruled.aclose()
         await self._channels.aclose()
+
+
+def _ruled(path: str | None, channels: Channels, backend: Backend) -> RuledChannels | None:
+    if path is None:
+        return None
+    from tidelog.gateway.ruled_channels import RuledChannels  # heavy, and most servers have no rules
+
+    return RuledChannels(path, channels, backend)

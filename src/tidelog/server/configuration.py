@@ -94,6 +94,8 @@ class ServerConfig:
     """None: nobody may use their admin calls."""
     channel_polls: int = limits.CHANNEL_POLLS_DEFAULT
     """How many polls may wait."""
+    channel_rules: str | None = None
+    """The file that says which channels there are; None: all."""
     channel_log: bool = False
     """Whether a line is logged for each request."""
     frame_bytes: int | None = None
@@ -292,6 +294,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "channel-origins": Setting("channel_origins", read_origins),
     "channel-admin-token-file": Setting("channel_admin_token", lambda value: read_password(_text(value))),
     "channel-polls": Setting("channel_polls", _integer(1, 100_000, "a number of polls")),
+    "channel-rules": Setting("channel_rules", lambda value: _text(value)),
     "channel-log": Setting("channel_log", _is_on),
 }
 """By the name of the flag."""

@@ -8,8 +8,9 @@ import pytest
 
 from tests.channels.webhooks.receivers import webhook_rules
 from tidelog.channels import ChannelMessage, message_of
+from tidelog.channels.names import is_webhook_subscriber
 from tidelog.channels.webhooks.dead_letter import dead_letter
-from tidelog.channels.webhooks.webhook_rule import WebhookUse, is_webhook_subscriber
+from tidelog.channels.webhooks.webhook_rule import WebhookUse
 
 
 def use_of(folder: Path, rest: str = "", **options: str) -> WebhookUse:

@@ -22,7 +22,7 @@ from tidelog.channels.http.message_list import messages_in
 from tidelog.channels.http.polls import PollPlaces, unless_gone
 from tidelog.channels.listing import ListedChannel
 from tidelog.channels.message import ChannelMessage, made_message
-from tidelog.channels.names import checked_name
+from tidelog.channels.names import WEBHOOK_PREFIX, checked_name, is_webhook_subscriber
 from tidelog.errors import BadChannelInput, EnvironmentFault, LimitExceeded
 
 _COUNT: Final = re.compile(r"[0-9]{1,6}", re.ASCII)
@@ -32,6 +32,15 @@ _NOT_READY: Final = json_answer({"storage": "unavailable"}, 503)._replace(
     headers=((b"retry-after", b"%d" % limits.CHANNEL_RETRY_AFTER_S),)
 )
 _MORE: Final = {False: b"false", True: b"true"}
+
+
+def _names_of(call: HttpCall) -> tuple[str, str]:
+    """The channel and the subscriber in the path."""
+    channel, subscriber = call.names
+    checked_name("subscriber", subscriber)
+    if is_webhook_subscriber(subscriber):
+        raise BadChannelInput(f"subscribers whose names begin with {WEBHOOK_PREFIX} belong to webhooks")
+    return channel, subscriber
 
 
 class ChannelCalls:
@@ -45,12 +54,12 @@ class ChannelCalls:
     # --- subscribers ------------------------------------------------------------------------------------------
 
     async def subscribe(self, call: HttpCall) -> Answer:
-        channel, subscriber = call.names
+        channel, subscriber = _names_of(call)
         await self._channels.subscribe(channel, subscriber, expire_ms=call.expire_ms)
         return _subscriber_answer(channel, subscriber)
 
     async def unsubscribe(self, call: HttpCall) -> Answer:
-        channel, subscriber = call.names
+        channel, subscriber = _names_of(call)
         await self._channels.unsubscribe(channel, subscriber)
         return _subscriber_answer(channel, subscriber)
 
@@ -58,8 +67,7 @@ class ChannelCalls:
 
     async def fetch(self, call: HttpCall) -> Answer | None:
         """Hot. None: the client is gone, or got a stream."""
-        channel, subscriber = call.names
-        checked_name("subscriber", subscriber)
+        channel, subscriber = _names_of(call)
         messages_max = _read_max(call.parameter("max"))
         timeout_s = _read_timeout_s(call.parameter("timeout"))
         if _EVENT_STREAM in call.headers.get(b"accept", b""):
@@ -91,8 +99,7 @@ class ChannelCalls:
         return None
 
     async def acknowledge(self, call: HttpCall) -> Answer:
-        channel, subscriber = call.names
-        checked_name("subscriber", subscriber)
+        channel, subscriber = _names_of(call)
         handle = call.needed("ackHandle")
         if await self._channels.acknowledge(channel, subscriber, handle, expire_ms=call.expire_ms):
             self._figures.acknowledged += 1

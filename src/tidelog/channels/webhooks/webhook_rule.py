@@ -28,14 +28,12 @@ from urllib.parse import urlsplit
 
 from tidelog import limits
 from tidelog.channels.message import ChannelMessage
-from tidelog.channels.names import ChannelKeys
+from tidelog.channels.names import WEBHOOK_PREFIX, ChannelKeys
 from tidelog.channels.settings_table import SettingsTable
 from tidelog.channels.templates import MESSAGE_NAMES, TextTemplate, channel_names, channel_values, in_url
 from tidelog.channels.token_keys import read_bounded
 from tidelog.errors import InvalidChannel
 
-SUBSCRIBER_PREFIX: Final = "webhook-"
-"""Of the subscribers of webhooks; others should not use such names."""
 _NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,39}", re.ASCII)
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}", re.ASCII)
 _HEADER_TEXT: Final = re.compile(r"[\x20-\x7e]{0,2000}", re.ASCII)
@@ -43,11 +41,6 @@ _OWN_HEADERS: Final = ("host", "content-length", "transfer-encoding", "connectio
 _METHODS: Final = ("POST", "PUT", "PATCH", "DELETE", "GET")
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-def is_webhook_subscriber(subscriber: str) -> bool:
-    """Whether a subscriber belongs to a webhook: clients that are not the runner should leave it alone."""
-    return subscriber.startswith(SUBSCRIBER_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +86,7 @@ class WebhookRule:
 
     @property
     def subscriber(self) -> str:
-        return f"{SUBSCRIBER_PREFIX}{self.name}"
+        return f"{WEBHOOK_PREFIX}{self.name}"
 
 
 class WebhookUse:

@@ -69,6 +69,14 @@ def serve(
             metavar="AGE", help="How long messages are kept, and subscribers that do nothing, such as 30m or 24h."
         ),
     ] = "30m",
+    rules: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Allow only the channels in this TOML file, with their expiry, tokens and webhooks; SIGHUP reads it "
+            "again. Without it, every channel may be used.",
+        ),
+    ] = None,
     http_hosts: Annotated[
         str,
         typer.Option(
@@ -162,7 +170,6 @@ def serve(
     import uvloop
 
     from tidelog.channels.http.request_log import log_requests as begin_logging
-    from tidelog.channels.policy import OpenPolicy
     from tidelog.gateway.channels_alone import AloneConfig, serve_alone
     from tidelog.system.clock import SystemClock
 
@@ -178,16 +185,15 @@ def serve(
         per_address_max=http_per_address,
         confirm_replicas=confirm_replicas,
         handle_keys=_handle_keys(handle_key_file),
+        rules=rules,
+        expire_ms=setting_of("--expire", read_channel_expiry, expire),
         has_open_metrics=metrics_open,
         tls_cert=tls_cert,
         tls_key=tls_key,
     )
-    policy = OpenPolicy(setting_of("--expire", read_channel_expiry, expire))
     if log_requests:
         begin_logging()
-    uvloop.run(
-        serve_alone(config, policy, SystemClock(), lambda bound: _say_ready(config.host, bound, address, tls_cert))
-    )
+    uvloop.run(serve_alone(config, SystemClock(), lambda bound: _say_ready(config.host, bound, address, tls_cert)))
     return FINE
 
 
