@@ -170,15 +170,21 @@ def test_read_goes_on_after_a_short_read(disk: SystemDisk, tmp_path: Path, monke
 
 
 def test_a_short_write_is_reported(disk: SystemDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real_pwritev = os.pwritev
+    real_pwrite = os.pwrite
 
-    def write_three(fd: int, chunks: Sequence[Chunk], position: int) -> int:
-        return real_pwritev(fd, [b"".join(chunks)[:3]], position)
+    def write_three(fd: int, chunk: Chunk, position: int) -> int:
+        return real_pwrite(fd, bytes(chunk)[:3], position)
 
-    monkeypatch.setattr(os, "pwritev", write_three)
+    def write_three_of_several(fd: int, chunks: Sequence[Chunk], position: int) -> int:
+        return write_three(fd, b"".join(chunks), position)
+
+    monkeypatch.setattr(os, "pwrite", write_three)
+    monkeypatch.setattr(os, "pwritev", write_three_of_several)
 
     with closing(disk.open(f"{tmp_path}/file", "create")) as file:
         assert file.write(0, [b"abcdef"]) == 3
+        assert file.write(3, [b"ab", b"cdef"]) == 3
+        assert file.read(0, 10) == b"abcabc"
 
 
 def test_free_bytes_is_what_the_file_system_says(disk: SystemDisk, tmp_path: Path) -> None:
