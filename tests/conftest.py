@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
+    # A shell that runs us in the background has Ctrl-C ignored, and so would all that the tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    refuse_stale_modules()
+
+
+def refuse_stale_modules() -> None:
     """Refuse to test what is not what the sources say."""
     if os.environ.get("TIDELOG_COMPILE") == "no":
         return  # sources are tested

@@ -84,6 +84,7 @@ def test_a_bug_keeps_its_traceback() -> None:
 @pytest.fixture
 def _handled() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever a test before has left
     terminate_in_order()
     yield
     for number, handler in before.items():
