@@ -336,3 +336,15 @@ def test_large_commands_of_several_clients_in_one_turn(server: ServerProcess) ->
         assert received == b"+OK\r\n+OK\r\n"
         connection.close()
     assert server.client().dbsize() == 4
+
+
+def test_others_are_answered_between_the_scripts_of_one_pipeline(server: ServerProcess) -> None:
+    with server.connect() as slow, server.connect() as other:
+        for link in (slow, other):
+            link.sendall(b"PING\r\n")
+            assert link.recv(100) == b"+PONG\r\n"
+        slow.sendall(b'EVAL "while true do end" 0\r\n' * 2)
+        time.sleep(0.2)  # the first of them runs, for a second
+        other.sendall(b"PING\r\n")
+        assert other.recv(100) == b"+PONG\r\n"
+        assert slow.recv(65536).count(b"\r\n") == 1

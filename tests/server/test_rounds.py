@@ -85,3 +85,22 @@ def test_room_of_a_turn_is_shared_with_those_that_are_not_in_line(monkeypatch: p
     assert world.rounds.is_late
     world.rounds.begin_turn()
     assert not world.rounds.is_late
+
+
+def test_after_a_command_that_took_long_old_ones_wait_for_a_turn() -> None:
+    world = World()
+    for name in "ab":
+        world.rounds.add(Client(world, name, 2), is_new=False)
+    world.rounds.rest()
+    world.rounds.add(Client(world, "x", 1), is_new=True)
+    assert [world.turn() for _ in range(2)] == ["x", "abab"]
+
+
+def test_old_ones_have_a_go_also_if_one_command_after_the_other_takes_long() -> None:
+    world = World()
+    world.rounds.add(Client(world, "a", 3, limits.TURN_US_MAX), is_new=False)
+    went = []
+    for _ in range(6):
+        world.rounds.rest()
+        went.append(world.turn())
+    assert went == ["", "a", "", "a", "", "a"]

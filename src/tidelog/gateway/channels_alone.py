@@ -11,7 +11,6 @@ a handle that one gave out is good at all of them.
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -33,6 +32,7 @@ from tidelog.gateway.ruled_channels import RuledChannels
 from tidelog.gateway.sample import CONTENT_TYPE, render
 from tidelog.ports import Clock
 from tidelog.server.listener import allow_descriptors, bind_tcp
+from tidelog.server.signals import stopped_by_signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,13 @@ class AlonePages:
 async def serve_alone(config: AloneConfig, clock: Clock, on_ready: Callable[[int], None]) -> None:
     """Run until SIGTERM or SIGINT; `on_ready` is told the port."""
     stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    with stopped_by_signals(stopping.set):
+        await _serve_until(stopping, config, clock, on_ready)
+
+
+async def _serve_until(
+    stopping: asyncio.Event, config: AloneConfig, clock: Clock, on_ready: Callable[[int], None]
+) -> None:
     _, connections_max = allow_descriptors(2 * limits.CHANNEL_CALLS_MAX, config.polls_max + limits.HTTP_CONNECTIONS_MAX)
     password = Password(config.password, clock)
     backend = backend_at(config.backend)

@@ -34,6 +34,7 @@ work_thread      joins and writes large values
 Running it:
 
 runtime          makes all parts, starts and stops them
+signals          signals that ask to stop
 leftovers        what a stop leaves undone, in words
 configuration    flags over the environment over `tidelog.toml`
 live_parameters  what CONFIG shows and changes

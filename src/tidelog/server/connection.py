@@ -150,7 +150,7 @@ class Connection(SocketSession):
             self._decode(data)  # a piece of a large argument
         elif self._at_once_bytes < 0 or not self._rounds.has_room():
             self._backlog.received += data
-            self._settle(is_new=True)
+            self._settle(is_new=not self.is_slow)
         elif len(data) <= self._piece_bytes:
             if not self.out:
                 self._turns.add(self)
@@ -227,7 +227,8 @@ class Connection(SocketSession):
                     self.begin_wait(commands[at - 1])
                 self._hold(commands[at if reply is not None and reply is not STAGING else at - 1 :])
                 return
-            if self.is_slow:  # everybody has waited for it: others are first now
+            if self.is_slow:  # everybody has waited for it
+                self._rounds.rest()
                 self._hold(commands[at:])
                 self._settle()
                 return

@@ -8,7 +8,8 @@ up waits in line, in bytes or as commands that were decoded and not run yet. The
 
 The sockets are looked at after each turn. A client that sends little is not put in line at all, so a PING never waits
 for more than the rest of a turn. A client whose last command took longer than a turn may (a script, say) gets in line
-with whatever it sends next, so that a turn has one such command of it, and not all that it has sent.
+as an old one with whatever it sends next, so that a turn has one such command of it, and not all that it has sent.
+After such a command old ones wait for a turn, in which the loop reads what others have sent meanwhile.
 
 Bytes alone would not bound a turn: a few of them may ask for much. Time alone would not do either: a clock that stands
 still, as in tests, would never end a turn.
@@ -40,6 +41,10 @@ class Rounds:
         self._pieces_left = limits.TURN_PIECES_MAX
         self._end_us = 0
         """When the turn's time is over; 0: nobody has asked yet."""
+        self._is_resting = False
+        """Old ones wait in the next turn."""
+        self._has_rested = False
+        """They did in the last one."""
 
     def __len__(self) -> int:
         return len(self._new) + len(self._old)
@@ -62,6 +67,11 @@ class Rounds:
         self._pieces_left -= 1
         return self._pieces_left >= 0 and not self.is_late
 
+    def rest(self) -> None:
+        """A command took longer than a turn may: others are first now. If such commands come all the time, old ones
+        have a go all the same."""
+        self._is_resting = not self._has_rested
+
     def add(self, sender: Sender, *, is_new: bool) -> None:
         """Put a client in line. It must not be in line already."""
         if is_new:
@@ -74,6 +84,9 @@ class Rounds:
         self._end_us = self._now_us() + limits.TURN_US_MAX
         while self._new and self.has_room():
             self._new.popleft().take_go()
+        self._has_rested, self._is_resting = self._is_resting, False
+        if self._has_rested:
+            return
         for _ in range(limits.TURN_PIECES_MAX):
             if not self._old:
                 return

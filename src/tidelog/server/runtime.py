@@ -56,6 +56,7 @@ from tidelog.server.listener import UnixSocket, bind_tcp, make_tls
 from tidelog.server.live_parameters import live_parameters
 from tidelog.server.loop_calls import LoopCalls
 from tidelog.server.memory import Memory
+from tidelog.server.signals import stopped_by_signals
 from tidelog.server.snapshots import ServerSnapshots
 from tidelog.server.turns import Turns
 from tidelog.server.work_thread import WorkThread
@@ -419,12 +420,10 @@ async def _every(seconds: float, work: Callable[[], None]) -> None:
 async def serve(config: ServerConfig, on_ready: Callable[[Runtime], None]) -> None:
     """Run until SIGTERM, SIGINT or SHUTDOWN."""
     runtime = Runtime(config)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, runtime.stopping.set)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    await runtime.start()
-    on_ready(runtime)
-    with contextlib.suppress(asyncio.CancelledError):
-        await runtime.stopping.wait()
-    await runtime.stop()
+    with stopped_by_signals(runtime.stopping.set):
+        await runtime.start()
+        on_ready(runtime)
+        with contextlib.suppress(asyncio.CancelledError):
+            await runtime.stopping.wait()
+        await runtime.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,8 @@ def test_a_handle_key_that_is_short(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("short\n")
     file.chmod(0o600)
+    handler = signal.getsignal(signal.SIGINT)
     outcome = invoke("channels", "serve", "--port", "auto", "--handle-key-file", str(file))
+    assert signal.getsignal(signal.SIGINT) is handler
     assert (outcome.status, outcome.stdout) == (2, "")
     assert outcome.stderr == "tidelog: a key for receipt handles has at least 16 bytes\n"
