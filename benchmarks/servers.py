@@ -36,6 +36,7 @@ class Server:
         self.port, self.http_port, self.flight_port = ports
         """The last two are 0 if it has none."""
         self._process = process
+        self.pid = process.pid
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port))
