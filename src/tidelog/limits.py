@@ -91,6 +91,10 @@ HTTP_HEADERS_S_MAX = 10
 """From the first byte of a request, or from connecting, to the end of its headers ..."""
 HTTP_BODY_S_MAX = 10
 """... and from there to the end of its body."""
+HTTP_HEADERS_BYTES_MAX = 64 * KIB
+"""Headers of one request."""
+HTTP_PIPELINED_MAX = 1000
+"""Requests that a client may have sent before the one before them is answered."""
 HTTP_IDLE_S_MAX = 30
 """Between two requests."""
 HTTP_CLOSING_S_MAX = 5

@@ -145,6 +145,52 @@ def test_bodies_that_do_not_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     run(tmp_path, test)
 
 
+# --- sizes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", [b"a" * 1000 + b": b\r\n", b"a"], ids=["many", "one"])
+def test_headers_that_are_too_large(tmp_path: Path, part: bytes) -> None:
+    async def test(made: Site) -> None:
+        link = await made.link(b"GET /health HTTP/1.1\r\nhost: localhost\r\n")
+        sent = (part * limits.HTTP_HEADERS_BYTES_MAX)[: limits.HTTP_HEADERS_BYTES_MAX]
+        for start in range(0, len(sent), 4096):
+            link.writer.write(sent[start : start + 4096])
+            await asyncio.sleep(0.005)
+        assert (await link.rest()).startswith(b"HTTP/1.1 431 ")
+        assert b" 200 " in await (await made.link()).ask(HEALTH[:-2] + b"x: " + b"y" * 40_000 + b"\r\n\r\n")
+
+    run(tmp_path, test)
+
+
+def test_requests_that_do_not_wait_for_answers_get_them_in_order(tmp_path: Path) -> None:
+    async def test(made: Site) -> None:
+        link = await made.link((HEALTH + HEALTH.replace(b"/health", b"/nowhere")) * 40)
+        statuses = [(await link.ask(b""))[9:12] for _ in range(80)]
+        assert statuses == [b"200", b"404"] * 40
+
+    run(tmp_path, test)
+
+
+def test_too_many_requests_that_do_not_wait_for_answers(tmp_path: Path) -> None:
+    async def test(made: Site) -> None:
+        feed = b"GET /feed HTTP/1.1\r\nhost: localhost\r\n\r\n"
+        link = await made.link(feed + HEALTH * (limits.HTTP_PIPELINED_MAX + 1))
+        await link.rest()
+        await settled(lambda: not len(made.gateway.clients))
+
+    run(tmp_path, test)
+
+
+def test_an_answer_ends_with_its_connection_whatever_was_sent_after_its_request(tmp_path: Path) -> None:
+    async def test(made: Site) -> None:
+        link = await made.link(b"GET /feed HTTP/1.1\r\nhost: localhost\r\n\r\n" + HEALTH)
+        await link.reader.readuntil(b"\r\n\r\n")
+        link.writer.transport.abort()
+        await settled(lambda: not made.gateway.answers_under_way)
+
+    run(tmp_path, test)
+
+
 # --- numbers ------------------------------------------------------------------------------------------------------
 
 

@@ -8,18 +8,20 @@
     too many of one       the same among its own; this machine is one on which many may be
       address
 
-If there is none that can go, the new one is told to come back later. uvicorn does the rest, and closes connections
-that idle between requests.
+    too much              headers, or requests that are sent before those before them are answered, have a limit
+
+If there is none that can go, the new one is told to come back later. uvicorn does the rest, with httptools, a parser in
+C, and closes connections that idle between requests.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, cast
+from enum import Enum, auto
+from typing import Any, Final
 
-import h11
 from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from tidelog import limits
@@ -33,6 +35,17 @@ _TOO_LATE: Final = (
     b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain\r\nconnection: close\r\n"
     b"content-length: 25\r\n\r\nthe request came too late"
 )
+_TOO_LARGE: Final = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain\r\nconnection: close\r\n"
+    b"content-length: 25\r\n\r\nthe headers are too large"
+)
+
+
+class Arriving(Enum):
+    """What of a request is to come."""
+
+    HEADERS = auto()
+    BODY = auto()
 
 
 class HttpClients:
@@ -78,7 +91,7 @@ def _cut_one(connections: dict[HttpConnection, None]) -> bool:
     return True
 
 
-class HttpConnection(H11Protocol):
+class HttpConnection(HttpToolsProtocol):
     """One connection, with bounds on how long a request takes to arrive."""
 
     def __init__(
@@ -93,18 +106,23 @@ class HttpConnection(H11Protocol):
         super().__init__(config, server_state, app_state, _loop)
         self._clients = clients
         self.address = ""
-        self._arriving: object = None
-        """What is waited for: `h11.IDLE` for headers, `h11.SEND_BODY` for a body, None for nothing."""
+        self._has_body_to_come = False
+        self._header_bytes = 0
+        """What has come of headers that are not complete."""
+        self._under_way: RequestResponseCycle | None = None
+        """The request that is answered, or was last. uvicorn's `cycle` is the one that came last."""
+        self._arriving: Arriving | None = None
+        """What is waited for; None: nothing."""
         self._deadline: asyncio.TimerHandle | None = None
 
     @property
     def has_asked(self) -> bool:
-        """Whether a whole request has come some time."""
-        return cast("object", self.cycle) is not None
+        """Whether the headers of a request have come some time."""
+        return self._under_way is not None
 
     @property
     def is_answering(self) -> bool:
-        return self.has_asked and not self.cycle.response_complete
+        return self._under_way is not None and not self._under_way.response_complete
 
     # --- what uvicorn and the transport call --------------------------------------------------------------------
 
@@ -119,12 +137,36 @@ class HttpConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._clients.remove(self)
         self._set_deadline(None)
+        if self._under_way is not None:
+            self._under_way.disconnected = not self._under_way.response_complete
+            self._under_way.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if not self.transport.is_closing():
-            super().data_received(data)
-            self._watch()
+        if self.transport.is_closing():
+            return
+        was_arriving = self._arriving
+        super().data_received(data)
+        self._watch()
+        if was_arriving is self._arriving is Arriving.HEADERS:
+            self._header_bytes += len(data)
+            if self._header_bytes > limits.HTTP_HEADERS_BYTES_MAX:
+                self._end_with(_TOO_LARGE)
+
+    def on_headers_complete(self) -> None:
+        self._has_body_to_come = True
+        self._header_bytes = 0
+        super().on_headers_complete()
+        if len(self.pipeline) > limits.HTTP_PIPELINED_MAX:
+            self.cut()
+
+    def on_message_complete(self) -> None:
+        self._has_body_to_come = False
+        super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._under_way = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -138,25 +180,27 @@ class HttpConnection(H11Protocol):
 
     def _watch(self) -> None:
         """Note what is arriving. Its time begins when that changes, and not with every byte."""
-        state = self.conn.their_state
-        is_idle = state is h11.IDLE and (self.is_answering or self.timeout_keep_alive_task is not None)
-        arriving = state if state in (h11.IDLE, h11.SEND_BODY) and not is_idle else None
+        arriving = None
+        if self._has_body_to_come:
+            arriving = Arriving.BODY
+        elif not self.is_answering and self.timeout_keep_alive_task is None:
+            arriving = Arriving.HEADERS
         if arriving is not self._arriving or self.transport.is_closing():
             self._set_deadline(None if self.transport.is_closing() else arriving)
 
-    def _set_deadline(self, arriving: object) -> None:
+    def _set_deadline(self, arriving: Arriving | None) -> None:
         self._arriving = arriving
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
         if arriving is not None:
-            seconds = limits.HTTP_HEADERS_S_MAX if arriving is h11.IDLE else limits.HTTP_BODY_S_MAX
+            seconds = limits.HTTP_HEADERS_S_MAX if arriving is Arriving.HEADERS else limits.HTTP_BODY_S_MAX
             self._deadline = self.loop.call_later(seconds, self._time_out)
 
     def _time_out(self) -> None:
         self._deadline = None
-        if self.is_answering or self.conn.our_state is not h11.IDLE:
-            self.cut()  # there is an answer, or a part of one, already
+        if self._arriving is Arriving.BODY:
+            self.cut()  # there may be an answer, or a part of one, already
         else:
             self._end_with(_TOO_LATE)
 
