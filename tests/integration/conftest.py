@@ -1,4 +1,4 @@
-"""A server for a whole file, and clients of it in both versions of the protocol."""
+"""A server for a whole file, clients of it in both versions of the protocol, and a browser."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.integration.browser import page
 from tests.integration.server_process import ServerProcess
+
+__all__ = ["page"]
 
 
 @pytest.fixture(scope="module")

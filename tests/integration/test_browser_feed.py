@@ -6,31 +6,16 @@ sends the id of the last checkpoint back when it connects again.
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
+from tests.integration.browser import MS_MAX, needs_browser
 from tests.integration.server_process import ServerProcess
 
-CHROMIUM: Final = shutil.which("chromium")
-ARGUMENTS: Final = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-MS_MAX: Final = 60_000
 LISTEN: Final = """(query) => {
     const seen = window.seen = {state: {}, counted: [], opened: 0, lost: 0, steady: 0, id: "", answers: []};
     const source = window.source = new EventSource("/feed?" + query);
@@ -54,18 +39,7 @@ LISTEN: Final = """(query) => {
     };
 }"""
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: `apt-get install chromium`, or run bin/test")
-
-
-@pytest.fixture
-def page(tmp_path: Path) -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            tmp_path / "profile", executable_path=CHROMIUM, args=ARGUMENTS, headless=True
-        )
-        context.set_default_timeout(MS_MAX)
-        yield context.pages[0] if context.pages else context.new_page()
-        context.close()
+pytestmark = needs_browser
 
 
 def listen(page: Page, server: ServerProcess, query: str) -> None:
