@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
-from tidelog.channels.http.answer import TooManyPolls, answer_to
+import tidelog
+from tidelog.channels.http.answer import ERROR_CODES, TooManyPolls, answer_to
 from tidelog.errors import (
     AckHandleMalformed,
     BadChannelInput,
@@ -50,6 +53,7 @@ class ExpiredToken(ChannelTokenMissing):
 def test_errors_that_are_told(error: TidelogError, status: int, code: str) -> None:
     answer = answer_to(error)
     assert (answer.status, json.loads(answer.body)) == (status, {"error": "x", "code": code})
+    assert status in ERROR_CODES.get(code, ()) or type(error) is ChannelError
     assert ((b"www-authenticate", b"Bearer") in answer.headers) == (status == 401)
     assert ((b"retry-after", b"1") in answer.headers) == (status in (429, 503))
 
@@ -63,3 +67,16 @@ def test_errors_of_the_backend_are_told_in_general_words(kind: type[TidelogError
 def test_a_bug_of_ours_tells_nothing() -> None:
     answer = answer_to(InternalError("a secret place"))
     assert (answer.status, b"secret" in answer.body) == (500, False)
+
+
+def test_the_table_has_every_code() -> None:
+    """Codes are written where they are used. Nothing raises a bare `ChannelError`, so its code is never seen."""
+    sources = Path(tidelog.__file__).parent
+    used = {
+        code
+        for path in [sources / "errors.py", *(sources / "channels").rglob("*.py"), *(sources / "gateway").glob("*.py")]
+        for line in path.read_text().splitlines()
+        if "getLogger" not in line
+        for code in re.findall(r'"((?:dsps|tidelog\.channels)\.[a-z.-]+)"', line)
+    }
+    assert used == {*ERROR_CODES, ChannelError.code}

@@ -19,6 +19,7 @@ whole text goes to the log.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from tidelog import limits
@@ -70,6 +71,26 @@ class TooManyPolls(ChannelError):
     """So many polls wait that there is no place for another."""
 
     code = "tidelog.channels.too-many-polls"
+
+
+ERROR_CODES: Final[Mapping[str, tuple[int, ...]]] = {
+    "dsps.storage.invalid-channel": (403,),
+    "dsps.storage.subscription-not-found": (404,),
+    "dsps.storage.ack-handle-malformed": (400,),
+    "dsps.auth.rejected": (401, 403),
+    "tidelog.channels.invalid-input": (400,),
+    "tidelog.channels.limit-exceeded": (400,),
+    "tidelog.channels.unauthorized": (401, 429),
+    "tidelog.channels.forbidden": (403,),
+    "tidelog.channels.no-such-path": (404,),
+    "tidelog.channels.no-such-method": (405,),
+    "tidelog.channels.too-large": (413,),
+    "tidelog.channels.too-many-polls": (429,),
+    "tidelog.channels.internal": (500,),
+    "tidelog.channels.not-confirmed": (503,),
+    "tidelog.channels.backend-unavailable": (503,),
+}
+"""All codes and the statuses that they come with, for those who describe them."""
 
 
 def json_answer(value: object, status: int = 200) -> Answer:

@@ -11,6 +11,7 @@ import json
 from typing import Any, Final
 
 from tidelog import __version__, limits
+from tidelog.channels.http.answer import ERROR_CODES
 from tidelog.channels.http.routes import ROUTES, CallAccess, RouteRow
 
 _NAME: Final = {"type": "string", "pattern": "^[0-9A-Za-z][0-9A-Za-z_-]{0,62}$"}
@@ -42,7 +43,7 @@ _SCHEMAS: Final[dict[str, Any]] = {
     "Error": _object(
         {
             "error": {"type": "string", "description": "For people."},
-            "code": {"type": "string", "description": "For programs."},
+            "code": {"type": "string", "enum": list(ERROR_CODES), "description": "For programs."},
         }
     ),
     "Subscriber": _object({"channelID": {"$ref": _REF + "Name"}, "subscriberID": {"$ref": _REF + "Name"}}),
