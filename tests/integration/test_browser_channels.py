@@ -6,7 +6,9 @@ browser asks before each kind of request whether it may (CORS).
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -16,8 +18,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.channels.http.gateways import HttpSite, polling
+from tests.channels.http.gateways import SECONDS_MAX, HttpSite, polling
 from tests.integration.browser import needs_browser
+from tests.integration.limited_server import COMMAND as LIMITED
 from tests.integration.server_process import ServerProcess
 
 if TYPE_CHECKING:
@@ -30,6 +33,14 @@ SHORT_POLLS: Final = """
     const fetchAsItIs = window.fetch
     window.fetch = (url, options) => fetchAsItIs(url.replace("timeout=30s", "timeout=300ms"), options)
 """
+LISTEN: Final = """async (me) => {
+    window.seen = []
+    const show = (message) => window.seen.push(message.content)
+    await fetch(me, { method: "PUT" })
+    const source = new EventSource(me)
+    source.onmessage = (event) => show(JSON.parse(event.data))
+}"""
+"""As the guide has it."""
 WAITING: Final = "tidelog_channels_polls_waiting"
 
 pytestmark = needs_browser
@@ -181,6 +192,34 @@ def test_the_page_stays_subscribed_to_a_quiet_channel(tmp_path: Path, page: Page
         publish_by_form(page, "after")
         wait_for_text(page, "after")
         assert texts_on(page) == ["before", "after"]
+
+
+def test_an_event_source_acknowledges_by_itself_and_misses_nothing(tmp_path: Path, page: Page) -> None:
+    limits = {"CHANNEL_STREAM_SILENT_S": 0.1, "CHANNEL_STREAM_UNACKNOWLEDGED_S": 0.3}
+    command, options = [*LIMITED, json.dumps(limits), "serve"], ["--fsync", "always"]
+    server = ServerProcess(tmp_path / "data", *options, has_http=True, command=command)
+    try:
+        page.goto(f"http://127.0.0.1:{server.http_port}/health")
+        page.evaluate(LISTEN, polling("news", "me"))
+        for number in range(2):
+            site = HttpSite(server.http_port)
+            site.publish("news", f"m{number}", number)
+            page.wait_for_function(f"seen.at(-1) === {number}")
+            wait_until_acknowledged(site, "news")
+            site.close()
+            server.kill()
+            server.close()
+            server = ServerProcess(tmp_path / "data", *options, has_http=True, command=command, instead_of=server)
+        assert page.evaluate("seen") == [0, 1]
+    finally:
+        server.close()
+
+
+def wait_until_acknowledged(site: HttpSite, channel: str) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while [each["lag"] for each in site("GET", "/channel").value["channels"][0]["subscribers"]] != [0]:
+        assert time.monotonic() < deadline, f"a subscriber of {channel} does not acknowledge"
+        time.sleep(0.05)
 
 
 def test_a_page_of_an_origin_that_is_not_allowed_can_do_nothing(tmp_path: Path, page: Page, origin: str) -> None:
