@@ -16,6 +16,7 @@ from typing import Any, Final
 import pytest
 import typer
 
+from tidelog.channels.http.answer import ERROR_CODES
 from tidelog.cli.app import app
 
 CHECKOUT: Final = Path(__file__).resolve().parent.parent
@@ -72,10 +73,10 @@ def files_called(name: str) -> Iterator[Path]:
 
 
 def missing_modules(text: str) -> Iterator[str]:
-    """Modules in backticks, alone or after `python -m`, that do not exist; a name in a module is fine."""
+    """Modules in backticks, alone or after `python -m`, that do not exist; a name in a module is fine, or a code."""
     for code in CODE.findall(prose_of(text)):
         for word in code.split():
-            if MODULE.fullmatch(word) and not word.endswith(".toml"):
+            if MODULE.fullmatch(word) and not word.endswith(".toml") and word not in ERROR_CODES:
                 root = CHECKOUT / "src" if word.startswith("tidelog.") else CHECKOUT
                 *folders, last = word.split(".")
                 inside = root.joinpath(*folders)
