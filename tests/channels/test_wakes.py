@@ -18,6 +18,7 @@ from tests.channels.test_channels import numbered, values
 from tidelog import limits
 from tidelog.channels import Channels, FetchedMessages, SubscriptionNotFound
 from tidelog.channels.wakes import Wakes
+from tidelog.errors import ServerUnreachable
 
 NEVER_S = 1e6
 
@@ -253,14 +254,49 @@ async def test_many_wakes_during_a_look_are_one(server: ChannelServer) -> None:
 
 @pytest.mark.usefixtures("only_wakes")
 @in_loop
-async def test_a_stop_ends_all_waits_with_what_there_is(server: ChannelServer) -> None:
+async def test_a_stop_ends_all_waits_and_asks_nothing_more(
+    server: ChannelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CHANNEL_WAKES_MAX", 1)
     async with server.channels() as channels:
         await channels.subscribe("news", "a")
+        await channels.subscribe("beyond", "a")
         tasks = [waiting(channels) for _ in range(3)]
         await until(lambda: heard(server))
-        channels.stop_waiting()
-        assert await asyncio.gather(*tasks) == [FetchedMessages([], None, False, 0)] * 3
+        tasks.append(waiting(channels, "beyond"))
+        await asyncio.sleep(0.1)
+        with counted(channels) as ran:
+            channels.stop_waiting()
+            assert await asyncio.gather(*tasks) == [FetchedMessages([], None, False, 0)] * 4
+            assert ran == []
         assert await waiting(channels) == FetchedMessages([], None, False, 0)
+
+
+@in_loop
+async def test_a_stop_does_not_wait_for_a_look_that_hangs(
+    machine: SimulatedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CHANNEL_LOOK_S", 0.01)
+    run = machine.run
+
+    async def hang(*_: Any) -> Any:
+        hanging.set()
+        await asyncio.sleep(NEVER_S)
+
+    hanging = asyncio.Event()
+    async with Channels(machine) as channels:
+        await channels.subscribe("news", "a")
+        looked_before = waiting(channels)
+        await asyncio.sleep(0)
+        monkeypatch.setattr(machine, "run", hang)
+        await hanging.wait()
+        looks_first = waiting(channels)
+        await asyncio.sleep(0.01)
+        channels.stop_waiting()
+        assert await looked_before == FetchedMessages([], None, False, 0)
+        with pytest.raises(ServerUnreachable, match="a simulated machine did not answer before the stop"):
+            await looks_first
+        monkeypatch.setattr(machine, "run", run)
 
 
 @in_loop

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import signal
 import socket
 import threading
 import time
@@ -29,7 +30,7 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
 
 def in_background(site: HttpSite, method: str, path: str) -> tuple[threading.Thread, list[HttpReply]]:
     replies: list[HttpReply] = []
-    thread = threading.Thread(target=lambda: replies.append(site(method, path)))
+    thread = threading.Thread(target=lambda: replies.append(site(method, path, b"1" if method == "PUT" else None)))
     thread.start()
     return thread, replies
 
@@ -65,6 +66,31 @@ def _stops_in_order(process: Any, site: HttpSite) -> None:
         assert (reply.status, reply.value["messages"]) == (200, [])
     assert events.read().startswith(b"retry: ")  # and it ends in order, or this would raise
     stream.close()
+
+
+def test_a_stop_does_not_wait_for_a_backend_that_hangs(tmp_path: Path, backend: RedisProcess) -> None:
+    with GatewayProcess(tmp_path, backend.url) as gateway:
+        site = gateway.site()
+        site.subscribe("stop", "me")
+        poll = in_background(gateway.site(), "GET", polling("stop", "me") + "?timeout=1h")
+        stream = in_background(gateway.site(Accept="text/event-stream"), "GET", polling("stop", "me"))
+        site.wait_for(WAITING, 2)
+        time.sleep(0.5)  # both have looked, and wait
+        backend.process.send_signal(signal.SIGSTOP)
+        try:
+            publish = in_background(gateway.site(), "PUT", "/channel/stop/message/a")
+            time.sleep(0.3)
+            began = time.monotonic()
+            assert gateway.terminate() == 0
+            assert time.monotonic() - began < 5
+        finally:
+            backend.process.send_signal(signal.SIGCONT)
+        for thread, _ in (poll, stream, publish):
+            thread.join(SECONDS_MAX)
+        assert [(reply.status, reply.value["messages"]) for reply in poll[1]] == [(200, [])]
+        assert [(reply.status, b"event: error" in reply.body) for reply in stream[1]] == [(200, False)]
+        assert [(reply.status, reply.code) for reply in publish[1]] == [(503, "tidelog.channels.backend-unavailable")]
+        assert "Traceback" not in gateway.stderr
 
 
 # --- in a server ----------------------------------------------------------------------------------------------------

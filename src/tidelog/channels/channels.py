@@ -32,6 +32,7 @@ from tidelog.errors import (
     FormatError,
     LimitExceeded,
     MessageTooLarge,
+    ServerUnreachable,
     SubscriptionNotFound,
 )
 from tidelog.keys import CHANNEL_HANDLE_KEY
@@ -215,22 +216,32 @@ class Channels:
         timeout_s: float,
         after: str | None = None,
     ) -> FetchedMessages:
-        """As `fetch`, but waits for something to acknowledge, until the time is over or `stop_waiting` is called."""
+        """As `fetch`, but waits for something to acknowledge, until the time is over or `stop_waiting` is called.
+
+        A stop does not wait for the backend: what has come since the last look comes with the next fetch.
+        """
         if not 0 <= timeout_s <= limits.CHANNEL_POLL_S_MAX:
             raise LimitExceeded(f"a fetch waits for 0 to {limits.CHANNEL_POLL_S_MAX:g} s, not for {timeout_s:g}")
         if timeout_s == 0:
             return await self.fetch(channel, subscriber, messages_max=messages_max, after=after)
         deadline_s = _now_s() + timeout_s
         is_cancelled = _cancellation()
+        found: FetchedMessages | None = None
         with self._wakes.listen(ChannelKeys(channel).wake) as listener:
             while True:
-                found = await self.fetch(channel, subscriber, messages_max=messages_max, after=after)
+                try:
+                    async with listener.look():
+                        found = await self.fetch(channel, subscriber, messages_max=messages_max, after=after)
+                except TimeoutError:
+                    if found is None:
+                        raise ServerUnreachable(f"{self._backend.url} did not answer before the stop") from None
                 if is_cancelled():
                     raise asyncio.CancelledError
                 left_s = deadline_s - _now_s()
                 if found.handle is not None or left_s <= 0 or self._wakes.is_stopped:
                     return found
-                await listener.wait(left_s)
+                if not await listener.wait(left_s):
+                    return found
 
     async def acknowledge(
         self, channel: str, subscriber: str, handle: str, *, expire_ms: int = limits.CHANNEL_EXPIRE_MS_DEFAULT
@@ -260,7 +271,7 @@ class Channels:
         return await list_page(self._backend, cursor, channel)
 
     def stop_waiting(self) -> None:
-        """Let all fetches that wait return what there is, and let none wait from now on."""
+        """Let all fetches that wait return at once, and let none wait from now on."""
         self._wakes.stop()
 
     async def aclose(self) -> None:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from random import Random
 
@@ -39,24 +39,40 @@ from tidelog.errors import EnvironmentFault
 class WakeListener:
     """One that waits for a channel."""
 
-    __slots__ = ("_due_in_s", "_woken")
+    __slots__ = ("_due_in_s", "_is_stopped", "_look", "_woken")
 
     def __init__(self, due_in_s: Callable[[], float]) -> None:
         self._woken = asyncio.Event()
         self._due_in_s = due_in_s
+        self._look: asyncio.Timeout | None = None
+        """The look that is under way."""
+        self._is_stopped = False
 
-    async def wait(self, timeout_s: float) -> None:
-        """Return when it is time to look: after a wake, after some seconds, or when the time is over."""
+    async def wait(self, timeout_s: float) -> bool:
+        """Return when it is time to look: after a wake, after some seconds, or when the time is over; False: a stop."""
         try:
             async with asyncio.timeout(min(timeout_s, self._due_in_s())):
                 await self._woken.wait()
         except TimeoutError:
-            return
+            pass
         finally:
             self._woken.clear()
+        return not self._is_stopped
+
+    def look(self) -> asyncio.Timeout:
+        """A block for a look at what there is, which a stop ends with a `TimeoutError`: the backend may hang."""
+        self._look = asyncio.timeout(None)
+        return self._look
 
     def wake(self) -> None:
         self._woken.set()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._woken.set()
+        if self._look is not None:
+            with suppress(RuntimeError):  # it is over, or has not begun
+                self._look.reschedule(_now_s())
 
 
 class _Topic:
@@ -80,6 +96,8 @@ class Wakes:
         self._open_link = open_link
         self._random = random
         self._topics: dict[bytes, _Topic] = {}
+        self._listeners: set[WakeListener] = set()
+        """All, also those for whom there was no topic left."""
         self._idle: dict[bytes, float] = {}
         """Topics that nobody listens to, and since when: the oldest first."""
         self._asked: set[bytes] = set()
@@ -104,20 +122,23 @@ class Wakes:
         """Be woken until the end of the block. It begins at once; the first wake is the confirmation, if it is new."""
         listener = WakeListener(self._due_in_s)
         topic = self._topic(name)
+        self._listeners.add(listener)
         if topic is not None:
             topic.listeners.add(listener)
         try:
             yield listener
         finally:
+            self._listeners.discard(listener)
             if topic is not None:
                 topic.listeners.discard(listener)
                 if not topic.listeners:
                     self._idle[name] = _now_s()
 
     def stop(self) -> None:
-        """Wake all, for good."""
+        """Wake all, for good, and end their looks."""
         self.is_stopped = True
-        self._wake_all()
+        for listener in self._listeners:
+            listener.stop()
 
     async def aclose(self) -> None:
         self.stop()

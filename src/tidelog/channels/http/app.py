@@ -12,6 +12,7 @@ a waiting client sends one for each message.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import secrets
@@ -36,7 +37,7 @@ from tidelog.channels.http.request_log import log_request
 from tidelog.channels.http.routes import ROUTES, CallAccess, FoundPath, RouteTable
 from tidelog.channels.names import checked_name
 from tidelog.channels.policy import ChannelPolicy, OpenPolicy
-from tidelog.errors import EnvironmentFault, TidelogError
+from tidelog.errors import EnvironmentFault, ServerUnreachable, TidelogError
 
 CallGate = Callable[[HttpCall], Awaitable[Answer | None]]
 """Returns the refusal of a request, or None if it may pass."""
@@ -93,7 +94,7 @@ class ChannelsApp:
         return {row.call: next(getattr(each, row.call) for each in owners if hasattr(each, row.call)) for row in ROUTES}
 
     def stop_waiting(self) -> None:
-        """Let polls and streams that wait end in order, with what there is, and let none wait from now on."""
+        """Let polls and streams that wait end in order, without waiting for the backend; none waits from now on."""
         self._channels.stop_waiting()
 
     async def openapi(self, _call: HttpCall) -> Answer:
@@ -153,6 +154,11 @@ class ChannelsApp:
             return answer_to(error)
         except ClientGone:
             raise
+        except asyncio.CancelledError:
+            if not self._channels.wakes.is_stopped:
+                raise
+            # The server has waited as long as it can: for the backend, or for a client that does not read its stream.
+            return None if call.status else answer_to(ServerUnreachable("no answer before the stop"))
         except Exception:
             _LOG.exception("channels: %s %s failed: this is a bug", call.method, call.path)
             return INTERNAL

@@ -79,8 +79,9 @@ class MessageStream:
         try:
             await self._deliver_all()
         except (ChannelError, EnvironmentFault) as error:
-            told = answer_to(error)
-            await self._send(b"event: error\ndata: %b\n\n" % told.body)
+            if not self._channels.wakes.is_stopped:
+                told = answer_to(error)
+                await self._send(b"event: error\ndata: %b\n\n" % told.body)
         await call.send({"type": "http.response.body", "body": b"", "more_body": False})
         return True
 
