@@ -93,10 +93,12 @@ HTTP_BODY_S_MAX = 10
 """... and from there to the end of its body."""
 HTTP_HEADERS_BYTES_MAX = 64 * KIB
 """Headers of one request."""
-HTTP_PIPELINED_MAX = 1000
-"""Requests that a client may have sent before the one before them is answered."""
 HTTP_IDLE_S_MAX = 30
 """Between two requests."""
+HTTP_PIPELINED_BYTES_MAX = 64 * KIB
+"""Of requests that come while another is being answered. With more ..."""
+HTTP_PIPELINED_S_MAX = 10
+"""... that answer may take so long."""
 HTTP_CLOSING_S_MAX = 5
 """For a client to take what was sent before its connection is closed."""
 LOGGED_LINES_MAX = 10

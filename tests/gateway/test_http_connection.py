@@ -145,6 +145,27 @@ def test_bodies_that_do_not_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     run(tmp_path, test)
 
 
+@pytest.mark.parametrize(
+    "framing", [b"content-length: 5\r\n\r\nhello", b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"]
+)
+def test_a_client_that_would_rather_speak_something_else_is_answered(framing: bytes) -> None:
+    head = b"PUT /body HTTP/1.1\r\nhost: localhost\r\nconnection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\n"
+
+    async def test(made: Site, app: Waiting) -> None:
+        for pieces in (1, 7):
+            link = await made.link()
+            request = 2 * (head + framing)
+            for start in range(0, len(request), len(request) // pieces):
+                link.writer.write(request[start : start + len(request) // pieces])
+                await asyncio.sleep(0.01)
+            for _ in range(2):
+                assert b" 200 " in await link.ask(b"")
+        assert app.bodies == [b"hello"] * 4
+        assert (await (await made.link(b"CONNECT a:1 HTTP/1.1\r\nhost: a\r\n\r\n")).rest()).startswith(b"HTTP/1.1 400 ")
+
+    run_waiting(test)
+
+
 # --- sizes --------------------------------------------------------------------------------------------------------
 
 
@@ -171,16 +192,6 @@ def test_requests_that_do_not_wait_for_answers_get_them_in_order(tmp_path: Path)
     run(tmp_path, test)
 
 
-def test_too_many_requests_that_do_not_wait_for_answers(tmp_path: Path) -> None:
-    async def test(made: Site) -> None:
-        feed = b"GET /feed HTTP/1.1\r\nhost: localhost\r\n\r\n"
-        link = await made.link(feed + HEALTH * (limits.HTTP_PIPELINED_MAX + 1))
-        await link.rest()
-        await settled(lambda: not len(made.gateway.clients))
-
-    run(tmp_path, test)
-
-
 def test_an_answer_ends_with_its_connection_whatever_was_sent_after_its_request(tmp_path: Path) -> None:
     async def test(made: Site) -> None:
         link = await made.link(b"GET /feed HTTP/1.1\r\nhost: localhost\r\n\r\n" + HEALTH)
@@ -189,6 +200,97 @@ def test_an_answer_ends_with_its_connection_whatever_was_sent_after_its_request(
         await settled(lambda: not made.gateway.answers_under_way)
 
     run(tmp_path, test)
+
+
+# --- requests behind the one that is answered -----------------------------------------------------------------------
+
+
+class Waiting:
+    """An application that answers at once, except on /wait: there it waits until its client goes away."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.answered = 0
+        self.bodies: list[bytes] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/wait":
+            self.waiting += 1
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            self.waiting -= 1
+            return
+        self.answered += 1
+        if scope["path"] == "/body":
+            body = b""
+            while (event := await receive())["type"] == "http.request":
+                body += event["body"]
+                if not event["more_body"]:
+                    break
+            self.bodies.append(body)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+
+WAIT = b"GET /wait HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+
+def run_waiting(test: Callable[[Site, Waiting], Awaitable[None]]) -> None:
+    async def main() -> None:
+        app = Waiting()
+        made = Site(Gateway(app, bind_tcp("127.0.0.1", 0), SimulatedClock()))
+        await made.gateway.start()
+        try:
+            await test(made, app)
+        finally:
+            for link in made.links:
+                link.writer.transport.abort()
+            await made.gateway.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("behind", [b"G", HEALTH, 100 * HEALTH])
+def test_a_client_that_goes_away_is_noticed_behind_further_requests(behind: bytes) -> None:
+    async def test(made: Site, app: Waiting) -> None:
+        link = await made.link(WAIT)
+        await settled(lambda: app.waiting == 1)
+        for _ in range(3):
+            link.writer.write(behind)
+            await asyncio.sleep(0.05)
+        link.writer.close()
+        await settled(lambda: app.waiting == 0)
+        await settled(lambda: not len(made.gateway.clients))
+
+    run_waiting(test)
+
+
+def test_too_much_behind_a_request_that_waits_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HTTP_PIPELINED_S_MAX", 0.3)
+
+    async def test(made: Site, app: Waiting) -> None:
+        link = await made.link(WAIT)
+        await settled(lambda: app.waiting == 1)
+        link.writer.write(HEALTH * (2 * limits.HTTP_PIPELINED_BYTES_MAX // len(HEALTH)))
+        await settled(lambda: app.waiting == 0)
+        assert await link.rest() == b""
+        assert not len(made.gateway.clients)
+
+    run_waiting(test)
+
+
+def test_many_requests_at_once_are_all_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HTTP_PIPELINED_S_MAX", 0.3)
+
+    async def test(made: Site, app: Waiting) -> None:
+        count = 5 * limits.HTTP_PIPELINED_BYTES_MAX // len(HEALTH)
+        link = await made.link(HEALTH * count)
+        for _ in range(count):
+            assert b" 200 " in await link.reader.readuntil(b"\r\n\r\n")
+        assert app.answered == count
+        assert link.is_open
+
+    run_waiting(test)
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------

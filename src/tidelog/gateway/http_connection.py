@@ -8,7 +8,9 @@
     too many of one       the same among its own; this machine is one on which many may be
       address
 
-    too much              headers, or requests that are sent before those before them are answered, have a limit
+    further requests      wait while an answer is under way. They are read all the same, up to a bound: only a
+                          connection that is read tells that its client is gone, and a poll may wait for an hour. Past
+                          the bound reading pauses; if the answer then takes long, the connection is closed
 
 If there is none that can go, the new one is told to come back later. uvicorn does the rest, with httptools, a parser in
 C, and closes connections that idle between requests.
@@ -20,6 +22,7 @@ import asyncio
 from enum import Enum, auto
 from typing import Any, Final
 
+import httptools
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -46,6 +49,10 @@ class Arriving(Enum):
 
     HEADERS = auto()
     BODY = auto()
+
+
+_READ_AT_ONCE_BYTES: Final = 16 * limits.KIB
+"""So many requests are taken apart at most before the first of them is answered."""
 
 
 class HttpClients:
@@ -114,6 +121,10 @@ class HttpConnection(HttpToolsProtocol):
         self._arriving: Arriving | None = None
         """What is waited for; None: nothing."""
         self._deadline: asyncio.TimerHandle | None = None
+        self._held = b""
+        """What has come behind requests that are not answered yet."""
+        self._crowded: asyncio.TimerHandle | None = None
+        """Runs while reading pauses because more has come than is kept."""
 
     @property
     def has_asked(self) -> bool:
@@ -137,6 +148,8 @@ class HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._clients.remove(self)
         self._set_deadline(None)
+        self._set_crowded(is_crowded=False)
+        self._held = b""
         if self._under_way is not None:
             self._under_way.disconnected = not self._under_way.response_complete
             self._under_way.message_event.set()
@@ -145,36 +158,97 @@ class HttpConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
+        self._unset_keepalive_if_required()
         was_arriving = self._arriving
-        super().data_received(data)
+        self._held = self._held + data if self._held else data
+        self._read_held()
         self._watch()
         if was_arriving is self._arriving is Arriving.HEADERS:
             self._header_bytes += len(data)
             if self._header_bytes > limits.HTTP_HEADERS_BYTES_MAX:
                 self._end_with(_TOO_LARGE)
+        elif self._held or self.pipeline:
+            self._read_on()
 
     def on_headers_complete(self) -> None:
-        self._has_body_to_come = True
         self._header_bytes = 0
-        super().on_headers_complete()
-        if len(self.pipeline) > limits.HTTP_PIPELINED_MAX:
-            self.cut()
+        if not self.parser.should_upgrade():
+            self._has_body_to_come = True
+            super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._has_body_to_come = False
-        super().on_message_complete()
+        if not self.parser.should_upgrade():
+            self._has_body_to_come = False
+            super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._under_way = cycle
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
+        self._set_crowded(is_crowded=False)
         super().on_response_complete()
+        if self._held and not self.transport.is_closing():
+            self._unset_keepalive_if_required()
+            self._read_held()
         self._watch()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
         self._abort_later()
+
+    # --- bytes --------------------------------------------------------------------------------------------------
+
+    def _read_held(self) -> None:
+        """Take requests apart until one has to wait for another's answer."""
+        while self._held and not self.pipeline and not self.transport.is_closing():
+            data, self._held = self._held[:_READ_AT_ONCE_BYTES], self._held[_READ_AT_ONCE_BYTES:]
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                self._ignore_upgrade(data[upgrade.args[0] :])
+            except httptools.HttpParserError:
+                self._refuse()
+
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """A client would rather speak something else (Java's asks for HTTP/2): read its request as if it did not.
+
+        The parser has ended with the headers of such a request, and would lose its body.
+        """
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self._refuse()
+            return
+        lines = [b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())]
+        for name, value in self.headers:
+            if name == b"connection":
+                kept = [each for each in value.split(b",") if each.strip().lower() != b"upgrade"]
+                lines.append(b"connection: " + b",".join(kept))
+            elif name != b"upgrade":
+                lines.append(name + b": " + value)
+        self.parser = httptools.HttpRequestParser(self)
+        self._held = b"\r\n".join([*lines, b"", rest]) + self._held
+
+    def _refuse(self) -> None:
+        problem = "Invalid HTTP request received."
+        self.logger.warning(problem)
+        self._held = b""
+        self.send_400_response(problem)
+
+    def _read_on(self) -> None:
+        """Go on receiving while there is room: uvicorn pauses with the first request that has to wait."""
+        if len(self._held) <= limits.HTTP_PIPELINED_BYTES_MAX:
+            self.flow.resume_reading()
+        else:
+            self.flow.pause_reading()
+            self._set_crowded(is_crowded=True)
+
+    def _set_crowded(self, *, is_crowded: bool) -> None:
+        if self._crowded is not None and not is_crowded:
+            self._crowded.cancel()
+            self._crowded = None
+        elif self._crowded is None and is_crowded:
+            self._crowded = self.loop.call_later(limits.HTTP_PIPELINED_S_MAX, self.cut)
 
     # --- time ---------------------------------------------------------------------------------------------------
 
@@ -182,7 +256,7 @@ class HttpConnection(HttpToolsProtocol):
         """Note what is arriving. Its time begins when that changes, and not with every byte."""
         arriving = None
         if self._has_body_to_come:
-            arriving = Arriving.BODY
+            arriving = None if self._held else Arriving.BODY
         elif not self.is_answering and self.timeout_keep_alive_task is None:
             arriving = Arriving.HEADERS
         if arriving is not self._arriving or self.transport.is_closing():

@@ -290,12 +290,14 @@ def test_too_many_polls_of_a_subscriber(site: HttpSite) -> None:
     assert [each.status for each in replies] == [200] * len(threads)
 
 
-def test_a_client_that_goes_away_frees_its_place(site: HttpSite) -> None:
+@pytest.mark.parametrize("behind", [b"", b"GET /probe/liveness HTTP/1.1\r\nhost: localhost\r\n\r\n"])
+def test_a_client_that_goes_away_frees_its_place(site: HttpSite, behind: bytes) -> None:
     site.subscribe("news", "me")
     gone = site.metric("tidelog_channels_polls_gone_total")
     with socket.create_connection(("127.0.0.1", site.port), timeout=SECONDS_MAX) as link:
         link.sendall(f"GET {polling('news', 'me')}?timeout=1h HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
         site.wait_for(WAITING, 1)
+        link.sendall(behind)
     site.wait_for(WAITING, 0)
     assert site.metric("tidelog_channels_polls_gone_total") == gone + 1
 
