@@ -421,7 +421,7 @@ CHANNEL_PUBLISH_BYTES_MAX = 4 * MIB
 CHANNEL_FETCH_MESSAGES_DEFAULT = 64
 CHANNEL_FETCH_MESSAGES_MAX = 1024
 """Messages of one fetch; a caller that asks for more is refused."""
-CHANNEL_FETCH_BYTES = 4 * MIB
+CHANNEL_FETCH_BYTES = 1 * MIB
 """Bodies of one fetch; a fetch ends before the message that goes past it, unless it is the first."""
 CHANNEL_FETCH_AT_ONCE = 16
 """Bodies that the script of a fetch asks for at a time: so many, too large for the fetch, are read in vain."""
@@ -479,6 +479,13 @@ CHANNEL_POLLS_PER_CHANNEL_PART = 2
 """... as are those of one channel that has this part of them, so that one channel does not take all ..."""
 CHANNEL_POLLS_PER_SUBSCRIBER_MAX = 8
 """... and those of one subscriber."""
+CHANNEL_BODY_LARGE_BYTES = 64 * KIB
+"""A larger body of a request or an answer needs room ..."""
+CHANNEL_BODIES_BYTES_MAX = 64 * MIB
+"""... of which there is so much; further ones are told to come back later. An answer is sent in pieces that are not
+large ..."""
+CHANNEL_TAKEN_S_MAX = 30.0
+"""... and a client that takes none of them for so long is cut off."""
 CHANNEL_RETRY_AFTER_S = 1
 """When a client that was told to come back later may do so."""
 CHANNEL_PROBE_S_MAX = 2.0
@@ -816,6 +823,7 @@ assert DAYS_LATE_AT_ONCE <= DAYS_LATE_LOOKED_THROUGH
 assert DAYS_INDEX_S <= DAYS_INDEX_SAME_DAY_S
 assert CHANNEL_MESSAGE_BYTES_MAX <= CHANNEL_PUBLISH_BYTES_MAX <= SCRIPT_MEMORY_BYTES_DEFAULT // 8
 assert CHANNEL_FETCH_BYTES + CHANNEL_FETCH_AT_ONCE * CHANNEL_MESSAGE_BYTES_MAX < SCRIPT_MEMORY_BYTES_DEFAULT // 2
+assert CHANNEL_FETCH_BYTES + CHANNEL_MESSAGE_BYTES_MAX + CHANNEL_LIST_BYTES_MAX < CHANNEL_BODIES_BYTES_MAX // 8
 assert CHANNEL_FETCH_MESSAGES_MAX <= CHANNEL_LOOKED_AT_MAX
 assert CHANNEL_STREAM_SILENT_S < CHANNEL_STREAM_UNACKNOWLEDGED_S < CHANNEL_POLL_S_MAX
 assert CHANNEL_CONFIRM_MS_DEFAULT < 1000 * CHANNEL_REPLY_S_MAX

@@ -110,7 +110,7 @@ class HttpConnection(HttpToolsProtocol):
         *,
         clients: HttpClients,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        super().__init__(config, server_state, {**app_state, "cut": self.cut}, _loop)
         self._clients = clients
         self.address = ""
         self._has_body_to_come = False

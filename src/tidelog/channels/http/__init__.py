@@ -6,6 +6,7 @@ call            a request
 answer          what is answered, and which answer an error becomes
 calls           the calls on channels
 message_list    reads a body with several messages
+body_room       how many bytes of large bodies are under way
 polls           the places of polls that wait
 event_stream    messages as server-sent events
 admin           calls for operators

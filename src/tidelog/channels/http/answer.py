@@ -8,7 +8,7 @@
     404   there is no such path, or no such subscriber (any more)
     405   the path has no such method
     413   the body is too large
-    429   too many polls wait
+    429   too many polls wait, or too many large bodies are under way
     500   a bug of ours
     503   the backend does not answer, or too few replicas have the message: the same request may be sent again
 
@@ -67,7 +67,11 @@ _RETRY_AFTER: Final = ((b"retry-after", b"%d" % limits.CHANNEL_RETRY_AFTER_S),)
 _CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 
 
-class TooManyPolls(ChannelError):
+class ComeBackLater(ChannelError):
+    """There is too much of something at the moment."""
+
+
+class TooManyPolls(ComeBackLater):
     """So many polls wait that there is no place for another."""
 
     code = "tidelog.channels.too-many-polls"
@@ -108,7 +112,7 @@ def error_answer(status: int, error: str, code: str, headers: tuple[HeaderPair, 
 
 def answer_to(error: TidelogError) -> Answer:
     """The answer that an error becomes. `EnvironmentFault` is told in general words."""
-    if isinstance(error, TooManyPolls):
+    if isinstance(error, ComeBackLater):
         return error_answer(429, str(error), error.code, _RETRY_AFTER)
     if isinstance(error, ChannelError):
         headers = _CHALLENGE if isinstance(error, ChannelTokenMissing) else ()

@@ -28,6 +28,7 @@ from tidelog import limits
 from tidelog.channels.channels import Channels
 from tidelog.channels.http.admin import AdminCalls
 from tidelog.channels.http.answer import INTERNAL, Answer, HeaderPair, answer_to, error_answer
+from tidelog.channels.http.body_room import BodyRoom, TooManyBytes
 from tidelog.channels.http.call import ClientGone, HttpCall
 from tidelog.channels.http.calls import ChannelCalls
 from tidelog.channels.http.figures import ChannelFigures
@@ -78,7 +79,8 @@ class ChannelsApp:
         self._channels = channels
         self._policy = policy
         self._places = PollPlaces(settings.polls_max)
-        self.figures = ChannelFigures(channels, self._places)
+        self._room = BodyRoom()
+        self.figures = ChannelFigures(channels, self._places, self._room)
         self._admin = AdminCalls(policy, settings.admin_token)
         self._is_listing_open = isinstance(policy, OpenPolicy)
         self._routes = RouteTable()
@@ -110,7 +112,7 @@ class ChannelsApp:
         if scope["type"] != "http":
             return
         begun_s = perf_counter()
-        call = HttpCall(scope, receive, send)
+        call = HttpCall(scope, receive, send, self._room)
         call.request_id = self._request_id(call)
         found = self._routes.find(call.path)
         row = None if found is None else found.rows.get(call.method)
@@ -123,6 +125,11 @@ class ChannelsApp:
                 await _send_answer(call, answer)
         except ClientGone:
             pass  # it is counted below, as one without an answer
+        except asyncio.CancelledError:
+            if not self._channels.wakes.is_stopped:
+                raise  # otherwise its client does not read, and is cut off with the stop
+        finally:
+            call.release()
         seconds = perf_counter() - begun_s
         self.figures.answered(name, call.status or _GONE, None if name in _WAITING else seconds)
         log_request(call, name, body_bytes, seconds)
@@ -211,6 +218,12 @@ def _other_method(call: HttpCall, found: FoundPath) -> Answer:
 
 async def _send_answer(call: HttpCall, answer: Answer) -> None:
     """Hot."""
+    is_large = len(answer.body) > limits.CHANNEL_BODY_LARGE_BYTES
+    if is_large:
+        try:
+            call.hold(len(answer.body))
+        except TooManyBytes as error:
+            answer, is_large = answer_to(error), False
     call.status = answer.status
     headers: list[HeaderPair] = [
         (b"cache-control", b"no-store"),
@@ -221,4 +234,7 @@ async def _send_answer(call: HttpCall, answer: Answer) -> None:
     if answer.status != 204:
         headers += [(b"content-type", answer.content_type), (b"content-length", b"%d" % len(answer.body))]
     await call.send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await call.send({"type": "http.response.body", "body": answer.body})
+    if is_large:
+        await call.send_large(answer.body, is_whole=True)
+    else:
+        await call.send({"type": "http.response.body", "body": answer.body})

@@ -6,6 +6,7 @@ use, and its parts are not copied into objects of a framework.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -13,20 +14,23 @@ from urllib.parse import parse_qsl
 from starlette.types import Receive, Scope, Send
 
 from tidelog import limits
+from tidelog.channels.http.body_room import BodyRoom
 from tidelog.errors import BadChannelInput, MessageTooLarge
 
 _BEARER: Final = "bearer"
 
 
 class ClientGone(Exception):
-    """The client closed the connection before its request was complete: there is nobody to answer."""
+    """The client closed the connection before its request was complete, or does not read: there is nobody to answer."""
 
 
 class HttpCall:
     """A request under way."""
 
     __slots__ = (
+        "_held_bytes",
         "_query",
+        "_room",
         "expire_ms",
         "headers",
         "method",
@@ -39,7 +43,7 @@ class HttpCall:
         "status",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, room: BodyRoom) -> None:
         self.scope = scope
         self.receive = receive
         self.send = send
@@ -56,6 +60,9 @@ class HttpCall:
         self.status = 0
         """Of the answer, once it is sent or begun; 0: there is none."""
         self._query: dict[str, str] | None = None
+        self._room = room
+        self._held_bytes = 0
+        """Of the room for large bodies."""
 
     @property
     def path(self) -> str:
@@ -109,9 +116,46 @@ class HttpCall:
             size += len(piece)
             if size > bytes_max:
                 raise _too_large(bytes_max)
+            if size > limits.CHANNEL_BODY_LARGE_BYTES:
+                self.hold(size)
             pieces.append(piece)
             if not message.get("more_body", False):
                 return b"".join(pieces)
+
+    # --- large bodies -----------------------------------------------------------------------------------------
+
+    def hold(self, size_bytes: int) -> None:
+        """Have room for a body of this size; `TooManyBytes` if there is none."""
+        if size_bytes > self._held_bytes:
+            self._room.take(size_bytes - self._held_bytes)
+            self._held_bytes = size_bytes
+
+    def release(self) -> None:
+        """Nothing large is held any more."""
+        if self._held_bytes:
+            self._room.give_back(self._held_bytes)
+            self._held_bytes = 0
+
+    async def send_large(self, body: bytes, *, is_whole: bool) -> None:
+        """Send a large body as the client takes it; return when little of it is left. `is_whole`: nothing follows.
+
+        A client that does not take a piece of it for some time is cut off: `ClientGone`.
+        """
+        size = limits.CHANNEL_BODY_LARGE_BYTES
+        for begin in range(0, len(body), size):
+            await self._send_piece(body[begin : begin + size], has_more=True)
+        await self._send_piece(b"", has_more=not is_whole)  # to send is to wait for what was sent before
+
+    async def _send_piece(self, piece: bytes, *, has_more: bool) -> None:
+        try:
+            async with asyncio.timeout(limits.CHANNEL_TAKEN_S_MAX):
+                await self.send({"type": "http.response.body", "body": piece, "more_body": has_more})
+        except TimeoutError:
+            cut = self.scope.get("state", {}).get("cut")  # `http_connection.py` offers it
+            if cut is not None:
+                cut()
+                await asyncio.sleep(0)  # the server learns of it, and does not miss the end of the answer
+            raise ClientGone from None
 
 
 def _too_large(bytes_max: int) -> MessageTooLarge:

@@ -121,7 +121,12 @@ class MessageStream:
             await self._channels.keep(self._channel, self._subscriber, expire_ms=self._call.expire_ms)
 
     async def _send(self, data: bytes) -> None:
-        await self._call.send({"type": "http.response.body", "body": data, "more_body": True})
+        if len(data) <= limits.CHANNEL_BODY_LARGE_BYTES:
+            await self._call.send({"type": "http.response.body", "body": data, "more_body": True})
+            return
+        self._call.hold(len(data))
+        await self._call.send_large(data, is_whole=False)
+        self._call.release()
 
 
 def events_of(messages: list[ChannelMessage], handle: str) -> bytes:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidelog.channels.channels import Channels
+from tidelog.channels.http.body_room import BodyRoom
 from tidelog.channels.http.polls import PollPlaces
 
 FigureRow = tuple[str, str, str, float, str, str]
@@ -29,9 +30,10 @@ _SECONDS: Final = (
 class ChannelFigures:
     """Counts what happens."""
 
-    def __init__(self, channels: Channels, places: PollPlaces) -> None:
+    def __init__(self, channels: Channels, places: PollPlaces, room: BodyRoom) -> None:
         self._channels = channels
         self._places = places
+        self._room = room
         self._requests: Counter[tuple[str, int]] = Counter()
         self._durations: dict[str, list[int]] = {}
         """By call: how many were no longer than each bound, and than no bound."""
@@ -70,6 +72,7 @@ class ChannelFigures:
         wakes = self._channels.wakes
         yield "polls_waiting", "gauge", "Polls and event streams that wait.", self._places.count
         yield "polls_gone_total", "counter", "Of them, those whose clients went away.", self.gone
+        yield "held_bytes", "gauge", "Large bodies of requests and answers that are under way.", self._room.held_bytes
         yield "published_total", "counter", "Messages that were published.", self.published
         yield "repeated_total", "counter", "Messages that were published again.", self.repeated
         yield "delivered_total", "counter", "Messages that were sent to subscribers.", self.delivered
