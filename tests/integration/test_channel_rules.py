@@ -16,6 +16,7 @@ import pytest
 
 from tests.channels.http.gateways import SECONDS_MAX, GatewayProcess, HttpSite, RedisProcess, polling
 from tests.integration.server_process import ServerProcess
+from tidelog import limits
 
 KEY = b"a key of at least 32 bytes, for HS256"
 SENT = 'tidelog_webhook_sent_total{webhook="archive"}'
@@ -116,6 +117,12 @@ def follows_the_rules(site: HttpSite, archive: Archive, password: str) -> None:
     assert site("PUT", polling("open", "me")).status == 401, "no token is demanded, so the password is"
 
     admin = HttpSite(site.port, Authorization="Bearer the admin's own token")
+    assert {each["channelID"] for each in admin("GET", "/channel").value["channels"]} == {"room-7", "open"}
+    assert [each("GET", "/channel").status for each in (site, room, opened)] == [401, 403, 403]
+    began = time.monotonic()
+    for _ in range(limits.WRONG_PASSWORDS_FREE):
+        assert opened("PUT", "/admin/log/level?category=*&level=WARN").code == "dsps.auth.rejected"
+    assert time.monotonic() - began > limits.WRONG_PASSWORD_DELAY_S, "guessing is slow"
     assert admin("PUT", f"/admin/jwt/revoke?jti=token-7&exp={int(time.time()) + 600}").status in (200, 204)
     deadline = time.monotonic() + SECONDS_MAX
     while room("PUT", polling("room-7", "me")).status == 200:

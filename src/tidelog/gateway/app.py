@@ -173,7 +173,9 @@ def open_gateway(
 ) -> Gateway:
     """The gateway of a server, at its port; `make_connection` is the server's side of a connection of its own parts."""
     assert config.http_port is not None
-    channels = OwnChannels(config, engine.password, allowed.polls, make_connection) if config.channels else None
+    channels = None
+    if config.channels:
+        channels = OwnChannels(config, engine.password, clock, allowed.polls, make_connection)
     app = make_app(
         engine,
         facts,

@@ -26,7 +26,7 @@ from tidelog.channels.webhooks.counters import WebhookCounters
 from tidelog.engine.password import Password
 from tidelog.gateway.access import refusal
 from tidelog.gateway.app import Gateway
-from tidelog.gateway.channels import channel_samples, password_gate
+from tidelog.gateway.channels import admin_gate, channel_samples, password_gate
 from tidelog.gateway.hosts import HostGuard
 from tidelog.gateway.ruled_channels import RuledChannels
 from tidelog.gateway.sample import CONTENT_TYPE, render
@@ -108,7 +108,7 @@ async def _serve_until(
             HttpSettings(
                 polls_max=max(1, min(config.polls_max, connections_max - limits.HTTP_CONNECTIONS_MAX // 2)),
                 origins=frozenset(config.origins),
-                admin_token=config.admin_token,
+                admin_gate=admin_gate(config.admin_token, clock),
                 gate=password_gate(password) if ruled is None else ruled.gate(password),
             ),
         )

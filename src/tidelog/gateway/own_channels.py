@@ -23,7 +23,8 @@ from tidelog.channels.pipelined import PipelinedBackend
 from tidelog.channels.policy import OpenPolicy
 from tidelog.channels.webhooks.counters import WebhookCounters
 from tidelog.engine.password import Password
-from tidelog.gateway.channels import password_gate
+from tidelog.gateway.channels import admin_gate, password_gate
+from tidelog.ports import Clock
 from tidelog.server.configuration import ServerConfig
 
 if TYPE_CHECKING:
@@ -36,7 +37,12 @@ class OwnChannels:
     """The application, and its way to the server."""
 
     def __init__(
-        self, config: ServerConfig, password: Password, polls_max: int, make_connection: MakeConnection
+        self,
+        config: ServerConfig,
+        password: Password,
+        clock: Clock,
+        polls_max: int,
+        make_connection: MakeConnection,
     ) -> None:
         """`make_connection`: the server's side of a connection."""
         self._make_connection = make_connection
@@ -48,7 +54,7 @@ class OwnChannels:
         settings = HttpSettings(
             polls_max=max(1, polls_max),
             origins=frozenset(config.channel_origins),
-            admin_token=config.channel_admin_token,
+            admin_gate=admin_gate(config.channel_admin_token, clock),
             gate=password_gate(password) if self._ruled is None else self._ruled.gate(password),
         )
         policy = OpenPolicy(config.channel_expire_ms) if self._ruled is None else self._ruled.policy

@@ -18,6 +18,7 @@ durations       `30s`, as clients write it
 
 from __future__ import annotations
 
-from tidelog.channels.http.app import CallGate, ChannelsApp, HttpSettings
+from tidelog.channels.http.app import ChannelsApp, HttpSettings
+from tidelog.channels.http.call import CallGate
 
 __all__ = ["CallGate", "ChannelsApp", "HttpSettings"]

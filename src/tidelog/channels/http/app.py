@@ -29,7 +29,7 @@ from tidelog.channels.channels import Channels
 from tidelog.channels.http.admin import AdminCalls
 from tidelog.channels.http.answer import INTERNAL, Answer, HeaderPair, answer_to, error_answer
 from tidelog.channels.http.body_room import BodyRoom, TooManyBytes
-from tidelog.channels.http.call import ClientGone, HttpCall
+from tidelog.channels.http.call import CallGate, ClientGone, HttpCall
 from tidelog.channels.http.calls import ChannelCalls
 from tidelog.channels.http.figures import ChannelFigures
 from tidelog.channels.http.openapi import OPENAPI_JSON, made_page
@@ -39,9 +39,6 @@ from tidelog.channels.http.routes import ROUTES, CallAccess, FoundPath, RouteTab
 from tidelog.channels.names import checked_name
 from tidelog.channels.policy import ChannelPolicy, OpenPolicy
 from tidelog.errors import EnvironmentFault, ServerUnreachable, TidelogError
-
-CallGate = Callable[[HttpCall], Awaitable[Answer | None]]
-"""Returns the refusal of a request, or None if it may pass."""
 
 _LOG: Final = logging.getLogger("tidelog")
 _REQUEST_ID: Final = re.compile(rb"[0-9A-Za-z._:/+=@~-]{1,%d}" % limits.CHANNEL_REQUEST_ID_LENGTH_MAX)
@@ -64,8 +61,8 @@ class HttpSettings:
     """Polls and streams that may wait at the same time."""
     origins: frozenset[str] = frozenset()
     """Pages of these origins may call (CORS), such as `https://shop.example`; `*`: of all."""
-    admin_token: bytes | None = None
-    """None: nobody may use admin calls."""
+    admin_gate: CallGate | None = None
+    """Lets those pass who have the admin token; None: nobody may use admin calls."""
     gate: CallGate | None = None
     """None: everybody may pass."""
 
@@ -81,7 +78,7 @@ class ChannelsApp:
         self._places = PollPlaces(settings.polls_max)
         self._room = BodyRoom()
         self.figures = ChannelFigures(channels, self._places, self._room)
-        self._admin = AdminCalls(policy, settings.admin_token)
+        self._admin = AdminCalls(policy, settings.admin_gate)
         self._is_listing_open = isinstance(policy, OpenPolicy)
         self._routes = RouteTable()
         self._calls = self._bound_calls()
@@ -174,7 +171,7 @@ class ChannelsApp:
         """Of a call that is not about one channel."""
         if access is CallAccess.LISTING and self._is_listing_open:
             return None if self._settings.gate is None else await self._settings.gate(call)
-        return self._admin.refusal(call)
+        return await self._admin.refusal(call)
 
     def _request_id(self, call: HttpCall) -> str:
         given = call.headers.get(b"x-request-id")

@@ -7,13 +7,14 @@ use, and its parts are not copied into objects of a framework.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from starlette.types import Receive, Scope, Send
 
 from tidelog import limits
+from tidelog.channels.http.answer import Answer
 from tidelog.channels.http.body_room import BodyRoom
 from tidelog.errors import BadChannelInput, MessageTooLarge
 
@@ -156,6 +157,10 @@ class HttpCall:
                 cut()
                 await asyncio.sleep(0)  # the server learns of it, and does not miss the end of the answer
             raise ClientGone from None
+
+
+CallGate = Callable[[HttpCall], Awaitable[Answer | None]]
+"""Returns the refusal of a request, or None if it may pass."""
 
 
 def _too_large(bytes_max: int) -> MessageTooLarge:

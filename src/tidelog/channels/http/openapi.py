@@ -19,7 +19,7 @@ _REF: Final = "#/components/schemas/"
 _ERRORS_OF: Final = {
     CallAccess.CHANNEL: (400, 401, 403, 429, 503),
     CallAccess.LISTING: (400, 401, 403, 429, 503),
-    CallAccess.ADMIN: (400, 401, 403, 503),
+    CallAccess.ADMIN: (400, 401, 403, 429, 503),
     CallAccess.OPEN: (),
 }
 _REASONS: Final = {
@@ -28,7 +28,8 @@ _REASONS: Final = {
     403: "No rule is for this channel, or the token is not",
     404: "There is no such subscriber (any more): subscribe again",
     413: "The body is too large",
-    429: "Too many polls wait, too many large bodies are under way, or too many passwords were wrong: come back later",
+    429: "Too many polls wait, too many large bodies are under way, or too many passwords or tokens were wrong: come "
+    "back later",
     503: "The backend does not answer: send the same request again",
 }
 
