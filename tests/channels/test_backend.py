@@ -242,11 +242,25 @@ async def test_a_message_that_another_connection_wrote_is_waited_for_too(with_re
 
 
 @in_loop
-async def test_a_server_that_knows_no_replicas_says_so(channel_servers: ChannelServers) -> None:
-    server = channel_servers.get("tidelog")
-    async with server.channels(confirm_replicas=1) as channels:
-        with pytest.raises((ServerRefused, NotConfirmed)):
-            await channels.publish("news", message_of("m1", 1))
+async def test_whether_replicas_can_confirm_is_told_beforehand(server: ChannelServer) -> None:
+    async with server.channels() as plain, server.channels(confirm_replicas=1) as sure:
+        await plain.check_confirmation()
+        if server.kind != "tidelog":
+            await sure.check_confirmation()
+            return
+        with pytest.raises(ServerRefused, match=r"cannot confirm .* in redis://.*: it has no command WAIT"):
+            await sure.check_confirmation()
+        with pytest.raises(ServerRefused):
+            await sure.publish("news", message_of("m1", 1))
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/o"]
+)
+@in_loop
+async def test_whether_replicas_can_confirm_is_open_while_nobody_answers(url: str) -> None:
+    async with Channels.at(url, confirm_replicas=1) as channels:
+        await channels.check_confirmation()
 
 
 # --- Sentinels --------------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from tidelog.errors import (
     FormatError,
     LimitExceeded,
     MessageTooLarge,
+    ServerRefused,
     ServerUnreachable,
     SubscriptionNotFound,
 )
@@ -111,6 +112,25 @@ class Channels:
     async def ping(self) -> None:
         """Returns if the backend answers."""
         await self._backend.call("EXISTS", CHANNEL_HANDLE_KEY)
+
+    async def check_confirmation(self) -> None:
+        """`ServerRefused` if replicas are to confirm what is published and the backend knows no replicas.
+
+        It cannot be told of a backend that does not answer now: there, publishes fail.
+        """
+        if self._confirm is None:
+            return
+        try:
+            async with asyncio.timeout(limits.CHANNEL_PROBE_S_MAX):
+                await self._backend.call("WAIT", 0, 0)
+        except ServerRefused as error:
+            if "unknown command" in str(error):
+                raise ServerRefused(
+                    f"replicas cannot confirm what is published in {self._backend.url}: it has no command WAIT; leave "
+                    "out --confirm-replicas"
+                ) from None
+        except (ServerUnreachable, TimeoutError):
+            return
 
     # --- subscribers ------------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 Several such gateways may run on one backend: a message that is published at one wakes those who wait at the others, and
 a handle that one gave out is good at all of them.
 
-    start   open the port; the backend need not be there yet (/probe/readiness tells)
+    start   open the port; the backend need not be there yet (/probe/readiness tells). One that knows no replicas cannot
+            confirm publishes: if that is asked for, there is no start
     stop    on SIGTERM or SIGINT: polls that wait return what there is, requests under way are answered, then the port
             and the connections to the backend are closed
 """
@@ -101,6 +102,7 @@ async def _serve_until(
     backend = backend_at(config.backend)
     confirm = Confirmation(config.confirm_replicas) if config.confirm_replicas else None
     async with Channels(backend, handle_keys=config.handle_keys, confirm=confirm) as channels:
+        await channels.check_confirmation()
         ruled = None if config.rules is None else RuledChannels(config.rules, channels, backend)
         app = ChannelsApp(
             channels,
