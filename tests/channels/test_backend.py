@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import redis
+import uvloop
 
 from benchmarks.peers import start_peer, stop_peer
 from tests.channels.servers import ChannelServer, ChannelServers, in_loop
@@ -19,7 +20,7 @@ from tests.conformance.redis_oracle import REDIS_SERVER, Socket, is_this_redis, 
 from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.channels import Channels, Confirmation, NotConfirmed, backend_at, message_of
-from tidelog.channels.backend import ServerBackend
+from tidelog.channels.backend import ServerBackend, is_closed_connection, our_errors
 from tidelog.errors import BadAddress, ServerRefused, ServerUnreachable
 
 
@@ -112,6 +113,28 @@ async def test_a_wrong_password_is_told_without_it(tmp_path: Path) -> None:
             assert values(await channels.fetch_when_there("news", "a", timeout_s=1)) == [1]
     finally:
         stop_peer(process)
+
+
+def test_a_connection_that_was_closed_during_a_call_is_no_bug() -> None:
+    """Whichever loop it runs on: asyncio ignores such a write, and uvloop, which gateways use, raises."""
+
+    async def write_to_a_closed_one() -> None:
+        async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0) as server:
+            _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.transport.abort()
+            await asyncio.sleep(0.05)
+            async with our_errors("redis://h"):
+                writer.writelines([b"PING\r\n"])
+
+    async def use_one_that_is_not_there(writer: Any = None) -> None:
+        async with our_errors("redis://h"):
+            writer.write(b"PING\r\n")
+
+    for run, call in ((uvloop.run, write_to_a_closed_one), (asyncio.run, use_one_that_is_not_there)):
+        with pytest.raises(ServerUnreachable, match="the connection to redis://h was closed during the call"):
+            run(call())
+    assert not is_closed_connection(RuntimeError("another"))
+    assert not is_closed_connection(AttributeError("a bug"))
 
 
 # --- replies that are lost --------------------------------------------------------------------------------------------

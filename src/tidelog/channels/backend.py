@@ -25,7 +25,7 @@ from redis.exceptions import AskError, NoScriptError, RedisClusterException
 from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.channels.scripts import LuaScript
-from tidelog.errors import NotConfirmed, ServerRefused
+from tidelog.errors import NotConfirmed, ServerRefused, ServerUnreachable
 from tidelog.redis_client import close_async, connect_calls, explained
 
 Word = bytes | str | int
@@ -186,6 +186,17 @@ def confirmed_reply(reply: Any, confirmed: Any, confirm: Confirmation) -> Any:
     return reply
 
 
+def is_closed_connection(error: Exception) -> bool:
+    """Whether an error says that a connection was closed while a call was using it.
+
+    After a failover redis-py closes connections, also those that other calls are just making or writing to. Those calls
+    fail in ways that redis-py does not know: an attribute is None, or the transport of uvloop refuses.
+    """
+    if isinstance(error, RuntimeError):
+        return "the handler is closed" in str(error)
+    return isinstance(error, AttributeError) and "NoneType" in str(error)
+
+
 @asynccontextmanager
 async def our_errors(url: str) -> AsyncIterator[None]:
     """Turns errors of redis-py into ours."""
@@ -197,3 +208,7 @@ async def our_errors(url: str) -> AsyncIterator[None]:
         raise ServerRefused(f"the server at {url} refused: {error}") from None
     except (redis.RedisError, RedisClusterException, OSError, TimeoutError) as error:
         raise explained(error, url) from None
+    except (AttributeError, RuntimeError) as error:
+        if not is_closed_connection(error):
+            raise
+        raise ServerUnreachable(f"the connection to {url} was closed during the call") from None

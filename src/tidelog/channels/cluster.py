@@ -31,6 +31,7 @@ from tidelog.channels.backend import (
     WakeLink,
     Word,
     confirmed_reply,
+    is_closed_connection,
     our_errors,
     run_script,
     script_commands,
@@ -85,7 +86,9 @@ class ClusterBackend:
                 await node.execute_pipeline(commands)
             except (redis.ConnectionError, redis.TimeoutError) as error:
                 return error, None
-            except AttributeError:  # see `_patiently`
+            except (AttributeError, RuntimeError) as error:
+                if not is_closed_connection(error):
+                    raise
                 return redis.ConnectionError("the connection was closed during the call"), None
             reply, confirmed = (command.result for command in commands)
             if not isinstance(reply, NoScriptError):
@@ -141,15 +144,12 @@ class ClusterBackend:
         for _ in range(limits.CHANNEL_ATTEMPTS_MORE):
             try:
                 return await call()
-            except (*_ELSEWHERE, AttributeError):
-                # When a node says that the cluster is down, redis-py closes all connections, also those that other
-                # calls are just making; those fail with an AttributeError then.
+            except (*_ELSEWHERE, AttributeError, RuntimeError) as error:
+                if not isinstance(error, _ELSEWHERE) and not is_closed_connection(error):
+                    raise
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, limits.CHANNEL_RETRY_S_MAX)
-        try:
-            return await call()
-        except AttributeError:
-            raise redis.ConnectionError("the connection was closed during the call") from None
+        return await call()
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
