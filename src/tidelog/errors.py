@@ -292,9 +292,9 @@ class Contended(EnvironmentFault):
 
 
 class NotConfirmed(EnvironmentFault):
-    """A message is published, but too few replicas said in time that they have it: a failover may lose it.
+    """A message or a subscriber is there, but too few replicas said in time that they have it: a failover may lose it.
 
-    To publish it again, with the same id, is right: it is the same message, and waits for the replicas once more.
+    To send it again, a message with the same id, is right: it is the same one, and waits for the replicas once more.
     """
 
     def __init__(self, message: str, *, wanted: int, confirmed: int) -> None:

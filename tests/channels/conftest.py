@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.channels.replicas import with_replica
 from tests.channels.servers import channel_servers, machine, server
 
-__all__ = ["channel_servers", "machine", "server"]
+__all__ = ["channel_servers", "machine", "server", "with_replica"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import redis
 import uvloop
 
 from benchmarks.peers import start_peer, stop_peer
+from tests.channels.replicas import linked
 from tests.channels.servers import ChannelServer, ChannelServers, in_loop
 from tests.channels.test_channels import drained, numbered, values
 from tests.conformance.redis_oracle import REDIS_SERVER, Socket, is_this_redis, start_redis
@@ -197,32 +198,6 @@ async def test_lost_replies_lose_and_repeat_nothing(kind: str, channel_servers: 
 # --- replicas ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def with_replica(tmp_path: Path) -> Iterator[tuple[int, int]]:
-    """The ports of a Redis and of its replica."""
-    master, port = start_redis(tmp_path)
-    replica, replica_port = start_redis(tmp_path)
-    try:
-        with redis.Redis(port=port) as client:
-            client.config_set("repl-diskless-sync-delay", 0)
-        with redis.Redis(port=replica_port) as client:
-            client.replicaof("127.0.0.1", port)
-        yield port, replica_port
-    finally:
-        stop_peer(replica)
-        stop_peer(master)
-
-
-async def linked(port: int) -> None:
-    """Until a replica has confirmed something to the master at a port."""
-    with redis.Redis(port=port) as client:
-        while True:
-            client.set("a write", "to confirm")
-            if client.wait(1, 100):
-                return
-            await asyncio.sleep(0.02)
-
-
 @in_loop
 async def test_a_publish_waits_for_replicas(with_replica: tuple[int, int]) -> None:
     port, replica_port = with_replica
@@ -234,7 +209,7 @@ async def test_a_publish_waits_for_replicas(with_replica: tuple[int, int]) -> No
         with redis.Redis(port=replica_port) as replica:
             assert replica.get("c.{news}.clock") == b"1"
             replica.replicaof("NO", "ONE")
-        with pytest.raises(NotConfirmed, match="0 of 1 replicas have the message after 300 ms") as caught:
+        with pytest.raises(NotConfirmed, match="0 of 1 replicas have what was written after 300 ms") as caught:
             await channels.publish("news", message_of("m2", 2))
         assert (caught.value.wanted, caught.value.confirmed) == (1, 0)
         assert (await plain.publish("news", message_of("m2", 2))).is_new is False

@@ -46,7 +46,7 @@ async def test_a_publish_waits_for_the_replica_of_its_slot(channel_servers: Chan
             assert not (await channels.publish(channel, numbered(1)[0])).is_new
     address = ServerAddress.parse(server.url, takes_several=True)
     async with Channels(backend_at(address), confirm=Confirmation(2, 50)) as channels:
-        with pytest.raises(NotConfirmed, match="1 of 2 replicas have the message after 50 ms"):
+        with pytest.raises(NotConfirmed, match="1 of 2 replicas have what was written after 50 ms"):
             await channels.publish("ch1", numbered(2)[0])
 
 

@@ -13,34 +13,35 @@ from hypothesis import strategies as st
 
 from tidelog import limits
 from tidelog.channels.clock import LARGEST
-from tidelog.channels.handle import Handles, clock_of, made_handle
+from tidelog.channels.handle import Handles, content_of, made_handle
 from tidelog.errors import AckHandleMalformed, LimitExceeded
 
 KEY: Final = bytes(range(32))
 OTHER: Final = bytes(range(1, 33))
+TRAILS: Final = st.sampled_from(["", "5f0c6e1b9a37", "000000000000"])
 CLOCKS: Final = st.sampled_from([0, 1, -1, LARGEST, -LARGEST]) | st.integers(-LARGEST, LARGEST)
 
 
-@given(CLOCKS)
-def test_a_handle_gives_back_its_clock(clock: int) -> None:
-    handle = made_handle(KEY, "news", "me", clock)
-    assert len(handle) == 36
-    assert clock_of([KEY], "news", "me", handle) == clock
-    assert clock_of([OTHER, KEY], "news", "me", handle) == clock
+@given(CLOCKS, TRAILS)
+def test_a_handle_gives_back_its_clock_and_its_trail(clock: int, trail: str) -> None:
+    handle = made_handle(KEY, "news", "me", clock, trail)
+    assert len(handle) == (44 if trail else 36)
+    assert content_of([KEY], "news", "me", handle) == (clock, trail)
+    assert content_of([OTHER, KEY], "news", "me", handle) == (clock, trail)
 
 
-@given(CLOCKS)
-def test_no_bit_may_change(clock: int) -> None:
-    handle = made_handle(KEY, "news", "me", clock).encode()
+@given(CLOCKS, TRAILS)
+def test_no_bit_may_change(clock: int, trail: str) -> None:
+    handle = made_handle(KEY, "news", "me", clock, trail).encode()
     for position in range(8 * len(handle)):
         changed = bytearray(handle)
         changed[position // 8] ^= 1 << position % 8
-        assert clock_of([KEY], "news", "me", changed.decode("latin-1")) is None
+        assert content_of([KEY], "news", "me", changed.decode("latin-1")) is None
     data = base64.urlsafe_b64decode(handle)
     for position in range(8 * len(data)):
         flipped = bytearray(data)
         flipped[position // 8] ^= 1 << position % 8
-        assert clock_of([KEY], "news", "me", base64.urlsafe_b64encode(flipped).decode()) is None
+        assert content_of([KEY], "news", "me", base64.urlsafe_b64encode(flipped).decode()) is None
 
 
 @pytest.mark.parametrize(
@@ -55,27 +56,42 @@ def test_no_bit_may_change(clock: int) -> None:
     ],
 )
 def test_another_key_channel_or_subscriber_is_refused(key: bytes, channel: str, subscriber: str) -> None:
-    assert clock_of([key], channel, subscriber, made_handle(KEY, "news", "me", 7)) is None
-    assert clock_of([], channel, subscriber, made_handle(KEY, "news", "me", 7)) is None
+    assert content_of([key], channel, subscriber, made_handle(KEY, "news", "me", 7)) is None
+    assert content_of([], channel, subscriber, made_handle(KEY, "news", "me", 7)) is None
 
 
 @pytest.mark.parametrize(
     "change", ["{}=", "{}==", "{} ", " {}", "{}\n", "{}A", "\x00{}", "{}\u00e4", "", "AQ", "\ud800"]
 )
 def test_there_is_one_way_to_write_a_handle(change: str) -> None:
-    assert clock_of([KEY], "news", "me", change.format(made_handle(KEY, "news", "me", 7))) is None
+    assert content_of([KEY], "news", "me", change.format(made_handle(KEY, "news", "me", 7))) is None
+
+
+def test_a_trail_cannot_be_left_out_or_added() -> None:
+    """Not even by whoever has seen handles of both kinds for the same clock."""
+    plain, with_trail = (base64.urlsafe_b64decode(made_handle(KEY, "news", "me", 7, trail)) for trail in ("", "aa" * 6))
+    for data in (
+        with_trail[:9] + with_trail[15:],
+        b"\x01" + with_trail[1:9] + with_trail[15:],
+        plain[:9] + with_trail[9:15] + plain[9:],
+        b"\x02" + plain[1:9] + with_trail[9:15] + plain[9:],
+        b"\x01" + with_trail[1:],
+        b"\x02" + plain[1:],
+    ):
+        assert content_of([KEY], "news", "me", base64.urlsafe_b64encode(data).decode()) is None
 
 
 @given(st.text(max_size=80) | st.text(alphabet="AQ-_9z", min_size=36, max_size=36))
 def test_no_other_text_is_a_handle(text: str) -> None:
-    assert clock_of([KEY], "news", "me", text) is None
+    assert content_of([KEY], "news", "me", text) is None
 
 
 def test_random_handles_are_refused() -> None:
     drawn = random.Random(9)
     for _ in range(20_000):
-        text = base64.urlsafe_b64encode(b"\x01" + drawn.randbytes(26)).decode()
-        assert clock_of([KEY], "news", "me", text) is None
+        version, size = drawn.choice([(b"\x01", 26), (b"\x02", 32)])
+        text = base64.urlsafe_b64encode(version + drawn.randbytes(size)).decode()
+        assert content_of([KEY], "news", "me", text) is None
 
 
 def test_no_two_subscribers_share_a_handle() -> None:
@@ -96,9 +112,9 @@ def test_configured_keys_may_be_replaced_one_by_one() -> None:
     async def play() -> None:
         old = Handles([KEY], shared_key=_nobody, now_s=lambda: 0.0)
         new = Handles([OTHER, KEY], shared_key=_nobody, now_s=lambda: 0.0)
-        assert await new.read("news", "me", await old.make("news", "me", 7)) == 7
+        assert await new.read("news", "me", await old.make("news", "me", 7, "")) == (7, "")
         with pytest.raises(AckHandleMalformed, match="was not given out to the subscriber me of the channel news"):
-            await old.read("news", "me", await new.make("news", "me", 7))
+            await old.read("news", "me", await new.make("news", "me", 7, ""))
 
     asyncio.run(play())
 
@@ -114,7 +130,7 @@ def test_the_key_of_the_backend_is_looked_at_again_when_a_handle_proves_wrong() 
 
     async def play() -> None:
         handles = Handles([], shared_key=shared_key, now_s=lambda: now[0])
-        assert await handles.read("news", "me", await handles.make("news", "me", 7)) == 7
+        assert await handles.read("news", "me", await handles.make("news", "me", 7, "")) == (7, "")
         assert looked == [0.0]
         keys[0] = OTHER  # the backend was emptied, and another gateway has made a key
         theirs = made_handle(OTHER, "news", "me", 8)
@@ -122,8 +138,8 @@ def test_the_key_of_the_backend_is_looked_at_again_when_a_handle_proves_wrong() 
             await handles.read("news", "me", theirs)
         assert looked == [0.0], "guessing costs the backend little"
         now[0] = limits.CHANNEL_KEY_LOOK_S
-        assert await handles.read("news", "me", theirs) == 8
-        assert await handles.make("news", "me", 8) == theirs
+        assert await handles.read("news", "me", theirs) == (8, "")
+        assert await handles.make("news", "me", 8, "") == theirs
         for wrong in ("nonsense", made_handle(KEY, "news", "me", 8)):
             with pytest.raises(AckHandleMalformed):
                 await handles.read("news", "me", wrong)

@@ -33,6 +33,11 @@ def test_a_body_is_as_the_document_has_it() -> None:
     assert body_of(message) == b'{"id":"msg123","content":{ "text": "hello!" }}'
 
 
+@pytest.mark.parametrize("content", [b"1.50", b'{"a": 1, "a": 2}', b'"\\"}"', b"[1e400]"])
+def test_a_trail_before_it_leaves_the_content_as_it_is(content: bytes) -> None:
+    assert message_in(b'{"trail":"5f0c6e1b9a37","id":"msg123","content":%b}' % content) == ("msg123", content)
+
+
 @pytest.mark.parametrize(
     "body",
     [

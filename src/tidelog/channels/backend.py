@@ -32,7 +32,7 @@ Word = bytes | str | int
 
 
 class Confirmation(NamedTuple):
-    """How many replicas are to have a message before its publish is a success."""
+    """How many replicas are to have a message or a subscriber before the call that made it is a success."""
 
     replicas: int
     timeout_ms: int = limits.CHANNEL_CONFIRM_MS_DEFAULT
@@ -178,8 +178,8 @@ def confirmed_reply(reply: Any, confirmed: Any, confirm: Confirmation) -> Any:
             raise each
     if confirmed < confirm.replicas:
         raise NotConfirmed(
-            f"{confirmed} of {confirm.replicas} replicas have the message after {confirm.timeout_ms} ms: "
-            "publish it again with the same id",
+            f"{confirmed} of {confirm.replicas} replicas have what was written after {confirm.timeout_ms} ms: send it "
+            "again, a message with the same id",
             wanted=confirm.replicas,
             confirmed=confirmed,
         )

@@ -87,7 +87,8 @@ class Channels:
     ) -> None:
         """
         handle_keys    for receipt handles: the first makes them, all read them; none: a key that the backend keeps
-        confirm        replicas that are to have a message before its publish is a success; None: none
+        confirm        replicas that are to have a message, or a subscriber, before it counts as published or made;
+                       None: none. All gateways of a backend should have the same.
         """
         self._backend = backend
         self._confirm = confirm
@@ -140,7 +141,7 @@ class Channels:
         """Make a subscriber, and the channel if there is none; one that is there stays where it is, and lives on."""
         keys = ChannelKeys(channel)
         is_new, _, _ = await self._backend.run(
-            SUBSCRIBE, [keys.clock, keys.cursor(subscriber)], [_checked_expiry(expire_ms)]
+            SUBSCRIBE, [keys.clock, keys.cursor(subscriber)], [_checked_expiry(expire_ms)], self._confirm
         )
         return ChannelSubscription(channel, subscriber, bool(is_new))
 
@@ -218,13 +219,15 @@ class Channels:
             limits.CHANNEL_FETCH_AT_ONCE,
         ]
         if after is not None:
-            arguments.append(await self._handles.read(channel, subscriber, after))
+            arguments += await self._handles.read(channel, subscriber, after)
         reply = await self._backend.run(FETCH, [keys.clock, keys.cursor(subscriber)], arguments)
         if not reply:
             raise _not_found(channel, subscriber)
-        cursor, clock, looked, *bodies = reply
+        cursor, clock, looked, trail, *bodies = reply
         messages = [message for message in map(message_in, bodies) if message is not None]
-        handle = None if looked == cursor else await self._handles.make(channel, subscriber, int(looked))
+        handle = None
+        if looked != cursor:
+            handle = await self._handles.make(channel, subscriber, int(looked), trail.decode())
         return FetchedMessages(messages, handle, looked != clock, len(bodies) - len(messages))
 
     async def fetch_when_there(
@@ -273,14 +276,15 @@ class Channels:
         """
         keys = ChannelKeys(channel)
         cursor_key = keys.cursor(subscriber)
-        clock = await self._handles.read(channel, subscriber, handle)
-        reply = await self._backend.run(ACKNOWLEDGE, [keys.clock, cursor_key], [_checked_expiry(expire_ms), clock])
+        content = await self._handles.read(channel, subscriber, handle)
+        arguments: list[Word] = [_checked_expiry(expire_ms), *content, keys.message_prefix]
+        reply = await self._backend.run(ACKNOWLEDGE, [keys.clock, cursor_key], arguments)
         if not reply:
             raise _not_found(channel, subscriber)
         if len(reply) == 1:
             raise AckHandleMalformed(
                 f"that handle is for messages that the channel {channel} does not have: it is from before the channel "
-                "expired"
+                "expired, or before the backend lost them; fetch again"
             )
         return bool(reply[0])
 

@@ -67,7 +67,7 @@ class ClusterBackend:
                     return confirmed_reply(reply, confirmed, confirm)
                 await self._patiently(lambda: run_script(self._client, script, keys, arguments))
             raise NotConfirmed(
-                f"the master of the slot changed {limits.CHANNEL_CONFIRM_ATTEMPTS} times: publish the message again "
+                f"the master of the slot changed {limits.CHANNEL_CONFIRM_ATTEMPTS} times: send it again, a message "
                 "with the same id",
                 wanted=confirm.replicas,
                 confirmed=0,

@@ -1,13 +1,17 @@
 """Receipt handles: proof that a subscriber was given all messages up to a clock.
 
-     0         1                                 9                                      27
-    ┌─────────┬─────────────────────────────────┬──────────────────────────────────────┐
-    │ version │ clock, signed, big-endian       │ the first 18 bytes of an HMAC-SHA256 │
-    └─────────┴─────────────────────────────────┴──────────────────────────────────────┘
+     0         1                           9                   15
+    ┌─────────┬───────────────────────────┬───────────────────┬──────────────────────────────────────┐
+    │ version │ clock, signed, big-endian │ trail, or nothing │ the first 18 bytes of an HMAC-SHA256 │
+    └─────────┴───────────────────────────┴───────────────────┴──────────────────────────────────────┘
 
-in base64url: 36 characters without padding and without spare bits, so that there is one way to write a handle. The
-HMAC is over version, channel, subscriber and clock (the two names end with a byte that no name has). A handle is valid
-for its channel and subscriber only; which of its clocks the channel has, the script of the acknowledgement looks.
+in base64url: 36 characters (version 1, without a trail) or 44 (version 2), without padding and without spare bits, so
+that there is one way to write a handle. The HMAC is over version, channel, subscriber, clock and trail (the two names
+end with a byte that no name has). A handle is valid for its channel and subscriber only; which of its clocks the
+channel has, the script of the acknowledgement looks.
+
+The trail is that of the message at the clock (`message.py`), if it has one: a failover may take messages back and give
+their clocks to others, which the subscriber was never given.
 
 The key is configured, or kept in the backend: the first process that needs one offers its own with SET NX, and all
 take what is there then. So handles survive restarts and are valid at every gateway of the backend. A process keeps the
@@ -22,46 +26,64 @@ import binascii
 import hmac
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog import limits
 from tidelog.channels.clock import is_clock
+from tidelog.channels.message import TRAIL_DIGITS
 from tidelog.errors import AckHandleMalformed, LimitExceeded
 
 KEY_BYTES: Final = 32
 """Of a key that is made; one that is configured has at least half as many."""
-_VERSION: Final = b"\x01"
+_PLAIN: Final = b"\x01"
+_WITH_TRAIL: Final = b"\x02"
 _CLOCK_BYTES: Final = 8
 _PROOF_BYTES: Final = 18
-_SIZE: Final = len(_VERSION) + _CLOCK_BYTES + _PROOF_BYTES
-_TEXT: Final = re.compile(rf"[0-9A-Za-z_-]{{{_SIZE * 4 // 3}}}", re.ASCII)
+_SIZE: Final = 1 + _CLOCK_BYTES + _PROOF_BYTES
+_SIZE_WITH_TRAIL: Final = _SIZE + TRAIL_DIGITS // 2
+_TEXT: Final = re.compile(
+    rf"[0-9A-Za-z_-]{{{_SIZE * 4 // 3}}}(?:[0-9A-Za-z_-]{{{(_SIZE_WITH_TRAIL - _SIZE) * 4 // 3}}})?", re.ASCII
+)
 
-assert _SIZE % 3 == 0  # otherwise the last character has bits that count for nothing, and may be anything
+# Otherwise the last character would have bits that count for nothing, and might be anything.
+assert _SIZE % 3 == _SIZE_WITH_TRAIL % 3 == 0
 
 
-def made_handle(key: bytes, channel: str, subscriber: str, clock: int) -> str:
-    proven = clock.to_bytes(_CLOCK_BYTES, "big", signed=True)
-    return base64.urlsafe_b64encode(_VERSION + proven + _proof(key, channel, subscriber, proven)).decode()
+class HandleContent(NamedTuple):
+    """What a handle proves."""
+
+    clock: int
+    trail: str
+    """Of the message at the clock, in hexadecimal; empty: it had none."""
 
 
-def clock_of(keys: Sequence[bytes], channel: str, subscriber: str, handle: str) -> int | None:
-    """The clock of a handle that was made with one of these keys for this subscriber; None for any other text."""
+def made_handle(key: bytes, channel: str, subscriber: str, clock: int, trail: str = "") -> str:
+    version = _WITH_TRAIL if trail else _PLAIN
+    proven = version + clock.to_bytes(_CLOCK_BYTES, "big", signed=True) + bytes.fromhex(trail)
+    return base64.urlsafe_b64encode(proven + _proof(key, channel, subscriber, proven)).decode()
+
+
+def content_of(keys: Sequence[bytes], channel: str, subscriber: str, handle: str) -> HandleContent | None:
+    """What a handle that was made with one of these keys for this subscriber proves; None for any other text."""
     if _TEXT.fullmatch(handle) is None:
         return None
     try:
         data = base64.urlsafe_b64decode(handle)
     except binascii.Error:
         return None
-    version, proven, proof = data[:1], data[1 : 1 + _CLOCK_BYTES], data[1 + _CLOCK_BYTES :]
+    proven, proof = data[:-_PROOF_BYTES], data[-_PROOF_BYTES:]
     is_proven = False
     for key in keys:  # all of them: how long it takes tells nothing
         is_proven |= hmac.compare_digest(proof, _proof(key, channel, subscriber, proven))
-    clock = int.from_bytes(proven, "big", signed=True)
-    return clock if is_proven and version == _VERSION and is_clock(clock) else None
+    version = _PLAIN if len(data) == _SIZE else _WITH_TRAIL
+    clock = int.from_bytes(proven[1 : 1 + _CLOCK_BYTES], "big", signed=True)
+    if not is_proven or proven[:1] != version or not is_clock(clock):
+        return None
+    return HandleContent(clock, proven[1 + _CLOCK_BYTES :].hex())
 
 
 def _proof(key: bytes, channel: str, subscriber: str, proven: bytes) -> bytes:
-    told = b"%b%b\x00%b\x00%b" % (_VERSION, channel.encode(), subscriber.encode(), proven)
+    told = b"%b%b\x00%b\x00%b" % (proven[:1], channel.encode(), subscriber.encode(), proven[1:])
     return hmac.digest(key, told, "sha256")[:_PROOF_BYTES]
 
 
@@ -87,24 +109,24 @@ class Handles:
         self._now_s = now_s
         self._looked_s = -limits.CHANNEL_KEY_LOOK_S
 
-    async def make(self, channel: str, subscriber: str, clock: int) -> str:
+    async def make(self, channel: str, subscriber: str, clock: int, trail: str) -> str:
         if not self._keys:
             await self._look()
-        return made_handle(self._keys[0], channel, subscriber, clock)
+        return made_handle(self._keys[0], channel, subscriber, clock, trail)
 
-    async def read(self, channel: str, subscriber: str, handle: str) -> int:
-        """The clock of a handle; `AckHandleMalformed` if it was not made for this subscriber."""
-        clock = clock_of(self._keys, channel, subscriber, handle)
+    async def read(self, channel: str, subscriber: str, handle: str) -> HandleContent:
+        """What a handle proves; `AckHandleMalformed` if it was not made for this subscriber."""
+        content = content_of(self._keys, channel, subscriber, handle)
         is_due = self._now_s() - self._looked_s >= limits.CHANNEL_KEY_LOOK_S
-        if clock is None and not self._is_configured and _TEXT.fullmatch(handle) and (is_due or not self._keys):
+        if content is None and not self._is_configured and _TEXT.fullmatch(handle) and (is_due or not self._keys):
             await self._look()
-            clock = clock_of(self._keys, channel, subscriber, handle)
-        if clock is None:
+            content = content_of(self._keys, channel, subscriber, handle)
+        if content is None:
             raise AckHandleMalformed(
                 f"that handle was not given out to the subscriber {subscriber} of the channel {channel}: "
                 "fetch again, and acknowledge with the handle that comes with the messages"
             )
-        return clock
+        return content
 
     async def _look(self) -> None:
         self._looked_s = self._now_s()

@@ -5,6 +5,14 @@
 The content is any JSON. It stays the text that the publisher sent, from there to every subscriber: numbers keep their
 digits and objects the order and number of their members. So a body that was written here is taken apart by its first
 bytes; another program's, with other spaces or in another order, is parsed and its content written anew.
+
+Where replicas confirm what is published, a failover can take back messages that were not confirmed, and their places in
+the channel go to others. There a body begins with a trail:
+
+    {"trail":"5f0c6e1b9a37","id":"msg123","content":{"text":"hello!"}}
+
+It is a hash of the message's id, its place and the trail of the message before. So whoever knows the trail at a place
+can tell whether all messages up to there are still the same. The script that publishes writes it.
 """
 
 from __future__ import annotations
@@ -17,7 +25,11 @@ from tidelog import limits
 from tidelog.channels.names import checked_name
 from tidelog.errors import BadChannelInput, MessageTooLarge
 
-_OWN: Final = re.compile(rb'\{"id":"([0-9A-Za-z][0-9A-Za-z_-]{0,62})","content":(.+)\}', re.DOTALL)
+TRAIL_DIGITS: Final = 12
+"""Hexadecimal digits of a trail."""
+_OWN: Final = re.compile(
+    rb'\{(?:"trail":"[0-9a-f]{%d}",)?"id":"([0-9A-Za-z][0-9A-Za-z_-]{0,62})","content":(.+)\}' % TRAIL_DIGITS, re.DOTALL
+)
 
 
 class ChannelMessage(NamedTuple):

@@ -18,6 +18,7 @@ import hashlib
 from typing import Final
 
 from tidelog.channels.clock_lua import CLOCK_LUA
+from tidelog.channels.message import TRAIL_DIGITS
 
 _TTL_LUA: Final = """
 -- Sets a key that is to live so long from now, or longer if it would have.
@@ -39,6 +40,27 @@ local function find_subscriber(clock_key, cursor_key)
   return clock, cursor, behind
 end
 """
+
+
+_TRAIL_LUA: Final = (
+    f"""
+local TRAIL_DIGITS = {TRAIL_DIGITS}
+"""
+    """
+-- What stands where the trail of the message at a clock is (`message.py`); an empty string if there is no message.
+local function trail_at(message_prefix, clock)
+  return redis.call('GETRANGE', message_prefix .. text_of(clock), 10, 9 + TRAIL_DIGITS)
+end
+
+-- Whether all messages up to a clock are those that were there when its trail was read. They are taken to be if there
+-- is nothing to compare: the message had no trail, or has expired.
+local function is_same_trail(message_prefix, clock, trail)
+  if trail == '' then return true end
+  local found = trail_at(message_prefix, clock)
+  return found == '' or found == trail
+end
+"""
+)
 
 
 class LuaScript:
@@ -74,11 +96,13 @@ return {is_new, text_of(cursor), text_of(clock)}
 PUBLISH: Final = LuaScript(
     CLOCK_LUA,
     _TTL_LUA,
+    _TRAIL_LUA,
     """
 -- KEYS: clock, then the id of each message. ARGV: TTL in ms, what the keys of bodies begin with, where to wake, whether
 -- replicas are waited for, then the body of each message.
 -- Returns for each message its clock and whether it is new.
 local newest = read_clock(KEYS[1]) or 0
+local before = newest
 local reply, added, known = {}, {}, {}
 for index = 2, #KEYS do
   local id = KEYS[index]
@@ -100,9 +124,14 @@ for index = 2, #KEYS do
 end
 if #added > 0 then
   keep(KEYS[1], text_of(newest), ARGV[1])
+  local trail = ARGV[4] == '1' and trail_at(ARGV[2], before)
   for _, index in ipairs(added) do
-    local id = KEYS[index]
-    redis.call('SET', ARGV[2] .. known[id], ARGV[index + 3], 'PX', ARGV[1])
+    local id, body = KEYS[index], ARGV[index + 3]
+    if trail then
+      trail = string.sub(redis.sha1hex(trail .. ' ' .. known[id] .. ' ' .. id), 1, TRAIL_DIGITS)
+      body = '{"trail":"' .. trail .. '",' .. string.sub(body, 2)
+    end
+    redis.call('SET', ARGV[2] .. known[id], body, 'PX', ARGV[1])
     redis.call('SET', id, known[id], 'PX', ARGV[1])
   end
   redis.call('PUBLISH', ARGV[3], text_of(newest))
@@ -114,16 +143,17 @@ return reply
 FETCH: Final = LuaScript(
     CLOCK_LUA,
     _CURSOR_LUA,
+    _TRAIL_LUA,
     """
 -- KEYS: clock, cursor. ARGV: what the keys of bodies begin with; the most messages, bytes and clocks, and how many to
--- ask for at once; perhaps a clock after which to begin, if it is ahead of the cursor.
+-- ask for at once; perhaps a clock after which to begin, if it is ahead of the cursor, and its trail.
 -- Returns nothing if there is no such subscriber, else the clock after which it began, the clock of the channel, the
--- clock up to which was looked, and the bodies that are still there.
+-- clock up to which was looked, the trail there (empty: none), and the bodies that are still there.
 local clock, cursor, behind = find_subscriber(KEYS[1], KEYS[2])
 if not clock then return {} end
 if ARGV[6] then
   local ahead = steps_between(cursor, tonumber(ARGV[6]))
-  if ahead and ahead <= behind then
+  if ahead and ahead <= behind and is_same_trail(ARGV[1], tonumber(ARGV[6]), ARGV[7]) then
     cursor = tonumber(ARGV[6])
     behind = behind - ahead
   end
@@ -131,8 +161,9 @@ end
 local messages_max, bytes_max = tonumber(ARGV[2]), tonumber(ARGV[3])
 local to_look = math.min(behind, tonumber(ARGV[4]))
 local at_once = tonumber(ARGV[5])
-local reply = {text_of(cursor), text_of(clock), ''}
+local reply = {text_of(cursor), text_of(clock), '', ''}
 local looked, count, bytes, is_full = cursor, 0, 0, false
+local last = false
 while to_look > 0 and count < messages_max and not is_full do
   local keys, ahead = {}, looked
   for index = 1, math.min(at_once, to_look, messages_max - count) do
@@ -151,11 +182,13 @@ while to_look > 0 and count < messages_max and not is_full do
       bytes = bytes + #body
       reply[#reply + 1] = body
     end
+    last = body
     looked = after(looked)
     to_look = to_look - 1
   end
 end
 reply[3] = text_of(looked)
+if last then reply[4] = string.match(last, '^{"trail":"(%x+)",') or '' end
 return reply
 """,
 )
@@ -164,16 +197,21 @@ ACKNOWLEDGE: Final = LuaScript(
     CLOCK_LUA,
     _TTL_LUA,
     _CURSOR_LUA,
+    _TRAIL_LUA,
     """
--- KEYS: clock, cursor. ARGV: TTL in ms, the clock of the handle.
--- Returns nothing if there is no such subscriber, or only the clock if the handle is beyond it, else whether the cursor
--- has moved and where it is. A handle behind the cursor moves nothing, but its subscriber lives.
+-- KEYS: clock, cursor. ARGV: TTL in ms, the clock of the handle, its trail, what the keys of bodies begin with.
+-- Returns nothing if there is no such subscriber, or only the clock if the handle is beyond it or for messages that are
+-- not there any more, else whether the cursor has moved and where it is. A handle behind the cursor moves nothing, but
+-- its subscriber lives.
 local clock, cursor = find_subscriber(KEYS[1], KEYS[2])
 if not clock then return {} end
 local acknowledged = tonumber(ARGV[2])
 if not steps_between(acknowledged, clock) then return {text_of(clock)} end
 local forward = steps_between(cursor, acknowledged) or 0
-if forward > 0 then cursor = acknowledged end
+if forward > 0 then
+  if not is_same_trail(ARGV[4], acknowledged, ARGV[3]) then return {text_of(clock)} end
+  cursor = acknowledged
+end
 keep(KEYS[1], text_of(clock), ARGV[1])
 keep(KEYS[2], text_of(cursor), ARGV[1])
 return {forward > 0 and 1 or 0, text_of(cursor)}

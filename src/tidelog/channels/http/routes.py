@@ -83,7 +83,7 @@ _MAX: Final = CallParameter(
 )
 _TEXT: Final = {"type": "string", "minLength": 1}
 _CURSOR: Final = {"type": "string", "pattern": "^[0-9]{1,5}-[0-9]{1,19}$"}
-_HANDLE: Final = {"type": "string", "pattern": "^[0-9A-Za-z_-]{36}$"}
+_HANDLE: Final = {"type": "string", "pattern": "^[0-9A-Za-z_-]{36}([0-9A-Za-z_-]{8})?$"}
 
 ROUTES: Final = (
     RouteRow(

@@ -119,7 +119,8 @@ def serve(
             metavar="N",
             min=0,
             max=100,
-            help="Answer a publish only when this many replicas of the backend have the message.",
+            help="Answer a publish only when this many replicas of the backend have the message, and a subscribe when "
+            "they have the subscriber. The same number at all gateways of a backend.",
         ),
     ] = 0,
     handle_key_file: Annotated[
