@@ -23,6 +23,7 @@ from tidelog.channels import (
     message_of,
 )
 from tidelog.channels.handle import made_handle
+from tidelog.channels.message import ChannelPlace
 from tidelog.errors import LimitExceeded
 
 KEY: Final = b"0123456789abcdef"
@@ -295,6 +296,24 @@ async def test_a_body_that_is_no_message_blocks_nobody(server: ChannelServer) ->
         fetched = await channels.fetch("news", "a")
         assert (values(fetched), fetched.unreadable, fetched.has_more) == ([1, 3], 1, False)
         assert await drained(channels, "news", "a") == [1, 3]
+
+
+@in_loop
+async def test_a_part_of_a_fetch_is_acknowledged_by_its_clock(server: ChannelServer) -> None:
+    async with server.channels() as channels:
+        await channels.subscribe("news", "a")
+        await channels.publish_several("news", numbered(*range(1, 9)))
+        server.client.set("c.{news}.m.3", b"not JSON")
+        server.client.delete("c.{news}.m.1", "c.{news}.m.5", "c.{news}.m.8")
+        fetched = await channels.fetch("news", "a")
+        assert (values(fetched), [place.clock for place in fetched.places]) == ([2, 4, 6, 7], [2, 4, 6, 8])
+        assert await channels.acknowledge_through("news", "a", fetched.places[1])
+        assert not await channels.acknowledge_through("news", "a", fetched.places[0])
+        assert values(await channels.fetch("news", "a")) == [6, 7]
+        assert await channels.acknowledge_through("news", "a", fetched.places[-1])
+        assert (await channels.fetch("news", "a")).handle is None
+        with pytest.raises(AckHandleMalformed):
+            await channels.acknowledge_through("news", "a", ChannelPlace(9))
 
 
 @in_loop

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidelog import limits
 from tidelog.channels.clock import LARGEST
-from tidelog.channels.handle import Handles, content_of, made_handle
+from tidelog.channels.handle import Handles, made_handle, place_of
 from tidelog.errors import AckHandleMalformed, LimitExceeded
 
 KEY: Final = bytes(range(32))
@@ -26,8 +26,8 @@ CLOCKS: Final = st.sampled_from([0, 1, -1, LARGEST, -LARGEST]) | st.integers(-LA
 def test_a_handle_gives_back_its_clock_and_its_trail(clock: int, trail: str) -> None:
     handle = made_handle(KEY, "news", "me", clock, trail)
     assert len(handle) == (44 if trail else 36)
-    assert content_of([KEY], "news", "me", handle) == (clock, trail)
-    assert content_of([OTHER, KEY], "news", "me", handle) == (clock, trail)
+    assert place_of([KEY], "news", "me", handle) == (clock, trail)
+    assert place_of([OTHER, KEY], "news", "me", handle) == (clock, trail)
 
 
 @given(CLOCKS, TRAILS)
@@ -36,12 +36,12 @@ def test_no_bit_may_change(clock: int, trail: str) -> None:
     for position in range(8 * len(handle)):
         changed = bytearray(handle)
         changed[position // 8] ^= 1 << position % 8
-        assert content_of([KEY], "news", "me", changed.decode("latin-1")) is None
+        assert place_of([KEY], "news", "me", changed.decode("latin-1")) is None
     data = base64.urlsafe_b64decode(handle)
     for position in range(8 * len(data)):
         flipped = bytearray(data)
         flipped[position // 8] ^= 1 << position % 8
-        assert content_of([KEY], "news", "me", base64.urlsafe_b64encode(flipped).decode()) is None
+        assert place_of([KEY], "news", "me", base64.urlsafe_b64encode(flipped).decode()) is None
 
 
 @pytest.mark.parametrize(
@@ -56,15 +56,15 @@ def test_no_bit_may_change(clock: int, trail: str) -> None:
     ],
 )
 def test_another_key_channel_or_subscriber_is_refused(key: bytes, channel: str, subscriber: str) -> None:
-    assert content_of([key], channel, subscriber, made_handle(KEY, "news", "me", 7)) is None
-    assert content_of([], channel, subscriber, made_handle(KEY, "news", "me", 7)) is None
+    assert place_of([key], channel, subscriber, made_handle(KEY, "news", "me", 7)) is None
+    assert place_of([], channel, subscriber, made_handle(KEY, "news", "me", 7)) is None
 
 
 @pytest.mark.parametrize(
     "change", ["{}=", "{}==", "{} ", " {}", "{}\n", "{}A", "\x00{}", "{}\u00e4", "", "AQ", "\ud800"]
 )
 def test_there_is_one_way_to_write_a_handle(change: str) -> None:
-    assert content_of([KEY], "news", "me", change.format(made_handle(KEY, "news", "me", 7))) is None
+    assert place_of([KEY], "news", "me", change.format(made_handle(KEY, "news", "me", 7))) is None
 
 
 def test_a_trail_cannot_be_left_out_or_added() -> None:
@@ -78,12 +78,12 @@ def test_a_trail_cannot_be_left_out_or_added() -> None:
         b"\x01" + with_trail[1:],
         b"\x02" + plain[1:],
     ):
-        assert content_of([KEY], "news", "me", base64.urlsafe_b64encode(data).decode()) is None
+        assert place_of([KEY], "news", "me", base64.urlsafe_b64encode(data).decode()) is None
 
 
 @given(st.text(max_size=80) | st.text(alphabet="AQ-_9z", min_size=36, max_size=36))
 def test_no_other_text_is_a_handle(text: str) -> None:
-    assert content_of([KEY], "news", "me", text) is None
+    assert place_of([KEY], "news", "me", text) is None
 
 
 def test_random_handles_are_refused() -> None:
@@ -91,7 +91,7 @@ def test_random_handles_are_refused() -> None:
     for _ in range(20_000):
         version, size = drawn.choice([(b"\x01", 26), (b"\x02", 32)])
         text = base64.urlsafe_b64encode(version + drawn.randbytes(size)).decode()
-        assert content_of([KEY], "news", "me", text) is None
+        assert place_of([KEY], "news", "me", text) is None
 
 
 def test_no_two_subscribers_share_a_handle() -> None:

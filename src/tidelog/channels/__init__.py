@@ -38,7 +38,7 @@ from __future__ import annotations
 from tidelog.channels.backend import Backend, Confirmation, backend_at
 from tidelog.channels.channels import Channels, ChannelSubscription, FetchedMessages, PublishedMessage
 from tidelog.channels.listing import ListedChannel, ListedPage, ListedSubscriber
-from tidelog.channels.message import ChannelMessage, made_message, message_of
+from tidelog.channels.message import ChannelMessage, ChannelPlace, made_message, message_of
 from tidelog.channels.names import ChannelKeys
 from tidelog.channels.policy import ChannelGrant, ChannelPolicy, OpenPolicy
 from tidelog.errors import (
@@ -61,6 +61,7 @@ __all__ = [
     "ChannelGrant",
     "ChannelKeys",
     "ChannelMessage",
+    "ChannelPlace",
     "ChannelPolicy",
     "ChannelSubscription",
     "ChannelTokenMissing",

@@ -23,7 +23,7 @@ from tidelog.address import ServerAddress
 from tidelog.channels.backend import Backend, Confirmation, Word, backend_at
 from tidelog.channels.handle import KEY_BYTES, Handles
 from tidelog.channels.listing import ListedPage, list_page
-from tidelog.channels.message import ChannelMessage, body_of, message_in
+from tidelog.channels.message import ChannelMessage, ChannelPlace, body_of, message_in, trail_in
 from tidelog.channels.names import ChannelKeys
 from tidelog.channels.scripts import ACKNOWLEDGE, FETCH, KEEP, PUBLISH, SUBSCRIBE
 from tidelog.channels.wakes import Wakes
@@ -72,6 +72,9 @@ class FetchedMessages(NamedTuple):
     """There are messages after these; they may have expired."""
     unreadable: int
     """Bodies that are not messages, which another program must have written; the handle acknowledges them, too."""
+    places: tuple[ChannelPlace, ...] = ()
+    """For each message the place that acknowledges it and all before it (`acknowledge_through`). The last one is that
+    of the handle."""
 
 
 class Channels:
@@ -223,12 +226,17 @@ class Channels:
         reply = await self._backend.run(FETCH, [keys.clock, keys.cursor(subscriber)], arguments)
         if not reply:
             raise _not_found(channel, subscriber)
-        cursor, clock, looked, trail, *bodies = reply
-        messages = [message for message in map(message_in, bodies) if message is not None]
-        handle = None
-        if looked != cursor:
-            handle = await self._handles.make(channel, subscriber, int(looked), trail.decode())
-        return FetchedMessages(messages, handle, looked != clock, len(bodies) - len(messages))
+        cursor, clock, looked, trail, *found = reply
+        end = ChannelPlace(int(looked), trail.decode())
+        handle = None if looked == cursor else await self._handles.make(channel, subscriber, *end)
+        messages, places = [], []
+        for place, body in zip(found[::2], found[1::2], strict=True):
+            if (message := message_in(body)) is not None:
+                messages.append(message)
+                places.append(ChannelPlace(int(place), trail_in(body)))
+        if places:
+            places[-1] = end
+        return FetchedMessages(messages, handle, looked != clock, len(found) // 2 - len(messages), tuple(places))
 
     async def fetch_when_there(
         self,
@@ -274,10 +282,17 @@ class Channels:
         `AckHandleMalformed` if the handle is not of this subscriber, or beyond what the channel has;
         `SubscriptionNotFound` if there is no such subscriber (any more).
         """
+        ChannelKeys(channel).cursor(subscriber)  # names first: a wrong one is not the fault of the handle
+        place = await self._handles.read(channel, subscriber, handle)
+        return await self.acknowledge_through(channel, subscriber, place, expire_ms=expire_ms)
+
+    async def acknowledge_through(
+        self, channel: str, subscriber: str, place: ChannelPlace, *, expire_ms: int = limits.CHANNEL_EXPIRE_MS_DEFAULT
+    ) -> bool:
+        """As `acknowledge`, for a caller that has kept the places of a fetch and may stop in the middle of it."""
         keys = ChannelKeys(channel)
         cursor_key = keys.cursor(subscriber)
-        content = await self._handles.read(channel, subscriber, handle)
-        arguments: list[Word] = [_checked_expiry(expire_ms), *content, keys.message_prefix]
+        arguments: list[Word] = [_checked_expiry(expire_ms), *place, keys.message_prefix]
         reply = await self._backend.run(ACKNOWLEDGE, [keys.clock, cursor_key], arguments)
         if not reply:
             raise _not_found(channel, subscriber)

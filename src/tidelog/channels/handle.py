@@ -26,11 +26,11 @@ import binascii
 import hmac
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidelog import limits
 from tidelog.channels.clock import is_clock
-from tidelog.channels.message import TRAIL_DIGITS
+from tidelog.channels.message import TRAIL_DIGITS, ChannelPlace
 from tidelog.errors import AckHandleMalformed, LimitExceeded
 
 KEY_BYTES: Final = 32
@@ -49,21 +49,13 @@ _TEXT: Final = re.compile(
 assert _SIZE % 3 == _SIZE_WITH_TRAIL % 3 == 0
 
 
-class HandleContent(NamedTuple):
-    """What a handle proves."""
-
-    clock: int
-    trail: str
-    """Of the message at the clock, in hexadecimal; empty: it had none."""
-
-
 def made_handle(key: bytes, channel: str, subscriber: str, clock: int, trail: str = "") -> str:
     version = _WITH_TRAIL if trail else _PLAIN
     proven = version + clock.to_bytes(_CLOCK_BYTES, "big", signed=True) + bytes.fromhex(trail)
     return base64.urlsafe_b64encode(proven + _proof(key, channel, subscriber, proven)).decode()
 
 
-def content_of(keys: Sequence[bytes], channel: str, subscriber: str, handle: str) -> HandleContent | None:
+def place_of(keys: Sequence[bytes], channel: str, subscriber: str, handle: str) -> ChannelPlace | None:
     """What a handle that was made with one of these keys for this subscriber proves; None for any other text."""
     if _TEXT.fullmatch(handle) is None:
         return None
@@ -79,7 +71,7 @@ def content_of(keys: Sequence[bytes], channel: str, subscriber: str, handle: str
     clock = int.from_bytes(proven[1 : 1 + _CLOCK_BYTES], "big", signed=True)
     if not is_proven or proven[:1] != version or not is_clock(clock):
         return None
-    return HandleContent(clock, proven[1 + _CLOCK_BYTES :].hex())
+    return ChannelPlace(clock, proven[1 + _CLOCK_BYTES :].hex())
 
 
 def _proof(key: bytes, channel: str, subscriber: str, proven: bytes) -> bytes:
@@ -114,19 +106,19 @@ class Handles:
             await self._look()
         return made_handle(self._keys[0], channel, subscriber, clock, trail)
 
-    async def read(self, channel: str, subscriber: str, handle: str) -> HandleContent:
+    async def read(self, channel: str, subscriber: str, handle: str) -> ChannelPlace:
         """What a handle proves; `AckHandleMalformed` if it was not made for this subscriber."""
-        content = content_of(self._keys, channel, subscriber, handle)
+        place = place_of(self._keys, channel, subscriber, handle)
         is_due = self._now_s() - self._looked_s >= limits.CHANNEL_KEY_LOOK_S
-        if content is None and not self._is_configured and _TEXT.fullmatch(handle) and (is_due or not self._keys):
+        if place is None and not self._is_configured and _TEXT.fullmatch(handle) and (is_due or not self._keys):
             await self._look()
-            content = content_of(self._keys, channel, subscriber, handle)
-        if content is None:
+            place = place_of(self._keys, channel, subscriber, handle)
+        if place is None:
             raise AckHandleMalformed(
                 f"that handle was not given out to the subscriber {subscriber} of the channel {channel}: "
                 "fetch again, and acknowledge with the handle that comes with the messages"
             )
-        return content
+        return place
 
     async def _look(self) -> None:
         self._looked_s = self._now_s()

@@ -27,9 +27,18 @@ from tidelog.errors import BadChannelInput, MessageTooLarge
 
 TRAIL_DIGITS: Final = 12
 """Hexadecimal digits of a trail."""
+_TRAIL_BEGIN: Final = b'{"trail":"'
 _OWN: Final = re.compile(
     rb'\{(?:"trail":"[0-9a-f]{%d}",)?"id":"([0-9A-Za-z][0-9A-Za-z_-]{0,62})","content":(.+)\}' % TRAIL_DIGITS, re.DOTALL
 )
+
+
+class ChannelPlace(NamedTuple):
+    """A place in a channel."""
+
+    clock: int
+    trail: str = ""
+    """Of the message at the clock, in hexadecimal; empty: it had none."""
 
 
 class ChannelMessage(NamedTuple):
@@ -93,3 +102,10 @@ def _unread(digits: str) -> None:
 
 def _refused(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
+
+
+def trail_in(body: bytes) -> str:
+    """The trail that a body begins with; empty: it has none."""
+    if not body.startswith(_TRAIL_BEGIN):
+        return ""
+    return body[len(_TRAIL_BEGIN) : len(_TRAIL_BEGIN) + TRAIL_DIGITS].decode("latin-1")

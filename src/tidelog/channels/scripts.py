@@ -148,7 +148,8 @@ FETCH: Final = LuaScript(
 -- KEYS: clock, cursor. ARGV: what the keys of bodies begin with; the most messages, bytes and clocks, and how many to
 -- ask for at once; perhaps a clock after which to begin, if it is ahead of the cursor, and its trail.
 -- Returns nothing if there is no such subscriber, else the clock after which it began, the clock of the channel, the
--- clock up to which was looked, the trail there (empty: none), and the bodies that are still there.
+-- clock up to which was looked, the trail there (empty: none), and of each message that is still there its clock and
+-- its body.
 local clock, cursor, behind = find_subscriber(KEYS[1], KEYS[2])
 if not clock then return {} end
 if ARGV[6] then
@@ -165,10 +166,11 @@ local reply = {text_of(cursor), text_of(clock), '', ''}
 local looked, count, bytes, is_full = cursor, 0, 0, false
 local last = false
 while to_look > 0 and count < messages_max and not is_full do
-  local keys, ahead = {}, looked
+  local keys, clocks, ahead = {}, {}, looked
   for index = 1, math.min(at_once, to_look, messages_max - count) do
     ahead = after(ahead)
-    keys[index] = ARGV[1] .. text_of(ahead)
+    clocks[index] = text_of(ahead)
+    keys[index] = ARGV[1] .. clocks[index]
   end
   local bodies = redis.call('MGET', unpack(keys))
   for index = 1, #keys do
@@ -180,6 +182,7 @@ while to_look > 0 and count < messages_max and not is_full do
       end
       count = count + 1
       bytes = bytes + #body
+      reply[#reply + 1] = clocks[index]
       reply[#reply + 1] = body
     end
     last = body
