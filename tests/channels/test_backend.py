@@ -221,6 +221,15 @@ async def test_a_publish_waits_for_replicas(with_replica: tuple[int, int]) -> No
 
 
 @in_loop
+async def test_a_master_that_became_a_replica_is_away_for_now(with_replica: tuple[int, int]) -> None:
+    port, replica_port = with_replica
+    await linked(port)
+    async with Channels.at(f"redis://127.0.0.1:{replica_port}") as channels:
+        with pytest.raises(ServerUnreachable, match=r"cannot answer now: .*read only"):
+            await channels.publish("news", numbered(1)[0])
+
+
+@in_loop
 async def test_a_message_that_another_connection_wrote_is_waited_for_too(with_replica: tuple[int, int]) -> None:
     """WAIT is promised for what its own connection wrote, so a repeated publish has to write something."""
     port, replica_port = with_replica

@@ -20,7 +20,14 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Protocol
 
 import redis
-from redis.exceptions import AskError, NoScriptError, RedisClusterException
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    NoScriptError,
+    ReadOnlyError,
+    RedisClusterException,
+    TryAgainError,
+)
 
 from tidelog import limits
 from tidelog.address import ServerAddress
@@ -204,6 +211,8 @@ async def our_errors(url: str) -> AsyncIterator[None]:
         yield
     except AskError:
         raise ServerRefused(f"the server at {url} has not all keys: this is a cluster: use redis+cluster://") from None
+    except (ClusterDownError, TryAgainError, ReadOnlyError) as error:  # a failover: another server answers soon
+        raise ServerUnreachable(f"the server at {url} cannot answer now: {error}") from None
     except redis.ResponseError as error:
         raise ServerRefused(f"the server at {url} refused: {error}") from None
     except (redis.RedisError, RedisClusterException, OSError, TimeoutError) as error:
