@@ -6,6 +6,7 @@ async with Client("redis://127.0.0.1:6399") as client:
 
 client      Client: a server, its feeds, and the commands about feeds
 feed        Feed: one feed over any number of connections
+patience    how long a client waits for a server that is away
 progress    how far a feed has come: where it resumes, and which events it has delivered
 link        one connection of a feed
 request     the command that starts a feed

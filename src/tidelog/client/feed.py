@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Final, NamedTuple, Self
 
 from tidelog import limits
 from tidelog.client.event import Checkpoint, Event
 from tidelog.client.link import Link
+from tidelog.client.patience import Patience
 from tidelog.client.progress import Progress
 from tidelog.client.request import FeedRequest
 from tidelog.errors import ServerUnreachable
@@ -72,12 +72,10 @@ class FeedConnections:
     ) -> None:
         self._make_link = make_link
         self._request = request
-        self._reconnect_s_max = reconnect_s_max
         self._on_lost = on_lost
         self.progress = Progress(request)
-        self._failure_count = 0
-        """How many connections in a row brought nothing."""
-        self._failing_since_s: float | None = None
+        self._patience = Patience(reconnect_s_max)
+        """With connections that bring nothing."""
         self._checkpoint_s: float | None = None
         """When this connection brought the last one."""
 
@@ -99,12 +97,13 @@ class FeedConnections:
                         yield event
                 return
             except ServerUnreachable as error:
-                if not has_connected or self._is_hopeless():
+                pause_s = self._patience.pause_s() if has_connected else None
+                if pause_s is None:
                     raise
                 reason = str(error)
             finally:
                 await link.close()
-            await self._wait(reason)
+            await self._wait(reason, pause_s)
 
     async def _open(self, link: Link) -> None:
         await link.connect()
@@ -113,7 +112,7 @@ class FeedConnections:
         await link.send(self._request.command(self.progress.begin(visible_ts, epoch)))
 
     def _on_event(self, link: Link, event: Event) -> None:
-        self._failure_count, self._failing_since_s = 0, None
+        self._patience.reset()
         if isinstance(event, Checkpoint):
             # From here on they come regularly; before, a server may read much that we do not want.
             asked_ms, now_s = self._request.checkpoint_ms, asyncio.get_running_loop().time()
@@ -125,19 +124,9 @@ class FeedConnections:
                 silent_s_max = limits.CLIENT_SILENT_S_MAX + 3 * between_s
                 link.silent_s_max = max(silent_s_max, link.silent_s_max or 0.0)
 
-    def _is_hopeless(self) -> bool:
-        now_s = asyncio.get_running_loop().time()
-        if self._failing_since_s is None:
-            self._failing_since_s = now_s
-        return self._reconnect_s_max is not None and now_s - self._failing_since_s >= self._reconnect_s_max
-
-    async def _wait(self, reason: str) -> None:
-        doubled = 2.0 ** min(self._failure_count, 30)
-        longest_s = min(limits.CLIENT_RECONNECT_S_MAX, limits.CLIENT_RECONNECT_S_MIN * doubled)
-        self._failure_count += 1
-        delay_s = longest_s * random.uniform(0.5, 1.0)  # so that not all clients of a server come back at once
+    async def _wait(self, reason: str, pause_s: float) -> None:
         since = self.progress.since
-        _LOG.info("feed lost: %s; resuming after ts %s in %.3f s", reason, since, delay_s)
+        _LOG.info("feed lost: %s; resuming after ts %s in %.3f s", reason, since, pause_s)
         if self._on_lost is not None:
-            self._on_lost(Lost(reason, since, delay_s))
-        await asyncio.sleep(delay_s)
+            self._on_lost(Lost(reason, since, pause_s))
+        await asyncio.sleep(pause_s)
