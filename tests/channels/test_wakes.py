@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
 
@@ -377,3 +377,27 @@ async def test_a_connection_that_died_without_a_sign_is_replaced(monkeypatch: py
         await until(lambda: links[1].sent == [("SUBSCRIBE", b"c.{news}.wake")])
     await wakes.aclose()
     assert not links[-1].is_open
+
+
+class DeafLink(SilentLink):
+    """One on which a send that is cancelled ends as if nothing had happened, as it may with redis-py."""
+
+    async def send_command(self, *words: Any, **_: Any) -> None:
+        self.sent.append(words)
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(NEVER_S)
+
+
+@in_loop
+async def test_a_cancellation_that_was_swallowed_leaves_nothing_behind() -> None:
+    link = DeafLink()
+
+    async def open_link() -> DeafLink:
+        return link
+
+    wakes = Wakes(open_link, Random(1))
+    before = asyncio.all_tasks()
+    with wakes.listen(b"c.{news}.wake"):
+        await until(lambda: bool(link.sent))
+    await wakes.aclose()
+    assert asyncio.all_tasks() - before == set()

@@ -274,15 +274,26 @@ class Wakes:
 
 
 async def _ended(*tasks: asyncio.Task[None]) -> None:
-    """Cancel tasks until they have ended: `asyncio.wait_for`, with which redis-py sends, may swallow a cancellation."""
+    """Cancel tasks until they have ended: `asyncio.wait_for`, with which redis-py sends, may swallow a cancellation.
+
+    Whoever ends our own task does the same, and may cancel it once more while it waits here. That must not leave the
+    others behind.
+    """
     left = set(tasks)
+    is_cancelled = False
     while left:
         for task in left:
             task.cancel()
-        _, left = await asyncio.wait(left, timeout=limits.CHANNEL_CANCEL_S)
+        try:
+            _, left = await asyncio.wait(left, timeout=limits.CHANNEL_CANCEL_S)
+        except asyncio.CancelledError:
+            is_cancelled = True
+            left = {task for task in left if not task.done()}
     for task in tasks:
         if not task.cancelled():
             task.exception()  # it was looked at, or does not matter any more
+    if is_cancelled:
+        raise asyncio.CancelledError
 
 
 def _now_s() -> float:
