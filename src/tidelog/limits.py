@@ -213,6 +213,10 @@ CLIENT_FEED_READ_BYTES = 256 * KIB
 CLIENT_RECONNECT_S_MIN = 0.05
 CLIENT_RECONNECT_S_MAX = 5.0
 """Between these, doubling, a feed waits before it connects again."""
+CLIENT_CHANNEL_ACK_S = 1.0
+"""A reader of a channel acknowledges what was handled at least so often, if messages are handled at all."""
+CLIENT_CHANNEL_LEAVE_S = 10.0
+"""How long a reader that ends tries to acknowledge what was handled."""
 CLIENT_FEED_REMEMBERED_MAX = 100_000
 """Transactions since the last checkpoint of which a feed knows what it has delivered; older ones may come twice."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
 import subprocess
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.client.bounded import run
 from tests.client.cut_link import CutLink
 from tests.integration.feed_server import now, url_of
 from tests.integration.server_process import ServerProcess
@@ -32,21 +32,7 @@ from tidelog.client import (
 )
 from tidelog.client.feed import Lost
 
-SECONDS_MAX = 30.0
 SOON_MS = 20
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    """With a bound, and a look at what is left of it."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(SECONDS_MAX):
-            await work
-        gc.collect()
-        await asyncio.sleep(0.02)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(bounded())
 
 
 async def until(feed: Feed, is_last: Callable[[Event], bool]) -> list[Event]:

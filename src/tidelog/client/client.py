@@ -1,9 +1,13 @@
-"""The client of a server: its feeds, and the commands about feeds. Use redis-py for everything else."""
+"""The client of a server: its feeds, the commands about feeds, and channels. Use redis-py for everything else.
+
+Feeds are of one Tidelog server. Channels are kept by any Redis, also by what Sentinels watch and by a Redis Cluster.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 from weakref import WeakSet
@@ -11,10 +15,14 @@ from weakref import WeakSet
 import redis
 
 from tidelog.address import URL_DEFAULT, ServerAddress
+from tidelog.channels import Channels, Confirmation, ListedChannel, backend_at
+from tidelog.client.channel import EXPIRE_DEFAULT, Channel, expire_ms_of, list_all
 from tidelog.client.event import Checkpoint
 from tidelog.client.feed import Feed, FeedConnections, Lost
 from tidelog.client.link import Link, explained
+from tidelog.client.message_reader import MessageReader
 from tidelog.client.request import FeedRequest, OneOrMore, Word, spans_of
+from tidelog.errors import BadAddress
 from tidelog.redis_client import connect_async
 
 
@@ -29,17 +37,24 @@ class Position(NamedTuple):
 class Client:
     """A client of the server at a URL or an address. The URL may carry redis-py's settings.
 
-    Example: `rediss://host?ssl_ca_certs=ca.pem`. A password that is given here counts instead of the URL's.
+    Example: `rediss://host?ssl_ca_certs=ca.pem`. A password that is given here counts instead of the URL's. For
+    channels, the URL may also name Sentinels (`redis+sentinel://host:26379/service`) or a Redis Cluster
+    (`redis+cluster://host,host`).
     """
 
     def __init__(self, url: str | ServerAddress = URL_DEFAULT, *, password: str | bytes | None = None) -> None:
-        address = ServerAddress.parse(url, takes_settings=True) if isinstance(url, str) else url
+        address = ServerAddress.parse(url, takes_settings=True, takes_several=True) if isinstance(url, str) else url
         if password is not None:
             text = password if isinstance(password, str) else password.decode("utf-8", "surrogateescape")
             address = replace(address, password=text)
+        self._address = address
         self._database = address.database
-        self._redis: Any = connect_async(address)
+        self._is_one_server = not address.is_cluster and address.service is None
+        self._connections: Any = connect_async(address) if self._is_one_server else None
         self._feeds: WeakSet[Feed] = WeakSet()
+        self._channels: dict[int, Channels] = {}
+        """By the number of replicas that confirm a message."""
+        self._readers: WeakSet[MessageReader] = WeakSet()
 
     async def __aenter__(self) -> Self:
         return self
@@ -50,10 +65,17 @@ class Client:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the client and all of its feeds."""
+        """Close the client, all of its feeds, and all readers of its channels."""
+        for reader in list(self._readers):
+            await reader.aclose()
         for feed in list(self._feeds):
             await feed.aclose()
-        await self._redis.aclose()
+        for channels in self._channels.values():
+            await channels.aclose()
+        if self._connections is not None:
+            await self._connections.aclose()
+
+    # --- feeds ------------------------------------------------------------------------------------------------
 
     def feed(
         self,
@@ -135,8 +157,42 @@ class Client:
         finally:
             await link.close()
 
+    @property
+    def _redis(self) -> Any:
+        """For feeds; `BadAddress` if the URL names several servers."""
+        if self._connections is None:
+            problem = "feeds are of one Tidelog server: use redis://, rediss:// or unix://"
+            raise BadAddress(f"{self._address.url} has channels only: {problem}", problem=problem)
+        return self._connections
+
     async def _call(self, *words: Word) -> Any:
         try:
             return await self._redis.execute_command(*words)
         except (redis.RedisError, OSError) as error:
             raise explained(error) from error
+
+    # --- channels ---------------------------------------------------------------------------------------------
+
+    def channel(self, name: str, *, expire: timedelta | float = EXPIRE_DEFAULT, confirm_replicas: int = 0) -> Channel:
+        """A channel, by its name: a letter or a digit, then up to 62 more, or `_` and `-`.
+
+        expire             how long messages are kept, and subscribers that acknowledge nothing: a timedelta, or
+                           seconds. It belongs to the channel: give the same everywhere, also to the gateway
+        confirm_replicas   a publish is a success only when so many replicas of the server have the message, else it
+                           raises NotConfirmed
+        """
+        return Channel(self._channels_of(confirm_replicas), name, expire_ms_of(expire), self._readers)
+
+    async def list_channels(self, channel: str | None = None) -> list[ListedChannel]:
+        """All channels with their subscribers, in the order of their names; or only one channel, if it is there.
+
+        The keys of the server are looked through with SCAN, so this takes longer the more keys there are.
+        """
+        return await list_all(self._channels_of(0), channel)
+
+    def _channels_of(self, confirm_replicas: int) -> Channels:
+        found = self._channels.get(confirm_replicas)
+        if found is None:
+            confirm = Confirmation(confirm_replicas) if confirm_replicas else None
+            found = self._channels[confirm_replicas] = Channels(backend_at(self._address), confirm=confirm)
+        return found
