@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
@@ -14,13 +13,14 @@ from tidelog import limits
 from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, TERMINATED, Terminated, complain, finished_first, guarded, terminate_in_order
 from tidelog.cli.options import DatabaseNumber, IsCluster, JobSetName, PasswordFile, Queue, Url
+from tidelog.cli.output.running_counts import RunningCounts
 from tidelog.cli.output.stdout import Output
 from tidelog.cli.server_link import connected, find_address
 from tidelog.errors import ClientError
 
 if TYPE_CHECKING:
     from tidelog.days.inputs import LineSource
-    from tidelog.days.writer import Writer, Written
+    from tidelog.days.writer import Writer
 
 EPILOG: Final = """\
 Examples:
@@ -47,7 +47,7 @@ Exit status: 0 if everything was written, or SIGTERM ended --from-stream; 2 if a
 answers; 130 for Ctrl-C; 143 for SIGTERM before the last line."""
 
 _WAIT_S: Final = 1.0
-_SHOWN_EVERY_S: Final = 0.2
+_COUNTED: Final = ("written", "duplicate", "late")
 
 
 @guarded
@@ -100,29 +100,29 @@ def put(
         writer = Writer(server, JobSet(queue, jobset), max_ahead_s=max_ahead)
         server.ping()
         terminate_in_order()
-        with _Tally(Output(as_json=as_json)) as tally:
+        with RunningCounts(Output(as_json=as_json), _COUNTED) as counts:
             try:
                 if stream is not None and group is not None:
                     key = stream.encode("utf-8", "surrogateescape")
-                    _put_stream(writer, tally, server, key, group, consumer, until_now=until_now)
+                    _put_stream(writer, counts, server, key, group, consumer, until_now=until_now)
                 else:
                     with _lines(file) as source:
-                        _put_lines(writer, tally, source)
+                        _put_lines(writer, counts, source)
             except Terminated:
                 return TERMINATED if stream is None else FINE  # a stream has no end, and keeps the rest
     return FINE
 
 
-def _put_lines(writer: Writer, tally: _Tally, source: LineSource) -> None:
+def _put_lines(writer: Writer, counts: RunningCounts, source: LineSource) -> None:
     from tidelog.days.inputs import json_lines
 
     for messages in json_lines(source):
         with finished_first():  # what is written is counted
-            tally.add(writer.write(messages))
+            counts.add(*writer.write(messages))
 
 
 def _put_stream(
-    writer: Writer, tally: _Tally, server: Any, key: bytes, group: str, consumer: str, *, until_now: bool
+    writer: Writer, counts: RunningCounts, server: Any, key: bytes, group: str, consumer: str, *, until_now: bool
 ) -> None:
     from tidelog.days.inputs import StreamInput
 
@@ -132,8 +132,8 @@ def _put_stream(
         delivery = source.read(0.0 if until_now else _WAIT_S)
         if delivery.entry_ids:
             with finished_first():  # what is written is counted
-                tally.add(writer.write(delivery.messages))
-                tally.add(writer.set_aside(delivery.bad))
+                counts.add(*writer.write(delivery.messages))
+                counts.add(*writer.set_aside(delivery.bad))
                 source.acknowledge(delivery)
             if delivery.bad and not is_told:
                 is_told = True  # once: there may be as many as the stream has entries
@@ -152,37 +152,3 @@ def _lines(file: str | None) -> Iterator[LineSource]:
     else:
         with open(file, "rb") as opened:
             yield opened
-
-
-class _Tally:
-    """Counts messages. It shows the counts on a terminal as they grow, and prints them however the command ends."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-        self._total: Written | None = None
-        self._is_shown = sys.stderr.isatty()
-        self._shown_s = 0.0
-
-    def add(self, more: Written) -> None:
-        self._total = more if self._total is None else self._total.plus(more)
-        if self._is_shown and time.monotonic() - self._shown_s > _SHOWN_EVERY_S:
-            self._shown_s = time.monotonic()
-            sys.stderr.write(f"\r\x1b[K{self._text(',')}")
-            sys.stderr.flush()
-
-    def _text(self, separator: str) -> str:
-        written, duplicate, late = self._total or (0, 0, 0)
-        return f"{written:{separator}} written, {duplicate:{separator}} duplicate, {late:{separator}} late"
-
-    def __enter__(self) -> _Tally:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_shown and self._shown_s:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-        if self._output.as_json:
-            written, duplicate, late = self._total or (0, 0, 0)
-            self._output.object("summary", {"written": written, "duplicate": duplicate, "late": late})
-        else:
-            self._output.line(self._text("," if self._output.is_terminal else ""))

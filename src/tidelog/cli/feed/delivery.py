@@ -14,18 +14,11 @@ together. Whatever was not acknowledged comes again the next time: an event may 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import stat
-import struct
 import subprocess
-import sys
-import termios
 import time
-from collections import deque
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from tidelog import limits
 from tidelog.cli.exits import close_stdout, complain
@@ -34,8 +27,6 @@ from tidelog.errors import ClientError
 if TYPE_CHECKING:
     from tidelog.cli.feed.lines import FeedLines
     from tidelog.client.event import Event
-
-_LOOK_S: Final = 0.02
 
 
 class Printed:
@@ -47,52 +38,25 @@ class Printed:
 
     def __init__(self, lines: FeedLines) -> None:
         self._lines = lines
-        self._pipe = _stdout_pipe()
-        self._printed: deque[tuple[int, int]] = deque()
-        """Checkpoints: how many bytes were printed by then, and the ts."""
-        self.handled_ts: int | None = None
+
+    @property
+    def handled_ts(self) -> int | None:
         """Of a checkpoint: everything up to it was handled."""
+        return self._lines.pipe.taken
 
     def take(self, event: Event) -> None:
-        self._lines.look()
+        self._lines.pipe.check_reader()
         self._lines.print(event)
 
     def checkpoint(self, ts: int) -> None:
-        self._look()
-        self._printed.append((self._lines.printed_bytes, ts))
+        self._lines.pipe.look()
+        self._lines.pipe.mark(ts)
 
     def finish(self, is_at_end: bool) -> None:
-        """At the end, wait a moment for a reader that is slower than we are."""
-        deadline = time.monotonic() + limits.FEED_TAKEN_S_MAX
-        with suppress(BrokenPipeError):  # which has been told, or is told when we are done
-            self._look()
-            while is_at_end and self._printed and time.monotonic() < deadline:
-                self._lines.look()
-                time.sleep(_LOOK_S)
-                self._look()
+        self._lines.pipe.finish(waits=is_at_end)
 
     def on_lost(self) -> None:
         self._lines.on_lost()
-
-    def _look(self) -> None:
-        """Which checkpoints the reader has taken out of the pipe."""
-        sys.stdout.flush()
-        taken_bytes = self._lines.printed_bytes - (0 if self._pipe is None else _unread_bytes(self._pipe))
-        while self._printed and self._printed[0][0] <= taken_bytes:
-            self.handled_ts = self._printed.popleft()[1]
-
-
-def _stdout_pipe() -> int | None:
-    try:
-        number = sys.stdout.fileno()
-        return number if stat.S_ISFIFO(os.fstat(number).st_mode) else None
-    except (OSError, ValueError):  # it is no file of the system's
-        return None
-
-
-def _unread_bytes(pipe: int) -> int:
-    found: int = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
-    return found
 
 
 class Confirmed:
@@ -108,7 +72,7 @@ class Confirmed:
         self.handled_ts: int | None = None
 
     def take(self, event: Event) -> None:
-        self._lines.look()
+        self._lines.pipe.check_reader()
         self._lines.print(event)
         self._printed_ts = max(self._printed_ts, event.ts)
 

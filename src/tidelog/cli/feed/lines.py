@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from select import POLLERR, POLLHUP, poll
 from typing import TYPE_CHECKING, Final
 
+from tidelog.cli.output.pipe import StdoutPipe
 from tidelog.cli.output.stdout import Column, Output, json_line
 from tidelog.cli.output.values import bytes_to_text, time_or_number, value_to_text
 from tidelog.resp.json_form import reply_to_json
@@ -24,9 +24,8 @@ class FeedLines:
         self._output = output
         self._has_checkpoints = has_checkpoints
         self._is_steady = False
-        self._pipe = None if sys.stdout.isatty() else _pipe()
-        self.printed_bytes = 0
-        """As JSON; a terminal is not asked how much was taken."""
+        self.pipe: StdoutPipe[int] = StdoutPipe()
+        """Marked with the ts of checkpoints."""
 
     def line_of(self, event: Event) -> str | None:
         """The line of JSON for an event; None if there is to be none."""
@@ -41,17 +40,12 @@ class FeedLines:
                 self._print_row(event)
         elif (line := self.line_of(event)) is not None:
             sys.stdout.write(line)
-            self.printed_bytes += len(line)  # which is ASCII
+            self.pipe.printed_bytes += len(line)  # which is ASCII
         if event.kind == "steady":
             self._is_steady = True
         # What is behind comes in bulk; a change that happens now is to be seen now.
         if self._is_steady or event.kind == "checkpoint":
             sys.stdout.flush()
-
-    def look(self) -> None:
-        """Whether somebody still reads: without it, a feed on which nothing happens would go on for ever."""
-        if self._pipe is not None and self._pipe.poll(0):
-            raise BrokenPipeError
 
     def on_lost(self) -> None:
         self._is_steady = False
@@ -81,13 +75,3 @@ class FeedLines:
             Column("value", style=style),
         )
         self._output.row(columns, [time_or_number(event.ts), what, key, rest])
-
-
-def _pipe() -> poll | None:
-    """Tells that whoever reads our output is gone."""
-    try:
-        made = poll()
-        made.register(sys.stdout.fileno(), POLLERR | POLLHUP)
-    except (OSError, ValueError):  # it is no file of the system's
-        return None
-    return made
