@@ -90,7 +90,7 @@ class _Acknowledging:
 
 
 class Listener:
-    """A client and a loop of its own."""
+    """A client and a loop of its own; `receiving.py` reads channels with it."""
 
     def __init__(self, url: str | ServerAddress) -> None:
         self.client = Client(url)
@@ -100,13 +100,13 @@ class Listener:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._run(self.client.aclose())
+        self.run(self.client.aclose())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
     def newest_ts(self) -> int:
         """Up to where everything is visible that has happened."""
-        return min(each.ts for each in self._run(self.client.positions()))
+        return min(each.ts for each in self.run(self.client.positions()))
 
     def listen(
         self,
@@ -126,7 +126,7 @@ class Listener:
         on_source    called when there is something to read from it; false: that is the end
         """
         watched = _Watched(source, on_source)
-        self._run(self._listen(handle, handled_ts, on_end, watched, wanted))
+        self.run(self._listen(handle, handled_ts, on_end, watched, wanted))
 
     async def _listen(
         self,
@@ -155,7 +155,8 @@ class Listener:
                 await acknowledging.go_on()
                 await feed.aclose()
 
-    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of a call of the client, such as `client.positions()`."""
         task = self._loop.create_task(work)
         try:
             return self._loop.run_until_complete(task)

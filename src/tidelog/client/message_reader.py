@@ -26,12 +26,11 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from tidelog import limits
-from tidelog.client.message_source import MessageSource
+from tidelog.client.message_source import COME_AGAIN, MessageSource
 from tidelog.client.received_message import ReceivedMessage
 from tidelog.errors import ServerUnreachable, TidelogError
 
 _LOG: Final = logging.getLogger("tidelog.client")
-_COME_AGAIN: Final = "messages that were handled may come again"
 
 
 class MessageReader(AsyncIterator[ReceivedMessage]):
@@ -114,7 +113,7 @@ class MessageReader(AsyncIterator[ReceivedMessage]):
             async with asyncio.timeout(limits.CLIENT_CHANNEL_LEAVE_S):
                 await self._acknowledge()
         except TimeoutError:
-            problem = ServerUnreachable(f"no reply for {limits.CLIENT_CHANNEL_LEAVE_S:g} s: {_COME_AGAIN}")
+            problem = ServerUnreachable(f"no reply for {limits.CLIENT_CHANNEL_LEAVE_S:g} s: {COME_AGAIN}")
         except TidelogError as error:
             problem = error
         finally:
@@ -122,7 +121,7 @@ class MessageReader(AsyncIterator[ReceivedMessage]):
         if problem is not None:
             if kind is None:
                 raise problem
-            _LOG.warning("%s: %s", _COME_AGAIN, problem)
+            _LOG.warning("%s: %s", COME_AGAIN, problem)
 
     # --- steps ------------------------------------------------------------------------------------------------
 
@@ -147,7 +146,7 @@ class MessageReader(AsyncIterator[ReceivedMessage]):
 
     async def _acknowledge(self) -> None:
         handled = self._handled
-        if handled is not None:
+        if handled is not None and not self._is_closed:
             await self._source.acknowledge(handled)
             self._acknowledged_s = _now_s()
             if self._handled is handled:

@@ -26,6 +26,7 @@ from tidelog.client.received_message import MessagePlace, ReceivedMessage
 from tidelog.errors import AckHandleMalformed, ServerUnreachable, SubscriptionNotFound
 
 _LOG: Final = logging.getLogger("tidelog.client")
+COME_AGAIN: Final = "messages that were handled may come again"
 _KEPT_PART: Final = 3
 """A subscriber is kept alive so often within its expiry."""
 
@@ -98,12 +99,15 @@ class MessageSource:
     async def fetch(self, *, waits: bool = True) -> list[ReceivedMessage]:
         """The next messages. Without `waits`, none if there are none now; else none only if the client was closed."""
         while True:
+            life = self._life
             try:
                 await self._keep_if_due()
                 found = await self._patiently(lambda: self._fetch(waits))
             except SubscriptionNotFound as error:
                 await self._begin_anew(error)
                 continue
+            if life != self._life:
+                continue  # an acknowledgement found out meanwhile that these clocks mean nothing any more
             self.has_more = found.has_more
             if found.unreadable:
                 _LOG.warning("%s: passed over %d bodies that are not messages", self._name, found.unreadable)
