@@ -1,7 +1,7 @@
 """The backends that channels run on: a Tidelog, a Redis and a Redis Cluster of six, each of processes of its own.
 
-A test that takes `server` runs on each of the three, which is empty then. One that takes `machine` runs on Tidelog's
-engine in this process, whose time is simulated.
+A test that takes `server` runs on each of the three, which is empty then. One that takes `one_server` runs on the first
+two, and one that takes `machine` on Tidelog's engine in this process, whose time is simulated.
 """
 
 from __future__ import annotations
@@ -117,9 +117,24 @@ def channel_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Channe
 
 @pytest.fixture(params=KINDS)
 def server(request: pytest.FixtureRequest, channel_servers: ChannelServers) -> ChannelServer:
-    found = channel_servers.get(request.param)
-    found.client.flushall()
-    return found
+    return emptied(channel_servers.get(request.param))
+
+
+@pytest.fixture(params=KINDS)
+def any_server(request: pytest.FixtureRequest, channel_servers: ChannelServers) -> ChannelServer:
+    """The same, where `server` is something else."""
+    return emptied(channel_servers.get(request.param))
+
+
+@pytest.fixture(params=["tidelog", "redis"])
+def one_server(request: pytest.FixtureRequest, channel_servers: ChannelServers) -> ChannelServer:
+    """A Tidelog or a Redis."""
+    return emptied(channel_servers.get(request.param))
+
+
+def emptied(server: ChannelServer) -> ChannelServer:
+    server.client.flushall()
+    return server
 
 
 # --- simulated time -------------------------------------------------------------------------------------------------

@@ -7,9 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from tests.channels.servers import ChannelServer, ChannelServers
+from tests.channels.servers import ChannelServer, ChannelServers, emptied
 from tests.client.bounded import run_bounded
-from tests.client.conftest import emptied
 from tidelog import limits
 from tidelog.channels import BadChannelInput, InvalidChannel, NotConfirmed, made_message
 from tidelog.client import Client, ListedChannel, ReceivedMessage

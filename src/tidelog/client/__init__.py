@@ -20,6 +20,7 @@ event              the events that a feed delivers
 listening          feeds for code without an event loop
 channel            Channel: publish to a channel, and subscribe
 receiving          channels for code without an event loop
+interruption       signals while a loop runs for such code
 message_reader     MessageReader: the messages of a subscriber, and when they are acknowledged
 message_source     ... fetch by fetch, over any number of connections
 received_message   a message as its reader gets it

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from tidelog.address import ServerAddress
 from tidelog.client.client import Client
 from tidelog.client.event import Checkpoint, Event
+from tidelog.client.interruption import InterruptibleLoop
 from tidelog.errors import ClientError, ServerUnreachable
 
 _LOG: Final = logging.getLogger("tidelog.client")
@@ -95,18 +96,23 @@ class Listener:
     def __init__(self, url: str | ServerAddress) -> None:
         self.client = Client(url)
         self._loop = asyncio.new_event_loop()
+        self.interruptible = InterruptibleLoop(self._loop)
 
     def __enter__(self) -> Listener:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.run(self.client.aclose())
+        self.run_through(self.client.aclose())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of a call of the client, such as `client.positions()`. A signal ends it in order."""
+        return self.interruptible.run(work)
+
     def newest_ts(self) -> int:
         """Up to where everything is visible that has happened."""
-        return min(each.ts for each in self.run(self.client.positions()))
+        return min(each.ts for each in self.run_through(self.client.positions()))
 
     def listen(
         self,
@@ -126,7 +132,7 @@ class Listener:
         on_source    called when there is something to read from it; false: that is the end
         """
         watched = _Watched(source, on_source)
-        self.run(self._listen(handle, handled_ts, on_end, watched, wanted))
+        self.run_through(self._listen(handle, handled_ts, on_end, watched, wanted))
 
     async def _listen(
         self,
@@ -155,8 +161,8 @@ class Listener:
                 await acknowledging.go_on()
                 await feed.aclose()
 
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """The result of a call of the client, such as `client.positions()`."""
+    def run_through(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """As `run`, but a signal is left to its handler, which may put it off."""
         task = self._loop.create_task(work)
         try:
             return self._loop.run_until_complete(task)

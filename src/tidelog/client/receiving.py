@@ -1,8 +1,9 @@
 """The messages of a channel for code without an event loop: a function is called with each message.
 
-As with feeds (`listening.py`), everything runs in the thread of the caller. A message counts as handled when the
-function has returned, unless `handled` says otherwise: a consumer that hands messages on may hear only later that they
-have arrived. Messages are read on meanwhile.
+As with feeds (`listening.py`), everything runs in the thread of the caller. What a signal handler raises (Ctrl-C)
+arrives when the work has ended in order, or in the function if it is just running (`interruption.py`). A message counts
+as handled when the function has returned, unless `handled` says otherwise: a consumer that hands messages on may hear
+only later that they have arrived. Messages are read on meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tidelog import limits
+from tidelog.client.interruption import InterruptibleLoop
 from tidelog.client.listening import Listener
 from tidelog.client.message_source import COME_AGAIN, MessageSource
 from tidelog.client.received_message import ReceivedMessage
@@ -50,7 +52,8 @@ def receive(
     wanted            of `SubscribeRequest`
     """
     source = listener.client.channel(channel, **channel_options or {}).source(subscriber, **wanted)
-    listener.run(_Receiving(source, take, handled, on_idle, idle_s, follows).run(on_begin, on_end))
+    receiving = _Receiving(source, take, handled, on_idle, idle_s, follows, listener.interruptible)
+    listener.run(receiving.run(on_begin, on_end))
 
 
 class _Receiving:
@@ -64,6 +67,7 @@ class _Receiving:
         on_idle: Callable[[], None],
         idle_s: float | None,
         follows: bool,
+        interruptible: InterruptibleLoop,
     ) -> None:
         self._source = source
         self._take = take
@@ -71,6 +75,7 @@ class _Receiving:
         self._on_idle = on_idle
         self._idle_s = idle_s
         self._follows = follows
+        self._calling = interruptible.calling
         self._taken: ReceivedMessage | None = None
         self._acknowledged: ReceivedMessage | None = None
 
@@ -78,7 +83,8 @@ class _Receiving:
         is_at_end = False
         try:
             await self._source.begin()
-            on_begin(bool(self._source.is_new))
+            with self._calling():
+                on_begin(bool(self._source.is_new))
             while not self._take_all(await self._fetch()):
                 await self._go_on()
                 if not self._follows and not self._source.has_more:
@@ -86,7 +92,8 @@ class _Receiving:
             is_at_end = True
         finally:
             try:
-                on_end(is_at_end)
+                with self._calling():
+                    on_end(is_at_end)
             finally:
                 await self._leave(is_at_end)
 
@@ -106,15 +113,17 @@ class _Receiving:
                     fetching.exception()  # it does not matter any more
 
     def _take_all(self, messages: list[ReceivedMessage]) -> bool:
-        for message in messages:
-            is_enough = self._take(message)
-            self._taken = message
-            if is_enough:
-                return True
+        with self._calling():
+            for message in messages:
+                is_enough = self._take(message)
+                self._taken = message
+                if is_enough:
+                    return True
         return False
 
     async def _go_on(self) -> None:
-        self._on_idle()
+        with self._calling():
+            self._on_idle()
         await self._acknowledge()
 
     async def _acknowledge(self) -> None:
