@@ -422,6 +422,12 @@ CHANNEL_PUBLISH_MESSAGES_MAX = 256
 """Messages that are published together ..."""
 CHANNEL_PUBLISH_BYTES_MAX = 4 * MIB
 """... and the bytes of all of them; more are refused."""
+CHANNEL_INPUT_BYTES_AT_ONCE = 1 * MIB
+"""Of the input of `tidelog channel pub` that are taken at a time ..."""
+CHANNEL_PUBLISH_AWAY_S = 60.0
+"""... and how long it waits for a server that has gone away."""
+CHANNEL_PIPE_LOOK_S = 0.25
+"""How often `tidelog channel sub` looks whether its reader has taken something out of the pipe."""
 CHANNEL_FETCH_MESSAGES_DEFAULT = 64
 CHANNEL_FETCH_MESSAGES_MAX = 1024
 """Messages of one fetch; a caller that asks for more is refused."""

@@ -44,6 +44,8 @@ def test_the_tree_is_what_is_promised() -> None:
         *(("stream", name) for name in ("ls", "tail", "info")),
         ("events",),
         *(("events", name) for name in ("put", "tail", "ls")),
+        ("channel",),
+        *(("channel", name) for name in ("pub", "sub", "rm", "ls")),
         ("channels",),
         ("channels", "serve"),
         ("pipeline",),

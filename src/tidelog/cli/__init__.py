@@ -7,6 +7,7 @@
     feed/         `tidelog feed`
     stream/       `tidelog stream ls | tail | info`
     events/       `tidelog events put | tail | ls`
+    channel/      `tidelog channel pub | sub | rm | ls`
     channels/     `tidelog channels serve`
     pipeline/     `tidelog pipeline compress | expire | lake | verify | status | view`
     view/         `tidelog view ls | show | check | drop`

@@ -10,6 +10,10 @@ from typer.core import TyperCommand
 
 from tidelog import __version__
 from tidelog.cli import restore, serve, snapshot
+from tidelog.cli.channel import ls as channel_ls
+from tidelog.cli.channel import pub as channel_pub
+from tidelog.cli.channel import rm as channel_rm
+from tidelog.cli.channel import sub as channel_sub
 from tidelog.cli.channels import serve as channels_serve
 from tidelog.cli.events import ls as events_ls
 from tidelog.cli.events import put as events_put
@@ -70,8 +74,19 @@ GROUPS: Final = (
         ),
     ),
     GroupRow(
+        "channel",
+        "Publish to channels and subscribe to them, on Tidelog or any Redis. (`tidelog channels` serves them over "
+        "HTTP.)",
+        (
+            "tidelog channel pub orders '{\"total\": 3}' --id order-17",
+            "tidelog channel sub orders me",
+            "tidelog channel ls",
+        ),
+    ),
+    GroupRow(
         "channels",
-        "Serve channels, durable publish/subscribe over HTTP, from Tidelog or any Redis.",
+        "Serve channels, durable publish/subscribe over HTTP, from Tidelog or any Redis. (`tidelog channel` publishes "
+        "and subscribes from the shell.)",
         ("tidelog channels serve --backend redis://127.0.0.1:6379",),
     ),
     GroupRow(
@@ -113,6 +128,10 @@ COMMANDS: Final = (
     CommandRow("events put", events_put.put, events_put.EPILOG),
     CommandRow("events tail", events_tail.tail, events_tail.EPILOG),
     CommandRow("events ls", events_ls.ls, events_ls.EPILOG),
+    CommandRow("channel pub", channel_pub.pub, channel_pub.EPILOG),
+    CommandRow("channel sub", channel_sub.sub, channel_sub.EPILOG),
+    CommandRow("channel rm", channel_rm.rm, channel_rm.EPILOG),
+    CommandRow("channel ls", channel_ls.ls, channel_ls.EPILOG),
     CommandRow("channels serve", channels_serve.serve, channels_serve.EPILOG),
     CommandRow("pipeline compress", pipeline_compress.compress, pipeline_compress.EPILOG),
     CommandRow("pipeline expire", pipeline_expire.expire, pipeline_expire.EPILOG),

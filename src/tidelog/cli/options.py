@@ -45,6 +45,30 @@ ShowsLine = Annotated[
 Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False)]
 JobSetName = Annotated[str, typer.Argument(metavar="JOBSET", help="The job set.", show_default=False)]
 
+# --- channels ---------------------------------------------------------------------------------------------------------
+
+ChannelUrl = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        envvar="TIDELOG_URL",
+        help="The server that keeps the channels: redis://HOST:PORT[/DATABASE], rediss://... (TLS), unix:///PATH, "
+        "redis+sentinel://HOST:PORT,.../SERVICE or redis+cluster://HOST:PORT,...",
+    ),
+]
+ChannelName = Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel.", show_default=False)]
+SubscriberName = Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The subscriber.", show_default=False)]
+ChannelExpire = Annotated[
+    str,
+    typer.Option(
+        "--expire",
+        metavar="AGE",
+        help="How long the channel keeps messages, and subscribers that acknowledge nothing, such as 30m or 24h. Use "
+        "the same for all commands and servers of a channel.",
+    ),
+]
+
 # --- jobs on Spark ----------------------------------------------------------------------------------------------------
 
 Master = Annotated[

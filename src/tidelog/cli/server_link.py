@@ -113,11 +113,18 @@ def find_address(
     *,
     is_cluster: bool = False,
     takes_settings: bool = False,
+    takes_several: bool = False,
 ) -> ServerAddress:
     """The server that the options and the environment name. Database 0 is the option's default: the URL decides."""
     from tidelog.server.configuration import with_password
 
-    address = ServerAddress.parse(url, database=database or None, is_cluster=is_cluster, takes_settings=takes_settings)
+    address = ServerAddress.parse(
+        url,
+        database=database or None,
+        is_cluster=is_cluster,
+        takes_settings=takes_settings,
+        takes_several=takes_several,
+    )
     return with_password(address, password_file, os.environ, option="--password-file", warn=complain)
 
 

@@ -15,7 +15,7 @@ from tidelog.cli.output.values import printable
 
 EPILOG: Final = """\
 `tidelog serve` has the same calls on its own HTTP port. This command is for a Redis, a Redis Cluster or a Tidelog
-elsewhere; several of them may run on one backend.
+elsewhere; several of them may run on one backend. To publish and to subscribe from the shell, use `tidelog channel`.
 
 Examples:
 
