@@ -21,7 +21,12 @@ from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry as AsyncRetry
-from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
+from redis.asyncio.sentinel import (
+    Sentinel,
+    SentinelConnectionPool,
+    SentinelManagedConnection,
+    SentinelManagedSSLConnection,
+)
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.cluster import RedisCluster
 from redis.exceptions import AskError, RedisClusterException
@@ -34,6 +39,29 @@ from tidelog.errors import CommandError, ServerRefused, ServerUnreachable, Tidel
 _REPLY_S_MAX: Final = 30.0
 _RAW_REPLY_S_MAX: Final = 60.0
 _RAW_ATTEMPTS: Final = 3
+
+
+class _SentinelsAsked:
+    """A connection that asks the Sentinels for the master whenever it is made anew.
+
+    redis-py asks them when it takes a connection for a call. But when the call is repeated because the connection was
+    lost, it goes back to the address that it had: to a master that has failed, which may be there again, empty or with
+    what it had long ago, until the Sentinels make it a replica.
+    """
+
+    async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        connection: Any = self
+        if not connection.is_connected:
+            await connection.connect()
+        await super().send_packed_command(command, check_health)  # type: ignore[misc]  # of the other parent
+
+
+class _MasterConnection(_SentinelsAsked, SentinelManagedConnection):
+    pass
+
+
+class _MasterSslConnection(_SentinelsAsked, SentinelManagedSSLConnection):
+    pass
 
 
 def connect(address: ServerAddress) -> Any:
@@ -109,6 +137,7 @@ def connect_calls(address: ServerAddress) -> Any:
         asked |= {name: value for name, value in options.items() if name.startswith("ssl_")}
         asked["retry"] = AsyncRetry(NoBackoff(), 0)  # there is another Sentinel to ask
         sentinels: Any = Sentinel(list(address.hosts), sentinel_kwargs=asked)  # type: ignore[no-untyped-call]
+        options["connection_class"] = _MasterSslConnection if address.is_tls else _MasterConnection
         return sentinels.master_for(address.service, db=address.database, **options)
     return AsyncRedis(host=address.host, port=address.port, db=address.database, **options)
 

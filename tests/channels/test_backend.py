@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,11 +14,12 @@ import pytest
 import redis
 import uvloop
 
-from benchmarks.peers import start_peer, stop_peer
+from benchmarks.peers import stop_peer
 from tests.channels.replicas import linked
+from tests.channels.sentinels import start_sentinel
 from tests.channels.servers import ChannelServer, ChannelServers, in_loop
 from tests.channels.test_channels import drained, numbered, values
-from tests.conformance.redis_oracle import REDIS_SERVER, Socket, is_this_redis, start_redis
+from tests.conformance.redis_oracle import start_redis
 from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.channels import Channels, Confirmation, NotConfirmed, backend_at, message_of
@@ -273,31 +275,6 @@ async def test_whether_replicas_can_confirm_is_open_while_nobody_answers(url: st
 # --- Sentinels --------------------------------------------------------------------------------------------------------
 
 
-def start_sentinel(folder: Path, port: int) -> tuple[subprocess.Popen[bytes], int]:
-    """A Sentinel that alone decides over the server at a port."""
-
-    def command(ports: list[int]) -> list[str]:
-        settings = folder / f"sentinel-{ports[0]}.conf"
-        settings.write_text(
-            f"port {ports[0]}\nbind 127.0.0.1\ndir {folder}\n"
-            f"sentinel monitor orders 127.0.0.1 {port} 1\nsentinel down-after-milliseconds orders 1000\n"
-            "sentinel failover-timeout orders 5000\n"
-        )
-        return [REDIS_SERVER, str(settings), "--sentinel"]
-
-    def answers(process: subprocess.Popen[bytes], ports: list[int]) -> bool:
-        if not is_this_redis(process, ports):
-            return False
-        peer = Socket(ports[0])
-        try:
-            return b"name=orders,status=ok" in peer.call([b"INFO", b"sentinel"])
-        finally:
-            peer.close()
-
-    process, ports = start_peer(command, answers)
-    return process, ports[0]
-
-
 @in_loop
 async def test_the_master_that_sentinels_name(tmp_path: Path) -> None:
     server, port = start_redis(tmp_path)
@@ -318,6 +295,38 @@ async def test_the_master_that_sentinels_name(tmp_path: Path) -> None:
     finally:
         stop_peer(sentinel)
         stop_peer(server)
+
+
+@in_loop
+async def test_a_call_that_is_repeated_asks_the_sentinels_again(tmp_path: Path) -> None:
+    """A master that failed and is there again, before it is made a replica, must not get the call."""
+    old, port = start_redis(tmp_path)
+    new, new_port = start_redis(tmp_path)
+    sentinel, sentinel_port = start_sentinel(tmp_path, port)
+    try:
+        async with Channels.at(f"redis+sentinel://127.0.0.1:{sentinel_port}/orders") as channels:
+            await channels.subscribe("news", "a")
+            old.send_signal(signal.SIGSTOP)
+            publishing = asyncio.create_task(channels.publish("news", numbered(1)[0]))
+            await asyncio.sleep(0.2)
+            with redis.Redis(port=sentinel_port) as client:
+                client.execute_command("SENTINEL REMOVE", "orders")
+                client.execute_command("SENTINEL MONITOR", "orders", "127.0.0.1", new_port, 1)
+            stop_at_once(old)
+            old = subprocess.Popen(old.args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            await publishing
+        with redis.Redis(port=new_port) as client:
+            assert client.get("c.{news}.clock") == b"1"
+        with redis.Redis(port=port) as client:
+            assert client.dbsize() == 0
+    finally:
+        for process in (sentinel, old, new):
+            stop_peer(process)
+
+
+def stop_at_once(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
 
 
 @pytest.mark.long
