@@ -163,6 +163,19 @@ def test_head_gets_its_lines(made: Made) -> None:
     assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 3, "")
 
 
+def test_a_disk_that_is_full_is_one_line_and_2(made: Made) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "journal", "show", str(made.path)],
+            env={name: value for name, value in ENVIRONMENT.items() if name != "PYTHONUNBUFFERED"},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (2, "tidelog: [Errno 28] No space left on device\n")
+
+
 def test_ctrl_c_is_quiet_and_130(made: Made) -> None:
     # Nobody reads the pipe: once it is full, the command waits in a write, and is certainly in the middle of its work.
     command = [*COMMAND, "journal", "show", str(made.path), "--json", "--payload"]

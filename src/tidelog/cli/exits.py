@@ -59,6 +59,7 @@ def guarded(command: Callable[Parameters, int]) -> Callable[Parameters, None]:
         except OSError as error:
             complain(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
             status = CANNOT
+            _drop_what_cannot_be_written()
         raise typer.Exit(status)
 
     return run
@@ -116,16 +117,25 @@ def until_pipe_closes() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        _stdout_to_nowhere()  # Python flushes stdout once more when it exits, and would complain then
+        stdout_to_nowhere()  # Python flushes stdout once more when it exits, and would complain then
+
+
+def _drop_what_cannot_be_written() -> None:
+    """If the error is one of stdout, such as a full disk, it would come again when Python exits, with a status 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        stdout_to_nowhere()
 
 
 def close_stdout() -> None:
     """Tell the reader of our output that nothing follows."""
     sys.stdout.flush()
-    _stdout_to_nowhere()
+    stdout_to_nowhere()
 
 
-def _stdout_to_nowhere() -> None:
+def stdout_to_nowhere() -> None:
+    """Whatever is printed from now on, or was not written yet, is dropped."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.cli.command_line import ENVIRONMENT, SECONDS_MAX
 
 PROGRAM = """
-import sys
+import os, sys
 from tidelog.cli.output.pipe import StdoutPipe
 
 pipe = StdoutPipe()
@@ -18,11 +18,20 @@ for line in ("first", "second"):
     sys.stdout.write(line + "\\n")
     pipe.printed_bytes += len(line) + 1
     pipe.mark(line)
+if sys.argv[1:] == ["full"]:
+    sys.stdout.flush()
+    os.set_blocking(1, False)
+    try:
+        while True: os.write(1, b"x")
+    except BlockingIOError:
+        os.set_blocking(1, True)
+    sys.stdout.write("third\\n")
 for command in sys.stdin:
     try:
         match command.strip():
             case "look": pipe.look()
             case "finish": pipe.finish(waits=True)
+            case "stop": pipe.finish(waits=False)
             case "check": pipe.check_reader()
         print(pipe.taken, file=sys.stderr, flush=True)
     except BrokenPipeError:
@@ -31,9 +40,13 @@ sys.stderr.close()
 """
 
 
-def started(stdout: int) -> subprocess.Popen[bytes]:
+def started(stdout: int, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE
+        [sys.executable, "-c", PROGRAM, *words],
+        env={name: value for name, value in ENVIRONMENT.items() if name != "PYTHONUNBUFFERED"},
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
     )
 
 
@@ -67,3 +80,15 @@ def test_what_is_no_pipe_has_taken_all_that_was_flushed(tmp_path: Path) -> None:
         assert told(process, "look") == "second"
         process.kill()
         process.wait(SECONDS_MAX)
+
+
+def test_a_full_pipe_is_not_waited_for_and_what_is_left_is_dropped() -> None:
+    with started(subprocess.PIPE, "full") as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert told(process, "stop") == "None"  # nothing that was printed was flushed by `look`
+        process.stdin.close()
+        assert process.wait(SECONDS_MAX) == 0
+        output = process.stdout.read()
+        assert output.startswith(b"first\nsecond\nxxx")
+        assert b"third" not in output

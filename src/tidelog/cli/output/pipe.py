@@ -20,6 +20,7 @@ from select import POLLERR, POLLHUP, poll
 from typing import Final, Generic, TypeVar
 
 from tidelog import limits
+from tidelog.cli.exits import stdout_to_nowhere
 
 _LOOK_S: Final = 0.02
 
@@ -34,6 +35,8 @@ class StdoutPipe(Generic[Mark]):
         self._fifo = _fifo_of_stdout()
         self.printed_bytes = 0
         """Whoever prints counts."""
+        self._flushed_bytes = 0
+        """Of these are no longer in Python's buffers, at least."""
         self._marks: deque[tuple[int, Mark]] = deque()
         """Those that are not reached yet, and how many bytes were printed by then."""
         self.taken: Mark | None = None
@@ -55,19 +58,48 @@ class StdoutPipe(Generic[Mark]):
     def look(self) -> None:
         """Print what is buffered, and find out which marks were reached."""
         sys.stdout.flush()
-        taken_bytes = self.printed_bytes - (0 if self._fifo is None else _unread_bytes(self._fifo))
-        while self._marks and self._marks[0][0] <= taken_bytes:
-            self.taken = self._marks.popleft()[1]
+        self._flushed_bytes = self.printed_bytes
+        self._find_taken()
 
     def finish(self, *, waits: bool) -> None:
-        """Look a last time; `waits`: give a reader that is slower than we are a moment."""
-        deadline = time.monotonic() + limits.FEED_TAKEN_S_MAX
+        """Look a last time. `waits`: give a reader that is slower than we are a moment.
+
+        If a signal ends the wait, or ended whoever printed, nothing is waited for. Python may have lost what it was
+        just writing, so only what was flushed before counts; and what does not fit into the pipe is dropped.
+        """
         with suppress(BrokenPipeError):  # which has been told, or is told when we are done
+            try:
+                if waits:
+                    self._wait_for_reader()
+            finally:
+                self._find_taken()
+                self._flush_at_once()
+
+    def _wait_for_reader(self) -> None:
+        deadline = time.monotonic() + limits.FEED_TAKEN_S_MAX
+        self.look()
+        while self._marks and time.monotonic() < deadline:
+            self.check_reader()
+            time.sleep(_LOOK_S)
             self.look()
-            while waits and self._marks and time.monotonic() < deadline:
-                self.check_reader()
-                time.sleep(_LOOK_S)
-                self.look()
+
+    def _flush_at_once(self) -> None:
+        if self._fifo is None:
+            sys.stdout.flush()
+            return
+        os.set_blocking(self._fifo, False)
+        try:
+            sys.stdout.flush()
+        except BlockingIOError:
+            stdout_to_nowhere()  # or Python would wait for the reader when it exits
+        else:
+            os.set_blocking(self._fifo, True)
+
+    def _find_taken(self) -> None:
+        taken_bytes = self._flushed_bytes - (0 if self._fifo is None else _unread_bytes(self._fifo))
+        while self._marks and self._marks[0][0] <= taken_bytes:
+            self.taken = self._marks[0][1]  # first: a signal may come in between
+            self._marks.popleft()
 
 
 def _poll_of_stdout() -> poll | None:
