@@ -14,6 +14,7 @@ from tests.channels.servers import ChannelServer
 from tests.cli.channel.running import Running, at, fill, left, printed, until
 from tests.cli.command_line import COMMAND, ENVIRONMENT, SECONDS_MAX, invoke, run, run_on_terminal
 from tests.integration.server_process import ServerProcess
+from tidelog.channels import ChannelPlace
 from tidelog.cli.channel.sub import MessageForm, line_of
 from tidelog.client.listening import Listener
 from tidelog.client.received_message import MessagePlace, ReceivedMessage
@@ -77,7 +78,7 @@ def test_a_terminal_gets_lines_too(one_server: ChannelServer) -> None:
     ],
 )
 def test_content_is_printed_as_one_line_of_ascii(content: bytes, line: str) -> None:
-    message = ReceivedMessage("m1", content, MessagePlace(1, 0))
+    message = ReceivedMessage("m1", content, MessagePlace(ChannelPlace(1), 0))
     assert line_of(message, MessageForm.CONTENT) == f"{line}\n"
     whole = json.loads(line_of(message, MessageForm.MESSAGE))
     assert whole == {"kind": "message", "id": "m1", "content": json.loads(content)}
