@@ -22,6 +22,7 @@ from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import (
+    MasterNotFoundError,
     Sentinel,
     SentinelConnectionPool,
     SentinelManagedConnection,
@@ -39,6 +40,29 @@ from tidelog.errors import CommandError, ServerRefused, ServerUnreachable, Tidel
 _REPLY_S_MAX: Final = 30.0
 _RAW_REPLY_S_MAX: Final = 60.0
 _RAW_ATTEMPTS: Final = 3
+
+
+class _Sentinels(Sentinel):
+    """Sentinels that are asked as they are meant to be.
+
+    redis-py looks at their list of masters. There the one that failed stands until a failover is over, and as soon as
+    it is back it looks as good as ever. Asked for a master by its name, Sentinels answer with the one that takes over.
+    """
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        problems: list[str] = []
+        for number, sentinel in enumerate(self.sentinels):
+            try:
+                found: Any = await sentinel.sentinel_get_master_addr_by_name(service_name)
+            except (redis.ConnectionError, redis.TimeoutError) as error:
+                problems.append(str(error))
+                continue
+            if found:
+                self.sentinels[0], self.sentinels[number] = sentinel, self.sentinels[0]  # it is asked first next time
+                host, port = found
+                return host.decode(), port
+        reasons = f" ({'; '.join(problems)})" if problems else ""
+        raise MasterNotFoundError(f"No master found for {service_name!r}{reasons}")
 
 
 class _SentinelsAsked:
@@ -136,7 +160,7 @@ def connect_calls(address: ServerAddress) -> Any:
         asked = {name: options[name] for name in ("socket_timeout", "socket_connect_timeout", "ssl", "protocol")}
         asked |= {name: value for name, value in options.items() if name.startswith("ssl_")}
         asked["retry"] = AsyncRetry(NoBackoff(), 0)  # there is another Sentinel to ask
-        sentinels: Any = Sentinel(list(address.hosts), sentinel_kwargs=asked)  # type: ignore[no-untyped-call]
+        sentinels: Any = _Sentinels(list(address.hosts), sentinel_kwargs=asked)  # type: ignore[no-untyped-call]
         options["connection_class"] = _MasterSslConnection if address.is_tls else _MasterConnection
         return sentinels.master_for(address.service, db=address.database, **options)
     return AsyncRedis(host=address.host, port=address.port, db=address.database, **options)

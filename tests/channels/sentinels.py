@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -52,7 +53,7 @@ class WatchedRedis:
             ports = [self._start(folder) for _ in range(3)]
             for port in ports[1:]:
                 self._call(port, "REPLICAOF", "127.0.0.1", ports[0])
-            self._wait(lambda: self._call(ports[0], "INFO", "replication").get("connected_slaves") == 2)
+            self._wait(lambda: self._confirms(ports[0], 2))
             self._sentinel, self._sentinel_port = start_sentinel(folder, ports[0])
         except BaseException:
             self.close()
@@ -65,23 +66,29 @@ class WatchedRedis:
     def fail_over(self, parted: Callable[[], None] | None = None) -> None:
         """Kill the master, wait until a replica has taken over, and start it again as the replica of that one.
 
-        `parted`: what is written while this runs is lost. It has a part of a second, then the replicas come back.
+        `parted`: what is written while this runs is lost.
         """
         self._wait(lambda: self._knows(2))  # it takes a while until one that was started again is trusted
         port = self._master_port()
+        replicas = [each for its, each in self._processes.items() if its != port]
         if parted is not None:
+            for each in replicas:
+                each.send_signal(signal.SIGSTOP)  # or they would be back at once
             self._call(port, "CLIENT KILL", "TYPE", "replica")
             parted()
         process = self._processes[port]
         process.kill()
         process.wait()
+        for each in replicas:
+            each.send_signal(signal.SIGCONT)
         self._wait(lambda: self._master_port() != port)
-        self._wait(lambda: self._call(self._master_port(), "INFO", "replication").get("connected_slaves", 0) >= 1)
+        self._wait(lambda: self._confirms(self._master_port(), 1))
         self._processes[port] = subprocess.Popen(process.args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def close(self) -> None:
         for process in (self._sentinel, *self._processes.values()):
             if process is not None:
+                process.send_signal(signal.SIGCONT)
                 stop_peer(process)
 
     def _start(self, folder: Path) -> int:
@@ -93,6 +100,13 @@ class WatchedRedis:
     def _master_port(self) -> int:
         _, port = self._call(self._sentinel_port, "SENTINEL GET-MASTER-ADDR-BY-NAME", "orders")
         return int(port)
+
+    @staticmethod
+    def _confirms(port: int, count: int) -> bool:
+        """Whether so many replicas get what a master writes. They call themselves linked some time before that."""
+        with redis.Redis(port=port, socket_timeout=10, single_connection_client=True) as client:
+            client.set("a write", "to confirm")
+            return bool(client.wait(count, 1000) >= count)
 
     def _knows(self, count: int) -> bool:
         """Whether so many replicas could take over."""

@@ -16,7 +16,7 @@ import uvloop
 
 from benchmarks.peers import stop_peer
 from tests.channels.replicas import linked
-from tests.channels.sentinels import start_sentinel
+from tests.channels.sentinels import WatchedRedis, start_sentinel
 from tests.channels.servers import ChannelServer, ChannelServers, in_loop
 from tests.channels.test_channels import drained, numbered, values
 from tests.conformance.redis_oracle import start_redis
@@ -322,6 +322,24 @@ async def test_a_call_that_is_repeated_asks_the_sentinels_again(tmp_path: Path) 
     finally:
         for process in (sentinel, old, new):
             stop_peer(process)
+
+
+@in_loop
+async def test_a_master_that_is_being_replaced_is_not_the_master(tmp_path: Path) -> None:
+    """One that comes back, empty, in the middle of a failover is still on the Sentinels' list of masters."""
+    watched = WatchedRedis(tmp_path)
+    try:
+        async with Channels.at(watched.url) as channels:
+            await channels.subscribe("news", "a")
+            await channels.publish("news", numbered(1)[0])
+            await asyncio.to_thread(watched.fail_over)
+            for _ in range(40):
+                assert values(await channels.fetch("news", "a")) == [1]
+                pool: Any = channels._backend._client.connection_pool  # type: ignore[attr-defined]
+                await pool.disconnect()
+                await asyncio.sleep(0.02)
+    finally:
+        watched.close()
 
 
 def stop_at_once(process: subprocess.Popen[bytes]) -> None:
