@@ -6,6 +6,7 @@
     c.{<channel>}.mid.<message id>    the clock of the message with this id, for as long as it may come again
     c.{<channel>}.lease.<webhook>     who sends the messages of the channel to a webhook, for as long as it holds
     c.{<channel>}.fence.<webhook>     the token of the last one that did
+    c.{<channel>}.tries.<webhook>     how often it has tried to send which message, in vain
     c.{<channel>}.wake                not a key: where pub/sub tells that there is a new message
 
 The channel's name is the hash tag of all of them, so that a Redis Cluster keeps a channel in one slot, and one script
@@ -71,6 +72,9 @@ class ChannelKeys:
 
     def webhook_fence(self, webhook: str) -> bytes:
         return b"%bfence.%b" % (self._start, checked_name("webhook", webhook).encode())
+
+    def webhook_attempts(self, webhook: str) -> bytes:
+        return b"%btries.%b" % (self._start, checked_name("webhook", webhook).encode())
 
 
 def checked_name(what: str, name: str) -> str:

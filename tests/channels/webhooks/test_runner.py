@@ -159,6 +159,42 @@ async def test_dead_letters(backend_server: ChannelServer, tmp_path: Path) -> No
 
 
 @in_loop
+async def test_attempts_are_counted_over_restarts(backend_server: ChannelServer, tmp_path: Path) -> None:
+    """Otherwise a message would never be a dead letter where gateways are restarted often."""
+    async with receiver() as there:
+        fails_first(there, 10**6, "m1")
+        rules = webhook_rules(tmp_path, there.port, "dead-letter = 'dead'", retry="attempts = 7")
+        async with gateway(backend_server.url, lambda: rules) as here:
+            await here.publish("chat-1", "m0", "m1", "m2")
+            await there.got(3)
+        while len(there.calls) < 9:
+            begun = len(there.calls)
+            async with gateway(backend_server.url, lambda: rules) as here:
+                await there.got(begun + 1)
+        async with gateway(backend_server.url, lambda: rules) as here:
+            await until(cursor_is_at(backend_server, "chat-1", 3))
+            [letter] = (await here.channels.fetch("dead", "dead-letters")).messages
+            assert letter.value["attempts"] >= 7
+            assert here.runner.counts("hook").waiting == 0
+        attempts = [int(call.headers["Tidelog-Attempt"]) for call in there.calls if call.id == "m1"]
+        assert attempts[:6] == list(range(1, 7))
+        assert len(attempts) <= 8, "one more at most, if a gateway ended between the last call and its letter"
+        assert not backend_server.client.exists("c.{chat-1}.tries.hook")
+
+
+@in_loop
+async def test_a_message_that_succeeds_at_last_leaves_no_count(redis_server: ChannelServer, tmp_path: Path) -> None:
+    async with receiver() as there:
+        fails_first(there, 2)
+        rules = webhook_rules(tmp_path, there.port, "dead-letter = 'dead'", retry="attempts = 5")
+        async with gateway(redis_server.url, lambda: rules) as here:
+            await here.publish("chat-1", "m0", "m1")
+            await until(cursor_is_at(redis_server, "chat-1", 2))
+        assert [int(call.headers["Tidelog-Attempt"]) for call in there.calls] == [1, 2, 3, 1, 2, 3]
+        assert not redis_server.client.exists("c.{chat-1}.tries.hook")
+
+
+@in_loop
 async def test_a_dead_letter_of_the_largest_message(redis_server: ChannelServer, tmp_path: Path) -> None:
     async with receiver() as there:
         fails_first(there, 10**6, status=400)

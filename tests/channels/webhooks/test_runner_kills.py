@@ -134,6 +134,42 @@ async def test_two_runners_of_which_one_is_killed_again_and_again(
 
 @pytest.mark.long
 @in_loop
+async def test_attempts_in_the_middle_of_which_a_runner_is_killed_count(
+    channel_servers: ChannelServers, tmp_path: Path
+) -> None:
+    """A receiver that hangs, and a gateway that never lives to see that: the message is a dead letter all the same."""
+    server = channel_servers.get("redis")
+    server.client.flushall()
+    async with receiver() as there, Channels.at(server.url) as channels:
+        is_hanging = True
+
+        async def answer(_call: ReceivedCall) -> web.StreamResponse:
+            if is_hanging and len(there.calls) > 1:
+                await asyncio.sleep(60)
+            return web.Response(status=500)
+
+        there.answer = answer
+        path = tmp_path / "rules.toml"
+        path.write_text(webhook_text(there.port, "dead-letter = 'dead'", retry="attempts = 4"))
+        await channels.subscribe("chat-a", "webhook-hook")
+        await channels.publish("chat-a", message_of("poison", 1))
+        for calls in (2, 3, 4):
+            with runner_process(server.url, path) as process:
+                await is_running(process)
+                await there.got(calls)
+        is_hanging = False
+        with runner_process(server.url, path) as process:
+            await is_running(process)
+            async with asyncio.timeout(20):
+                while server.cursor("chat-a", "webhook-hook") == 0:
+                    await asyncio.sleep(0.05)
+        assert [call.headers["Tidelog-Attempt"] for call in there.calls] == ["1", "2", "3", "4", "5"]
+        [letter] = (await channels.fetch("dead", "dead-letters")).messages
+        assert letter.value["messageID"] == "poison"
+
+
+@pytest.mark.long
+@in_loop
 async def test_a_backend_that_is_killed_and_started_again(tmp_path: Path) -> None:
     """The gateway waits for it, and goes on where it was: with fsync at every write, what is acknowledged stays so."""
     (tmp_path / "server").mkdir()

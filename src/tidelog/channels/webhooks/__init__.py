@@ -8,6 +8,7 @@ webhook_rule    a webhook by configuration
 runner          finds channels that have webhooks, and keeps workers on them
 worker          sends the messages of one channel to one webhook
 lease           lets one gateway at a time do so
+attempts        counts how often a message was tried, also over restarts
 sender          makes the calls
 addresses       which addresses may be called
 signature       proves to receivers where a call comes from

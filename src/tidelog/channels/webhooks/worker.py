@@ -35,6 +35,7 @@ from tidelog import limits
 from tidelog.channels.backend import Backend
 from tidelog.channels.channels import Channels, FetchedMessages
 from tidelog.channels.message import ChannelMessage
+from tidelog.channels.webhooks.attempts import AttemptNote
 from tidelog.channels.webhooks.counters import WebhookCounts
 from tidelog.channels.webhooks.dead_letter import dead_letter
 from tidelog.channels.webhooks.lease import WebhookLease
@@ -87,6 +88,9 @@ class WebhookWorker:
         self.is_busy = False
         """There is a message whose call is under way, or that is about to be acknowledged."""
         self._has_message = False
+        self._attempts = AttemptNote(source.backend, channel, webhook)
+        self._tried = "", 0
+        """The message that was tried before this process had the lease, and how often."""
         self.notices = 0
         """How often somebody told that the channel is used ..."""
         self.seen = 0
@@ -148,6 +152,8 @@ class WebhookWorker:
         _LOG.warning("the webhook %s of %s lost its lease: another gateway may go on", self.webhook, self.channel)
 
     async def _deliver(self, lease: WebhookLease) -> None:
+        if self._use().webhook.retry.attempts_max is not None:
+            self._tried = await self._on_trouble(self._attempts.read)
         while True:
             self.seen = self.notices
             use = self._use()
@@ -163,6 +169,7 @@ class WebhookWorker:
             try:
                 for message in fetched.messages:
                     await self._send(lease, message)
+                self._tried = "", 0
                 self.is_busy = True
                 await self._on_trouble(partial(self._acknowledge, use, fetched.handle))
             finally:
@@ -188,16 +195,20 @@ class WebhookWorker:
     async def _send(self, lease: WebhookLease, message: ChannelMessage) -> None:
         """Return when the receiver, or the channel of dead letters, has the message."""
         counts = self._source.counts(self.webhook)
-        attempt = 0
+        attempt = self._tried[1] if self._tried[0] == message.id else 0
         while True:
             attempt += 1
             use = self._use()
             if not lease.is_held:
                 raise _Ended
             self.is_busy = True
+            if attempt > 1:
+                await self._note(use, message, attempt)
             outcome = await self._source.sender(use).send(use, message, attempt=attempt, fence=lease.token)
             if outcome.is_sent:
                 counts.sent += 1
+                if attempt > 1:
+                    await self._note(use, message, 0)
                 return
             counts.failed += 1
             retry, letters = use.webhook.retry, use.webhook.dead_letter
@@ -210,10 +221,23 @@ class WebhookWorker:
                 letter = dead_letter(use, message, attempts=attempt, reason=outcome.reason)
                 await self._on_trouble(partial(self._source.publish_dead_letter, letters, letter))
                 counts.dead_lettered += 1
+                await self._note(use, message, 0)
                 return
+            if attempt == 1:
+                await self._note(use, message, attempt)
             self.is_busy = False
             await self._pause(counts, retry, attempt, outcome)
             counts.retried += 1
+
+    async def _note(self, use: WebhookUse, message: ChannelMessage, attempt: int) -> None:
+        """Keep how often a message was tried, if that matters; 0: it is done with."""
+        if use.webhook.retry.attempts_max is None:
+            return
+        with suppress(EnvironmentFault):  # then it counts in this process only
+            if attempt:
+                await self._attempts.write(message.id, attempt, use.expire_ms)
+            else:
+                await self._attempts.clear()
 
     async def _pause(self, counts: WebhookCounts, retry: RetryRule, attempt: int, outcome: SendOutcome) -> None:
         counts.waiting += 1
