@@ -36,6 +36,7 @@ _HOT = [
     "journal/new_record.py",
     "journal/open_files.py",
     "journal/operation.py",
+    "journal/passes.py",
     "journal/reader.py",
     "journal/record.py",
     "journal/ring.py",

@@ -31,6 +31,7 @@ Reading:
 reader             reads one shard, while it is being written
 places             finds where an lsn or a ts lies in the files of a shard
 merge              puts the shards together: whole transactions in order of ts
+passes             follows the shards while they are written, for feeds and followers
 
 Opening and recovering:
 
