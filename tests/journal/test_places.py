@@ -8,7 +8,7 @@ import pytest
 
 from tests.journal.machine import FOLDER, Machine
 from tidelog import limits
-from tidelog.ids import ShardId, Ts
+from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.places import Places
 from tidelog.journal.retention import RetentionLimits
@@ -135,3 +135,36 @@ def test_where_a_history_begins(long_journal: tuple[Machine, list[Ts]]) -> None:
     assert all_ts[0] - 2000 < machine.journal.begin_of(Ts(0)) < all_ts[0]
     assert machine.journal.begin_of(all_ts[5]) == all_ts[5]
     assert Machine(shards=2).journal.begin_of(Ts(all_ts[-1] * 2)) == all_ts[-1] * 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_ts_of_every_record_is_found(seed: int) -> None:
+    """Also of records that do not carry it themselves, are split over two frames, or lie in a blob file."""
+    rng = Random(seed)
+    machine = Machine(shards=2, ring_bytes_max=0)
+    times: tuple[list[Ts], list[Ts]] = [], []
+    for number in range(60):
+        puts = [(rng.randrange(2), b"k%d" % number, bytes(rng.choice([1, 200, 250, 700]))) for _ in range(3)]
+        before = machine.journal.writer.visible.lsns
+        ts = machine.commit(*puts)
+        for shard, lsn in enumerate(machine.journal.writer.visible.lsns):
+            times[shard].extend([ts] * (lsn - before[shard]))
+    for shard in range(2):
+        places = Places(machine.source(shard), lambda shard=shard: machine.journal.writer.visible.ends[shard])  # type: ignore[misc]
+        assert [places.ts_of(Lsn(lsn)) for lsn in range(len(times[shard]))] == times[shard]
+        assert places.ts_of(Lsn(len(times[shard]))) is None
+
+
+def test_the_ts_of_a_record_that_was_erased_is_not_known() -> None:
+    machine = Machine(
+        shards=1, frames_per_segment=2, ring_bytes_max=0, retention=RetentionLimits(bytes_max=0, snapshots_kept=1)
+    )
+    places = Places(machine.source(), lambda: machine.journal.writer.visible.ends[0])
+    assert places.ts_of(Lsn(0)) is None, "there are no records"
+    times = machine.fill(40)
+    machine.snapshot({})
+    machine.fill(1)
+    assert machine.journal.erase()
+    first = machine.segments()[0]
+    assert 0 < first < 40
+    assert [places.ts_of(Lsn(lsn)) for lsn in range(40)] == [None] * first + times[first:]

@@ -223,9 +223,9 @@ class Journal:
     def ts_after(self, ts: Ts, records: int) -> Ts:
         """A ts up to which each shard has about so many records after `ts`, or all that is visible."""
         visible = self.writer.visible.ts
-        return min([visible, *(each.ts_after(ts, records) or visible for each in self._visible_places())])
+        return min([visible, *(each.ts_after(ts, records) or visible for each in self.visible_places())])
 
-    def _visible_places(self) -> Iterator[Places]:
+    def visible_places(self) -> Iterator[Places]:
         """Of each shard; its files are open until the next is asked for."""
         ends = self.writer.visible.ends
         for shard in range(self.meta.shard_count):
@@ -239,12 +239,12 @@ class Journal:
         transaction over several shards has one more, its start.
         """
         visible = self.writer.visible
-        places = self._visible_places()
+        places = self.visible_places()
         return [end - each.lsn_after(ts, end, visible.ts) for each, end in zip(places, visible.lsns, strict=True)]
 
     def begin_of(self, ts: Ts) -> Ts:
         """Where what follows `ts` begins: there, or just before the first record that the journal has."""
-        found = [Ts(first - 1) for each in self._visible_places() if (first := each.first_ts()) is not None]
+        found = [Ts(first - 1) for each in self.visible_places() if (first := each.first_ts()) is not None]
         return max(ts, min(found, default=ts))
 
     def summaries(

@@ -39,16 +39,31 @@ class Places:
 
     def of_record(self, lsn: Lsn) -> FilePosition | None:
         """Where a record begins; None: it cannot be found. It walks a frame."""
+        found = self._find(lsn)
+        return None if found is None else found[0]
+
+    def ts_of(self, lsn: Lsn) -> Ts | None:
+        """The ts of a record; None: the journal does not have it, or no more. It walks a frame."""
+        segments = self._source.segments()
+        if not segments or segments[0] > lsn:
+            return None
+        found = self._find(lsn)
+        return None if found is None else found[1]
+
+    def _find(self, lsn: Lsn) -> tuple[FilePosition, Ts] | None:
         place = self.of_lsn(Lsn(lsn + 1))
         if place is None:
             return None
         head = self._source.frame_header(*place)
         data = self._source.read(place.segment, place.at, place.at + records_end(head.flags, self._frame_bytes))
         next_lsn = head.lsn - bool(head.flags & CONTINUES)
-        for opcode, _, _, _, start, _, _, _ in skim(data, head.size, len(data)):
+        ts = head.ts
+        for opcode, _, ts_relative, _, start, _, _, _ in skim(data, head.size, len(data)):
             if opcode < CONTROL:
+                if ts_relative >= 0:
+                    ts = Ts(head.ts + ts_relative)
                 if next_lsn == lsn and lsn >= head.lsn:
-                    return FilePosition(place.segment, place.at + start)
+                    return FilePosition(place.segment, place.at + start), ts
                 next_lsn += 1
         return None
 
