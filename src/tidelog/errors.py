@@ -36,6 +36,10 @@
     │   ├── BadChannelRules      the configuration of channels cannot be used
     │   ├── Contended            others changed the same keys at every attempt
     │   ├── NotConfirmed         too few replicas have a message in time; publishing it again is fine
+    │   ├── ReplicationError     the link between a leader and a follower cannot go on
+    │   │   ├── LinkDamaged          its bytes are not those that were sent: connect again
+    │   │   ├── LinkMisused          the peer sent what the protocol does not allow
+    │   │   └── LinkVersion          the peer speaks another version of the protocol
     │   └── Corruption           bytes on disk are not what was written (names file, frame and position)
     │       └── FormatError      the bytes break the format itself
     │           ├── NewerFormat      they use something that this version does not know
@@ -84,9 +88,13 @@ __all__: Final = [
     "JournalFull",
     "LeaseLost",
     "LimitExceeded",
+    "LinkDamaged",
+    "LinkMisused",
+    "LinkVersion",
     "MessageTooLarge",
     "NewerFormat",
     "NotConfirmed",
+    "ReplicationError",
     "ServerRefused",
     "ServerUnreachable",
     "SnapshotFailed",
@@ -302,6 +310,27 @@ class NotConfirmed(EnvironmentFault):
         self.wanted = wanted
         self.confirmed = confirmed
         """Replicas that have it."""
+
+
+class ReplicationError(EnvironmentFault):
+    """The link between a leader and a follower cannot go on. What was whole before it is good, and stays."""
+
+
+class LinkDamaged(ReplicationError):
+    """A checksum is wrong, or the link ended inside a piece: what was sent is sent again on the next link."""
+
+
+class LinkMisused(ReplicationError):
+    """The peer sent pieces that are whole and make no sense here: another program, a newer version, or a bug."""
+
+
+class LinkVersion(ReplicationError):
+    """The peer speaks another version of the protocol."""
+
+    def __init__(self, message: str, *, version: int) -> None:
+        super().__init__(message)
+        self.version = version
+        """The one that it speaks."""
 
 
 class Corruption(EnvironmentFault):

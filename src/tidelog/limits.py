@@ -203,6 +203,29 @@ FEED_EXEC_PAUSE_S_MAX = 60.0
 FEED_ORDERED_BYTES_MAX = 256 * MIB
 """Keys and values that `tidelog feed --ordered` keeps until a checkpoint says that their order is known."""
 
+# --- replication ------------------------------------------------------------------------------------------------
+
+REPLICATION_PIECE_BYTES_MAX = 256 * KIB
+"""Of one piece of a link: what a peer can make the other side hold before it is proved ..."""
+REPLICATION_PARTS_BYTES = 64 * KIB
+"""... and what a piece with transactions has, about ..."""
+REPLICATION_LONG_BYTES = 32 * KIB
+"""... where each payload is smaller than this: larger ones follow by themselves ..."""
+REPLICATION_PAYLOAD_BYTES = 128 * KIB
+"""... in pieces of this size, as files of a full sync do."""
+REPLICATION_READ_BYTES = 256 * KIB
+"""Of the history that is read for a follower at once, about."""
+REPLICATION_RECORDS_MAX = 2**26
+"""Of one transaction that a peer sends: far more than any command makes. Its bytes have the bound that all have."""
+REPLICATION_EPOCHS_BYTES_MAX = 128 * KIB
+"""Newest epochs that one server tells another when they meet."""
+REPLICATION_TEXT_BYTES_MAX = 1 * KIB
+"""Of a reason, an address or the name of a file."""
+REPLICATION_FILES_MAX = 100_000
+"""Files of a full sync ..."""
+REPLICATION_UNFINISHED_MAX = 1000
+"""... and those of an unfinished one that a follower tells of; others are sent again."""
+
 # --- the Python client ------------------------------------------------------------------------------------------
 
 CLIENT_CONNECT_S_MAX = 10.0
@@ -827,6 +850,9 @@ assert CLOCK_BOUND_RENEW_US < CLOCK_BOUND_AHEAD_WALL_US
 assert BULK_BYTES_MAX < PAYLOAD_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert LAKE_FILE_BYTES + LAKE_ROW_GROUP_BYTES < LAKE_PASS_BYTES
 assert HTTP_FEEDS_DEFAULT < FEEDS_MAX
+assert 2 * REPLICATION_PARTS_BYTES + 2 * REPLICATION_LONG_BYTES < REPLICATION_PIECE_BYTES_MAX
+assert REPLICATION_PAYLOAD_BYTES + REPLICATION_TEXT_BYTES_MAX < REPLICATION_PIECE_BYTES_MAX
+assert REPLICATION_EPOCHS_BYTES_MAX + REPLICATION_UNFINISHED_MAX * 64 < REPLICATION_PIECE_BYTES_MAX
 assert READ_ENTRIES_MAX <= RECORD_OFFSETS_MAX
 assert DAYS_BATCH_BYTES_MAX < DAYS_EVENT_BYTES_MAX < DAYS_BATCH_OPENED_BYTES_MAX < BULK_BYTES_MAX
 assert DAYS_LATE_AT_ONCE <= DAYS_LATE_LOOKED_THROUGH

@@ -4,6 +4,7 @@
     python -m tests.golden.make --overwrite  replace what differs: the format has changed, on purpose
 
     *.bin        one record, head or entry each; what its bytes mean is in `test_golden.py`
+    link-*.bin   what a leader and a follower send each other: one piece, or all that one of them sends
     directory/   a whole data directory of two shards, as it lies on disk
 
 Everything is made of fixed values: the clock, the epoch's id and the geometry.
@@ -17,6 +18,8 @@ from typing import Final
 
 from crc32c import crc32c
 
+from tests.replication.exchange import FROM_FOLLOWER, FROM_LEADER, encoded
+from tests.replication.exchange import record as sent_record
 from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import blob, control, frame, operation, record, sidecar
 from tidelog.journal.durability import FsyncPolicy
@@ -24,6 +27,9 @@ from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Journal, Settings
 from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import DEL, FLUSHDB, START, VAL, core_table, encode_items, encode_pairs
+from tidelog.journal.reader import Part
+from tidelog.replication.message import LinkPing, TransactionParts
+from tidelog.replication.wire import encode
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
 
@@ -79,6 +85,17 @@ def single_files() -> dict[str, bytes]:
     }
 
 
+def link_files() -> dict[str, bytes]:
+    """Name -> bytes of what goes over a link of replication."""
+    part = Part(Ts(0x1122334455), ShardId(1), [sent_record(99, 0x1122334455)], True)
+    return {
+        "link-ping.bin": encode(LinkPing(0x0102030405060708)),
+        "link-transaction.bin": encode(TransactionParts([part])),
+        "link-from-follower.bin": encoded(FROM_FOLLOWER),
+        "link-from-leader.bin": encoded(FROM_LEADER),
+    }
+
+
 def directory_files() -> dict[str, bytes]:
     """Path -> bytes of a data directory that holds every kind of record, a snapshot, a holder and a sidecar."""
     disk, clock = SimulatedDisk(), SimulatedClock(wall_us=1_700_000_000_000_000)
@@ -130,7 +147,7 @@ def _tree(disk: SimulatedDisk, folder: str, prefix: str) -> list[tuple[str, byte
 
 def golden_files() -> dict[str, bytes]:
     """Every golden file, by its path below this folder."""
-    return single_files() | {f"directory/{path}": data for path, data in directory_files().items()}
+    return single_files() | link_files() | {f"directory/{path}": data for path, data in directory_files().items()}
 
 
 def write_files(folder: Path, *, overwrite: bool) -> list[str]:

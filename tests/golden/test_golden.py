@@ -25,6 +25,7 @@ from tests.golden.make import (
     write_files,
 )
 from tests.journal.machine import State, apply_to
+from tests.replication.exchange import EXCHANGE, decoded
 from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import blob, control, frame, operation, record, sidecar
 from tidelog.journal.frame import Geometry
@@ -33,6 +34,8 @@ from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.operation import DEL, FLUSHDB, START, VAL, decode_pairs
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.record import BLOB, EXPIRE, FINISH, NEXT_CONT, PADDED, TS, Header
+from tidelog.replication.kinds import LinkSide
+from tidelog.replication.wire import PieceDecoder
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
 
@@ -76,6 +79,11 @@ BY_HAND: Final = {
     "  01 11 13 00 00 00 00 03 07 07 66 6f 6f 62 61 72"
     "  f0 00 59  07 00 00 00 00 00 00 00  55 44 33 22 11 00 00 00  06 00 00 00 00 00 00 00"
     "  64 00 00 00 00 00 00 00  03 00 00 00 00 00 00 00  e0 e6 29 68",
+    # A piece of a link: 9 bytes follow before the CRC32C of all before it: kind 0x22 and a time.
+    "link-ping.bin": "09 00 00 00  22  08 07 06 05 04 03 02 01  11 65 a3 a2",
+    # Kind 0x10: a part with flag LAST, shard 1, its ts, lsn 99, one record: val, TS and FINISH, database 0, 9 bytes.
+    "link-transaction.bin": "27 00 00 00  10  01  01 00  55 44 33 22 11 00 00 00  63 00 00 00 00 00 00 00  01 00"
+    "  01 11 00 00 09 00 00 00  03 07 07 66 6f 6f 62 61 72  af 2d bb df",
 }
 
 
@@ -100,6 +108,12 @@ def test_bytes_are_as_spelled_out_by_hand(name: str) -> None:
 
 def test_the_crc_of_a_mark_covers_the_frame_from_its_start() -> None:
     data = FILES["batch-with-mark.bin"]
+    assert int.from_bytes(data[-4:], "little") == crc32c_bit_by_bit(data[:-4])
+
+
+@pytest.mark.parametrize("name", ["link-ping.bin", "link-transaction.bin"])
+def test_the_crc_of_a_piece_covers_its_length_and_kind(name: str) -> None:
+    data = FILES[name]
     assert int.from_bytes(data[-4:], "little") == crc32c_bit_by_bit(data[:-4])
 
 
@@ -206,6 +220,12 @@ def test_a_golden_sidecar_entry_is_decoded() -> None:
     before = [sidecar.encode_summary(SUMMARY._replace(frame=index)) for index in range(3)]
     found = sidecar.decode_summaries(b"TLSC" + b"".join(before) + golden("sidecar-entry.bin"))
     assert found[3] == SUMMARY
+
+
+@pytest.mark.parametrize("side", LinkSide)
+def test_a_golden_exchange_of_a_leader_and_a_follower_is_decoded(side: LinkSide) -> None:
+    data = golden(f"link-from-{side.value}.bin")
+    assert decoded(PieceDecoder(side), data) == list(EXCHANGE[side])
 
 
 # --- the data directory -----------------------------------------------------------------------------------------

@@ -1,0 +1,11 @@
+"""Replication: what a leader and a follower say to each other, and the history that is read for it.
+
+The package stands after `feeds/`, since both read the journal again in the same way, and before `engine/`, so that
+commands can ask and steer it. Nothing here waits or listens: bytes are fed in, and messages come out.
+
+message         everything that the two say to each other, as values
+kinds           the table of messages: number, sender, body
+fields          the fields of a body, with bounds on all that a peer can claim
+parts           parts of transactions as bytes
+wire            messages to pieces with checksums, and back
+"""
