@@ -201,7 +201,7 @@ class JournalReader:
                 if parts[-1].is_last:
                     transaction = _make_transaction((parts[0].ts, parts))
                     parts = []
-                    _check_whole(transaction)
+                    check_whole(transaction)
                     yield transaction
             found = self._merge.read()
             self._ready.extend(parts)  # of a transaction that is not whole yet
@@ -217,7 +217,7 @@ class JournalReader:
 
         def apply_part(part: Part) -> None:
             transaction = _make_transaction((part.ts, [part]))
-            _check_whole(transaction)
+            check_whole(transaction)
             apply(transaction)
 
         self._shards[0].load(apply_part, load_strings)
@@ -243,8 +243,8 @@ def unreadable(part: Part, record: Record, error: Exception) -> Exception:
     return UnreadableRecord(problem, shard=part.shard, lsn=record.lsn)
 
 
-def _check_whole(transaction: JournalTransaction) -> None:
-    """Hot."""
+def check_whole(transaction: JournalTransaction) -> None:
+    """Raise unless the parts are those that its `start` names. Hot."""
     ts, parts = transaction
     if len(parts) == 1 and parts[0].records[0].opcode != START:
         return

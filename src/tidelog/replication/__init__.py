@@ -8,4 +8,5 @@ kinds           the table of messages: number, sender, body
 fields          the fields of a body, with bounds on all that a peer can claim
 parts           parts of transactions as bytes
 wire            messages to pieces with checksums, and back
+incoming        puts what came in pieces together: whole transactions, in order, under the lsns that are due
 """
