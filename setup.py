@@ -45,6 +45,7 @@ _HOT = [
     "journal/staging.py",
     "journal/unwritten.py",
     "journal/writer.py",
+    "replication/history.py",
     "replication/incoming.py",
     "replication/message.py",
     "replication/parts.py",

@@ -9,4 +9,6 @@ fields          the fields of a body, with bounds on all that a peer can claim
 parts           parts of transactions as bytes
 wire            messages to pieces with checksums, and back
 incoming        puts what came in pieces together: whole transactions, in order, under the lsns that are due
+shared_history  whether the position of another server lies on the history here, and if not, where the two part
+history         what follows a position: read from memory or from disk, as messages
 """
