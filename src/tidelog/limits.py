@@ -494,6 +494,8 @@ CHANNEL_WAKES_RECONNECT_S_MAX = 2.0
 """Between these, doubling, the pause before it is made again."""
 CHANNEL_CANCEL_S = 0.1
 """How long a task has to end before it is cancelled once more."""
+CHANNEL_KEY_KEPT_S = 30.0
+"""How long a process takes the key for handles in the backend for granted."""
 CHANNEL_KEY_LOOK_S = 1.0
 """After a handle that proved wrong, the key in the backend is looked at again, at most once in so long."""
 CHANNEL_SCAN_KEYS = 1000

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.channels.servers import in_loop
 from tidelog import limits
 from tidelog.channels.clock import LARGEST
 from tidelog.channels.handle import Handles, made_handle, place_of
-from tidelog.errors import AckHandleMalformed, LimitExceeded
+from tidelog.errors import AckHandleMalformed, LimitExceeded, ServerUnreachable
 
 KEY: Final = bytes(range(32))
 OTHER: Final = bytes(range(1, 33))
@@ -104,7 +105,7 @@ def test_short_keys_are_refused() -> None:
         Handles([b"x" * 15], shared_key=_nobody, now_s=lambda: 0.0)
 
 
-async def _nobody() -> bytes:
+async def _nobody(_offered: bytes | None) -> bytes:
     raise AssertionError("a configured key is enough")
 
 
@@ -119,30 +120,83 @@ def test_configured_keys_may_be_replaced_one_by_one() -> None:
     asyncio.run(play())
 
 
-def test_the_key_of_the_backend_is_looked_at_again_when_a_handle_proves_wrong() -> None:
-    keys, now = [KEY], [0.0]
+class Backend:
+    """Where the shared key is, as far as handles know."""
 
-    async def shared_key() -> bytes:
-        looked.append(now[0])
-        return keys[0]
+    def __init__(self) -> None:
+        self.key: bytes | None = KEY
+        self.looks = 0
+        self.is_away = False
+        self.now_s = 0.0
 
-    looked: list[float] = []
+    async def shared_key(self, offered: bytes | None) -> bytes:
+        self.looks += 1
+        if self.is_away:
+            raise ServerUnreachable("away")
+        self.key = self.key or offered or OTHER
+        return self.key
 
-    async def play() -> None:
-        handles = Handles([], shared_key=shared_key, now_s=lambda: now[0])
-        assert await handles.read("news", "me", await handles.make("news", "me", 7, "")) == (7, "")
-        assert looked == [0.0]
-        keys[0] = OTHER  # the backend was emptied, and another gateway has made a key
-        theirs = made_handle(OTHER, "news", "me", 8)
+    def has(self, key: bytes | None) -> bool:
+        return self.key == key
+
+    def handles(self) -> Handles:
+        return Handles([], shared_key=self.shared_key, now_s=lambda: self.now_s)
+
+
+@in_loop
+async def test_the_key_of_the_backend_is_looked_at_again_when_a_handle_proves_wrong() -> None:
+    backend = Backend()
+    handles = backend.handles()
+    ours = await handles.make("news", "me", 7, "")
+    assert await handles.read("news", "me", ours) == (7, "")
+    assert backend.looks == 1
+    backend.key = OTHER  # the backend was emptied, and another gateway has made a key
+    theirs = made_handle(OTHER, "news", "me", 8)
+    with pytest.raises(AckHandleMalformed):
+        await handles.read("news", "me", theirs)
+    assert backend.looks == 1, "guessing costs the backend little"
+    backend.now_s = limits.CHANNEL_KEY_LOOK_S
+    assert await handles.read("news", "me", theirs) == (8, "")
+    assert await handles.make("news", "me", 8, "") == theirs
+    assert await handles.read("news", "me", ours) == (7, ""), "what it gave out itself stays good"
+    for wrong in ("nonsense", made_handle(bytes(32), "news", "me", 8)):
         with pytest.raises(AckHandleMalformed):
-            await handles.read("news", "me", theirs)
-        assert looked == [0.0], "guessing costs the backend little"
-        now[0] = limits.CHANNEL_KEY_LOOK_S
-        assert await handles.read("news", "me", theirs) == (8, "")
-        assert await handles.make("news", "me", 8, "") == theirs
-        for wrong in ("nonsense", made_handle(KEY, "news", "me", 8)):
-            with pytest.raises(AckHandleMalformed):
-                await handles.read("news", "me", wrong)
-        assert looked == [0.0, limits.CHANNEL_KEY_LOOK_S]
+            await handles.read("news", "me", wrong)
+    assert backend.looks == 2
 
-    asyncio.run(play())
+
+@in_loop
+async def test_a_key_that_the_backend_lost_is_put_back() -> None:
+    """A gateway that starts then would make another, and refuse what this one gives out."""
+    backend = Backend()
+    handles = backend.handles()
+    ours = await handles.make("news", "me", 7, "")
+    backend.key = None
+    backend.now_s = limits.CHANNEL_KEY_KEPT_S - 1
+    await handles.make("news", "me", 7, "")
+    assert (backend.has(None), backend.looks) == (True, 1)
+    backend.now_s += 1
+    assert await handles.make("news", "me", 7, "") == ours
+    assert (backend.has(KEY), backend.looks) == (True, 2)
+    assert await backend.handles().read("news", "me", ours) == (7, "")
+
+
+@in_loop
+async def test_a_key_that_another_gateway_made_is_taken_over() -> None:
+    backend = Backend()
+    handles = backend.handles()
+    await handles.make("news", "me", 7, "")
+    backend.key = OTHER
+    backend.now_s = limits.CHANNEL_KEY_KEPT_S
+    assert await handles.make("news", "me", 7, "") == made_handle(OTHER, "news", "me", 7)
+
+
+@in_loop
+async def test_a_backend_that_is_away_takes_no_key_away() -> None:
+    backend = Backend()
+    handles = backend.handles()
+    ours = await handles.make("news", "me", 7, "")
+    backend.is_away, backend.now_s = True, limits.CHANNEL_KEY_KEPT_S
+    assert await handles.make("news", "me", 7, "") == ours
+    with pytest.raises(ServerUnreachable):
+        await backend.handles().make("news", "me", 7, "")

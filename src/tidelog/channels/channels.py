@@ -323,11 +323,11 @@ class Channels:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def _shared_key(self) -> bytes:
-        """The key of the backend for handles. Of several that make one, the first wins, and all read it."""
+    async def _shared_key(self, offered: bytes | None) -> bytes:
+        """The key of the backend for handles. Of several that offer one, the first wins, and all read it."""
         key = await self._backend.call("GET", CHANNEL_HANDLE_KEY)
         if key is None:
-            await self._backend.call("SET", CHANNEL_HANDLE_KEY, secrets.token_bytes(KEY_BYTES), "NX")
+            await self._backend.call("SET", CHANNEL_HANDLE_KEY, offered or secrets.token_bytes(KEY_BYTES), "NX")
             key = await self._backend.call("GET", CHANNEL_HANDLE_KEY)
         if not isinstance(key, bytes) or len(key) != KEY_BYTES:
             raise FormatError("it does not hold a key for receipt handles: remove it", path=CHANNEL_HANDLE_KEY)

@@ -15,8 +15,9 @@ their clocks to others, which the subscriber was never given.
 
 The key is configured, or kept in the backend: the first process that needs one offers its own with SET NX, and all
 take what is there then. So handles survive restarts and are valid at every gateway of the backend. A process keeps the
-key; it looks again when a handle proves wrong (at most once a second), since the backend may have been emptied and
-another process may have made a new one.
+key. It looks again now and then, and when a handle proves wrong (at most once a second): the backend may have been
+emptied, or lost the key in a failover. Then it offers the one that it has; if another process was faster, it takes that
+one's, and still reads handles of its own.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ import binascii
 import hmac
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from tidelog import limits
 from tidelog.channels.clock import is_clock
 from tidelog.channels.message import TRAIL_DIGITS, ChannelPlace
-from tidelog.errors import AckHandleMalformed, LimitExceeded
+from tidelog.errors import AckHandleMalformed, EnvironmentFault, LimitExceeded
 
 KEY_BYTES: Final = 32
 """Of a key that is made; one that is configured has at least half as many."""
@@ -86,12 +88,12 @@ class Handles:
         self,
         configured: Sequence[bytes],
         *,
-        shared_key: Callable[[], Awaitable[bytes]],
+        shared_key: Callable[[bytes | None], Awaitable[bytes]],
         now_s: Callable[[], float],
     ) -> None:
         """
         configured    the first makes handles, all read them; none: the key of the backend
-        shared_key    gets that one, and makes it if there is none
+        shared_key    gets that one; if there is none, it makes one, or puts the one there that it is given
         """
         if any(len(key) < KEY_BYTES // 2 for key in configured):
             raise LimitExceeded(f"a key for receipt handles has at least {KEY_BYTES // 2} bytes")
@@ -104,6 +106,9 @@ class Handles:
     async def make(self, channel: str, subscriber: str, clock: int, trail: str) -> str:
         if not self._keys:
             await self._look()
+        elif not self._is_configured and self._now_s() - self._looked_s >= limits.CHANNEL_KEY_KEPT_S:
+            with suppress(EnvironmentFault):  # what it has is good
+                await self._look()
         return made_handle(self._keys[0], channel, subscriber, clock, trail)
 
     async def read(self, channel: str, subscriber: str, handle: str) -> ChannelPlace:
@@ -122,4 +127,6 @@ class Handles:
 
     async def _look(self) -> None:
         self._looked_s = self._now_s()
-        self._keys = [await self._shared_key()]
+        before = self._keys[:1]
+        found = await self._shared_key(before[0] if before else None)
+        self._keys = [found, *(key for key in before if key != found)]
