@@ -12,12 +12,12 @@ from typing import Final
 
 import pytest
 
-from tests.channels.http.gateways import ADMIN, HttpServers
+from tests.channels.http.gateways import ADMIN, GatewayProcess, HttpServers
 from tests.integration.limited_server import COMMAND
 from tests.integration.server_process import ServerProcess
 from tidelog.channels.http.openapi import describe, made_page
 
-LIMITS: Final = {"CHANNEL_POLL_S_MAX": 0.2}
+POLL_S_MAX: Final = 0.2
 """Polls of random durations are not to wait for an hour."""
 SETTINGS: Final = """
 [checks]
@@ -32,14 +32,25 @@ checks.positive_data_acceptance.enabled = false
 SCHEMATHESIS: Final = shutil.which("schemathesis", path=str(Path(sys.executable).parent))
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory, http_servers: HttpServers) -> Iterator[str]:
+@pytest.fixture(scope="module", params=["in a server", "alone"])
+def url(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, http_servers: HttpServers
+) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("openapi")
-    command = [*COMMAND, json.dumps(LIMITS), "serve"]
-    options = ["--channel-admin-token-file", str(http_servers.admin_file)]
-    with ServerProcess(folder / "data", *options, has_http=True, command=command) as server:
-        yield f"http://127.0.0.1:{server.http_port}/channels/openapi.json"
-        assert "this is a bug" not in server.stderr
+    token_file = str(http_servers.admin_file)
+    started: GatewayProcess | ServerProcess
+    if request.param == "alone":
+        started = GatewayProcess(
+            folder, http_servers.redis.url, "--admin-token-file", token_file, CHANNEL_POLL_S_MAX=POLL_S_MAX
+        )
+    else:
+        command = [*COMMAND, json.dumps({"CHANNEL_POLL_S_MAX": POLL_S_MAX}), "serve"]
+        options = ["--channel-admin-token-file", token_file]
+        started = ServerProcess(folder / "data", *options, has_http=True, command=command)
+    with started as process:
+        yield f"http://127.0.0.1:{process.http_port}/channels/openapi.json"
+        assert "this is a bug" not in process.stderr
+        assert "Traceback" not in process.stderr
 
 
 def run_schemathesis(folder: Path, url: str, *options: str) -> None:
