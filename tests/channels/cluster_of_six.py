@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -81,6 +82,48 @@ class ClusterOfSix:
         role: str = node.call("INFO", "replication")["role"]
         return role
 
+    def master_of(self, key: str) -> Node:
+        """The node that has a key now."""
+        slot = self._any().call("CLUSTER KEYSLOT", key)
+        for first, last, master, *_ in self._any().call("CLUSTER SLOTS"):
+            if first <= slot <= last:
+                return next(node for node in self.nodes if node.port == master[1])
+        raise AssertionError("nobody has that slot")
+
+    def fail_over(self, master: Node, parted: Callable[[], None] | None = None) -> None:
+        """Kill a master, wait until its replica has taken over, and start it again as the replica of that one.
+
+        `parted`: what is written while this runs is lost.
+        """
+        replica = next(
+            node for node in self._alive() if node.call("INFO", "replication").get("master_port") == master.port
+        )
+        if parted is not None:
+            replica.process.send_signal(signal.SIGSTOP)  # or it would be back at once
+            master.call("CLIENT KILL", "TYPE", "replica")
+            parted()
+        master.process.kill()
+        master.process.wait()
+        replica.process.send_signal(signal.SIGCONT)
+        self._wait(lambda: self.role(replica) == "master")
+        process = subprocess.Popen(master.process.args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        again = Node(process, master.port, master.bus_port)
+        self.nodes[self.nodes.index(master)] = again
+        self._wait(lambda: self._is_linked_now(again))
+
+    def _is_linked_now(self, node: Node) -> bool:
+        try:
+            return self.is_linked(node)
+        except redis.ConnectionError:
+            return False
+
+    def _alive(self) -> list[Node]:
+        return [node for node in self.nodes if node.process.poll() is None]
+
+    def _any(self) -> Node:
+        return self._alive()[0]
+
     def close(self) -> None:
         for node in self.nodes:
+            node.process.send_signal(signal.SIGCONT)
             stop_peer(node.process)

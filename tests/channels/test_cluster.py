@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tests.channels.cluster_of_six import ClusterOfSix, Node
 from tests.channels.servers import ChannelServers, in_loop
 from tests.channels.test_channels import numbered, values
+from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.channels import Channels, Confirmation, NotConfirmed, message_of
 from tidelog.channels.backend import backend_at
@@ -48,6 +50,32 @@ async def test_a_publish_waits_for_the_replica_of_its_slot(channel_servers: Chan
     async with Channels(backend_at(address), confirm=Confirmation(2, 50)) as channels:
         with pytest.raises(NotConfirmed, match="1 of 2 replicas have what was written after 50 ms"):
             await channels.publish("ch1", numbered(2)[0])
+
+
+@in_loop
+async def test_a_master_that_hangs_holds_up_its_own_channels_only(channel_servers: ChannelServers) -> None:
+    server = channel_servers.get("cluster")
+    server.client.flushall()
+    cluster = channel_servers.six
+    assert cluster is not None
+    async with server.channels() as channels:
+        for channel in CHANNELS:
+            await channels.subscribe(channel, "a")
+        masters = {channel: cluster.master_of(f"c.{{{channel}}}.clock") for channel in CHANNELS}
+        hangs = masters[CHANNELS[0]]
+        others = [channel for channel in CHANNELS if masters[channel] != hangs]
+        hangs.process.send_signal(signal.SIGSTOP)  # for less than it takes to be replaced
+        try:
+            calls = [channels.publish(CHANNELS[0], message_of(f"m{n}", n)) for n in range(2 * limits.CHANNEL_CALLS_MAX)]
+            waiting = asyncio.gather(*calls)
+            await asyncio.sleep(0.1)
+            async with asyncio.timeout(1):
+                for channel in others:
+                    await channels.publish(channel, numbered(1)[0])
+                    assert values(await channels.fetch(channel, "a")) == [1]
+        finally:
+            hangs.process.send_signal(signal.SIGCONT)
+        assert all(each.is_new for each in await waiting)
 
 
 async def play_with_failover(cluster: ClusterOfSix, fail: Node, how: str) -> None:

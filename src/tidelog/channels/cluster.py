@@ -10,6 +10,8 @@ a failover, and repeats a call meanwhile. Two things need a node of their own ch
 
 redis-py's own attempts follow each other without a pause, and end long before a failover does. So a call is made a few
 times more, with pauses; a failover takes longer still, and then the caller is told.
+
+Only so many calls are under way to one node. A node that hangs holds up the calls that wait for it, and no others.
 """
 
 from __future__ import annotations
@@ -53,12 +55,13 @@ class ClusterBackend:
         """`client`: redis-py's for a cluster, for asyncio; it is closed with the backend."""
         self.url = url
         self._client = client
-        self._turns = asyncio.Semaphore(limits.CHANNEL_CALLS_MAX)
+        self._turns: dict[str, asyncio.Semaphore] = {}
+        """By the name of the node."""
 
     async def run(
         self, script: LuaScript, keys: Sequence[bytes], arguments: Sequence[Word], confirm: Confirmation | None = None
     ) -> Any:
-        async with self._turn():
+        async with self._turn(keys[0]):
             if confirm is None:
                 return await self._patiently(lambda: run_script(self._client, script, keys, arguments))
             for _ in range(limits.CHANNEL_CONFIRM_ATTEMPTS):
@@ -97,7 +100,7 @@ class ClusterBackend:
         return (confirmed, None) if lost else (reply, confirmed)
 
     async def call(self, *words: Word) -> Any:
-        async with self._turn():
+        async with self._turn(words[1] if len(words) > 1 else ""):
             return await self._patiently(lambda: self._client.execute_command(*words))
 
     async def ask(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
@@ -152,7 +155,13 @@ class ClusterBackend:
         return await call()
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        async with self._turns, our_errors(self.url):
+    async def _turn(self, key: Word | None = None) -> AsyncIterator[None]:
+        """`key`: of the call; None: it asks several nodes."""
+        async with our_errors(self.url):
             await self._client.initialize()
-            yield
+            node = "" if key is None else self._client.get_node_from_key(key).name
+            turns = self._turns.get(node)
+            if turns is None:
+                turns = self._turns[node] = asyncio.Semaphore(limits.CHANNEL_CALLS_MAX)
+            async with turns:
+                yield
