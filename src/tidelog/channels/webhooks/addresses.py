@@ -21,7 +21,7 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from tidelog.channels.webhooks.webhook_rule import Network
+from tidelog.channels.webhooks.webhook_rule import IpNetwork
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -35,7 +35,7 @@ class AddressRefused(OSError):
     """An address that webhooks may not call. The message does not show it: it may be an inner one."""
 
 
-def is_allowed(text: str, networks: Sequence[Network]) -> bool:
+def is_allowed(text: str, networks: Sequence[IpNetwork]) -> bool:
     """Whether an address may be called; `networks`: those that are allowed although they are private."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
@@ -76,7 +76,7 @@ async def looked_up(host: str, port: int) -> Sequence[str]:
 class CheckedResolver(AbstractResolver):
     """Resolves a name to addresses that are all allowed, or not at all."""
 
-    def __init__(self, networks: Sequence[Network], lookup: AddressLookup) -> None:
+    def __init__(self, networks: Sequence[IpNetwork], lookup: AddressLookup) -> None:
         self._networks = networks
         self._lookup = lookup
 
@@ -106,7 +106,7 @@ class CheckedResolver(AbstractResolver):
         return
 
 
-def checked_socket(networks: Sequence[Network]) -> Callable[[Any], socket.socket]:
+def checked_socket(networks: Sequence[IpNetwork]) -> Callable[[Any], socket.socket]:
     """Makes sockets for connections, to allowed addresses only."""
 
     def make(found: Any) -> socket.socket:

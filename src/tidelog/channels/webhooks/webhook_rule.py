@@ -40,7 +40,7 @@ _HEADER_TEXT: Final = re.compile(r"[\x20-\x7e]{0,2000}", re.ASCII)
 _OWN_HEADERS: Final = ("host", "content-length", "transfer-encoding", "connection", "te", "trailer", "upgrade")
 _METHODS: Final = ("POST", "PUT", "PATCH", "DELETE", "GET")
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class WebhookRule:
     retry: RetryRule
     dead_letter: str | None
     """The channel for messages that could not be sent."""
-    allowed_networks: tuple[Network, ...]
+    allowed_networks: tuple[IpNetwork, ...]
     """May be called although they are private."""
 
     @property
@@ -249,7 +249,7 @@ def _read_retry(table: SettingsTable, *, has_dead_letter: bool) -> RetryRule:
     return rule
 
 
-def _read_networks(table: SettingsTable) -> tuple[Network, ...]:
+def _read_networks(table: SettingsTable) -> tuple[IpNetwork, ...]:
     networks = []
     for text in table.texts("allow-networks", ()):
         try:
