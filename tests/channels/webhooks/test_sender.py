@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import ipaddress
 import logging
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from tests.channels.servers import in_loop
-from tests.channels.token_makers import ec_key
 from tests.channels.webhooks.receivers import ReceivedCall, Receiver, receiver, webhook_rules
+from tests.system.certificates import certified
 from tidelog.channels import message_of
 from tidelog.channels.webhooks.addresses import looked_up
 from tidelog.channels.webhooks.sender import SendOutcome, WebhookSender
@@ -285,22 +279,6 @@ async def test_calls_under_way_are_bounded(tmp_path: Path, caplog: pytest.LogCap
 
 
 # --- TLS --------------------------------------------------------------------------------------------------------------
-
-
-def certified(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """The context of a server that is called by this name, and that of a client that trusts it."""
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    begun = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
-    made = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(ec_key().public_key())
-    made = made.serial_number(1).not_valid_before(begun).not_valid_after(begun + datetime.timedelta(days=36500))
-    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    path = folder / "tls.pem"
-    key = ec_key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    path.write_bytes(key + made.sign(ec_key(), SHA256()).public_bytes(Encoding.PEM))
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(path)
-    return server, ssl.create_default_context(cafile=path)
 
 
 @in_loop
