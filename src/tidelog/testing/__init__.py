@@ -4,6 +4,7 @@ It ships with the package, so that projects that build on Tidelog can test with 
 here reads the real time, touches the real disk or draws an unseeded random number.
 
 clock       SimulatedClock
+loop        SimulatedLoop: calls that happen when a test lets time pass, and what one process has of it
 disk        SimulatedDisk: what a test creates and crashes
 file        what a process holds of a disk: open files and locks
 inode       the contents of one file, and what a crash makes of them
