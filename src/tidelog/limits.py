@@ -226,6 +226,19 @@ REPLICATION_FILES_MAX = 100_000
 REPLICATION_UNFINISHED_MAX = 1000
 """... and those of an unfinished one that a follower tells of; others are sent again."""
 
+# --- links between servers --------------------------------------------------------------------------------------
+
+LINK_UNSENT_BYTES_MAX = 1 * MIB
+"""With more than this unsent, a link has no room: its sender is to wait ..."""
+LINK_ROOM_BYTES = 256 * KIB
+"""... until no more than this is left."""
+LINK_ACCEPT_PAUSE_S = 1.0
+"""After an attempt to accept one for which there was no descriptor or memory."""
+LINK_HANDSHAKE_S = 10
+"""For the handshake of TLS, on either side."""
+LINK_CLOSING_S = 60
+"""With TLS: for the peer to take what was sent, and to agree to the end."""
+
 # --- the Python client ------------------------------------------------------------------------------------------
 
 CLIENT_CONNECT_S_MAX = 10.0
@@ -855,6 +868,7 @@ assert HTTP_FEEDS_DEFAULT < FEEDS_MAX
 assert 2 * REPLICATION_PARTS_BYTES + 2 * REPLICATION_LONG_BYTES < REPLICATION_PIECE_BYTES_MAX
 assert REPLICATION_PAYLOAD_BYTES + REPLICATION_TEXT_BYTES_MAX < REPLICATION_PIECE_BYTES_MAX
 assert REPLICATION_EPOCHS_BYTES_MAX + REPLICATION_UNFINISHED_MAX * 64 < REPLICATION_PIECE_BYTES_MAX
+assert LINK_ROOM_BYTES < LINK_UNSENT_BYTES_MAX
 assert READ_ENTRIES_MAX <= RECORD_OFFSETS_MAX
 assert DAYS_BATCH_BYTES_MAX < DAYS_EVENT_BYTES_MAX < DAYS_BATCH_OPENED_BYTES_MAX < BULK_BYTES_MAX
 assert DAYS_LATE_AT_ONCE <= DAYS_LATE_LOOKED_THROUGH

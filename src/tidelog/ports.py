@@ -1,11 +1,27 @@
-"""The edges of the machine, as protocols: clock, timers, randomness and disk.
+"""The edges of the machine, as protocols: clock, timers, randomness, disk and network.
 
-Everything above `system/` receives these through its constructor, so that the whole of it runs on real files or
-inside a simulation that can crash at any write. `system/` has the real ones, `testing/` the simulated ones, and
-one conformance suite (`tests/conformance/`) holds both to what is written here.
+Everything above `system/` receives these through its constructor, so that the whole of it runs on real files and
+sockets or inside a simulation that can crash at any write and cut any link. `system/` has the real ones, `testing/` the
+simulated ones, and one conformance suite (`tests/conformance/`) holds both to what is written here.
 
 Paths are `str` with `/` between parts. A disk raises plain `OSError` with an errno: what that means is for the
 caller to say.
+
+A network has callbacks and no coroutines: code above it is state machines that are driven by calls on one loop, so a
+simulation can run them without an event loop. What holds for every link, and what does not:
+
+- The bytes that one side sends reach the other in their order, without a gap. What arrives is always a prefix of what
+  was sent. How `send` divided them does not show: pieces are joined and cut on the way.
+- When a link ends, for whatever reason, bytes that are on the way may be lost. A sender knows that something arrived
+  only if the peer says so in bytes of its own.
+- A link may be dead for a long time before anyone is told: the peer may be gone, or cut off. Whoever needs to know
+  sooner sends something that must be answered, and sets a deadline. All deadlines are the caller's (`Loop.call_later`),
+  for connecting and closing too: a network has no patience of its own, or too much of it.
+- Callbacks come one at a time from the loop, never inside a call of the link or the network. An owner is told in this
+  order, and of nothing after `ended`:
+
+        connected  (received | room)*  ended
+        ended                                      it never connected
 """
 
 from __future__ import annotations
@@ -116,3 +132,117 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int:
         """How much can still be written on the file system that holds `path`."""
+
+
+NetworkAddress = tuple[str, int]
+"""A host (its name or number) and a port."""
+
+LinkEnd = Literal["failed", "by_us", "by_peer", "lost"]
+"""How a link ended.
+
+failed: it never connected. by_us: after `close`, when all that was sent has left, or after `abort`. by_peer: the other
+side closed it, or its process died, and all that came before was received. lost: anything else, such as a reset or a
+time-out; also after `close`, if perhaps not all has left.
+"""
+
+
+class NetworkLink(Protocol):
+    """One connection, seen from one of its sides.
+
+    It is open from `connected` on (if it was accepted: from `accept` on), until this side closes or aborts it, or is
+    told that it ended.
+    """
+
+    @property
+    def peer(self) -> NetworkAddress:
+        """The address that was connected to; of an accepted link, where it comes from."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How much of what was sent this process still holds, because the system has not taken it yet.
+
+        With TLS: about, and encrypted bytes are counted.
+        """
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a sender should go on.
+
+        It turns false once more than `limits.LINK_UNSENT_BYTES_MAX` are unsent. When no more than
+        `limits.LINK_ROOM_BYTES` are, it is true again, and then `room` is called. Nothing is refused meanwhile: it is
+        for the sender to wait, or to put what it would send somewhere else.
+        """
+
+    def send(self, data: bytes) -> None:
+        """Send bytes after all that were sent before; never waits.
+
+        If the link has ended and its owner was not told yet, they are lost. If it is not open, `ValueError`.
+        """
+
+    def stop_receiving(self) -> None:
+        """Let the peer wait: `received` is not called until `resume_receiving`, also not for bytes that are there.
+
+        What the peer sends meanwhile fills the buffers of the system, and then stays with the peer. An end by the peer
+        waits behind the bytes that came before it. Other ends may be told at once (what was not received is lost), or
+        only when receiving is resumed or something is sent.
+        """
+
+    def resume_receiving(self) -> None: ...
+
+    def close(self) -> None:
+        """Send what is unsent and end the link; receive nothing more.
+
+        A peer that sends nothing from then on receives all of it, and then the end. One that still sends may be
+        told that the link is lost instead, and miss the rest. With TLS, it takes at most `limits.LINK_CLOSING_S`.
+        A link that has not connected is aborted.
+        """
+
+    def abort(self) -> None:
+        """End the link at once, or give up connecting; receive nothing more. What has not left is dropped.
+
+        The peer is told that the link is lost (after `close`: or that it was closed), unless the network loses that
+        too. Like `close`, it is fine once more, and after the end.
+        """
+
+
+class LinkOwner(Protocol):
+    """Who is told what happens on a link."""
+
+    def connected(self) -> None:
+        """The link is open."""
+
+    def received(self, data: bytes) -> None:
+        """The next bytes, at least one."""
+
+    def room(self) -> None:
+        """`NetworkLink.has_room` was false, and is true again."""
+
+    def ended(self, end: LinkEnd, reason: str) -> None:
+        """The link is over. The reason is for people: a few plain words, such as "Connection refused"."""
+
+
+class OpenPort(Protocol):
+    """An address where others can connect."""
+
+    @property
+    def address(self) -> NetworkAddress:
+        """With the port that was chosen, if any was asked for."""
+
+    def close(self) -> None:
+        """Accept nothing more; links that were accepted go on. Closing twice is fine."""
+
+
+class Network(Protocol):
+    """Where links come from. Whether they are encrypted is its own matter."""
+
+    def listen(self, address: NetworkAddress, accept: Callable[[NetworkLink], LinkOwner]) -> OpenPort:
+        """Let others connect; port 0 takes any that is free. `OSError` if the address cannot be had.
+
+        `accept` is called with each new link and returns its owner, which is told at once that it is connected.
+        """
+
+    def connect(self, address: NetworkAddress, owner: LinkOwner) -> NetworkLink:
+        """Begin to connect. The owner is told when it has worked out or failed; `abort` gives up."""

@@ -1,9 +1,10 @@
-"""The real machine: a clock and a disk as `ports.py` asks for them.
+"""The real machine: a clock, a disk and a network as `ports.py` asks for them.
 
-The engine reads the time and touches files only through these; the edges (server, cli, Spark and the like) have the
-machine for themselves. This package decides nothing: it does what the port says and lets the errors of the operating
-system through, so that a simulation can miss little of it.
+The engine reads the time, touches files and talks to other servers only through these; the edges (server, cli, Spark
+and the like) have the machine for themselves. This package decides nothing: it does what the port says and lets the
+errors of the operating system through, so that a simulation can miss little of it.
 
-clock  the clock of this machine
-disk   the disk of this machine, on POSIX calls
+clock    the clock of this machine
+disk     the disk of this machine, on POSIX calls
+network  the network of this machine, on the transports of asyncio or uvloop
 """
