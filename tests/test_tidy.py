@@ -438,6 +438,7 @@ VIOLATIONS: Final[list[tuple[Rule, str, str, str]]] = [
     (check_imports, "tidelog.store.shard", "from numpy import random", "numpy.random is only for"),
     (check_imports, "tidelog.hlc", "from time import time_ns", "time is only for"),
     (check_imports, "tidelog.testing.clock", "import threading", "threading is only for"),
+    (check_imports, "tidelog.testing.network", "import asyncio", "asyncio is only for"),
     (check_imports, "tidelog.replication.leader", "import socket", "socket is only for"),
     (check_imports, "tidelog.commands.strings", "import asyncio", "asyncio is only for"),
     (check_imports, "tidelog.flight.service", "import asyncio", "asyncio is only for"),

@@ -1,4 +1,4 @@
-"""Owners of links that write down what they are told, and the machines on which they meet."""
+"""Owners of links that write down what they are told, and the worlds, real and simulated, in which they meet."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Any, Final, Protocol
 
 from tidelog.ports import LinkEnd, LinkOwner, Loop, Network, NetworkAddress, NetworkLink, OpenPort
 from tidelog.system.network import SystemNetwork
+from tidelog.testing.clock import SimulatedClock
+from tidelog.testing.loop import SimulatedLoop
+from tidelog.testing.network import SimulatedNetwork
 
 _ORDER: Final = re.compile(r"(connected (received |room )*)?(ended )?")
 """In which a link's owner is told things."""
@@ -178,6 +181,29 @@ class RealMachines:
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()
         return self._errors
+
+
+class SimulatedMachines:
+    """Two hosts of a simulated network."""
+
+    host: Final = "listening"
+    host_called: Final = "listening"
+
+    def __init__(self, seed: int) -> None:
+        self._network = SimulatedNetwork(SimulatedLoop(SimulatedClock()), seed)
+        self.connecting: Final = self._network.add("connecting")
+        self.listening: Final = self._network.add("listening")
+        self.loop: Final = self.connecting.loop
+
+    def run(self, seconds: float) -> None:
+        self._network.loop.run(seconds)
+
+    def wait_until(self, is_reached: Callable[[], bool]) -> None:
+        assert self._network.loop.run_until(is_reached, _PATIENCE_S)
+
+    def stop(self) -> list[str]:
+        self._network.loop.run_until_idle()
+        return []
 
 
 class Meeting:

@@ -1,4 +1,4 @@
-"""What `ports.Network`, `ports.NetworkLink` and `ports.OpenPort` promise, for real sockets on each loop.
+"""What `ports.Network`, `ports.NetworkLink` and `ports.OpenPort` promise, for real sockets and the simulated network.
 
 The sides of all links watch the order of what they are told, and that nothing is told inside of a call
 (`link_sides.py`).
@@ -15,19 +15,22 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from tests.conformance.link_sides import Meeting, RealMachines, Side
+from tests.conformance.link_sides import Meeting, RealMachines, Side, SimulatedMachines
 from tests.system.certificates import certified
 from tidelog import limits
 
-WORLDS = ["asyncio", "uvloop", "asyncio_tls", "uvloop_tls"]
+WORLDS = ["asyncio", "uvloop", "asyncio_tls", "uvloop_tls", "simulated_1", "simulated_2", "simulated_3"]
 MIB = limits.MIB
 
 
 @pytest.fixture(params=WORLDS)
 def meeting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Meeting]:
     kind, _, more = request.param.partition("_")
-    loop = uvloop.new_event_loop() if kind == "uvloop" else asyncio.new_event_loop()
-    made = Meeting(RealMachines(loop, *(certified(tmp_path, "localhost") if more else ())))
+    if kind == "simulated":
+        made = Meeting(SimulatedMachines(int(more)))
+    else:
+        loop = uvloop.new_event_loop() if kind == "uvloop" else asyncio.new_event_loop()
+        made = Meeting(RealMachines(loop, *(certified(tmp_path, "localhost") if more else ())))
     yield made
     made.stop()
 
