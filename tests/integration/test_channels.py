@@ -1,10 +1,12 @@
-"""Channels over HTTP as a whole: stops, kills, two gateways on one backend, passwords, and a backend that is away."""
+"""Channels over HTTP as a whole: stops, two gateways on one backend, passwords, and a backend that is away.
+
+That nothing is lost when processes are killed is tested in `test_channel_ledger.py`.
+"""
 
 from __future__ import annotations
 
 import http.client
 import json
-import random
 import signal
 import socket
 import threading
@@ -120,21 +122,6 @@ def test_channels_of_a_server_survive_what_is_done_to_it(tmp_path: Path) -> None
         assert [each["content"] for each in known.fetch("news", "me")["messages"]] == [3]
         client.close()
         assert "secret" not in server.stderr
-
-
-@pytest.mark.long
-def test_messages_survive_a_kill_of_the_server(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    with ServerProcess(data, "--fsync", "always", has_http=True) as server:
-        site = HttpSite(server.http_port)
-        site.subscribe("news", "me")
-        site.publish("news", "a", 1)
-        handle = site.fetch("news", "me")["ackHandle"]
-        server.kill()
-    with ServerProcess(data, "--fsync", "always", has_http=True) as server:
-        site = HttpSite(server.http_port)
-        assert [each["content"] for each in site.fetch("news", "me")["messages"]] == [1]
-        site.acknowledge("news", "me", handle)  # a handle of before
 
 
 @pytest.mark.long
@@ -257,102 +244,3 @@ def test_only_so_many_polls_wait(tmp_path: Path, backend: RedisProcess) -> None:
         gateway.terminate()
         for thread, _ in waiting:
             thread.join(SECONDS_MAX)
-
-
-# --- kills ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", [1])
-def test_a_gateway_that_is_killed_loses_nothing(tmp_path: Path, backend: RedisProcess, seed: int) -> None:
-    _kill_gateways(tmp_path, backend, random.Random(seed), kills=1)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", range(2, 6))
-def test_gateways_that_are_killed_many_times_lose_nothing(tmp_path: Path, backend: RedisProcess, seed: int) -> None:
-    _kill_gateways(tmp_path, backend, random.Random(seed), kills=15)
-
-
-def _kill_gateways(folder: Path, backend: RedisProcess, chance: random.Random, kills: int) -> None:
-    """Publish and read through one gateway after another, each killed in the middle; a ledger checks what came."""
-    backend.client.flushall()
-    ledger = Ledger()
-    gateway = GatewayProcess(folder, backend.url)
-    gateway.site().subscribe("ledger", "me")
-    port = str(gateway.http_port)
-    threads = [
-        threading.Thread(target=ledger.publish, args=(port,)),
-        threading.Thread(target=ledger.read, args=(port,)),
-    ]
-    try:
-        for thread in threads:
-            thread.start()
-        for _ in range(kills):
-            time.sleep(chance.uniform(0.1, 0.5))
-            gateway.kill()
-            gateway.close()
-            gateway = GatewayProcess(folder, backend.url, port=port)
-        time.sleep(0.3)
-        ledger.is_publishing = False
-        threads[0].join(SECONDS_MAX)
-        deadline = time.monotonic() + SECONDS_MAX
-        while ledger.acknowledged < ledger.published and time.monotonic() < deadline:
-            time.sleep(0.05)
-    finally:
-        ledger.is_publishing = ledger.is_reading = False
-        for thread in threads:
-            thread.join(SECONDS_MAX)
-        gateway.close()
-    assert ledger.published > kills
-    ledger.check()
-
-
-class Ledger:
-    """What was published, and what came, in the order in which it did."""
-
-    def __init__(self) -> None:
-        self.published = 0
-        self.acknowledged = 0
-        self.came: list[int] = []
-        self.is_publishing = self.is_reading = True
-
-    def publish(self, port: str) -> None:
-        """Numbers in their order, each until it is known to be published."""
-        site = HttpSite(int(port))
-        while self.is_publishing:
-            number = self.published
-            if _tried(site, "PUT", f"/channel/ledger/message/m{number}", str(number).encode()) is not None:
-                self.published += 1
-
-    def read(self, port: str) -> None:
-        site = HttpSite(int(port))
-        while self.is_reading:
-            reply = _tried(site, "GET", polling("ledger", "me") + "?timeout=200ms&max=5")
-            if reply is None or "ackHandle" not in reply.value:
-                continue
-            numbers = [each["content"] for each in reply.value["messages"]]
-            self.came += numbers
-            path = polling("ledger", "me") + f"/message?ackHandle={reply.value['ackHandle']}"
-            if _tried(site, "DELETE", path) is not None and numbers:
-                self.acknowledged = numbers[-1] + 1
-
-    def check(self) -> None:
-        """Each came at least once; the first time in order, and a repetition only goes back to what came before."""
-        newest = -1
-        for number in self.came:
-            assert number <= newest + 1, f"{number} came after {newest}"
-            newest = max(newest, number)
-        assert newest == self.published - 1
-
-
-def _tried(site: HttpSite, method: str, path: str, body: bytes | None = None) -> HttpReply | None:
-    """None: the gateway was away, or the connection was cut."""
-    try:
-        reply = site(method, path, body)
-    except (OSError, http.client.HTTPException):
-        site.close()
-        time.sleep(0.02)
-        return None
-    assert reply.status in (200, 204), reply
-    return reply

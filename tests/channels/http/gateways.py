@@ -59,6 +59,10 @@ class HttpSite:
         self._headers = headers
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS_MAX)
 
+    def give_up_after(self, seconds: float) -> None:
+        """A reply that takes longer is an error."""
+        self._connection.timeout = seconds
+
     def __call__(self, method: str, path: str, body: bytes | str | None = None, **headers: str) -> HttpReply:
         named = {name.replace("_", "-"): value for name, value in {**self._headers, **headers}.items()}
         self._connection.request(method, path, body, named)
