@@ -77,12 +77,13 @@ class AlonePages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         page: ASGIApp = self._channels
-        if scope["path"] == "/metrics" and scope["method"] == "GET":
+        is_read = scope["method"] in ("GET", "HEAD")
+        if scope["path"] == "/metrics" and is_read:
             answer = None if self._has_open_metrics else await refusal(self._password, Request(scope))
             page = answer or PlainTextResponse(
                 render(channel_samples(self._channels, self._webhooks)), media_type=CONTENT_TYPE
             )
-        elif scope["path"] == "/health" and scope["method"] == "GET":
+        elif scope["path"] == "/health" and is_read:
             page = JSONResponse({"status": "ok"})
         await page(scope, receive, send)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import threading
@@ -136,6 +137,14 @@ def test_probes(site: HttpSite) -> None:
         assert (reply.status, reply.value) == (200, {"storage": "ok"})
 
 
+@pytest.mark.parametrize("path", ["/probe/liveness", "/probe/readiness", "/health", "/metrics", "/channels"])
+def test_what_tells_how_it_goes_can_be_asked_with_head(site: HttpSite, path: str) -> None:
+    reply = site("HEAD", path)
+    assert (reply.status, reply.body) == (200, b"")
+    assert int(reply.headers["content-length"]) > 0
+    assert site("HEAD", polling("news", "me")).status == 405
+
+
 def test_the_descriptions(site: HttpSite) -> None:
     described = site("GET", "/channels/openapi.json").value
     assert described["openapi"] == "3.1.0"
@@ -215,6 +224,16 @@ def test_bodies_that_cannot_be(site: HttpSite) -> None:
         assert site("POST", "/channel/news/messages", body).code == "tidelog.channels.invalid-input"
     many = [{"messageID": f"m{n}", "content": n} for n in range(limits.CHANNEL_PUBLISH_MESSAGES_MAX + 1)]
     assert site("POST", "/channel/news/messages", json.dumps(many)).code == "tidelog.channels.limit-exceeded"
+
+
+def test_bodies_that_are_compressed(site: HttpSite) -> None:
+    body = gzip.compress(b"1")
+    for method, path in (("PUT", "/channel/news/message/a"), ("POST", "/channel/news/messages")):
+        for sent in (body, b"1"):
+            reply = site(method, path, sent, Content_Encoding="gzip")
+            assert (reply.status, reply.code) == (415, "tidelog.channels.unsupported-encoding")
+            assert reply.headers["accept-encoding"] == "identity"
+    assert site("PUT", "/channel/news/message/a", b"1", Content_Encoding="Identity").status == 200
 
 
 def test_bodies_that_are_too_large(site: HttpSite) -> None:

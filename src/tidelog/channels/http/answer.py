@@ -8,6 +8,7 @@
     404   there is no such path, or no such subscriber (any more)
     405   the path has no such method
     413   the body is too large
+    415   the body is compressed
     429   too many polls wait, or too many large bodies are under way
     500   a bug of ours
     503   the backend does not answer, or too few replicas have the message: the same request may be sent again
@@ -63,6 +64,7 @@ _STATUS: Final[dict[type, int]] = {
     ChannelTokenMissing: 401,
     ChannelTokenRefused: 403,
 }
+_ACCEPTED: Final = ((b"accept-encoding", b"identity"),)
 _RETRY_AFTER: Final = ((b"retry-after", b"%d" % limits.CHANNEL_RETRY_AFTER_S),)
 _CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 
@@ -77,6 +79,12 @@ class TooManyPolls(ComeBackLater):
     code = "tidelog.channels.too-many-polls"
 
 
+class BodyEncoded(ChannelError):
+    """A body came compressed, or encoded in another way."""
+
+    code = "tidelog.channels.unsupported-encoding"
+
+
 ERROR_CODES: Final[Mapping[str, tuple[int, ...]]] = {
     "dsps.storage.invalid-channel": (403,),
     "dsps.storage.subscription-not-found": (404,),
@@ -89,6 +97,7 @@ ERROR_CODES: Final[Mapping[str, tuple[int, ...]]] = {
     "tidelog.channels.no-such-path": (404,),
     "tidelog.channels.no-such-method": (405,),
     "tidelog.channels.too-large": (413,),
+    "tidelog.channels.unsupported-encoding": (415,),
     "tidelog.channels.too-many-polls": (429,),
     "tidelog.channels.too-many-bytes": (429,),
     "tidelog.channels.internal": (500,),
@@ -115,6 +124,8 @@ def answer_to(error: TidelogError) -> Answer:
     """The answer that an error becomes. `EnvironmentFault` is told in general words."""
     if isinstance(error, ComeBackLater):
         return error_answer(429, str(error), error.code, _RETRY_AFTER)
+    if isinstance(error, BodyEncoded):
+        return error_answer(415, str(error), error.code, _ACCEPTED)
     if isinstance(error, ChannelError):
         headers = _CHALLENGE if isinstance(error, ChannelTokenMissing) else ()
         status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 400)

@@ -14,11 +14,12 @@ from urllib.parse import parse_qsl
 from starlette.types import Receive, Scope, Send
 
 from tidelog import limits
-from tidelog.channels.http.answer import Answer
+from tidelog.channels.http.answer import Answer, BodyEncoded
 from tidelog.channels.http.body_room import BodyRoom
 from tidelog.errors import BadChannelInput, MessageTooLarge
 
 _BEARER: Final = "bearer"
+_PLAIN: Final = b"identity"
 
 
 class ClientGone(Exception):
@@ -104,6 +105,9 @@ class HttpCall:
 
     async def body(self, bytes_max: int) -> bytes:
         """The whole body; no more than the bound is ever held."""
+        encoding = self.headers.get(b"content-encoding", _PLAIN)
+        if encoding.lower() != _PLAIN:
+            raise BodyEncoded("send the body as it is, without a Content-Encoding")
         announced = self.headers.get(b"content-length", b"")
         if announced.isdigit() and int(announced) > bytes_max:
             raise _too_large(bytes_max)

@@ -28,6 +28,7 @@ _REASONS: Final = {
     403: "No rule is for this channel, or the token is not",
     404: "There is no such subscriber (any more): subscribe again",
     413: "The body is too large",
+    415: "The body is compressed: send it as it is",
     429: "Too many polls wait, too many large bodies are under way, or too many passwords or tokens were wrong: come "
     "back later",
     503: "The backend does not answer: send the same request again",

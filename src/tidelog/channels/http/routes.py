@@ -144,7 +144,7 @@ ROUTES: Final = (
         {200: "Published"},
         body="Content",
         more="A message with an id that the channel knows is the same message, sent again, and a success.",
-        errors=(413,),
+        errors=(413, 415),
     ),
     RouteRow(
         "publish_several",
@@ -154,7 +154,7 @@ ROUTES: Final = (
         "Publish several messages at one moment, in this order",
         {200: "PublishedList"},
         body="MessageList",
-        errors=(413,),
+        errors=(413, 415),
     ),
     RouteRow(
         "list_channels",
@@ -283,6 +283,8 @@ class RouteTable:
                 found = templates[row.template] = _Template(parts)
                 self._by_length.setdefault(len(parts), []).append(found)
             found.rows[row.method] = row
+            if row.method == "GET" and row.access is CallAccess.OPEN:
+                found.rows["HEAD"] = row  # load balancers ask so; the server leaves out the body
             found.allowed = ", ".join([*found.rows, "OPTIONS"]).encode()
 
     def find(self, path: str) -> FoundPath | None:
