@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -164,6 +165,26 @@ def test_a_gateway_follows_the_rules(tmp_path: Path, archive: Archive) -> None:
         with GatewayProcess(tmp_path, backend.url, *options) as gateway:
             follows_the_rules(gateway.site(), archive, "the password")
             assert gateway.terminate() == 0
+    finally:
+        backend.close()
+
+
+def test_a_publish_does_not_wait_for_webhooks(tmp_path: Path) -> None:
+    """A receiver that takes a call and never answers holds up its own messages only."""
+    backend = RedisProcess(tmp_path)
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as hangs:
+            rules = write_rules(tmp_path, hangs.getsockname()[1])
+            with GatewayProcess(tmp_path, backend.url, "--rules", rules) as gateway:
+                room = gateway.site(Authorization=f"Bearer {token('7')}")
+                room.subscribe("room-7", "me")
+                began = time.monotonic()
+                for number in range(20):
+                    room.publish("room-7", f"m{number}", number)
+                assert time.monotonic() - began < 2
+                assert len(room.fetch("room-7", "me")["messages"]) == 20
+                assert backend.client.get("c.{room-7}.r.webhook-archive") == b"0"
+                gateway.kill()
     finally:
         backend.close()
 

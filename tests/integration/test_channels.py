@@ -167,6 +167,29 @@ def test_a_message_at_one_gateway_wakes_a_poll_at_another(tmp_path: Path, backen
         assert at_two.fetch("news", "me")["messages"] == []
 
 
+def test_a_subscriber_that_has_expired_is_told(tmp_path: Path, backend: RedisProcess) -> None:
+    """It is never moved on in silence, not even if messages have come since."""
+    backend.client.flushall()
+    with GatewayProcess(tmp_path, backend.url, "--expire", "1") as gateway:
+        site = gateway.site()
+        site.subscribe("news", "me")
+        site.publish("news", "a", 1)
+        handle = site.fetch("news", "me")["ackHandle"]
+        time.sleep(0.7)
+        site.publish("news", "b", 2)
+        time.sleep(0.5)
+        site.publish("news", "c", 3)
+        for reply in (
+            site("GET", polling("news", "me")),
+            site("GET", polling("news", "me") + "?timeout=1m"),
+            site("GET", polling("news", "me"), Accept="text/event-stream"),
+            site("DELETE", polling("news", "me") + f"/message?ackHandle={handle}"),
+        ):
+            assert (reply.status, reply.code) == (404, "dsps.storage.subscription-not-found")
+        site.subscribe("news", "me")
+        assert site.fetch("news", "me")["messages"] == []
+
+
 def test_a_password_for_the_gateway_and_one_for_its_backend(tmp_path: Path) -> None:
     secrets = {name: tmp_path / name for name in ("http", "redis", "handles")}
     for name, path in secrets.items():

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from tests.channels.http.gateways import ADMIN, SECONDS_MAX, HttpReply, HttpSite, polling
+from tests.channels.http.gateways import ADMIN, SECONDS_MAX, HttpReply, HttpServers, HttpSite, polling
 from tidelog import limits
 from tidelog.channels.http.routes import ROUTES
 
@@ -76,6 +76,40 @@ def test_several_messages_at_once(site: HttpSite) -> None:
     }
     assert b'"content":1.0}' in site("GET", polling("news", "me")).body
     assert [each["messageID"] for each in site.fetch("news", "me")["messages"]] == ["b", "a", "c"]
+
+
+@pytest.mark.parametrize("kind", ["tidelog", "redis"])
+def test_messages_that_have_all_expired_can_be_acknowledged(kind: str, http_servers: HttpServers) -> None:
+    port, client = http_servers.get(kind)
+    client.flushall()
+    site = HttpSite(port)
+    site.subscribe("news", "me")
+    for number in range(3):
+        site.publish("news", f"m{number}", number)
+        client.delete(f"c.{{news}}.m.{number + 1}")  # as its expiry does
+    found = site.fetch("news", "me", timeout="30s")
+    assert (found["messages"], found["moreMessages"]) == ([], False)
+    site.acknowledge("news", "me", found["ackHandle"])
+    assert "ackHandle" not in site.fetch("news", "me")
+    site.publish("news", "m3", 3)
+    assert [each["content"] for each in site.fetch("news", "me")["messages"]] == [3]
+
+
+def test_two_polls_of_one_subscriber_get_the_same(site: HttpSite) -> None:
+    site.subscribe("news", "me")
+    found: list[object] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(HttpSite(site.port).fetch("news", "me", timeout="30s")))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    site.wait_for(WAITING, 2)
+    site.publish("news", "a", 1)
+    for thread in threads:
+        thread.join(SECONDS_MAX)
+    assert len(found) == 2
+    assert found[0] == found[1]
 
 
 def test_max_and_more(site: HttpSite) -> None:
