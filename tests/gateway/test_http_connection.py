@@ -206,7 +206,7 @@ def test_an_answer_ends_with_its_connection_whatever_was_sent_after_its_request(
 
 
 class Waiting:
-    """An application that answers at once, except on /wait: there it waits until its client goes away."""
+    """An application that answers at once, except on /wait and /begins: there it waits until its client goes away."""
 
     def __init__(self) -> None:
         self.waiting = 0
@@ -214,11 +214,14 @@ class Waiting:
         self.bodies: list[bytes] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] == "/wait":
+        if scope["path"] in ("/wait", "/begins"):
+            if scope["path"] == "/begins":
+                await send({"type": "http.response.start", "status": 200, "headers": []})
             self.waiting += 1
             while (await receive())["type"] != "http.disconnect":
                 pass
             self.waiting -= 1
+            await send({"type": "http.response.start", "status": 200, "headers": []})  # as if it did not know
             return
         self.answered += 1
         if scope["path"] == "/body":
@@ -291,6 +294,39 @@ def test_many_requests_at_once_are_all_answered(monkeypatch: pytest.MonkeyPatch)
         assert link.is_open
 
     run_waiting(test)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_late", "answers"),
+    [
+        (b"/health", False, b"HTTP/1.1 400 "),  # before its application has begun
+        (b"/wait", True, b"HTTP/1.1 400 "),  # not answered yet
+        (b"/begins", True, b"HTTP/1.1 200 "),  # in the middle of its answer
+        (b"/health", True, b"HTTP/1.1 200 "),  # answered, and its body is still coming
+    ],
+)
+def test_a_body_that_makes_no_sense_ends_the_connection_without_a_trace(
+    path: bytes, is_late: bool, answers: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Anybody could fill the log otherwise."""
+    unhandled: list[Any] = []
+
+    async def test(made: Site, app: Waiting) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+        head = b"PUT " + path + b" HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+        link = await made.link(head if is_late else head + b"no chunk\r\n")
+        if is_late:
+            await settled(lambda: app.waiting + app.answered > 0)
+            await asyncio.sleep(0.05)
+            link.writer.write(b"no chunk\r\n")
+        assert (await link.rest()).startswith(answers)
+        await settled(lambda: app.waiting == 0)
+        await settled(lambda: not len(made.gateway.clients))
+
+    with caplog.at_level(logging.WARNING):
+        run_waiting(test)
+    assert unhandled == []
+    assert {record.levelno for record in caplog.records} <= {logging.WARNING}
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------

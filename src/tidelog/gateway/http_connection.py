@@ -193,6 +193,19 @@ class HttpConnection(HttpToolsProtocol):
             self._read_held()
         self._watch()
 
+    def send_400_response(self, msg: str) -> None:
+        """What came makes no sense, maybe in the middle of a request whose answer has begun: nobody reads on."""
+        under_way = self._under_way
+        has_begun = self._has_body_to_come
+        if under_way is not None and not under_way.response_complete:
+            has_begun = under_way.response_started
+            under_way.disconnected = True  # nothing that the application still sends can follow
+            under_way.message_event.set()
+        if has_begun:
+            self.cut()
+        else:
+            super().send_400_response(msg)
+
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
         self._abort_later()
