@@ -192,16 +192,6 @@ def test_requests_that_do_not_wait_for_answers_get_them_in_order(tmp_path: Path)
     run(tmp_path, test)
 
 
-def test_an_answer_ends_with_its_connection_whatever_was_sent_after_its_request(tmp_path: Path) -> None:
-    async def test(made: Site) -> None:
-        link = await made.link(b"GET /feed HTTP/1.1\r\nhost: localhost\r\n\r\n" + HEALTH)
-        await link.reader.readuntil(b"\r\n\r\n")
-        link.writer.transport.abort()
-        await settled(lambda: not made.gateway.answers_under_way)
-
-    run(tmp_path, test)
-
-
 # --- requests behind the one that is answered -----------------------------------------------------------------------
 
 

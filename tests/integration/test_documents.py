@@ -1,4 +1,5 @@
-"""README and `docs/` do what they say: every block of every page is run, and what it prints is what the page shows.
+"""README and `docs/` do what they say: every block of every page is run, and what it prints is what the page shows
+(of two pages about Spark with `--long` only).
 
 Pages are followed by `documents.py`. The other tests here hold that it notices a page that is wrong.
 """
@@ -13,6 +14,8 @@ import pytest
 from tests.integration.documents import CHECKOUT, blocks_of, follow, is_run
 
 PAGES: Final = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
+SLOW: Final = [CHECKOUT / "docs/lake-and-views.md", CHECKOUT / "docs/spark.md"]
+"""They start Spark a dozen times, which takes minutes."""
 SHELLS: Final = frozenset({"bash", "console", "shell", "shell-session", "zsh", "py", "python3", "pycon"})
 """Other names for blocks that look as if they could be run."""
 
@@ -22,7 +25,9 @@ def name_of(page: Path) -> str:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.long) if page in SLOW else page for page in PAGES], ids=name_of
+)
 def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     follow(page.read_text(), tmp_path)
 

@@ -132,6 +132,7 @@ def test_jobs_and_workers_are_killed_again_and_again(
 ON_LOOPBACK: Final = ("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=512m")
 
 
+@pytest.mark.long
 def test_a_cluster_runs_the_job(ledgers: dict[str, Ledger], tmp_path: Path) -> None:
     ledger = ledgers["redis"]
     ledger.fill("cluster", jobsets=2, days=3, events=100)

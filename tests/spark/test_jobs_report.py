@@ -105,7 +105,7 @@ def test_parts_have_hashes_of_their_own(tide: Peer) -> None:
         eventually(lambda: told(tide, "view:b").get("state") == "building")
         assert "of_an_earlier_run" not in told(tide, "view:b")
         assert told(tide, "view:b")["token"] == told(tide, "view")["token"]
-        assert holding.told.keys() == {"view", "view:a", "view:b"}
+        eventually(lambda: holding.told.keys() == {"view", "view:a", "view:b"})  # told after it is written
         holding.state = "stopped"
     assert [told(tide, job)["state"] for job in ("view", "view:a", "view:b")] == ["stopped", "stopped", "building"]
 

@@ -136,10 +136,6 @@ class Gateway:
     def port(self) -> int:
         return int(self._sockets[0].getsockname()[1])
 
-    @property
-    def answers_under_way(self) -> int:
-        return len(self._server.server_state.tasks)
-
     async def start(self) -> None:
         self._log.addFilter(self._line_limit)
         self._task = asyncio.create_task(self._server.serve(self._sockets))

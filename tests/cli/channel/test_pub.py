@@ -52,7 +52,7 @@ def test_the_expiry_and_replicas_are_options(channel_servers: ChannelServers) ->
     assert 0 < server.client.pttl("c.{orders}.m.1") <= 5000
     outcome = run("channel", "pub", "orders", "1", "--confirm-replicas", "9", *at(server))
     assert (outcome.status, outcome.stdout) == (2, "")
-    assert "1 of 9 replicas have the message" in outcome.stderr
+    assert "1 of 9 replicas have what was written" in outcome.stderr
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------
