@@ -506,8 +506,7 @@ def test_a_link_that_closes_can_still_be_aborted(meeting: Meeting) -> None:
     meeting.wait_until(lambda: right.has_ended())
 
     assert left.end == "by_us"
-    assert sent.startswith(right.received_bytes)
-    assert len(right.received_bytes) < len(sent)
+    assert sent.startswith(right.received_bytes)  # with TLS below, it may be all of it
 
 
 def test_a_link_that_breaks_while_it_closes_is_lost(meeting: Meeting) -> None:

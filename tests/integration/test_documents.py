@@ -1,5 +1,5 @@
 """README and `docs/` do what they say: every block of every page is run, and what it prints is what the page shows
-(of two pages about Spark with `--long` only).
+(of three pages with Spark with `--long` only).
 
 Pages are followed by `documents.py`. The other tests here hold that it notices a page that is wrong.
 """
@@ -14,8 +14,8 @@ import pytest
 from tests.integration.documents import CHECKOUT, blocks_of, follow, is_run
 
 PAGES: Final = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
-SLOW: Final = [CHECKOUT / "docs/lake-and-views.md", CHECKOUT / "docs/spark.md"]
-"""They start Spark a dozen times, which takes minutes."""
+SLOW: Final = [CHECKOUT / "docs" / name for name in ("days.md", "lake-and-views.md", "spark.md")]
+"""They start Spark again and again, which takes minutes."""
 SHELLS: Final = frozenset({"bash", "console", "shell", "shell-session", "zsh", "py", "python3", "pycon"})
 """Other names for blocks that look as if they could be run."""
 

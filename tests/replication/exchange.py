@@ -27,7 +27,7 @@ from tidelog.replication.message import (
     FullSync,
     HistoryPosition,
     LeaderHello,
-    LinkEnd,
+    LinkFarewell,
     LinkMessage,
     LinkPing,
     LinkPong,
@@ -89,7 +89,7 @@ FROM_FOLLOWER: Final[tuple[LinkMessage, ...]] = (
         Reached(Ts(SECOND + 30), (Lsn(12), Lsn(4))),
         Reached(Ts(SECOND + 20), (Lsn(11), Lsn(4))),
     ),
-    LinkEnd(EndReason.ROLE_CHANGED, "it leads now"),
+    LinkFarewell(EndReason.ROLE_CHANGED, "it leads now"),
 )
 """What the one that connected sends ..."""
 
@@ -244,7 +244,7 @@ def whole_links(draw: st.DrawFn) -> tuple[LinkSide, list[LinkMessage]]:
     side = draw(st.sampled_from(LinkSide))
     hello: LinkMessage = draw(FOLLOWER_HELLOS) if side is LinkSide.FOLLOWER else draw(LEADER_HELLOS)
     groups = draw(st.lists(one_of(FREE | ORDERED, side).map(lambda one: [one]) | long_ones(side), max_size=6))
-    ends: st.SearchStrategy[LinkMessage] = st.builds(LinkEnd, st.sampled_from(EndReason), TEXTS)
+    ends: st.SearchStrategy[LinkMessage] = st.builds(LinkFarewell, st.sampled_from(EndReason), TEXTS)
     if side is LinkSide.LEADER:
         ends |= REFUSALS
     return side, [hello, *(message for group in groups for message in group), *draw(st.lists(ends, max_size=1))]

@@ -31,7 +31,7 @@ from tidelog.replication.message import (
     FilePiece,
     FollowerHello,
     HistoryPosition,
-    LinkEnd,
+    LinkFarewell,
     LinkMessage,
     LinkPing,
     LinkRefused,
@@ -108,8 +108,8 @@ def test_what_does_not_go_over_a_link_is_left_out_of_flags() -> None:
 
 
 def test_a_text_that_is_too_long_is_cut_between_characters() -> None:
-    (found,) = decoded(met(), encode(LinkEnd(EndReason.DAMAGED, "x" + "é" * 2000)))
-    assert found == LinkEnd(EndReason.DAMAGED, "x" + "é" * 511)
+    (found,) = decoded(met(), encode(LinkFarewell(EndReason.DAMAGED, "x" + "é" * 2000)))
+    assert found == LinkFarewell(EndReason.DAMAGED, "x" + "é" * 511)
 
 
 # --- damage -----------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_after_damage_nothing_more_is_decoded() -> None:
         (encode(HELLO) + piece(0x14, b"\2" + bytes(4)), "a publication has 2 where 0 or 1 belongs"),
         (encode(HELLO) + piece(0x13, bytes(16) + b"\1\1"), "an epoch has 257 shards: at most 256"),
         (encode(HELLO) + piece(0x12, b"x"), "a payload of which 0 bytes were to come goes on with 1"),
-        (encode(HELLO) + encode(LinkEnd(EndReason.STOPPING)) + encode(LinkPing(1)), "a ping came after an end"),
+        (encode(HELLO) + encode(LinkFarewell(EndReason.STOPPING)) + encode(LinkPing(1)), "a ping came after an end"),
         (encode(LinkRefused(RefusalReason.LOADING)) + encode(HELLO), "hello came after a refusal, which nothing"),
     ],
 )

@@ -54,7 +54,7 @@ from tidelog.replication.message import (
     FollowerHello,
     FullSync,
     LeaderHello,
-    LinkEnd,
+    LinkFarewell,
     LinkPing,
     LinkPong,
     LinkRefused,
@@ -347,9 +347,9 @@ KINDS: Final[tuple[MessageKind, ...]] = (
         lambda body: FileEnd(body.number(4), body.number(4)),
     ),
     MessageKind(
-        0x40, "an end", LinkEnd, None,
+        0x40, "an end", LinkFarewell, None,
         lambda message: [fields.number(message.reason, 1), fields.text(message.text)],
-        lambda body: LinkEnd(body.choice(EndReason), body.text()), is_last=True,
+        lambda body: LinkFarewell(body.choice(EndReason), body.text()), is_last=True,
     ),
 )  # fmt: skip
 

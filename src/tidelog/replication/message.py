@@ -5,7 +5,7 @@
                    what comes later happened later. TailEnd, where a follower sends its tail up
     beside it      Announcement, Acknowledgement, LinkPing, LinkPong: between any two pieces, also inside of a payload
     full sync      SyncFile, FilePiece, FileEnd: beside the history, too
-    the end        LinkEnd
+    the end        LinkFarewell
 
 A transaction goes as parts of shards (`journal.reader.Part`), in order of ts: `is_last` ends it. A large one goes as
 several, and a payload that is too long for a piece follows its record in pieces of its own, as does that of a
@@ -341,7 +341,7 @@ class FileEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkEnd:
+class LinkFarewell:
     """Nothing follows; the connection is closed."""
 
     reason: EndReason
@@ -370,7 +370,7 @@ LinkMessage: TypeAlias = (
     | SyncFile
     | FilePiece
     | FileEnd
-    | LinkEnd
+    | LinkFarewell
 )
 
 
