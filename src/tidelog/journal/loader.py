@@ -42,7 +42,7 @@ from tidelog.journal.shard_writer import ShardState
 from tidelog.journal.sidecar import decode_summaries
 from tidelog.journal.snapshot import Snapshot, newest_snapshot
 from tidelog.journal.source import ShardSource
-from tidelog.journal.tail import TornTail, find_tail
+from tidelog.journal.tail import TornTail, find_tail, free_path
 from tidelog.ports import Disk
 
 PayloadOf = Callable[[Part, Record], bytes]
@@ -254,7 +254,7 @@ def _remove_after(disk: Disk, folder: str, cut: FilePosition | None, aside: str 
             disk.make_folder(aside)
             for name in (blob_name(owner), journal_name(owner)):
                 if disk.exists(f"{folder}/{name}"):
-                    disk.rename(f"{folder}/{name}", f"{aside}/{name}")
+                    disk.rename(f"{folder}/{name}", free_path(disk, f"{aside}/{name}"))
             disk.sync_folder(aside)
         remove_segment(disk, folder, owner)
         disk.sync_folder(folder)

@@ -242,6 +242,18 @@ def _free_name(disk: Disk, folder: str, source: str, piece: TailPiece) -> str:
     return path
 
 
+def free_path(disk: Disk, path: str) -> str:
+    """Where a whole file goes: there, unless one that was cut before has the name.
+
+    A start that was cut short after its cut may have begun a segment of the same name.
+    """
+    found, number = path, 2
+    while disk.exists(found):
+        found = f"{path}.{number}"
+        number += 1
+    return found
+
+
 def copy_end(disk: Disk, path: str, piece: TailPiece, target_path: str) -> None:
     """Copy a piece durably; the caller syncs the folder."""
     if disk.exists(target_path):
