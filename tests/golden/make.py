@@ -7,6 +7,9 @@
     link-*.bin   what a leader and a follower send each other: one piece, or all that one of them sends
     directory/   a whole data directory of two shards, as it lies on disk
 
+    earlier-directory/ was made in the same way by a version whose epochs had no first ts and whose `meta.json` had no
+    database id. It is only read.
+
 Everything is made of fixed values: the clock, the epoch's id and the geometry.
 """
 
@@ -38,6 +41,8 @@ FOLDER: Final = "/data"
 SET_FOO_BAR: Final = encode_pairs([(b"foo", b"bar")])
 EXPIRE_MS: Final = 1_800_000_000_000
 TS_RELATIVE: Final = 0x01020304
+MADE_US: Final = 1_700_000_000_000_000
+EPOCH: Final = control.Epoch(0x0123456789ABCDEF, (Lsn(1), Lsn(2)), Ts(0xAABB), Ts(0xAACC))
 WHALE: Final = bytes(range(256)) * 2
 
 SUMMARY: Final = sidecar.FrameSummary(
@@ -80,7 +85,7 @@ def single_files() -> dict[str, bytes]:
         "frame-head-continued.bin": frame.encode_header(Lsn(0x0A), Ts(0x0102030405060708), 0x3F0),
         "batch-with-mark.bin": batch + crc32c(batch).to_bytes(4, "little"),
         "select.bin": control.encode_select(5),
-        "epoch.bin": control.encode_epoch(control.Epoch(0x0123456789ABCDEF, (Lsn(1), Lsn(2)), Ts(0xAABB))),
+        "epoch.bin": control.encode_epoch(EPOCH),
         "sidecar-entry.bin": sidecar.encode_summary(SUMMARY),
     }
 
@@ -98,7 +103,7 @@ def link_files() -> dict[str, bytes]:
 
 def directory_files() -> dict[str, bytes]:
     """Path -> bytes of a data directory that holds every kind of record, a snapshot, a holder and a sidecar."""
-    disk, clock = SimulatedDisk(), SimulatedClock(wall_us=1_700_000_000_000_000)
+    disk, clock = SimulatedDisk(), SimulatedClock(wall_us=MADE_US)
     settings = Settings(Geometry(1024, 2), 2, FsyncPolicy.ALWAYS)
     journal = Journal.open(
         disk, FOLDER, clock, settings, apply=lambda _, __: None, new_epoch_id=lambda: 0x1234_5678_9ABC_DEF0

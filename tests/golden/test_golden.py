@@ -7,15 +7,18 @@ ourselves, the most important ones are also spelled out here by hand, with a CRC
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.golden.make import (
+    EPOCH,
     EXPIRE_MS,
     FOLDER,
     GOLDEN,
+    MADE_US,
     SET_FOO_BAR,
     SUMMARY,
     TS_RELATIVE,
@@ -70,9 +73,9 @@ BY_HAND: Final = {
     "frame-head-continued.bin": "44 4a 30 03  0a 00 00 00 00 00 00 00  08 07 06 05 04 03 02 01  f0 03 00 00",
     # select: database 5 as a flit.
     "select.bin": "f1 00 03  0b",
-    # epoch: 32 bytes: id, an lsn per shard, last ts.
-    "epoch.bin": "f2 00 41  ef cd ab 89 67 45 23 01  01 00 00 00 00 00 00 00  02 00 00 00 00 00 00 00"
-    "  bb aa 00 00 00 00 00 00",
+    # epoch: 40 bytes: id, an lsn per shard, last ts, first ts.
+    "epoch.bin": "f3 00 51  ef cd ab 89 67 45 23 01  01 00 00 00 00 00 00 00  02 00 00 00 00 00 00 00"
+    "  bb aa 00 00 00 00 00 00  cc aa 00 00 00 00 00 00",
     # A frame's head (lsn 99), `set foo bar` with ts 0 and FINISH, and a mark of 44 bytes: cycle 7, last ts, synced
     # cycle 6, ends 100 and 3, and the CRC32C of all of this before it.
     "batch-with-mark.bin": "44 4a 30 02  63 00 00 00 00 00 00 00  55 44 33 22 11 00 00 00"
@@ -127,7 +130,8 @@ def test_set_foo_bar_has_12_bytes_without_a_ts_and_16_with_one() -> None:
 
 def golden_paths() -> list[str]:
     found = [path for path in GOLDEN.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}]
-    return sorted(str(path.relative_to(GOLDEN)) for path in found)
+    paths = [str(path.relative_to(GOLDEN)) for path in found]
+    return sorted(path for path in paths if not path.startswith("earlier-directory/"))
 
 
 def test_every_golden_file_is_known_and_there() -> None:
@@ -170,7 +174,7 @@ HEADERS: Final = {
     "record-flushdb.bin": Header(FLUSHDB, 0, -1, -1, 0, 3, 3, 3),
     "record-start.bin": Header(START, 0, -1, -1, 0, 3, 14, 14),
     "select.bin": Header(control.SELECT, 0, -1, -1, 0, 3, 4, 4),
-    "epoch.bin": Header(control.EPOCH, 0, -1, -1, 0, 3, 35, 35),
+    "epoch.bin": Header(control.EPOCH, 0, -1, -1, 0, 3, 43, 43),
 }
 
 
@@ -189,7 +193,7 @@ PAYLOADS: Final[dict[str, tuple[Callable[[bytes], object], object]]] = {
     "record-start.bin": (operation.decode_start, operation.Start(Ts(0x0102030405060708), [ShardId(2), ShardId(4)])),
     "record-blob.bin": (blob.decode_reference, blob.BlobReference(Lsn(9), 4096, 1 << 20, 0xDEADBEEF)),
     "select.bin": (control.decode_select, 5),
-    "epoch.bin": (control.decode_epoch, control.Epoch(0x0123456789ABCDEF, (Lsn(1), Lsn(2)), Ts(0xAABB))),
+    "epoch.bin": (partial(control.decode_epoch, control.EPOCH), EPOCH),
 }
 
 
@@ -231,10 +235,10 @@ def test_a_golden_exchange_of_a_leader_and_a_follower_is_decoded(side: LinkSide)
 # --- the data directory -----------------------------------------------------------------------------------------
 
 
-def golden_disk() -> SimulatedDisk:
+def golden_disk(name: str = "directory") -> SimulatedDisk:
     """The golden directory on a disk, with the folder that git does not keep because it is empty."""
     disk = SimulatedDisk()
-    root = GOLDEN / "directory"
+    root = GOLDEN / name
     disk.make_folder(FOLDER)
     for path in sorted(root.rglob("*")):
         place = f"{FOLDER}/{path.relative_to(root).as_posix()}"
@@ -269,8 +273,9 @@ class Opened:
         self.expiries += [each.expire_ms for part in transaction.parts for each in part.records if each.expire_ms >= 0]
 
 
-def test_the_golden_directory_is_recovered() -> None:
-    opened = Opened(golden_disk())
+@pytest.mark.parametrize(("name", "first_ts"), [("directory", MADE_US), ("earlier-directory", 0)])
+def test_the_golden_directory_is_recovered(name: str, first_ts: int) -> None:
+    opened = Opened(golden_disk(name))
     assert opened.state == EXPECTED_STATE
     assert opened.expiries == [EXPIRE_MS]
     journal = opened.journal
@@ -279,7 +284,7 @@ def test_the_golden_directory_is_recovered() -> None:
     assert journal.recovered.lsns == (13, 4)
     assert journal.recovered.tail_bytes == 0
     assert journal.hlc.was_clean
-    assert journal.epochs == [control.Epoch(EPOCH_ID, (Lsn(0), Lsn(0)), Ts(0))]
+    assert journal.epochs == [control.Epoch(EPOCH_ID, (Lsn(0), Lsn(0)), Ts(0), Ts(first_ts))]
     assert journal.holders.get("reader").ts == 1_700_000_000_002_000
 
 
@@ -309,8 +314,8 @@ def test_the_transactions_of_the_golden_directory_are_read() -> None:
 def test_the_golden_directory_holds_what_it_is_for() -> None:
     files = directory_files()
     first = files["shard-0/journal-0000000000000000.dj0"]
-    assert frame.decode_header(first, 1024).prev_record_offset == 0x350, "a record is split over two frames"
-    split = next(record.walk(first, 0x350, 1020))
+    assert frame.decode_header(first, 1024).prev_record_offset == 0x358, "a record is split over two frames"
+    split = next(record.walk(first, 0x358, 1020))
     assert split.flags == TS | NEXT_CONT
     assert next(record.walk(first, 1024 + 24, 2044)).flags == FINISH
     assert "shard-0/journal-000000000000000a.dj0" in files, "the first segment is full"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 from crc32c import crc32c
 from hypothesis import given
@@ -47,10 +51,18 @@ def test_a_select_is_decoded_as_it_was_encoded(database: int) -> None:
     assert control.decode_select(payload_of(control.encode_select(database))) == database
 
 
+@given(U64, LSNS, U64, U64)
+def test_an_epoch_is_decoded_as_it_was_encoded(epoch_id: int, lsns: list[Lsn], last_ts: int, first_ts: int) -> None:
+    epoch = Epoch(epoch_id, tuple(lsns), Ts(last_ts), Ts(first_ts))
+    encoded = control.encode_epoch(epoch)
+    assert encoded[0] == control.EPOCH
+    assert control.decode_epoch(control.EPOCH, payload_of(encoded)) == epoch
+
+
 @given(U64, LSNS, U64)
-def test_an_epoch_is_decoded_as_it_was_encoded(epoch_id: int, lsns: list[Lsn], last_ts: int) -> None:
-    epoch = Epoch(epoch_id, tuple(lsns), Ts(last_ts))
-    assert control.decode_epoch(payload_of(control.encode_epoch(epoch))) == epoch
+def test_an_epoch_of_an_earlier_version_has_no_first_ts(epoch_id: int, lsns: list[Lsn], last_ts: int) -> None:
+    payload = struct.pack(f"<{len(lsns) + 2}Q", epoch_id, *lsns, last_ts)
+    assert control.decode_epoch(control.EARLIER_EPOCH, payload) == Epoch(epoch_id, tuple(lsns), Ts(last_ts), Ts(0))
 
 
 @pytest.mark.parametrize("size", [0, 27, 28, 35, 37, 43])
@@ -59,10 +71,13 @@ def test_a_mark_of_another_size_is_a_format_error(size: int) -> None:
         control.decode_mark(bytes(size))
 
 
-@pytest.mark.parametrize("size", [0, 8, 16, 23, 25])
-def test_an_epoch_of_another_size_is_a_format_error(size: int) -> None:
+@pytest.mark.parametrize(
+    ("opcode", "size"),
+    [(control.EARLIER_EPOCH, size) for size in (0, 8, 16, 23, 25)] + [(control.EPOCH, size) for size in (24, 31, 33)],
+)
+def test_an_epoch_of_another_size_is_a_format_error(opcode: int, size: int) -> None:
     with pytest.raises(FormatError, match=f"an epoch has {size} bytes"):
-        control.decode_epoch(bytes(size))
+        control.decode_epoch(opcode, bytes(size))
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x02", b"\x03\x03"])
@@ -73,7 +88,9 @@ def test_a_malformed_select_is_a_format_error(payload: bytes) -> None:
 
 @given(st.binary(max_size=80))
 def test_any_payload_is_decoded_or_a_format_error(payload: bytes) -> None:
-    for decode in (control.decode_mark, control.decode_select, control.decode_epoch):
+    decoders: list[Callable[[bytes], object]] = [control.decode_mark, control.decode_select]
+    decoders += [partial(control.decode_epoch, opcode) for opcode in control.EPOCHS]
+    for decode in decoders:
         try:
             decode(payload)
         except FormatError:
@@ -81,5 +98,5 @@ def test_any_payload_is_decoded_or_a_format_error(payload: bytes) -> None:
 
 
 def test_controls_have_names_and_no_lsn() -> None:
-    assert set(control.NAMES) == {control.MARK, control.SELECT, control.EPOCH}
+    assert set(control.NAMES) == {control.MARK, control.SELECT, *control.EPOCHS}
     assert min(control.NAMES) >= record.CONTROL

@@ -52,7 +52,7 @@ from tidelog.replication.wire import PieceDecoder, encode
 SECOND: Final = 1_700_000_000_000_000
 DATABASE_ID: Final = "0c1d2e3f405162738495a6b7c8d9eafb"
 FIRST_EPOCH: Final = Epoch(0x0123456789ABCDEF, (Lsn(0), Lsn(0)), Ts(0))
-NEXT_EPOCH: Final = Epoch(0x0FEDCBA987654321, (Lsn(12), Lsn(4)), Ts(SECOND + 30))
+NEXT_EPOCH: Final = Epoch(0x0FEDCBA987654321, (Lsn(12), Lsn(4)), Ts(SECOND + 30), Ts(SECOND + 40))
 SET_FOO_BAR: Final = encode_pairs([(b"foo", b"bar")])
 
 
@@ -148,7 +148,7 @@ TIMES = st.integers(0, U64_MAX - 1).map(Ts)
 LSNS = st.lists(NUMBERS.map(Lsn), max_size=5).map(tuple)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=100)
 NAMES = st.from_regex(r"[0-9A-Za-z][0-9A-Za-z._-]{0,20}(/[0-9A-Za-z][0-9A-Za-z._-]{0,20}){0,3}", fullmatch=True)
-EPOCHS = st.builds(Epoch, NUMBERS, LSNS, TIMES)
+EPOCHS = st.builds(Epoch, NUMBERS, LSNS, TIMES, TIMES)
 ENDS = st.builds(ShardEnd, NUMBERS.map(Lsn), st.none() | TIMES)
 POSITIONS = st.builds(HistoryPosition, TIMES, st.lists(ENDS, max_size=5).map(tuple))
 REACHED = st.builds(Reached, TIMES, LSNS)

@@ -185,7 +185,7 @@ def test_after_damage_nothing_more_is_decoded() -> None:
         (encode(HELLO) + piece(0x40, b"\1\1\4" + bytes(1025)), "a text of 1025 bytes"),
         (encode(HELLO) + piece(0x40, b"\1\1\0\xff"), "a text that is not UTF-8"),
         (encode(HELLO) + piece(0x14, b"\2" + bytes(4)), "a publication has 2 where 0 or 1 belongs"),
-        (encode(HELLO) + piece(0x13, bytes(16) + b"\1\1"), "an epoch has 257 shards: at most 256"),
+        (encode(HELLO) + piece(0x13, bytes(24) + b"\1\1"), "an epoch has 257 shards: at most 256"),
         (encode(HELLO) + piece(0x12, b"x"), "a payload of which 0 bytes were to come goes on with 1"),
         (encode(HELLO) + encode(LinkFarewell(EndReason.STOPPING)) + encode(LinkPing(1)), "a ping came after an end"),
         (encode(LinkRefused(RefusalReason.LOADING)) + encode(HELLO), "hello came after a refusal, which nothing"),

@@ -170,8 +170,8 @@ class _Parser:
             expect(ends[self.shard] == self.lsn, f"{where}: a mark with ends {ends} at lsn {self.lsn}")
             self.result.vectors.append((cycle, last_ts, tuple(ends)))
         else:
-            expect(opcode == 0xF2, f"{where}: opcode {opcode:#x}")
-            expect(len(payload) == 8 * (2 + self.shard_count), f"{where}: an epoch of {len(payload)} bytes")
+            expect(opcode == 0xF3, f"{where}: opcode {opcode:#x}")
+            expect(len(payload) == 8 * (3 + self.shard_count), f"{where}: an epoch of {len(payload)} bytes")
 
     def _take(
         self, opcode: int, flags: int, ts: int | None, expire: int, payload: bytes, start: int, where: str

@@ -230,7 +230,9 @@ class Recovery:
             )
         if epoch_id is not None:
             last = journal.epochs[-1]
-            require(last == (epoch_id, ledger.vectors[count], journal.writer.written_ts), "new epoch", last)
+            written = epoch_id, ledger.vectors[count], journal.writer.written_ts
+            require((last.id, last.lsns, last.last_ts) == written, "new epoch", last)
+            require(last.last_ts < last.first_ts <= journal.hlc.last, "first ts of a new epoch", last)
 
     def _check_files(self, disk: SimulatedDisk, journal: Journal) -> None:
         known = self._known

@@ -1,7 +1,8 @@
 """Where feeds begin: now, after a ts, where the reader of a name has come to, or with the values of now.
 
-A client that comes back says in which epoch it has seen what: if some of that was lost, it is told so instead of being
-given a history with a hole.
+A client that comes back says in which epoch it has seen what. If some of that was lost, it is told so instead of being
+given a history with a hole. It is told the same if its SINCE promised that nothing more comes up to there, and the
+epoch that followed has begun before: what happened since may lie at or below it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from tidelog.errors import ClientError, FeedDiverged
 from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.holds import FeedHolds
 from tidelog.ids import U64_MAX, Ts
+from tidelog.journal.control import Epoch
 from tidelog.journal.journal import Journal
 from tidelog.ports import Clock
 
@@ -41,33 +43,37 @@ class Beginnings:
             return writer.last_ts
         now = max(self._journal.hlc.last, self._clock.wall_us())
         if epoch is not None and seen is not None:
-            end = self._end_of_epoch(epoch, seen)
-            if self._journal.erased_ts <= end < since and (since > now or self._first_after(end) <= since):
-                since = end
+            self._refuse_diverged(since, epoch, seen, now)
         if since > now:
             raise ClientError(f"SINCE {since} lies ahead of the clock here")
         self._journal.refuse_erased(since)
         return since
 
-    def _end_of_epoch(self, epoch: int, seen: Ts) -> Ts:
-        """The last ts of an epoch, if what a client has seen in it is still history."""
+    def _refuse_diverged(self, since: Ts, epoch: int, seen: Ts, now: int) -> None:
+        """`FeedDiverged` unless what a client has seen, and was promised, in an epoch is still so."""
+        after = self._epoch_after(epoch)
+        if after is None:
+            return
+        end = after.last_ts
+        if seen > end:
+            raise FeedDiverged("history after that was lost", since=end)
+        if since > end and (since > now or self._first_ts_of(after) <= since):
+            raise FeedDiverged(f"the epoch after it goes back behind {since}", since=end)
+
+    def _epoch_after(self, epoch: int) -> Epoch | None:
+        """The one that followed; None: it is the newest."""
         epochs = self._journal.epochs
         for index, known in enumerate(epochs):
             if known.id == epoch:
-                if index + 1 == len(epochs):
-                    return Ts(U64_MAX)
-                if seen > epochs[index + 1].last_ts:
-                    raise FeedDiverged("history after that was lost", since=epochs[index + 1].last_ts)
-                return epochs[index + 1].last_ts
+                return epochs[index + 1] if index + 1 < len(epochs) else None
         raise FeedDiverged(f"epoch {epoch} is not one of this history", since=Ts(0))
 
-    def _first_after(self, end: Ts) -> Ts:
-        """The first ts of what followed an epoch that ended at this.
-
-        A client may have a checkpoint after that: where a backup was restored, the clock can be behind the one that it
-        had before. Then the client has to begin at the end of what it shares with us.
-        """
-        if end not in self._first_ts and self._journal.writer.visible.ts > end:
+    def _first_ts_of(self, epoch: Epoch) -> Ts:
+        """The first ts of what happened in an epoch or after it, or a lower one above the end of the epoch before."""
+        if epoch.first_ts:
+            return epoch.first_ts
+        end = epoch.last_ts  # of an earlier version: the journal says it, as long as it has it
+        if end not in self._first_ts and self._journal.erased_ts <= end < self._journal.writer.visible.ts:
             with contextlib.closing(self._journal.reader_since(end)) as reader:
                 first = next(reader.read(), None)
             if first is not None:

@@ -2,7 +2,8 @@
 
     0xF0 mark    | cycle 8 | last_ts 8 | synced_cycle 8 | end_lsn 8 per shard | crc32c 4 |
     0xF1 select  | database flit |
-    0xF2 epoch   | id 8 | lsn 8 per shard | last_ts 8 |
+    0xF2 epoch   | id 8 | lsn 8 per shard | last_ts 8 |                  as earlier versions wrote it; only read
+    0xF3 epoch   | id 8 | lsn 8 per shard | last_ts 8 | first_ts 8 |
 
 A **mark** ends every batch. It names the end lsn (exclusive) of *all* shards after its cycle, and so ties the shards
 together: a cycle counts only if its whole vector lies under valid marks. Its crc covers everything from the later of
@@ -12,7 +13,8 @@ A **select** names the database when it changes, and comes first in a frame when
 continuation).
 
 An **epoch** begins with every start that was not clean and with every promotion: a reader that saw more than `last_ts`
-of the epoch before it has seen something that is no longer history.
+of the epoch before it has seen something that is no longer history. One that saw no more than that, but was promised
+that nothing more comes up to some ts, may rely on it only if that lies below `first_ts`.
 """
 
 from __future__ import annotations
@@ -28,9 +30,12 @@ from tidelog.journal import flit, record
 
 MARK: Final = 0xF0
 SELECT: Final = 0xF1
-EPOCH: Final = 0xF2
+EARLIER_EPOCH: Final = 0xF2
+"""Without its first ts."""
+EPOCH: Final = 0xF3
+EPOCHS: Final = (EARLIER_EPOCH, EPOCH)
 
-NAMES: Final = {MARK: "mark", SELECT: "select", EPOCH: "epoch"}
+NAMES: Final = {MARK: "mark", SELECT: "select", EARLIER_EPOCH: "earlier-epoch", EPOCH: "epoch"}
 
 MARK_CRC_BYTES: Final = 4
 _U64S: Final = 8
@@ -57,6 +62,8 @@ class Epoch(NamedTuple):
     """Of the first record of the epoch, per shard."""
     last_ts: Ts
     """Of the last transaction before it."""
+    first_ts: Ts = Ts(0)
+    """The first ts that it may give out; 0: not known, as an earlier version has written it."""
 
 
 @cache
@@ -105,12 +112,17 @@ def decode_select(payload: bytes) -> int:
 
 
 def encode_epoch(epoch: Epoch) -> bytes:
-    return record.encode(EPOCH, 0, struct.pack(f"<{2 + len(epoch.lsns)}Q", epoch.id, *epoch.lsns, epoch.last_ts))
+    payload = struct.pack(f"<{3 + len(epoch.lsns)}Q", epoch.id, *epoch.lsns, epoch.last_ts, epoch.first_ts)
+    return record.encode(EPOCH, 0, payload)
 
 
-def decode_epoch(payload: bytes) -> Epoch:
+def decode_epoch(opcode: int, payload: bytes) -> Epoch:
+    """Of one of the two kinds."""
+    has_first_ts = opcode == EPOCH
     count, rest = divmod(len(payload), _U64S)
-    if rest or count < 3:
+    if rest or count < 3 + has_first_ts:
         raise FormatError(f"an epoch has {len(payload)} bytes")
-    epoch_id, *lsns, last_ts = struct.unpack(f"<{count}Q", payload)
-    return Epoch(epoch_id, tuple(lsns), Ts(last_ts))
+    numbers = struct.unpack(f"<{count}Q", payload)
+    first_ts = Ts(numbers[-1]) if has_first_ts else Ts(0)
+    epoch_id, *lsns, last_ts = numbers[:-1] if has_first_ts else numbers
+    return Epoch(epoch_id, tuple(lsns), Ts(last_ts), first_ts)

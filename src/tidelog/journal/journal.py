@@ -143,7 +143,7 @@ class Journal:
             writer = JournalWriter(disk, folder, meta, resume, hlc, settings.policy, ring)
             opened_ts = hlc.next()  # from here on the stop before us no longer counts as a clean one
             if not (hlc.was_clean and epochs and not plan.tail_bytes):
-                epochs.append(Epoch(new_epoch_id(), plan.lsns, resume.last_ts))
+                epochs.append(Epoch(new_epoch_id(), plan.lsns, resume.last_ts, opened_ts))
                 writer.append_epoch(epochs[-1], resume.last_ts or opened_ts)
                 writer.write()
                 writer.sync()

@@ -337,8 +337,8 @@ class ShardReader:
             if opcode >= CONTROL:
                 if opcode == control.SELECT:
                     database = control.decode_select(payload)
-                elif opcode == control.EPOCH and self._on_epoch is not None:
-                    self._on_epoch(control.decode_epoch(payload))
+                elif self._on_epoch is not None and opcode in control.EPOCHS:
+                    self._on_epoch(control.decode_epoch(opcode, payload))
                 continue
             is_wanted = True
             if head is not None:

@@ -5,7 +5,7 @@ text     | length 2 | UTF-8 |
 end      | lsn 8 | ts 8 |                                     ts all ones: not known
 position | ts 8 | shards 2 | end ... |
 reached  | ts 8 | shards 2 | lsn 8 ... |
-epoch    | id 8 | last_ts 8 | shards 2 | lsn 8 ... |
+epoch    | id 8 | last_ts 8 | first_ts 8 | shards 2 | lsn 8 ... |
 epochs   | count 2 | epoch ... |
 """
 
@@ -61,7 +61,7 @@ def reached(value: Reached) -> bytes:
 
 
 def epoch(value: Epoch) -> bytes:
-    return number(value.id, 8) + number(value.last_ts, 8) + lsns(value.lsns)
+    return number(value.id, 8) + number(value.last_ts, 8) + number(value.first_ts, 8) + lsns(value.lsns)
 
 
 def epochs(values: Sequence[Epoch]) -> bytes:
@@ -150,8 +150,8 @@ class FieldReader:
 
     def epoch(self) -> Epoch:
         found = self.number(_NUMBER_BYTES_MAX)
-        last_ts = self.ts()
-        return Epoch(found, self.lsns(), last_ts)
+        last_ts, first_ts = self.ts(), self.ts()
+        return Epoch(found, self.lsns(), last_ts, first_ts)
 
     def epochs(self) -> tuple[Epoch, ...]:
         return tuple(self.epoch() for _ in range(self.count(limits.EPOCHS_KEPT_MAX, "epochs")))

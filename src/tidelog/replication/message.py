@@ -390,5 +390,5 @@ def newest_epochs(epochs: Sequence[Epoch]) -> tuple[Epoch, ...]:
     """As many as two servers tell each other."""
     if not epochs:
         return ()
-    count_max = limits.REPLICATION_EPOCHS_BYTES_MAX // (8 * (2 + len(epochs[-1].lsns)))
+    count_max = limits.REPLICATION_EPOCHS_BYTES_MAX // (8 * (3 + len(epochs[-1].lsns)))
     return tuple(epochs[-min(count_max, limits.EPOCHS_KEPT_MAX) :])

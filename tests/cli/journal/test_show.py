@@ -127,7 +127,7 @@ def test_records_about_the_journal_are_decoded(made: Made) -> None:
     everything = show(made, "--payload").of_kind("record")
     first = everything[0]
     assert (first["opcode"], first["lsn"]) == ("epoch", None)
-    assert first["payload"] == {"id": 7, "lsns": [0, 0, 0], "last_ts": 0}
+    assert first["payload"] == {"id": 7, "lsns": [0, 0, 0], "last_ts": 0, "first_ts": 1_700_000_000_000_000}
     marks = [each["payload"] for each in everything if each["opcode"] == "mark"]
     assert all(set(mark) == {"cycle", "last_ts", "synced_cycle", "ends", "crc"} for mark in marks)
     assert max(mark["last_ts"] for mark in marks) == max(record.ts for record in made.written)
@@ -254,7 +254,7 @@ def test_plain_text_in_a_pipe(made: Made) -> None:
     lines = outcome.stdout.splitlines()
     assert " ".join(lines[0].split()) == "shard segment frame position lsn ts opcode db bytes flags expire"
     assert lines[1].split()[:7] == ["0", "0", "0", "20", "-", "2023-11-14T22:13:20.000000Z", "epoch"]
-    assert lines[2] == "        id=7 lsns=[0, 0, 0] last_ts=0"
+    assert lines[2] == "        id=7 lsns=[0, 0, 0] last_ts=0 first_ts=1700000000000000"
     assert 'keys=["key:' in outcome.stdout
     assert '"\\xff\\x00key"' in outcome.stdout
     assert "2027-01-15T08:00:00.000000Z" in outcome.stdout

@@ -265,8 +265,8 @@ def _decode(table: OperationTable, record: RecordInfo) -> Any:
         return control.decode_mark(record.payload)
     if record.opcode == control.SELECT:
         return {"database": control.decode_select(record.payload)}
-    if record.opcode == control.EPOCH:
-        return control.decode_epoch(record.payload)
+    if record.opcode in control.EPOCHS:
+        return control.decode_epoch(record.opcode, record.payload)
     if table.get(record.opcode) is None:
         return None
     return table.decode(record.opcode, record.payload, record.expire_ms)

@@ -1,0 +1,77 @@
+"""Where feeds begin that come back from an older epoch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.feeds.made import Watched
+from tidelog.errors import FeedDiverged
+from tidelog.ids import Ts
+from tidelog.journal.control import Epoch
+
+
+@pytest.fixture
+def watched() -> Watched:
+    """A store whose second epoch has a transaction."""
+    watched = Watched(2)
+    watched("MSET", "a", 1, "b", 1)
+    watched.settle()
+    watched.restart()
+    watched.clock.advance(60_000_000)
+    watched("SET", "late", 1)
+    watched.settle()
+    return watched
+
+
+def older_and_newest(watched: Watched) -> tuple[Epoch, Epoch]:
+    older, newest = watched.store.journal.epochs
+    return older, newest
+
+
+def test_a_promise_that_the_next_epoch_keeps_is_still_good(watched: Watched) -> None:
+    older, newest = older_and_newest(watched)
+    assert newest.last_ts < newest.first_ts < watched.now
+    for since in (newest.last_ts, newest.first_ts - 1):
+        _, known = watched.watch(since=Ts(since), epoch=older.id, seen=newest.last_ts)
+        assert watched.events(known) == [[b"value", b"late", b"string", None, b"1"], [b"steady"]]
+
+
+def test_a_promise_that_reaches_into_the_next_epoch_is_not(watched: Watched) -> None:
+    """Also where its first transaction came later: until then, nobody could know."""
+    older, newest = older_and_newest(watched)
+    for since in (newest.first_ts, watched.now, watched.now + 1, watched.clock.wall_us() + 10_000_000):
+        with pytest.raises(FeedDiverged) as error:
+            watched.watch(since=Ts(since), epoch=older.id, seen=newest.last_ts)
+        assert error.value.since == newest.last_ts
+
+
+def test_the_newest_epoch_promises_what_it_likes(watched: Watched) -> None:
+    _, newest = older_and_newest(watched)
+    watched.watch(since=watched.now, epoch=newest.id, seen=watched.now)
+
+
+def test_lost_history_is_told_before_a_broken_promise(watched: Watched) -> None:
+    older, newest = older_and_newest(watched)
+    with pytest.raises(FeedDiverged, match="lost") as error:
+        watched.watch(since=Ts(0), epoch=older.id, seen=Ts(newest.last_ts + 1))
+    assert error.value.since == newest.last_ts
+
+
+def test_a_broken_promise_is_told_also_where_the_journal_is_erased(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newest = older_and_newest(watched)
+    monkeypatch.setattr(type(watched.store.journal), "erased_ts", newest.first_ts)
+    with pytest.raises(FeedDiverged):
+        watched.watch(since=newest.first_ts, epoch=older.id, seen=newest.last_ts)
+
+
+def test_an_epoch_of_an_earlier_version_begins_with_its_first_transaction(watched: Watched) -> None:
+    older, newest = older_and_newest(watched)
+    watched.store.journal.epochs[-1] = newest._replace(first_ts=Ts(0))
+    first_ts = watched.now
+    watched.watch(since=Ts(first_ts - 1), epoch=older.id, seen=newest.last_ts)
+    for since in (first_ts, watched.clock.wall_us() + 10_000_000):
+        with pytest.raises(FeedDiverged) as error:
+            watched.watch(since=Ts(since), epoch=older.id, seen=newest.last_ts)
+        assert error.value.since == newest.last_ts
