@@ -43,6 +43,7 @@ from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
 
 FILES: Final = golden_files()
+OPENED: Final = SimulatedClock()
 EPOCH_ID: Final = 0x1234_5678_9ABC_DEF0
 
 # --- spelled out by hand ----------------------------------------------------------------------------------------
@@ -264,9 +265,7 @@ class Opened:
     def __init__(self, disk: SimulatedDisk) -> None:
         self.state: State = {}
         self.expiries: list[int] = []
-        self.journal = Journal.open(
-            disk, FOLDER, SimulatedClock(), Settings(), apply=self._apply, new_epoch_id=lambda: 1
-        )
+        self.journal = Journal.open(disk, FOLDER, OPENED, Settings(), apply=self._apply, new_epoch_id=lambda: 1)
 
     def _apply(self, transaction: JournalTransaction, payload_of: Callable[[Part, Record], bytes]) -> None:
         apply_to(self.state, transaction, payload_of)
@@ -286,6 +285,8 @@ def test_the_golden_directory_is_recovered(name: str, first_ts: int) -> None:
     assert journal.hlc.was_clean
     assert journal.epochs == [control.Epoch(EPOCH_ID, (Lsn(0), Lsn(0)), Ts(0), Ts(first_ts))]
     assert journal.holders.get("reader").ts == 1_700_000_000_002_000
+    made_us, drawn = (MADE_US, EPOCH_ID) if name == "directory" else (OPENED.wall_us(), 1)
+    assert journal.meta.database_id == f"{made_us:016x}{drawn:016x}"
 
 
 def test_the_golden_directory_is_recovered_without_its_snapshot() -> None:

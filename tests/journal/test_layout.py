@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from crc32c import crc32c
@@ -34,12 +34,14 @@ def put_json(disk: SimulatedDisk, members: dict[str, Any]) -> None:
     disk.write_file(PATH, json.dumps({**members, "crc32c": f"{crc:08x}"}).encode())
 
 
+DATABASE_ID: Final = "0123456789abcdef" * 2
 GOOD: dict[str, Any] = {
     "format": 1,
     "shards": 2,
     "slots": [[0, 8191], [8192, 16383]],
     "frame_bytes": 2048,
     "frames_per_segment": 8,
+    "database_id": DATABASE_ID,
 }
 
 
@@ -48,7 +50,7 @@ GOOD: dict[str, Any] = {
 
 def test_meta_says_shards_slots_and_sizes_and_carries_a_checksum() -> None:
     disk = new_disk()
-    layout.create_directory(disk, FOLDER, GEOMETRY, 2)
+    layout.create_directory(disk, FOLDER, GEOMETRY, 2, DATABASE_ID)
     members = json.loads(disk.read_file(PATH))
     crc = members.pop("crc32c")
     assert members == GOOD
@@ -58,10 +60,27 @@ def test_meta_says_shards_slots_and_sizes_and_carries_a_checksum() -> None:
 @pytest.mark.parametrize("point", [None, SnapshotPoint(Ts(2**60), (Lsn(7), Lsn(2**40)))])
 def test_meta_is_read_as_it_was_written(point: SnapshotPoint | None) -> None:
     disk = new_disk()
-    meta = Meta(GEOMETRY, ((0, 8191), (8192, 16383)), point)
+    meta = Meta(GEOMETRY, ((0, 8191), (8192, 16383)), point, DATABASE_ID)
     layout.write_meta(disk, FOLDER, meta)
     assert layout.read_meta(disk, FOLDER) == meta
     assert meta.shard_count == 2
+
+
+def test_a_directory_of_an_earlier_version_has_no_id() -> None:
+    disk = new_disk()
+    put_json(disk, {name: value for name, value in GOOD.items() if name != "database_id"})
+    assert layout.read_meta(disk, FOLDER).database_id == ""
+
+
+@pytest.mark.parametrize("database_id", ["a", "A" * 32, "g" * 32, "0" * 33, 7, None, ["0" * 32]])
+def test_an_id_that_is_none_is_refused(database_id: object) -> None:
+    disk = new_disk()
+    put_json(disk, {**GOOD, "database_id": database_id})
+    if database_id is None:
+        assert not layout.read_meta(disk, FOLDER).database_id
+        return
+    with pytest.raises(Corruption, match="does not describe a journal"):
+        layout.read_meta(disk, FOLDER)
 
 
 def test_a_folder_without_meta_is_no_data_directory() -> None:
@@ -86,7 +105,7 @@ def test_a_directory_that_names_no_version_is_of_the_first() -> None:
 
 def test_every_flipped_bit_of_meta_is_found() -> None:
     disk = new_disk()
-    layout.create_directory(disk, FOLDER, GEOMETRY, 2)
+    layout.create_directory(disk, FOLDER, GEOMETRY, 2, DATABASE_ID)
     good = layout.read_meta(disk, FOLDER)
     believed = 0
     for bit in range(8 * len(disk.read_file(PATH))):
@@ -100,7 +119,7 @@ def test_every_flipped_bit_of_meta_is_found() -> None:
 
 def test_meta_that_is_cut_anywhere_is_found() -> None:
     disk = new_disk()
-    layout.create_directory(disk, FOLDER, GEOMETRY, 2)
+    layout.create_directory(disk, FOLDER, GEOMETRY, 2, DATABASE_ID)
     whole = disk.read_file(PATH)
     for size in range(len(whole) - 1):
         disk.write_file(PATH, whole[:size])
@@ -140,7 +159,7 @@ def test_a_meta_that_describes_no_journal_is_a_corruption(change: dict[str, Any]
         layout.read_meta(disk, FOLDER)
 
 
-@pytest.mark.parametrize("name", [name for name in GOOD if name != "format"])
+@pytest.mark.parametrize("name", [name for name in GOOD if name not in ("format", "database_id")])
 def test_a_member_that_is_missing_is_said(name: str) -> None:
     disk = new_disk()
     put_json(disk, {key: value for key, value in GOOD.items() if key != name})
@@ -155,32 +174,32 @@ def test_a_member_that_is_missing_is_said(name: str) -> None:
 def test_another_number_of_shards_is_refused_before_anything_is_made(shard_count: int) -> None:
     disk = new_disk()
     with pytest.raises(LimitExceeded, match="1 to 256"):
-        layout.create_directory(disk, FOLDER, GEOMETRY, shard_count)
+        layout.create_directory(disk, FOLDER, GEOMETRY, shard_count, DATABASE_ID)
     assert disk.list(FOLDER) == []
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_crash_while_making_leaves_a_whole_directory_or_one_that_can_be_made_again(seed: int) -> None:
     clean = SimulatedDisk(seed)
-    layout.create_directory(clean, FOLDER, GEOMETRY, 2)
+    layout.create_directory(clean, FOLDER, GEOMETRY, 2, DATABASE_ID)
     for crash_at in range(1, clean.operations + 1):
         disk = SimulatedDisk(seed * 1000 + crash_at)
         disk.crash_after(crash_at)
         with pytest.raises(SimulatedCrash):
-            layout.create_directory(disk, FOLDER, GEOMETRY, 2)
+            layout.create_directory(disk, FOLDER, GEOMETRY, 2, DATABASE_ID)
         disk.crash()
         if disk.exists(PATH):
             assert layout.read_meta(disk, FOLDER).geometry == GEOMETRY
             assert [disk.exists(layout.shard_folder(FOLDER, shard)) for shard in (0, 1)] == [True, True]
             assert disk.exists(f"{FOLDER}/snapshots")
         else:
-            layout.create_directory(disk, FOLDER, GEOMETRY, 2)
+            layout.create_directory(disk, FOLDER, GEOMETRY, 2, DATABASE_ID)
             assert layout.read_meta(disk, FOLDER).shard_count == 2
 
 
 def test_a_directory_that_was_made_is_durable() -> None:
     disk = SimulatedDisk()
-    layout.create_directory(disk, FOLDER, GEOMETRY, 3)
+    layout.create_directory(disk, FOLDER, GEOMETRY, 3, DATABASE_ID)
     disk.crash("lose_all")
     assert layout.read_meta(disk, FOLDER).shard_count == 3
     assert disk.exists(layout.shard_folder(FOLDER, 2))

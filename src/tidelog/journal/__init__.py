@@ -12,6 +12,7 @@ blob               payloads that are too large for a frame, in a file of their o
 The files:
 
 layout             the data directory: its folders, its meta file, its lock
+directory          finds a data directory or makes one, and gives it its id
 segment            the files of a shard, and positions in them
 source             where a reader's bytes come from: the ring, or the files
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import contextlib
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 
 from tidelog import limits
 from tidelog.errors import ClientError, Corruption, DataDirectoryError, InternalError, TooOld
@@ -22,6 +22,7 @@ from tidelog.hlc import HybridClock, TsFile
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import layout
 from tidelog.journal.control import Epoch
+from tidelog.journal.directory import find_or_make
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.layout import Meta, SnapshotPoint
@@ -129,8 +130,9 @@ class Journal:
             raise DataDirectoryError(f"{folder} cannot be used as a data directory: {error}") from error
         lock = layout.lock_directory(disk, folder)
         hlc = writer = None
+        draw_id = cache(new_epoch_id)
         try:
-            meta = _read_or_create(disk, folder, settings)
+            meta = find_or_make(disk, folder, settings.geometry, settings.shard_count, clock, draw_id)
             hlc = HybridClock(clock, TsFile.open(disk, folder, layout.CLOCK))
             plan = plan_recovery(disk, folder, meta, is_known)
             layout.write_shard_metas(disk, folder, meta)  # versions before this one did not
@@ -143,7 +145,7 @@ class Journal:
             writer = JournalWriter(disk, folder, meta, resume, hlc, settings.policy, ring)
             opened_ts = hlc.next()  # from here on the stop before us no longer counts as a clean one
             if not (hlc.was_clean and epochs and not plan.tail_bytes):
-                epochs.append(Epoch(new_epoch_id(), plan.lsns, resume.last_ts, opened_ts))
+                epochs.append(Epoch(draw_id(), plan.lsns, resume.last_ts, opened_ts))
                 writer.append_epoch(epochs[-1], resume.last_ts or opened_ts)
                 writer.write()
                 writer.sync()
@@ -310,9 +312,7 @@ class Journal:
         self._snapshot = SnapshotWriter(
             self._disk,
             self._folder,
-            self.meta.geometry,
-            self.meta.slots,
-            point,
+            replace(self.meta, point=point),
             self.epochs,
             self.holders.members() if self.holders.all() else None,
         )
@@ -423,25 +423,3 @@ class Journal:
             finally:
                 self._erased.close()
                 self._lock.release()
-
-
-def _read_or_create(disk: Disk, folder: str, settings: Settings) -> Meta:
-    if disk.exists(f"{folder}/{layout.RESTORING}"):
-        raise DataDirectoryError(
-            f"{folder} was being filled by a restore that did not finish: run `tidelog restore` on it again (it begins "
-            f"anew), or remove the directory"
-        )
-    if disk.exists(f"{folder}/{layout.META}"):
-        disk.sync_folder(folder)  # who made it may have been killed before its name was durable
-        return layout.read_meta(disk, folder)
-    # A crash while making the directory leaves some of these; anything else is somebody else's.
-    ours = {layout.LOCK, layout.SNAPSHOTS, f"{layout.META}.new"}
-    strange = [name for name in disk.list(folder) if name not in ours and not name.startswith("shard-")]
-    if strange:
-        raise DataDirectoryError(
-            f"{folder} is not a data directory of Tidelog and not empty (it has {strange[0]!r}): name another one"
-        )
-    for name in disk.list(folder):
-        if name.startswith("shard-") and list_segments(disk, f"{folder}/{name}"):
-            raise DataDirectoryError(f"{folder}/{name} has a journal, but {layout.META} is missing: restore it too")
-    return layout.create_directory(disk, folder, settings.geometry, settings.shard_count)

@@ -1,7 +1,7 @@
 """The data directory: what lies where, and who may open it.
 
     DIR/
-      meta.json                  shards, slot ranges, frame size; written last when the directory is made
+      meta.json                  id, shards, slot ranges, frame size; written last when the directory is made
       lock                       held by the process that writes
       clock                      the upper bound of the hybrid clock (`hlc.TsFile`)
       erased                     the erased-through ts (`hlc.TsFile`)
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -47,6 +48,7 @@ CUT_TAILS: Final = "cut-tails"
 RESTORING: Final = "restore-unfinished"
 
 _REWRITE_BYTES: Final = 1 * limits.MIB
+_DATABASE_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Meta:
     """Per shard, its first and last slot."""
     point: SnapshotPoint | None = None
     """Only in a snapshot."""
+    database_id: str = ""
+    """32 hex digits, made with the directory; "": nobody has made one yet, as an earlier version wrote this."""
 
     @property
     def shard_count(self) -> int:
@@ -148,6 +152,8 @@ def write_meta(disk: Disk, folder: str, meta: Meta) -> None:
         "frame_bytes": meta.geometry.frame_bytes,
         "frames_per_segment": meta.geometry.frames_per_segment,
     }
+    if meta.database_id:
+        members["database_id"] = meta.database_id
     if meta.point is not None:
         members["point"] = {"ts": meta.point.ts, "lsns": list(meta.point.lsns)}
         if meta.point.keys is not None:
@@ -170,7 +176,7 @@ def read_meta(disk: Disk, folder: str) -> Meta:
         slots = tuple((int(first), int(last)) for first, last in members["slots"])
         geometry = Geometry(members["frame_bytes"], members["frames_per_segment"])
         point = members.get("point")
-        meta = Meta(geometry, slots, _read_point(point) if point else None)
+        meta = Meta(geometry, slots, _read_point(point) if point else None, _read_id(members.get("database_id", "")))
     except (KeyError, TypeError, ValueError, LimitExceeded) as error:
         raise Corruption(f"it does not describe a journal ({error})", path=path) from None
     if not 1 <= meta.shard_count <= limits.SHARDS_MAX or members.get("shards") != meta.shard_count:
@@ -224,6 +230,12 @@ def _read_point(members: dict[str, Any]) -> SnapshotPoint:
     )
 
 
+def _read_id(database_id: str) -> str:
+    if database_id and not _DATABASE_ID.fullmatch(database_id):
+        raise ValueError(f"{database_id!r} is not the id of a database")
+    return database_id
+
+
 def lock_directory(disk: Disk, folder: str) -> Lock:
     """Take the directory for this process alone."""
     try:
@@ -235,14 +247,14 @@ def lock_directory(disk: Disk, folder: str) -> Lock:
         ) from None
 
 
-def create_directory(disk: Disk, folder: str, geometry: Geometry, shard_count: int) -> Meta:
+def create_directory(disk: Disk, folder: str, geometry: Geometry, shard_count: int, database_id: str) -> Meta:
     """Make the folders of a new data directory. `meta.json` comes last, so a crash here leaves no directory at all."""
     if not 1 <= shard_count <= limits.SHARDS_MAX:
         raise LimitExceeded(f"{shard_count} shards: it must be 1 to {limits.SHARDS_MAX}")
     make_shard_folders(disk, folder, shard_count)
     disk.make_folder(f"{folder}/{SNAPSHOTS}")
     disk.sync_folder(folder)
-    meta = Meta(geometry, tuple(slot_ranges(shard_count)))
+    meta = Meta(geometry, tuple(slot_ranges(shard_count)), database_id=database_id)
     write_shard_metas(disk, folder, meta)
     write_meta(disk, folder, meta)
     return meta

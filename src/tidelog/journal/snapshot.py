@@ -28,7 +28,6 @@ from tidelog import limits
 from tidelog.errors import Corruption, DataDirectoryError, SnapshotFailed, UnreadableRecord
 from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import control
-from tidelog.journal.frame import Geometry
 from tidelog.journal.layout import (
     HOLDERS,
     SNAPSHOTS,
@@ -183,17 +182,17 @@ class SnapshotWriter:
         self,
         disk: Disk,
         folder: str,
-        geometry: Geometry,
-        slots: Sequence[tuple[int, int]],
-        point: SnapshotPoint,
+        meta: Meta,
         epochs: Sequence[control.Epoch],
         holders: dict[str, Any] | None = None,
     ) -> None:
+        """`meta`: of the directory, with the point."""
         self._disk = disk
+        self._meta = meta
+        point = self.point
         self._parent = f"{folder}/{SNAPSHOTS}"
         self.path = snapshot_path(folder, point.ts)
         self._partial = f"{self.path}.partial"
-        self._meta = Meta(geometry, tuple(slots), point)
         self._holders = holders
         self._files: dict[str, File] = {}
         self._cycle = 0
@@ -211,11 +210,11 @@ class SnapshotWriter:
         try:
             remove_partial_snapshots(disk, folder)
             disk.make_folder(self._parent)
-            make_shard_folders(disk, self._partial, len(slots))
+            make_shard_folders(disk, self._partial, meta.shard_count)
         except OSError as error:
             raise self._failed(error) from error
         state = ShardState(None, Lsn(0), Ts(0), 0, 0, 0)
-        self._shards = [ShardWriter(geometry, len(slots), state) for _ in slots]
+        self._shards = [ShardWriter(meta.geometry, meta.shard_count, state) for _ in meta.slots]
         for epoch in epochs[-limits.EPOCHS_KEPT_MAX :]:
             for shard in self._shards:
                 shard.add_epoch(epoch, point.ts)

@@ -10,11 +10,16 @@ a directory, and the next restore into it begins anew. The history begins with t
 to resume from an earlier one is told that it is gone, and the first start begins an epoch of its own. The epochs before
 it come along, and so do the places of named feeds: a reader that has seen nothing after that moment goes on, whatever
 the number of shards, and one that has is told from where on its history was lost.
+
+A restored directory is a database of its own, with an id that its first start gives it: its lsns count anew, and its
+history goes on differently from that of the directory it came from, which may still be in use. Followers of the old one
+must not take it for the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from tidelog import limits
@@ -303,7 +308,7 @@ def _fill(
     if ts:
         point = SnapshotPoint(ts, (Lsn(0),) * meta.shard_count)
         epochs = reading.epochs(meta.shard_count)
-        snapshot = SnapshotWriter(disk, target, meta.geometry, meta.slots, point, epochs)
+        snapshot = SnapshotWriter(disk, target, replace(meta, point=point), epochs)
         try:
             keys = _write_snapshot(store, snapshot, on_progress)
         except BaseException:
