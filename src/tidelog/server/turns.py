@@ -69,6 +69,7 @@ class Turns:
         now_us: Callable[[], int],
         on_sync: Callable[[float], None] = lambda _seconds: None,
         on_visible: Callable[[], None] | None = None,
+        on_durable: Callable[[], None] | None = None,
     ) -> None:
         self._loop = loop
         self._writer = journal.writer
@@ -97,6 +98,10 @@ class Turns:
         """Turns that had replies: work in between sees whether any client is there."""
         self._on_visible = on_visible
         """Called when something has become visible, before replies leave."""
+        self._on_durable = on_durable
+        """Called after each fsync, when the replies that waited for it have left."""
+        self._at_end: list[Callable[[], None]] = []
+        """Calls that this turn ends with."""
         self.commit = GroupCommit(loop, journal.writer, self, now_us, on_sync)
         self.rounds = Rounds(now_us)
 
@@ -114,6 +119,13 @@ class Turns:
     def line_up(self, sender: Sender, *, is_new: bool) -> None:
         """A connection has more to run than it may in this turn, or may go on; `is_new`: it has only just sent that."""
         self.rounds.add(sender, is_new=is_new)
+        if not self._is_scheduled:
+            self._begin()
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Run something once, when all commands of this turn have run: before the journal is written, and so before any
+        reply of the turn leaves."""
+        self._at_end.append(call)
         if not self._is_scheduled:
             self._begin()
 
@@ -137,6 +149,8 @@ class Turns:
             self.rounds.go()
 
     def _finish(self) -> None:
+        while self._at_end:
+            self._at_end.pop(0)()
         self._is_scheduled = False
         self.count += 1
         if self._woken:
@@ -224,6 +238,8 @@ class Turns:
                 connection.waiting_turns -= 1
                 connection.send(data)
                 self._answered[1].add(connection)
+        if self._on_durable is not None:
+            self._on_durable()
 
     def end_sync(self) -> int:
         """The same after an fsync, when more is visible; how many clients the last two fsyncs answered."""
