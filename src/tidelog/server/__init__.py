@@ -33,7 +33,9 @@ work_thread      joins and writes large values
 
 Running it:
 
-runtime          makes all parts, starts and stops them
+runtime          opens the store and the ports, starts and stops
+served_store     the parts that are made of one open store
+lasting_parts    what stays when the store is replaced
 signals          signals that ask to stop
 leftovers        what a stop leaves undone, in words
 configuration    flags over the environment over `tidelog.toml`

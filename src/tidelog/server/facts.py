@@ -39,7 +39,10 @@ class Facts:
         port: Callable[[], int],
         http_port: Callable[[], int] = lambda: 0,
         flight_port: Callable[[], int] = lambda: 0,
+        *,
+        started_us: int | None = None,
     ) -> None:
+        """`started_us`: when the process started, on the monotonic clock; None: now."""
         self._config = config
         self._engine = engine
         self._connections = connections
@@ -48,8 +51,9 @@ class Facts:
         self._port = port
         self._http_port = http_port
         self._flight_port = flight_port
-        self._started_us = engine.clock.monotonic_us()
-        self._rate_from = self._started_us, 0
+        now_us = engine.clock.monotonic_us()
+        self._started_us = now_us if started_us is None else started_us
+        self._rate_from = now_us, engine.sessions.command_count
         """When commands were last counted, and how many there were."""
         self.commands_per_s = 0
         self._behind_since_us = 0

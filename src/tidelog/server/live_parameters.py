@@ -58,6 +58,7 @@ def live_parameters(
     scripts: ScriptLimits,
     *,
     ports: Callable[[], list[int]],
+    http_feeds_allowed: int,
     sample_memory: Callable[[], None],
     begin_erasing: Callable[[], None],
 ) -> Parameters:
@@ -129,7 +130,7 @@ def live_parameters(
             number("timeout", lambda: connections.idle_s_max, put_idle, 0, _INT_MAX),
             constant("tcp-keepalive", limits.KEEPALIVE_S, "it cannot be changed"),
             number("maxclients", lambda: connections.clients_max, put_clients_max, 1, config.maxclients),
-            number("http-feeds", lambda: feeding.http_feeds_max, put_http_feeds, 0, feeding.http_feeds_max),
+            number("http-feeds", lambda: feeding.http_feeds_max, put_http_feeds, 0, http_feeds_allowed),
             number(
                 "feed-checkpoint",
                 lambda: feeding.checkpoint_ms,

@@ -27,41 +27,19 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 import pyarrow
 
 from tidelog import limits
-from tidelog.commands.families import command_table
 from tidelog.engine.dispatch import explain
-from tidelog.engine.engine import Engine
-from tidelog.engine.feeding import Feeding
-from tidelog.engine.gate import Gate
-from tidelog.engine.metrics import Metrics
-from tidelog.engine.password import Password
-from tidelog.engine.sessions import Sessions
-from tidelog.engine.slow_log import SlowLog
-from tidelog.engine.subscriptions import Subscriptions
-from tidelog.errors import ApplyFailed, DataDirectoryError, JournalFailed, JournalFull
-from tidelog.feeds.feeds import Feeds
+from tidelog.errors import ApplyFailed, DataDirectoryError
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
 from tidelog.journal.retention import RetentionLimits
-from tidelog.scripting.scripts import ScriptLimits, Scripts
-from tidelog.server.allowed_connections import AllowedConnections, allowed_connections
 from tidelog.server.configuration import ServerConfig
 from tidelog.server.connection import Connection
-from tidelog.server.connections import Connections
-from tidelog.server.cooling import Cooling
-from tidelog.server.facts import Facts
-from tidelog.server.hot import hot_commands
-from tidelog.server.leftovers import what_is_left
+from tidelog.server.lasting_parts import LastingParts
 from tidelog.server.line_limit import LineLimit
 from tidelog.server.listener import UnixSocket, bind_tcp, make_tls
-from tidelog.server.live_parameters import live_parameters
 from tidelog.server.loop_calls import LoopCalls
-from tidelog.server.memory import Memory
+from tidelog.server.served_store import ServedStore
 from tidelog.server.signals import stopped_by_signals
-from tidelog.server.snapshots import ServerSnapshots
-from tidelog.server.turns import Turns
-from tidelog.server.work_thread import WorkThread
-from tidelog.store.dead_letters import PendingExpiry
-from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
 from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
@@ -118,16 +96,8 @@ class Runtime:
         self.stopping = asyncio.Event()
         self._line_limit = LineLimit(self._clock)
         # Made by `start`.
-        self.turns: Turns
-        self.engine: Engine
-        self.connections: Connections
-        self._memory: Memory
-        self._snapshots: ServerSnapshots
-        self._cooling: Cooling
-        self._pending_expiry: PendingExpiry
-        self._worker: WorkThread
-        self._facts: Facts
-        self._allowed: AllowedConnections
+        self._lasting: LastingParts
+        self._served: ServedStore
 
     def _check_directory(self) -> None:
         """What is fixed when a data directory is made must be what was asked for."""
@@ -148,20 +118,19 @@ class Runtime:
         """Open the ports and start the timers."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_error)
-        self._make_parts(loop)
+        self._lasting = LastingParts(self._config, self._clock, loop, self)
+        self._served = ServedStore(self._lasting, self.store)
         _STRANGERS_LOG.addFilter(self._line_limit)
         try:
             await self._open_ports(loop)
         except BaseException:
             self._close_ports()
-            self._snapshots.close()
-            self._cooling.close()
-            self._worker.close()
+            self._served.abandon()
             self.store.journal.close()
             raise
         self._timers = [
-            asyncio.create_task(_every(_SECOND_S, self._each_second)),
-            asyncio.create_task(_every(_TENTH_S, self._each_tenth)),
+            asyncio.create_task(_every(_SECOND_S, lambda: self._served.each_second())),
+            asyncio.create_task(_every(_TENTH_S, lambda: self._served.each_tenth())),
         ]
         for timer in self._timers:
             timer.add_done_callback(self._on_timer_end)
@@ -171,80 +140,6 @@ class Runtime:
         pyarrow.set_memory_pool(pyarrow.system_memory_pool())
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
-
-    def _make_parts(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Make each part of the server, in the order in which they need each other."""
-        config, clock, store = self._config, self._clock, self.store
-        metrics, sessions, slow_log = Metrics(), Sessions(), SlowLog()
-        password = Password(config.password, clock)
-        script_limits = ScriptLimits(config.script_time_ms, config.script_memory_bytes)
-        self._memory = Memory(config.maxmemory)
-        self._allowed = allowed_connections(config)
-        self.connections = Connections(
-            sessions,
-            clock,
-            metrics,
-            password,
-            clients_max=self._allowed.clients,
-            idle_s_max=config.timeout,
-        )
-        feeding = Feeding(
-            loop,
-            Feeds(store, clock),
-            clock,
-            lambda: self.turns.count,
-            checkpoint_ms=config.feed_checkpoint_ms,
-            repeats_max=config.feed_repeats,
-            http_feeds_max=self._allowed.feeds,
-        )
-        self.turns = Turns(loop, store.journal, clock.monotonic_us, metrics.syncs.add, feeding.on_visible)
-        self._snapshots = ServerSnapshots(loop, store, self.turns, clock, config.snapshot_after)
-        self._cooling = Cooling(loop, store.databases, clock)
-        self._pending_expiry = PendingExpiry(store)
-        self._worker = WorkThread(loop)
-        self.engine = Engine(
-            store=store,
-            table=command_table(),
-            clock=clock,
-            loop=loop,
-            stopwatch_s=time.perf_counter,
-            process=self,
-            password=password,
-            sessions=sessions,
-            subscriptions=Subscriptions(),
-            slow_log=slow_log,
-            parameters=live_parameters(
-                config,
-                self.connections,
-                password,
-                sessions,
-                slow_log,
-                self._memory,
-                store.journal,
-                feeding,
-                script_limits,
-                ports=lambda: self.ports,
-                sample_memory=self._sample_memory,
-                begin_erasing=self._snapshots.erasing.begin,
-            ),
-            metrics=metrics,
-            gate=Gate(store, sessions, clock, loop),
-            snapshots=self._snapshots,
-            feeding=feeding,
-            hot_commands=hot_commands,
-            worker=self._worker,
-        )
-        self.engine.scripting = Scripts(self.engine, script_limits)
-        self._facts = Facts(
-            config,
-            self.engine,
-            self.connections,
-            self._memory,
-            secrets.token_hex(20),
-            lambda: self.port or 0,
-            lambda: self.http_port or 0,
-            lambda: self.flight_port or 0,
-        )
 
     async def _open_ports(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self._config
@@ -263,24 +158,31 @@ class Runtime:
     def _make_gateway(self) -> Gateway:
         from tidelog.gateway.app import open_gateway  # heavy, and not everyone wants it
 
-        parts = self.engine, self._facts, self._memory, self._clock
-        return open_gateway(self._config, self._allowed, *parts, self._own_connection)
+        served, lasting = self._served, self._lasting
+        parts = served.engine, served.facts, lasting.memory, self._clock
+        return open_gateway(self._config, lasting.allowed, *parts, self._own_connection)
 
     def _open_flight(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> FlightServer:
         from tidelog.flight.access import Access  # heavy, and not everyone wants it
         from tidelog.flight.server import open_flight
         from tidelog.flight.service import Service
 
-        config, engine, calls = self._config, self.engine, LoopCalls(loop)
+        config, calls, password = self._config, LoopCalls(loop), self._lasting.password
         # Flight asks for the password before it knows the address: all its clients count as one.
-        access = Access(lambda given: calls.ask(lambda: engine.password.check(given, "flight")), engine.password)
-        return open_flight(calls, Service(engine, self.turns), access, host, port, config.tls_cert, config.tls_key)
+        access = Access(lambda given: calls.ask(lambda: password.check(given, "flight")), password)
+        service = Service(self._served.engine, self._served.turns)
+        return open_flight(calls, service, access, host, port, config.tls_cert, config.tls_key)
 
     def _connection(self) -> asyncio.Protocol:
-        return cast("asyncio.Protocol", Connection(self.engine, self.turns, self.connections))
+        return self._make_connection(is_own=False)
 
     def _own_connection(self) -> asyncio.Protocol:
-        return cast("asyncio.Protocol", Connection(self.engine, self.turns, self.connections, is_own=True))
+        return self._make_connection(is_own=True)
+
+    def _make_connection(self, *, is_own: bool) -> asyncio.Protocol:
+        served = self._served
+        made = Connection(served.engine, served.turns, self._lasting.connections, is_own=is_own)
+        return cast("asyncio.Protocol", made)
 
     @property
     def ports(self) -> list[int]:
@@ -300,39 +202,6 @@ class Runtime:
     def flight_port(self) -> int | None:
         return None if self._flight is None else int(self._flight.port)
 
-    # --- running ------------------------------------------------------------------------------------------------
-
-    def _each_second(self) -> None:
-        self.turns.commit.tick()
-        self.connections.sweep()
-        self._facts.tick()
-
-    def _each_tenth(self) -> None:
-        self.store.note_time()
-        self._sample_memory()
-        self._facts.look()
-        self.connections.wait_for_disk(self.turns.has_backlog)
-        writer = self.store.journal.writer
-        try:
-            if writer.refusal is None:
-                remove_due(self.store)
-                self._pending_expiry.run()
-                self.engine.blocking.tick()
-            # Also what there was no space for: it is tried again, whether or not anyone asks for something.
-            if not writer.has_failed:
-                writer.write()
-                writer.vouch()
-                self.engine.feeding.on_visible()
-        except JournalFull:
-            pass  # it says so itself, and `refusal` tells everyone
-        except JournalFailed as error:
-            _LOG.error("%s", error)
-        self._snapshots.tick()
-        self._cooling.tick()
-
-    def _sample_memory(self) -> None:
-        self.engine.gate.set_out_of_memory(self._memory.sample(self._clock.monotonic_us()))
-
     # --- stopping -----------------------------------------------------------------------------------------------
 
     def shut_down(self) -> None:
@@ -342,7 +211,7 @@ class Runtime:
         time.sleep(seconds)
 
     def facts(self, section: str) -> Mapping[str, object] | None:
-        return self._facts.section(section)
+        return self._served.facts.section(section)
 
     def fail(self, error: ApplyFailed) -> NoReturn:
         _LOG.critical("%s", error)
@@ -356,7 +225,7 @@ class Runtime:
         if error is None or isinstance(error, OSError):
             _LOG.info("%s: %s", context.get("message"), error)
         else:
-            self.engine.fail(error)
+            self._served.engine.fail(error)
 
     def _on_timer_end(self, timer: asyncio.Task[None]) -> None:
         error = None if timer.cancelled() else timer.exception()
@@ -371,34 +240,13 @@ class Runtime:
             timer.cancel()
         _STRANGERS_LOG.removeFilter(self._line_limit)
         self._close_ports()
-        self._snapshots.close()
-        self._cooling.close()
-        self.engine.blocking.close()
-        self.engine.feeding.close()
-        self.engine.gate.resume()
-        for connection in self.connections.all():
-            if not connection.is_own:
-                connection.stop_reading()
+        self._served.begin_end()
         if self._gateway is not None:
             await self._gateway.stop()
         has_ended = True
         if self._flight is not None:
             has_ended = await loop.run_in_executor(None, self._flight.stop, limits.STOP_S_MAX / 2)
-        while any(each.is_busy or each.is_inside_event for each in self.connections.all()) and loop.time() < deadline:
-            await asyncio.sleep(0.001)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.turns.drain(), max(0.1, deadline - loop.time()))
-        unwritten = self.store.journal.writer.batch_bytes
-        left = what_is_left(self.connections.all(), unwritten_bytes=unwritten, waits_for_fsync=self.turns.is_waiting)
-        if left:
-            _LOG.error("the server waited %g s and stops with this left: %s", limits.STOP_S_MAX, left)
-        for connection in self.connections.all():
-            connection.close()
-        while len(self.connections) and loop.time() < deadline:
-            await asyncio.sleep(0.001)
-        for connection in self.connections.all():
-            connection.kill()
-        self._worker.close()
+        await self._served.finish_end(deadline)
         self.store.journal.close()
         if not has_ended:
             logging.shutdown()

@@ -1,0 +1,186 @@
+"""An open store, and everything that is made of it to serve clients.
+
+    made      the parts, in the order in which they need each other
+    served    connections hold its engine and its turns; the process calls `each_second` and `each_tenth`
+    ended     `begin_end`: nothing new is begun; `finish_end`: what was accepted is answered, clients are let go
+
+The process has one at a time (`Runtime`), and may replace it by another. Nothing here outlives it but what
+`LastingParts` keeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import Final
+
+from tidelog import limits
+from tidelog.engine.engine import Engine
+from tidelog.engine.feeding import Feeding
+from tidelog.engine.gate import Gate
+from tidelog.errors import JournalFailed, JournalFull
+from tidelog.feeds.feeds import Feeds
+from tidelog.scripting.scripts import Scripts
+from tidelog.server.connection import Connection
+from tidelog.server.cooling import Cooling
+from tidelog.server.facts import Facts
+from tidelog.server.hot import hot_commands
+from tidelog.server.lasting_parts import LastingParts
+from tidelog.server.leftovers import what_is_left
+from tidelog.server.live_parameters import live_parameters
+from tidelog.server.snapshots import ServerSnapshots
+from tidelog.server.turns import Turns
+from tidelog.server.work_thread import WorkThread
+from tidelog.store.dead_letters import PendingExpiry
+from tidelog.store.expiry import remove_due
+from tidelog.store.store import Store
+
+_LOG: Final = logging.getLogger("tidelog")
+
+
+class ServedStore:
+    """The parts of one store. For the loop's thread."""
+
+    def __init__(self, lasting: LastingParts, store: Store) -> None:
+        config, clock, loop, process = lasting.config, lasting.clock, lasting.loop, lasting.process
+        self.store = store
+        self._lasting = lasting
+        feeding = Feeding(
+            loop,
+            Feeds(store, clock),
+            clock,
+            lambda: self.turns.count,
+            checkpoint_ms=config.feed_checkpoint_ms,
+            repeats_max=config.feed_repeats,
+            http_feeds_max=lasting.http_feeds_max,
+        )
+        self.turns = Turns(loop, store.journal, clock.monotonic_us, lasting.metrics.syncs.add, feeding.on_visible)
+        self._snapshots = ServerSnapshots(loop, store, self.turns, clock, config.snapshot_after)
+        self._cooling = Cooling(loop, store.databases, clock)
+        self._pending_expiry = PendingExpiry(store)
+        self._worker = WorkThread(loop)
+        self.engine = Engine(
+            store=store,
+            table=lasting.table,
+            clock=clock,
+            loop=loop,
+            stopwatch_s=time.perf_counter,
+            process=process,
+            password=lasting.password,
+            sessions=lasting.sessions,
+            subscriptions=lasting.subscriptions,
+            slow_log=lasting.slow_log,
+            parameters=live_parameters(
+                config,
+                lasting.connections,
+                lasting.password,
+                lasting.sessions,
+                lasting.slow_log,
+                lasting.memory,
+                store.journal,
+                feeding,
+                lasting.script_limits,
+                ports=lambda: process.ports,
+                http_feeds_allowed=lasting.allowed.feeds,
+                sample_memory=self._sample_memory,
+                begin_erasing=self._snapshots.erasing.begin,
+            ),
+            metrics=lasting.metrics,
+            gate=Gate(store, lasting.sessions, clock, loop),
+            snapshots=self._snapshots,
+            feeding=feeding,
+            hot_commands=hot_commands,
+            worker=self._worker,
+        )
+        self.engine.scripting = Scripts(self.engine, lasting.script_limits)
+        self.facts = Facts(
+            config,
+            self.engine,
+            lasting.connections,
+            lasting.memory,
+            lasting.run_id,
+            lambda: process.port or 0,
+            lambda: process.http_port or 0,
+            lambda: process.flight_port or 0,
+            started_us=lasting.started_us,
+        )
+
+    # --- while it is served -------------------------------------------------------------------------------------
+
+    def each_second(self) -> None:
+        self.turns.commit.tick()
+        self._lasting.connections.sweep()
+        self.facts.tick()
+
+    def each_tenth(self) -> None:
+        self.store.note_time()
+        self._sample_memory()
+        self.facts.look()
+        self._lasting.connections.wait_for_disk(self.turns.has_backlog)
+        writer = self.store.journal.writer
+        try:
+            if writer.refusal is None:
+                remove_due(self.store)
+                self._pending_expiry.run()
+                self.engine.blocking.tick()
+            # Also what there was no space for: it is tried again, whether or not anyone asks for something.
+            if not writer.has_failed:
+                writer.write()
+                writer.vouch()
+                self.engine.feeding.on_visible()
+        except JournalFull:
+            pass  # it says so itself, and `refusal` tells everyone
+        except JournalFailed as error:
+            _LOG.error("%s", error)
+        self._snapshots.tick()
+        self._cooling.tick()
+
+    def _sample_memory(self) -> None:
+        lasting = self._lasting
+        self.engine.gate.set_out_of_memory(lasting.memory.sample(lasting.clock.monotonic_us()))
+
+    # --- its end ------------------------------------------------------------------------------------------------
+
+    def connections(self) -> list[Connection]:
+        """Of the clients that it serves."""
+        return [each for each in self._lasting.connections.all() if each.engine is self.engine]
+
+    def begin_end(self) -> None:
+        """Begin nothing new. Clients are answered what was read, except by those parts of the server that need theirs
+        to come to their own end."""
+        self._snapshots.close()
+        self._cooling.close()
+        self.engine.blocking.close()
+        self.engine.feeding.close()
+        self.engine.gate.resume()
+        for connection in self.connections():
+            if not connection.is_own:
+                connection.stop_reading()
+
+    async def finish_end(self, deadline_s: float) -> None:
+        """Answer what was accepted, and let the clients go. Neither a disk that is full nor a client that does not read
+        holds it up for longer than until the deadline (the loop's time)."""
+        loop = self._lasting.loop
+        while any(each.is_busy or each.is_inside_event for each in self.connections()) and loop.time() < deadline_s:
+            await asyncio.sleep(0.001)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.turns.drain(), max(0.1, deadline_s - loop.time()))
+        unwritten = self.store.journal.writer.batch_bytes
+        left = what_is_left(self.connections(), unwritten_bytes=unwritten, waits_for_fsync=self.turns.is_waiting)
+        if left:
+            _LOG.error("the server waited %g s and stops with this left: %s", limits.STOP_S_MAX, left)
+        for connection in self.connections():
+            connection.close()
+        while self.connections() and loop.time() < deadline_s:
+            await asyncio.sleep(0.001)
+        for connection in self.connections():
+            connection.kill()
+        self._worker.close()
+
+    def abandon(self) -> None:
+        """Nobody was served: the ports could not be opened."""
+        self._snapshots.close()
+        self._cooling.close()
+        self._worker.close()
