@@ -18,6 +18,7 @@ from tidelog.testing.disk import SimulatedDisk
 SET = [b"SET", b"k", b"v"]
 DEL = [b"DEL", b"k"]
 GET = [b"GET", b"k"]
+OOM = "OOM command not allowed when used memory > 'maxmemory'."
 
 
 class OneTimer:
@@ -51,6 +52,13 @@ class World:
         self.gate = Gate(self.store, Sessions(), self.clock, self.loop)
 
 
+class Refusing:
+    """Replication, as far as the gate looks at it."""
+
+    write_refusal: str | None = None
+    read_refusal: str | None = None
+
+
 def row(words: list[bytes]) -> Command:
     found = TABLE.find(words[0])
     assert found is not None
@@ -69,7 +77,7 @@ def test_full_memory_refuses_what_takes_memory() -> None:
     gate.set_out_of_memory(True)
     assert (gate.is_open, gate.has_hot_writes) == (False, False)
     refusals = [gate.refusal_of(row(words), words) for words in (SET, DEL, GET)]
-    assert refusals == ["OOM command not allowed when used memory > 'maxmemory'.", None, None]
+    assert refusals == [OOM, None, None]
     gate.set_out_of_memory(False)
     assert (gate.is_open, gate.refusal_of(row(SET), SET)) == (True, None)
 
@@ -102,3 +110,34 @@ def test_a_pause_of_centuries_is_looked_at_again() -> None:
     assert world.loop.call is not None
     world.gate.resume()
     assert world.loop.call is None
+
+
+def test_replication_refuses_in_the_order_of_redis() -> None:
+    world, role = World(), Refusing()
+    gate = world.gate
+    role.write_refusal = "READONLY no"
+    gate.role_changed(role)
+    assert (gate.is_open, gate.has_hot_writes, gate.is_read_only) == (False, False, True)
+    assert [gate.refusal_of(row(words), words) for words in (SET, DEL, GET)] == ["READONLY no", "READONLY no", None]
+    role.read_refusal = "MASTERDOWN no"
+    gate.role_changed(role)
+    assert [gate.refusal_of(row(words), words) for words in (SET, GET)] == ["READONLY no", "MASTERDOWN no"]
+    assert gate.refusal_of(row([b"TIME"]), [b"TIME"]) is None
+    world.store.journal.writer.refusal = JournalFull("no space")
+    assert gate.refusal_of(row(DEL), DEL) == "MISCONF no space"
+    gate.set_out_of_memory(True)
+    assert [gate.refusal_of(row(words), words) for words in (SET, DEL)] == [OOM, "MISCONF no space"]
+    world.store.journal.writer.refusal, role.write_refusal, role.read_refusal = None, None, None
+    gate.role_changed(role)
+    gate.set_out_of_memory(False)
+    assert (gate.is_open, gate.has_hot_writes, gate.is_read_only) == (True, True, False)
+
+
+def test_whether_a_command_writes_may_depend_on_its_arguments() -> None:
+    world, role = World(), Refusing()
+    role.write_refusal = "NOREPLICAS no"
+    world.gate.role_changed(role)
+    plain = [b"TREAD", b"k", b"1", b"10"]
+    assert world.gate.refusal_of(row(plain), plain) is None
+    assert world.gate.refusal_of(row(plain), [*plain, b"GROUP", b"g"]) == "NOREPLICAS no"
+    assert not world.gate.is_read_only

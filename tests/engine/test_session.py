@@ -40,7 +40,7 @@ def row(name: bytes) -> Command:
 
 def refused(session: Session, name: bytes) -> str | None:
     """The code of the error that a command would get."""
-    refusal = session.refusal_of(row(name))
+    refusal = session.refusal_of(row(name)) or session.listening_refusal_of(row(name))
     return None if refusal is None else refusal.partition(" ")[0]
 
 
@@ -83,12 +83,12 @@ def test_a_multi_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_feed_is_told_that_it_may_acknowledge() -> None:
     session = new_session()
     session.begin_feed(SessionSink(session, session.engine.feeding))
-    refusal = session.refusal_of(row(b"GET"))
+    refusal = session.listening_refusal_of(row(b"GET"))
     assert refusal is not None
     assert "(P|S)UNSUBSCRIBE / FEED ACK / PING" in refusal
     subcommands = TABLE.subcommands(b"FEED")
     assert subcommands is not None
-    assert session.refusal_of(subcommands[b"ACK"]) is None
+    assert session.listening_refusal_of(subcommands[b"ACK"]) is None
 
 
 @pytest.mark.parametrize(("protocol", "code"), [(2, "ERR"), (3, None)])

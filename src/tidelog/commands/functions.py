@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog.commands.help import help_reply
+from tidelog.commands.scripts import runs
 from tidelog.engine.session import Session
 from tidelog.engine.table import SCRIPTING, Arguments, Command, Keys, connection
 from tidelog.errors import CommandError, LimitExceeded
 from tidelog.resp.encoder import Reply, SetReply
-from tidelog.scripting.function import library_name
+from tidelog.scripting.function import Function, library_name
 from tidelog.scripting.functions import dump, functions_of, undump
 from tidelog.scripting.scripts import scripts_of
 from tidelog.store.glob import matcher
@@ -227,13 +228,26 @@ command
     )
 
 
+def _named(session: Session, name: bytes) -> Function:
+    return functions_of(session.engine).find(session, name)
+
+
 _CALL = "noscript stale skip_monitor no_mandatory_keys movablekeys"
 _KEYS = Keys(count_at=2, may_be_none=True)
 
 COMMANDS: list[Command] = [
-    connection(SCRIPTING, "FCALL", -3, fcall, _CALL, summary="call a function", keys=_KEYS),
-    connection(
-        SCRIPTING, "FCALL_RO", -3, fcall_ro, f"readonly {_CALL}", summary="call a function that only reads", keys=_KEYS
+    runs(connection(SCRIPTING, "FCALL", -3, fcall, _CALL, summary="call a function", keys=_KEYS), _named),
+    runs(
+        connection(
+            SCRIPTING,
+            "FCALL_RO",
+            -3,
+            fcall_ro,
+            f"readonly {_CALL}",
+            summary="call a function that only reads",
+            keys=_KEYS,
+        ),
+        _named,
     ),
     connection(
         SCRIPTING, "FUNCTION|LOAD", -3, function_load, "write denyoom noscript", summary="make a library of functions"

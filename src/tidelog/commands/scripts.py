@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tidelog.commands.arguments import integer
 from tidelog.commands.help import help_reply
@@ -10,8 +11,9 @@ from tidelog.engine.session import Session
 from tidelog.engine.table import SCRIPTING, Arguments, Command, Keys, connection
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
+from tidelog.scripting.function import Function
 from tidelog.scripting.script import NO_SCRIPT, SHA_BYTES, Script
-from tidelog.scripting.scripts import Scripts, scripts_of
+from tidelog.scripting.scripts import Scripts, flags_as_called, scripts_of
 
 
 def keys_count(arguments: Arguments) -> int:
@@ -111,23 +113,52 @@ def script_help(_session: Session, _arguments: Arguments) -> Reply:
     )
 
 
+def runs(row: Command, find: Callable[[Session, bytes], Script | Function]) -> Command:
+    """The row of a command that runs a script; `find`: the one that it names. One that is not found has no say."""
+
+    def as_called(session: Session, arguments: Arguments) -> Command:
+        try:
+            return replace(row, flags=flags_as_called(row.flags, find(session, arguments[1])))
+        except CommandError:
+            return row
+
+    return replace(row, as_called=as_called)
+
+
+def _of_text(_session: Session, text: bytes) -> Script:
+    return Script(text, b"")
+
+
+def _of_sha(session: Session, sha: bytes) -> Script:
+    return scripts_of(session.engine).of_sha(sha)
+
+
 _FLAGS = "noscript stale skip_monitor no_mandatory_keys movablekeys"
 _KEYS = Keys(count_at=2, may_be_none=True)
 
 COMMANDS: list[Command] = [
-    connection(SCRIPTING, "EVAL", -3, eval_, _FLAGS, summary="run a script", keys=_KEYS),
-    connection(SCRIPTING, "EVALSHA", -3, evalsha, _FLAGS, summary="run a script that the server knows", keys=_KEYS),
-    connection(
-        SCRIPTING, "EVAL_RO", -3, eval_ro, f"readonly {_FLAGS}", summary="run a script that only reads", keys=_KEYS
+    runs(connection(SCRIPTING, "EVAL", -3, eval_, _FLAGS, summary="run a script", keys=_KEYS), _of_text),
+    runs(
+        connection(SCRIPTING, "EVALSHA", -3, evalsha, _FLAGS, summary="run a script that the server knows", keys=_KEYS),
+        _of_sha,
     ),
-    connection(
-        SCRIPTING,
-        "EVALSHA_RO",
-        -3,
-        evalsha_ro,
-        f"readonly {_FLAGS}",
-        summary="run a script that the server knows and that only reads",
-        keys=_KEYS,
+    runs(
+        connection(
+            SCRIPTING, "EVAL_RO", -3, eval_ro, f"readonly {_FLAGS}", summary="run a script that only reads", keys=_KEYS
+        ),
+        _of_text,
+    ),
+    runs(
+        connection(
+            SCRIPTING,
+            "EVALSHA_RO",
+            -3,
+            evalsha_ro,
+            f"readonly {_FLAGS}",
+            summary="run a script that the server knows and that only reads",
+            keys=_KEYS,
+        ),
+        _of_sha,
     ),
     connection(
         SCRIPTING, "SCRIPT|LOAD", 3, script_load, "noscript stale", summary="make a script known and return its name"

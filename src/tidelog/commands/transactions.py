@@ -6,7 +6,7 @@ roll-back: a command that fails while EXEC runs contributes nothing, and the oth
 
 from __future__ import annotations
 
-from tidelog.engine.session import Queued, Session
+from tidelog.engine.session import Session
 from tidelog.engine.table import ALL_KEYS, TRANSACTIONS, Arguments, Command, connection
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import NULL_ARRAY, Reply
@@ -29,7 +29,6 @@ def exec_(session: Session, _arguments: Arguments) -> Reply:
         raise CommandError("EXECABORT Transaction discarded because of previous errors.")
     if is_dirty:
         return NULL_ARRAY
-    _check_may_run(session, queued)
     return session.engine.run_transaction(session, queued)
 
 
@@ -40,16 +39,6 @@ def _has_expired(session: Session) -> bool:
     store, now_ms = session.engine.store, session.engine.clock.wall_us() // 1000
     expiries = (store.database(database).expiries.get(key) for database, key in session.watched)
     return any(when is not None and when <= now_ms for when in expiries)
-
-
-def _check_may_run(session: Session, queued: list[Queued]) -> None:
-    """Refuse all commands if one cannot run now, for example because memory has become full."""
-    if session.engine.gate.is_open:
-        return
-    for row, arguments in queued:
-        refusal = session.engine.gate.refusal_of(row, arguments)
-        if refusal is not None:
-            raise CommandError(f"EXECABORT Transaction discarded because of: {refusal}")
 
 
 def discard(session: Session, _arguments: Arguments) -> Reply:

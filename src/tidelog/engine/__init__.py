@@ -6,8 +6,9 @@
     dispatch        finds the row of a command, lets its handler decide, applies the decision
     disclosure      what the reply to a command may tell of keys
     engine          runs the commands of clients, one transaction each
+    surroundings    what the engine asks of the process, snapshots and replication around it
     hot_commands    how commands of the hot path are called
-    gate            why writes are refused, and when commands are held back
+    gate            why commands are refused, and when they are held back
     would_block     what a handler raises when it has nothing to answer yet
     blocking        clients that wait for a key
     staging         commands that wait for their large values to be written

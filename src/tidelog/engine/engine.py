@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NoReturn, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn
 
 from tidelog import limits
 from tidelog.engine.blocking import Blocking
@@ -24,7 +24,7 @@ from tidelog.engine.feeding import Feeding
 from tidelog.engine.gate import Gate
 from tidelog.engine.hot_commands import Commands
 from tidelog.engine.long_commands import LongCommands
-from tidelog.engine.metrics import Metrics, SnapshotFacts
+from tidelog.engine.metrics import Metrics
 from tidelog.engine.monitors import Monitors
 from tidelog.engine.parameters import Parameters
 from tidelog.engine.password import Password
@@ -33,7 +33,8 @@ from tidelog.engine.sessions import Sessions
 from tidelog.engine.slow_log import SlowLog
 from tidelog.engine.staging import Staging, Worker
 from tidelog.engine.subscriptions import Subscriptions
-from tidelog.engine.table import Command, CommandTable, HandlerKind
+from tidelog.engine.surroundings import ServerProcess, ServerReplication, Snapshots
+from tidelog.engine.table import Command, CommandTable, HandlerKind, row_as_called
 from tidelog.engine.tallies import NOTHING_HOT, RUNS_PER_SAMPLE, MakeHotCommands, TalliedRun, TalliedRuns
 from tidelog.engine.would_block import TakesSteps, WouldBlock
 from tidelog.errors import ApplyFailed, CommandError, JournalFailed, JournalFull, WrongPassword
@@ -51,11 +52,8 @@ _HOT_US_MAX: Final = 1000
 
 _OK: Final = Wire(OK)
 
-_MAY_WRITE: Final = frozenset(
-    ["PUBLISH", "SPUBLISH", "EVAL", "EVALSHA", "FCALL"]
-    + [f"FUNCTION|{name}" for name in ("LOAD", "DELETE", "FLUSH", "RESTORE")]
-)
-"""Commands that CLIENT PAUSE WRITE holds back beside those that write keys."""
+_MAY_WRITE: Final = frozenset(["PUBLISH", "SPUBLISH", "EVAL", "EVALSHA", "FCALL"])
+"""Commands that CLIENT PAUSE WRITE holds back beside those that write."""
 
 BLOCKED: Final = b"(it waits)"
 """This very object in the place of a reply: the client waits, and gets its reply later."""
@@ -68,41 +66,6 @@ LONG: Final = b"(it is long)"
 
 _OF_HTTP: Final = frozenset([b"post", b"host:"])
 """The first words of a browser that was lured here. It is cut off before the commands in its request are reached."""
-
-
-class ServerProcess(Protocol):
-    """What the engine asks of the process that it runs in."""
-
-    def shut_down(self) -> None:
-        """Stop in order, soon."""
-
-    def fail(self, error: ApplyFailed) -> NoReturn:
-        """Stop at once: nothing may be written or answered any more."""
-
-    def sleep(self, seconds: float) -> None:
-        """Do nothing at all, and let everyone wait (DEBUG SLEEP)."""
-
-    def facts(self, section: str) -> Mapping[str, object] | None:
-        """A section of INFO; None: there is no such section."""
-
-
-class Snapshots(Protocol):
-    """Makes snapshots: on demand, and by itself as the journal grows."""
-
-    last_s: int
-    """When the last one was made, or the server started (seconds since 1970)."""
-
-    @property
-    def facts(self) -> SnapshotFacts: ...
-
-    def begin(self) -> None:
-        """Begin one, which goes on in the background; `CommandError` if there can be none now."""
-
-    def save(self) -> None:
-        """Make one before anything else happens."""
-
-    def save_last(self) -> None:
-        """Make one before the server stops; one that is under way is given up for it."""
 
 
 class Engine:
@@ -154,6 +117,8 @@ class Engine:
         """None: large values are written while everyone waits."""
         self._loop = loop
         self.long_commands = LongCommands(self, loop)
+        self.replication: ServerReplication | None = None
+        """The server as a leader or a follower, set by the server; None: it leads, and has no followers."""
         self.transaction: Transaction | None = None
         """The one that EXEC runs; a script among its commands joins it."""
         self.scripting: object = None
@@ -171,8 +136,8 @@ class Engine:
         return bool(self.monitors.sessions) or 0 <= self.slow_log.threshold_us < _HOT_US_MAX
 
     def hot_commands(self, session: Session) -> TalliedRuns:
-        """The hot commands of a session; none if it is not plain."""
-        if not self.is_plain(session) or self.looks_at_each:
+        """The hot commands of a session; none if it is not plain, or may not even read."""
+        if not self.is_plain(session) or self.looks_at_each or self.gate.read_refusal is not None:
             return NOTHING_HOT
         database, protocol = session.database, session.protocol
         wanted = database, protocol, self.gate.has_hot_writes, not session.watched
@@ -202,13 +167,13 @@ class Engine:
             row = find_command(self.table, arguments)
         except CommandError as error:
             return self._refuse(session, arguments, str(error))
-        refusal = None if session.is_plain else session.refusal_of(row)
-        if refusal is None and row.kind is HandlerKind.WRITE and not self.gate.is_open:
-            refusal = self.gate.refusal_of(row, arguments)
-        if refusal is not None:
-            return self._refuse(session, arguments, refusal)
+        gate = self.gate
+        if not session.is_plain or (not gate.is_open if row.kind is HandlerKind.WRITE else gate.is_closed):
+            refusal = self._refusal_of(session, row, arguments)
+            if refusal is not None:
+                return self._refuse(session, arguments, refusal)
         if not session.is_plain:
-            if self.gate.pause_now is not None and self._is_held(session, row, arguments):
+            if gate.pause_now is not None and self._is_held(session, row, arguments):
                 return None
             if session.queues(row):
                 if not session.queue(row, arguments):
@@ -273,6 +238,21 @@ class Engine:
         session.long_reply = parts
         return LONG
 
+    def _refusal_of(self, session: Session, row: Command, arguments: Sequence[bytes]) -> str | None:
+        """Why a command is refused, as an error reply; None: it is not. The order of the reasons is Redis's."""
+        gate = self.gate
+        if gate.is_open:
+            return session.refusal_of(row) or session.listening_refusal_of(row)
+        queued = session.queued if row.name == "EXEC" and session.queued else [(row, arguments)]
+        commands = [(row_as_called(each, session, words), words) for each, words in queued]
+        refusal = session.refusal_of(row)
+        for each, words in commands:  # EXEC is as good as what it runs
+            refusal = refusal or gate.write_refusal_of(each, words)
+        refusal = refusal or session.listening_refusal_of(row)
+        for each, _ in commands:
+            refusal = refusal or gate.read_refusal_of(each)
+        return refusal
+
     def _refuse(self, session: Session, arguments: Sequence[bytes], error: str) -> bytes:
         if arguments[0].lower() in _OF_HTTP:
             _STRANGERS_LOG.warning("cut off %s, which speaks HTTP: somebody may be luring a browser here", session.peer)
@@ -309,7 +289,7 @@ class Engine:
         if self.gate.holds(row, arguments) or row.name in _MAY_WRITE:
             return True
         return row.name == "EXEC" and any(
-            queued.writes(words) or queued.name in _MAY_WRITE for queued, words in session.queued or ()
+            queued.journals(words) or queued.name in _MAY_WRITE for queued, words in session.queued or ()
         )
 
     def _run(self, session: Session, row: Command, arguments: Sequence[bytes]) -> Reply:
@@ -436,6 +416,11 @@ class Engine:
         return Wire(self.encode(row, reply, session.protocol))  # HELLO inside MULTI changes how later replies look
 
     # --- the server as a whole ----------------------------------------------------------------------------------
+
+    def role_changed(self) -> None:
+        """The server has become a leader or a follower, or replication refuses something that it did not before."""
+        assert self.replication is not None
+        self.gate.role_changed(self.replication)
 
     def reset_statistics(self) -> None:
         """CONFIG RESETSTAT."""

@@ -1,17 +1,20 @@
 """The gate: why writes are refused at the moment, and when commands are held back.
 
-    refused   the client gets an error at once     memory is full (OOM); the journal takes no writes (MISCONF)
+    refused   the client gets an error at once     memory is full (OOM); the journal takes no writes (MISCONF); the
+                                                   server is a follower (READONLY), has too few followers (NOREPLICAS),
+                                                   or is a follower whose data is too old to be read (MASTERDOWN)
     held      the command waits, then runs         CLIENT PAUSE
 
-Whatever else may stop writes, such as the role of a follower or too few replicas, belongs here: `refusal_of` names it,
-and `set_...` tells all sessions, whose hot path then has no writes. Only the journal's refusal may come in the middle
-of a turn, so the hot path looks at `writer.refusal` itself before each run.
+Whatever else may stop commands belongs here: `refusal_of` names it, and a change is told to all sessions, whose hot
+path then has no writes, or no commands at all. Only the journal's refusal may come in the middle of a turn, so the hot
+path looks at `writer.refusal` itself before each run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tidelog import limits
 from tidelog.engine.sessions import Sessions
@@ -29,6 +32,16 @@ class Pause:
     writes_only: bool
 
 
+class Refusals(Protocol):
+    """What replication refuses (`surroundings.ServerReplication`)."""
+
+    @property
+    def write_refusal(self) -> str | None: ...
+
+    @property
+    def read_refusal(self) -> str | None: ...
+
+
 class Gate:
     """Refuses writes, and holds commands back."""
 
@@ -38,6 +51,12 @@ class Gate:
         self._clock = clock
         self._loop = loop
         self.is_out_of_memory = False
+        self.write_refusal: str | None = None
+        """Why replication lets nobody write, as an error reply; None: it does ..."""
+        self.read_refusal: str | None = None
+        """... and why it lets nobody read. Then it lets nobody write either."""
+        self.is_closed = False
+        """Memory is full, or replication refuses something."""
         self.pause_now: Pause | None = None
         self._pause_timer: Timer | None = None
 
@@ -46,33 +65,57 @@ class Gate:
     @property
     def has_hot_writes(self) -> bool:
         """Whether writes may take the hot path."""
-        return not self.is_out_of_memory
+        return not self.is_closed
 
     @property
     def is_open(self) -> bool:
-        """No write is refused. Asked before every command of the general path."""
-        return not self.is_out_of_memory and self._store.refusal is None
+        """No command is refused. Asked before every write of the general path."""
+        return not self.is_closed and self._store.refusal is None
+
+    @property
+    def is_read_only(self) -> bool:
+        """Nobody may write until the role changes: what waits to write will not, and is told so."""
+        return self.write_refusal is not None and self.write_refusal.startswith("READONLY ")
 
     def refusal_of(self, row: Command, arguments: Sequence[bytes]) -> str | None:
         """Why a command cannot run at the moment, as an error reply; None: it can."""
-        if not row.writes(arguments):
+        return self.write_refusal_of(row, arguments) or self.read_refusal_of(row)
+
+    def write_refusal_of(self, row: Command, arguments: Sequence[bytes]) -> str | None:
+        """The same as far as writes are refused. The order of the reasons is Redis's."""
+        if not row.journals(arguments):
             return None
         if self.is_out_of_memory and "denyoom" in row.flags:
             return "OOM command not allowed when used memory > 'maxmemory'."
-        return None if self._store.refusal is None else f"MISCONF {self._store.refusal}"
+        return self.write_refusal if self._store.refusal is None else f"MISCONF {self._store.refusal}"
+
+    def read_refusal_of(self, row: Command) -> str | None:
+        """The same as far as old data is concerned: commands that do not look at it may run."""
+        return None if "stale" in row.flags else self.read_refusal
 
     def set_out_of_memory(self, is_out: bool) -> None:
         """Refuse what takes memory from now on, or no longer."""
         if is_out != self.is_out_of_memory:
             self.is_out_of_memory = is_out
-            self._sessions.states_changed()
+            self._tell()
+
+    def role_changed(self, replication: Refusals) -> None:
+        """Refuse what replication refuses from now on."""
+        if (self.write_refusal, self.read_refusal) != (replication.write_refusal, replication.read_refusal):
+            self.write_refusal, self.read_refusal = replication.write_refusal, replication.read_refusal
+            self._tell()
+
+    def _tell(self) -> None:
+        """Sessions choose anew which commands are hot."""
+        self.is_closed = self.is_out_of_memory or self.write_refusal is not None or self.read_refusal is not None
+        self._sessions.states_changed()
 
     # --- holding ------------------------------------------------------------------------------------------------
 
     def holds(self, row: Command, arguments: Sequence[bytes]) -> bool:
         """Whether a command of the keyspace has to wait for the end of a pause."""
         pause = self.pause_now
-        return pause is not None and (not pause.writes_only or row.writes(arguments))
+        return pause is not None and (not pause.writes_only or row.journals(arguments))
 
     def stops(self, row: Command, arguments: Sequence[bytes]) -> bool:
         """Whether a command that waits for a key has to wait on, whatever the key holds now."""

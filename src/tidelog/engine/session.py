@@ -216,11 +216,15 @@ class Session(ABC):
         )
 
     def refusal_of(self, row: Command) -> str | None:
-        """Why the state forbids a command, as an error reply; None: it does not."""
+        """Why the state forbids a command, as an error reply; None: it does not, or `listening_refusal_of` says why."""
         if self.queued is not None and ("no_multi" in row.flags or row.name in _NOT_IN_MULTI):
             return "ERR Command not allowed inside a transaction"
         if not self.is_authenticated and "no_auth" not in row.flags:
             return "NOAUTH Authentication required."
+        return None
+
+    def listening_refusal_of(self, row: Command) -> str | None:
+        """The same for a client that listens or monitors. In Redis that counts only after refusals of writes."""
         if self.protocol == 2 and self.is_listening and row.name not in _WHILE_LISTENING:
             own = "" if self.feed_sink is None else "FEED ACK / "
             return (
@@ -275,8 +279,10 @@ class Session(ABC):
         self.state_changed()
 
     def queue(self, row: Command, arguments: Sequence[bytes]) -> bool:
-        """Keep a command for EXEC; false if that would be more than a client may keep."""
+        """Keep a command for EXEC, unless that will run none; false if it would be more than a client may keep."""
         assert self.queued is not None
+        if self.has_queue_error or self.is_dirty:
+            return True
         self.queued_bytes += sum(map(len, arguments))
         if self.queued_bytes > limits.QUEUED_BYTES_MAX:
             return False

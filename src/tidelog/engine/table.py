@@ -152,14 +152,25 @@ class Command:
     """Arguments from this one on may hold a password and are never shown; 0: all may be."""
     large: LargeOf | None = None
     """Says which strings it is going to put somewhere, as they may be large; None: all large values are arguments."""
+    as_called: Callable[[Any, Arguments], Command] | None = None
+    """The row for a session and these arguments, if its flags depend on them: a script may say what it needs."""
 
     def writes(self, arguments: Arguments) -> bool:
         """Whether it may change keys with these arguments."""
         return self.kind is HandlerKind.WRITE and (self.is_read is None or not self.is_read(arguments))
 
+    def journals(self, arguments: Arguments) -> bool:
+        """Whether it may change anything that is journaled: keys, or functions, or the name of a feed."""
+        return "write" in self.flags and (self.is_read is None or not self.is_read(arguments))
+
     def takes(self, count: int) -> bool:
         """Whether it takes this many arguments, its name among them."""
         return count == self.arity if self.arity > 0 else count >= -self.arity
+
+
+def row_as_called(row: Command, session: Any, arguments: Arguments) -> Command:
+    """A row with the flags that it has with these arguments."""
+    return row if row.as_called is None else row.as_called(session, arguments)
 
 
 def read(

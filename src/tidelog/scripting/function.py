@@ -16,7 +16,17 @@ _BAD_NAME: Final = (
 class Function:
     """What FCALL runs."""
 
-    __slots__ = ("allows_oom", "description", "flags", "has_flags", "is_read_only", "library", "name", "sha")
+    __slots__ = (
+        "allows_oom",
+        "allows_stale",
+        "description",
+        "flags",
+        "has_flags",
+        "is_read_only",
+        "library",
+        "name",
+        "sha",
+    )
 
     def __init__(self, library: bytes, name: bytes, flags: bytes, description: bytes | None) -> None:
         self.library = library
@@ -28,6 +38,7 @@ class Function:
         self.has_flags = True
         self.is_read_only = b"no-writes" in self.flags
         self.allows_oom = b"allow-oom" in self.flags or self.is_read_only
+        self.allows_stale = b"allow-stale" in self.flags
 
 
 def library_name(code: bytes) -> bytes:

@@ -68,6 +68,7 @@ _UNKNOWN: Final = (None, FAILED, b"ERR Unknown Redis command called from script"
 _WRONG_COUNT: Final = (None, FAILED, b"ERR Wrong number of args calling Redis command from script")
 _NOT_ALLOWED: Final = (None, FAILED, b"ERR This Redis command is not allowed from script")
 _READ_ONLY: Final = (None, FAILED, b"ERR Write commands are not allowed from read-only scripts.")
+_STALE: Final = (None, FAILED, b"ERR Can not execute the command on a stale replica")
 _TOO_MUCH: Final = (None, FAILED, b"ERR a script writes at most %d bytes" % limits.SCRIPT_WRITTEN_BYTES_MAX)
 
 
@@ -85,6 +86,8 @@ class Host:
         self._protocol = 2
         self._is_read_only = False
         self._allows_oom = False
+        self._is_stale = False
+        """The data here is too old to be read (MASTERDOWN)."""
         self._reply_bytes_max = 0
         self._written_bytes_max = 0
         """Of the transaction, parts of which may be of others."""
@@ -126,6 +129,7 @@ class Host:
         self._protocol = 2
         self._is_read_only = is_read_only
         self._allows_oom = allows_oom
+        self._is_stale = self._engine.gate.read_refusal is not None
         self._reply_bytes_max = reply_bytes_max
         self._written_bytes_max = transaction.size_bytes + limits.SCRIPT_WRITTEN_BYTES_MAX
         if not exec_number or exec_number != self._exec_number:
@@ -212,6 +216,8 @@ class Host:
             return self._refused(_WRONG_COUNT)
         if not callee.is_allowed:
             return self._refused(_NOT_ALLOWED)
+        if self._is_stale and "stale" not in callee.row.flags:
+            return self._refused(_STALE)
         transaction = self._transaction
         assert transaction is not None
         if callee.is_connection:
@@ -271,7 +277,7 @@ class Host:
             return _TOO_MUCH
         gate = self._engine.gate
         if not gate.is_open:
-            refusal = gate.refusal_of(row, arguments)
+            refusal = gate.write_refusal if gate.is_read_only else gate.write_refusal_of(row, arguments)
             # As in Redis: what has begun to write may go on to do so.
             is_allowed = self._allows_oom or self.has_written
             if refusal is not None and not (is_allowed and refusal.startswith("OOM ")):

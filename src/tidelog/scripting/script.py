@@ -22,7 +22,7 @@ _FLAGS: Final = frozenset([b"no-writes", b"allow-oom", b"allow-stale", b"no-clus
 class Script:
     """What EVAL is given."""
 
-    __slots__ = ("allows_oom", "code", "has_flags", "is_kept", "is_read_only", "sha", "size_bytes")
+    __slots__ = ("allows_oom", "allows_stale", "code", "has_flags", "is_kept", "is_read_only", "sha", "size_bytes")
 
     def __init__(self, text: bytes, sha: bytes) -> None:
         flags = read_flags(text)
@@ -34,12 +34,15 @@ class Script:
         """The script says what it needs, so it is refused before it runs instead of at a command."""
         self.is_read_only = False
         self.allows_oom = False
+        self.allows_stale = False
+        """It may run on a follower whose data is too old to be read."""
         self.is_kept = False
         """SCRIPT LOAD has named it: it stays until SCRIPT FLUSH."""
         if flags is not None:
             self.code = text[text.index(b"\n") :]
             self.is_read_only = b"no-writes" in flags
             self.allows_oom = b"allow-oom" in flags or self.is_read_only
+            self.allows_stale = b"allow-stale" in flags
 
 
 def sha_of(text: bytes) -> bytes:

@@ -34,7 +34,6 @@ _VERSION_NUMBER: Final = 0x00070204
 """`REDIS_VERSION` as a number."""
 _ARGUMENT_OVERHEAD_BYTES: Final = 64
 """What an argument takes in Lua beside its bytes, at most."""
-_NO_OOM: Final = "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'"
 _NOT_READ_ONLY: Final = "ERR Can not execute a script with write flag using *_ro command."
 
 
@@ -144,8 +143,7 @@ class Scripts:
         is_read_only: bool,
     ) -> Reply:
         """Run a script or a function with its keys and values; its reply."""
-        if script.has_flags:
-            self._check_flags(script, is_read_only)
+        self._check_may_run(script, is_read_only)
         interpreter = self.interpreter()
         size = 0
         for word in words:
@@ -215,11 +213,13 @@ class Scripts:
         finally:
             host.end()
 
-    def _check_flags(self, script: Script | Function, is_read_only: bool) -> None:
-        if is_read_only and not script.is_read_only:
-            raise CommandError(_NOT_READ_ONLY)
-        if self._engine.gate.is_out_of_memory and not script.allows_oom:
-            raise CommandError(_NO_OOM)
+    def _check_may_run(self, script: Script | Function, is_read_only: bool) -> None:
+        """What the gate could not tell: it knows the flags of a script (`as_called`), and nothing of one without."""
+        if script.has_flags:
+            if is_read_only and not script.is_read_only:
+                raise CommandError(_NOT_READ_ONLY)
+        elif self._engine.gate.read_refusal is not None:
+            raise CommandError(self._engine.gate.read_refusal)
 
     def _end(self, session: Session, script: Script | Function, interpreter: Interpreter, error: BaseException) -> Any:
         """A script was stopped: what its client is told."""
@@ -240,6 +240,16 @@ class Scripts:
         _LOG.warning("stopped script %s of %s. %s. %s", sha, session.peer, why, stays)
         line = f", on @user_script:{host.stop_line}" if host.stop_line else ""
         return False, f"ERR {why} and was stopped. {stays} script: {sha}{line}.".encode()
+
+
+def flags_as_called(flags: frozenset[str], script: Script | Function) -> frozenset[str]:
+    """The flags of a command that runs a script: what the script says that it needs, if it does."""
+    if not script.has_flags:
+        return flags
+    found = flags - {"stale", "denyoom", "write"}
+    found |= {"stale"} if script.allows_stale else set()
+    found |= set() if script.is_read_only else {"write"}
+    return found if script.allows_oom else found | {"denyoom"}
 
 
 def scripts_of(engine: Engine) -> Scripts:
