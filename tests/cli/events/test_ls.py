@@ -8,14 +8,14 @@ from datetime import date
 import pytest
 
 from tests.cli.command_line import run
-from tests.cli.day_streams import DaysServer, line, text_of
+from tests.cli.day_streams import KINDS, DaysServer, line
 from tests.days.days_of_events import DAY_MS, MAY_MS
 from tests.days.servers import Servers
 from tidelog.days.compressor import compress_day
 from tidelog.days.jobset import JobSet
 
 
-@pytest.fixture(params=["tidelog", "redis", pytest.param("cluster", marks=pytest.mark.long)])
+@pytest.fixture(params=KINDS)
 def days(request: pytest.FixtureRequest, servers: Servers) -> Iterator[DaysServer]:
     made = DaysServer(servers, request.param)
     yield made
@@ -24,7 +24,7 @@ def days(request: pytest.FixtureRequest, servers: Servers) -> Iterator[DaysServe
 
 def test_days_with_their_state(days: DaysServer) -> None:
     lines = [line(MAY_MS), line(MAY_MS + 1), line(MAY_MS + DAY_MS), line(5)]
-    run("events", "put", "q_1", "j", *days.options, stdin=text_of(lines))
+    days.put("q_1", "j", lines)
     compress_day(days.redis, JobSet("q_1", "j"), date(2024, 5, 1), 1)
     name = {"queue": "q_1", "jobset": "j"}
     assert run("events", "ls", *days.options, "--json").objects == [

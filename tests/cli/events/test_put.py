@@ -1,4 +1,4 @@
-"""`tidelog events put`: lines and entries into day streams, on a Tidelog, a Redis and a cluster."""
+"""`tidelog events put`: lines and entries into day streams, on a Tidelog; with `--long` on a Redis and a cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import COMMAND, ENVIRONMENT, SECONDS_MAX, invoke, run, run_on_terminal
-from tests.cli.day_streams import DaysServer, line, text_of
+from tests.cli.day_streams import KINDS, DaysServer, line, text_of
 from tests.days.days_of_events import DAY_MS, MAY_MS
 from tests.days.servers import Servers
 from tidelog.days.message import Message
@@ -23,7 +23,7 @@ LINES = [line(MAY_MS + n) for n in range(5)] + [line(MAY_MS + DAY_MS + n) for n 
 HOT = "{q%5F1_jobs}_2024-05-01"
 
 
-@pytest.fixture(params=["tidelog", "redis", pytest.param("cluster", marks=pytest.mark.long)])
+@pytest.fixture(params=KINDS)
 def days(request: pytest.FixtureRequest, servers: Servers) -> Iterator[DaysServer]:
     made = DaysServer(servers, request.param)
     yield made

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import COMMAND, ENVIRONMENT, SECONDS_MAX, invoke, run, run_on_terminal
-from tests.cli.day_streams import DaysServer, line, text_of
+from tests.cli.day_streams import KINDS, DaysServer, line, text_of
 from tests.days.days_of_events import DAY_MS, MAY_MS
 from tests.days.servers import Servers
 from tests.integration.server_process import ServerProcess, is_readable
@@ -32,10 +32,10 @@ LINES = [
 ]
 
 
-@pytest.fixture(params=["tidelog", "redis", pytest.param("cluster", marks=pytest.mark.long)])
+@pytest.fixture(params=KINDS)
 def days(request: pytest.FixtureRequest, servers: Servers) -> Iterator[DaysServer]:
     made = DaysServer(servers, request.param)
-    assert run("events", "put", "q", "j", *made.options, stdin=text_of(LINES)).status == 0
+    made.put("q", "j", LINES)
     yield made
     made.close()
 
@@ -50,11 +50,12 @@ def test_what_was_put_comes_out_the_same_also_when_it_is_compressed(days: DaysSe
     assert tail(days) == LINES
     for day in (1, 2):
         compress_day(days.redis, JobSet("q", "j"), date(2024, 5, day), 1)
-    assert tail(days) == LINES
     assert tail(days, "--from", LINES[1]["id"]) == LINES[2:]
     assert tail(days, "--from", "now") == []
-    printed = run("events", "tail", "q", "j", *days.options, "--until-now", "--json").stdout
-    assert run("events", "put", "q", "copy", *days.options, stdin=printed).stdout == "5 written, 0 duplicate, 0 late\n"
+    printed = run("events", "tail", "q", "j", *days.options, "--until-now", "--json")
+    assert printed.objects == LINES
+    copied = run("events", "put", "q", "copy", *days.options, stdin=printed.stdout)
+    assert copied.stdout == "5 written, 0 duplicate, 0 late\n"
 
 
 def test_a_table_for_people(days: DaysServer) -> None:
@@ -113,7 +114,7 @@ def test_it_follows_until_it_is_stopped(days: DaysServer, number: int, status: i
         assert [following.line() for _ in LINES] == LINES
         more = [line(MAY_MS + 2 * DAY_MS + 1), line(MAY_MS + 5 * DAY_MS)]
         for each in more:
-            run("events", "put", "q", "j", *days.options, stdin=text_of([each]))
+            days.put("q", "j", [each])
             assert following.line() == each
         assert following.end(number) == (status, b"")
 
@@ -123,7 +124,7 @@ def test_a_pipe_that_closes_is_quiet(days: DaysServer) -> None:
     done = subprocess.Popen(["bash", "-c", script], env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert done.stdout is not None
     assert [json.loads(done.stdout.readline()) for _ in range(2)] == LINES[:2]
-    run("events", "put", "q", "j", *days.options, stdin=text_of([line(MAY_MS + 3 * DAY_MS)]))  # which it cannot print
+    days.put("q", "j", [line(MAY_MS + 3 * DAY_MS)])  # which it cannot print
     assert done.communicate(timeout=SECONDS_MAX) == (b"", b"")
     assert done.returncode == 0
 
@@ -153,7 +154,7 @@ def test_a_server_that_comes_back_is_read_on(tmp_path: Path) -> None:
 
 def test_a_day_that_is_gone_ends_it_with_2(servers: Servers) -> None:
     days = DaysServer(servers, "redis")
-    run("events", "put", "q", "j", *days.options, stdin=text_of([line(MAY_MS)]))
+    days.put("q", "j", [line(MAY_MS)])
     with Following(*days.options) as following:
         following.line()
         days.redis.delete("{q_j}_2024-05-01")
