@@ -28,6 +28,7 @@ _HOT = [
     "commands/*.py",
     "engine/*.py",
     "feeds/*.py",
+    "journal/appender.py",
     "journal/control.py",
     "journal/durability.py",
     "journal/flit.py",

@@ -18,7 +18,8 @@ source             where a reader's bytes come from: the ring, or the files
 
 Writing:
 
-writer             takes transactions, writes them in cycles, and has them fsynced
+writer             writes transactions in cycles, and has them fsynced
+appender           takes transactions, made here or received: the first half of the writer
 new_record         a record that is to be appended, as the writer takes it
 open_files         the files that a writer has open, and which of them are to be fsynced
 shard_writer       makes the frames of one shard: bytes only, no disk
@@ -32,6 +33,7 @@ Reading:
 reader             reads one shard, while it is being written
 places             finds where an lsn or a ts lies in the files of a shard
 merge              puts the shards together: whole transactions in order of ts
+readable           what readers of an open journal can ask it for
 passes             follows the shards while they are written, for feeds and followers
 
 Opening and recovering:

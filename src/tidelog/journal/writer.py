@@ -1,6 +1,6 @@
 """The writer: transactions in, cycles out.
 
-    append ... append      records gather, per shard; nothing touches the disk
+    append ... append      records gather, per shard; nothing touches the disk (`appender`)
     write                  a cycle: one batch per dirty shard, each ended by a mark, written before it returns
     begin_sync             what a thread is to fsync, up to this cycle
       job.run              on any thread
@@ -29,13 +29,11 @@ from tidelog import limits
 from tidelog.errors import InternalError, JournalFailed, JournalFull
 from tidelog.hlc import HybridClock
 from tidelog.ids import Cycle, ShardId, Ts
-from tidelog.journal import control
+from tidelog.journal.appender import TransactionAppender
 from tidelog.journal.durability import FsyncPolicy, Resume, SyncJob, Visible
 from tidelog.journal.layout import Meta, shard_folder, write_all
-from tidelog.journal.new_record import NewRecord, check_record, check_sizes
 from tidelog.journal.open_files import OpenFiles
-from tidelog.journal.operation import START, OperationTable, Start, encode_start
-from tidelog.journal.record import FINISH, TS
+from tidelog.journal.operation import OperationTable
 from tidelog.journal.ring import Ring
 from tidelog.journal.segment import FilePosition, blob_name
 from tidelog.journal.shard_writer import Batch, ShardWriter
@@ -45,35 +43,28 @@ from tidelog.ports import Disk
 
 _FOR_NOW: Final = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 """Errors of a write that pass: no space, and no descriptor for a new segment."""
-_RECORD_BYTES: Final = 16
-"""What a record takes beside its payload, roughly: so that many empty ones fill a batch too."""
 
 
-class JournalWriter:
+class JournalWriter(TransactionAppender):
     """Writes one data directory. See the module for its invariants."""
 
     def __init__(
         self, disk: Disk, folder: str, meta: Meta, resume: Resume, hlc: HybridClock, policy: FsyncPolicy, ring: Ring
     ) -> None:
+        shards = [ShardWriter(meta.geometry, meta.shard_count, state) for state in resume.shards]
+        super().__init__(shards, hlc, resume.last_ts)
         self._disk = disk
         self._folders = [shard_folder(folder, shard) for shard in range(meta.shard_count)]
         self._frame_bytes = meta.geometry.frame_bytes
-        self._hlc = hlc
         self.policy = policy
         self._ring = ring
-        self._shards = [ShardWriter(meta.geometry, meta.shard_count, state) for state in resume.shards]
         self._cycle = resume.cycle
         self._synced_cycle = resume.synced_cycle
-        self._last_ts = resume.last_ts
         self._durable_ts = resume.last_ts
         self._data_cycle = self._vouched_cycle = resume.cycle
         """The newest cycle that has more than marks, and the newest that a mark names as synced."""
-        self.batch_bytes = 0
-        """What has gathered; from `BATCH_BYTES_FULL` on, write before appending more."""
         self._pending: list[tuple[ShardId, Batch]] | None = None
         """A cycle that is not written yet: only while it is being written, or after ENOSPC."""
-        self.refusal: Exception | None = None
-        """Why no transaction is taken; None: they are."""
         self._failed = False
         self._files = OpenFiles(disk)
         self._unsynced_bytes = 0
@@ -108,11 +99,6 @@ class JournalWriter:
     def written_places(self) -> tuple[tuple[int, int, int], ...]:
         """Per shard, where that is (`SnapshotPoint.places`); only right after `write`."""
         return tuple(shard.place for shard in self._shards)
-
-    @property
-    def last_ts(self) -> Ts:
-        """The newest transaction that was appended, written or not."""
-        return self._last_ts
 
     @property
     def written_ts(self) -> Ts:
@@ -156,90 +142,7 @@ class JournalWriter:
         """The disk does not keep up: take no more transactions until a sync has finished."""
         return self.policy is not FsyncPolicy.NEVER and self._unsynced_bytes >= limits.UNSYNCED_BYTES_MAX
 
-    # --- transactions -------------------------------------------------------------------------------------------
-
-    def append_one(self, shard: ShardId, ts: Ts, opcode: int, payload: bytes, database: int = 0) -> None:
-        """A transaction of one record without expiry. Hot."""
-        size = self.batch_bytes + len(payload) + _RECORD_BYTES
-        if self.refusal is not None or size > limits.BATCH_BYTES_MAX or ts <= self._last_ts:
-            self._check(ts, len(payload))
-        self._shards[shard].add_one(ts, opcode, payload, database)
-        self._last_ts = ts
-        self.batch_bytes = size
-
-    def append_next(self, shard: ShardId, opcode: int, payload: bytes, database: int) -> None:
-        """The same with the ts that follows the last one (`HybridClock.following`). Hot."""
-        hlc = self._hlc
-        ts = hlc.last + 1
-        size = self.batch_bytes + len(payload) + _RECORD_BYTES
-        if self.refusal is not None or size > limits.BATCH_BYTES_MAX or ts > hlc.bound or ts <= self._last_ts:
-            self.append_one(shard, hlc.following(), opcode, payload, database)
-            return
-        hlc.last = self._last_ts = ts  # type: ignore[assignment]  # a call of `Ts` is measurable here
-        self.batch_bytes = size
-        self._shards[shard].add_one(ts, opcode, payload, database)  # type: ignore[arg-type]
-
-    def append(self, ts: Ts, records: Sequence[NewRecord]) -> None:
-        """A whole transaction: all of it or, with an error, nothing."""
-        if not records:
-            raise InternalError("a transaction without a record")
-        if len(records) == 1:
-            check_record(records[0], len(self._shards))
-            shard, opcode, payload, expire_ms, database, staged = records[0]
-            if expire_ms is None and staged is None:
-                self.append_one(shard, ts, opcode, payload, database)
-            else:
-                self._check(ts, len(payload))
-                self._add(ts, records[0], TS | FINISH)
-            return
-        size = 0
-        for new in records:
-            check_record(new, len(self._shards))
-            size += len(new.payload)
-        self._check(ts, size)
-        if len(self._shards) == 1:
-            flags, last = TS, len(records) - 1
-            for index, new in enumerate(records):
-                self._add(ts, new, flags | FINISH if index == last else flags)
-                flags = 0
-            return
-        last_of = {new.shard: index for index, new in enumerate(records)}
-        begun = set()
-        if len(last_of) > 1:
-            first = records[0]
-            start = encode_start(Start(ts, list(last_of)))
-            self._shards[first.shard].add(ts, START, TS, start, None, first.database)
-            begun.add(first.shard)
-        for index, new in enumerate(records):
-            flags = FINISH if last_of[new.shard] == index else 0
-            if new.shard not in begun:
-                flags |= TS
-                begun.add(new.shard)
-            self._add(ts, new, flags)
-
-    def _add(self, ts: Ts, new: NewRecord, flags: int) -> None:
-        shard, opcode, payload, expire_ms, database, staged = new
-        if staged is None:
-            self._shards[shard].add(ts, opcode, flags, payload, expire_ms, database)
-        else:
-            self._shards[shard].add_staged(ts, opcode, flags, payload, staged, expire_ms, database)
-        self.batch_bytes += len(payload) + _RECORD_BYTES
-        self._last_ts = ts
-
-    def _check(self, ts: Ts, size: int) -> None:
-        """Refuse a transaction before any of it is taken."""
-        if self.refusal is not None:
-            raise self.refusal.with_traceback(None)  # it is raised many times: its traceback must not grow
-        if ts <= self._last_ts:
-            raise InternalError(f"ts {ts} is not above the last one, {self._last_ts}")
-        check_sizes(size, self.batch_bytes)
-
-    def append_epoch(self, epoch: control.Epoch, ts: Ts) -> None:
-        """An epoch begins, on every shard."""
-        if self.refusal is not None:
-            raise self.refusal.with_traceback(None)
-        for shard in self._shards:
-            shard.add_epoch(epoch, ts)
+    # --- large values -------------------------------------------------------------------------------------------
 
     def begin_stage(self, shard: ShardId, size: int, make: Callable[[], bytes]) -> StageJob:
         """Make a large value and write it before its record (`staging`); `OSError` if there is no file for it."""
@@ -349,9 +252,7 @@ class JournalWriter:
         self._pending = None
         self.refusal = None
         self.batch_bytes = 0
-        self._written = Visible(
-            self._cycle, self._last_ts, tuple([shard.next_lsn for shard in self._shards]), tuple(ends)
-        )
+        self._written = Visible(self._cycle, self._last_ts, self.next_lsns, tuple(ends))
         if self.policy is not FsyncPolicy.ALWAYS:
             self._visible = self._written
 

@@ -1,0 +1,133 @@
+"""Transactions as they are appended: their records gather per shard, as bytes of the open frames.
+
+    append            a transaction that is made here
+    append_one        the same with one record; `append_next` takes the ts from the clock as well
+    append_received   a transaction of the history that is followed, exactly as it came
+
+Transactions are appended in order of `ts`, one at a time, and whole: a refused one leaves nothing behind. Nothing here
+touches the disk; `JournalWriter` writes what has gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog import limits
+from tidelog.errors import InternalError
+from tidelog.hlc import HybridClock
+from tidelog.ids import Lsn, ShardId, Ts
+from tidelog.journal import control
+from tidelog.journal.new_record import NewRecord, check_record, check_sizes
+from tidelog.journal.operation import START, Start, encode_start
+from tidelog.journal.record import FINISH, TS
+from tidelog.journal.shard_writer import ShardWriter
+
+_RECORD_BYTES: Final = 16
+"""What a record takes beside its payload, roughly: so that many empty ones fill a batch too."""
+
+
+class TransactionAppender:
+    """The half of `JournalWriter` that takes transactions. Hot."""
+
+    def __init__(self, shards: list[ShardWriter], hlc: HybridClock, last_ts: Ts) -> None:
+        self._shards = shards
+        self._hlc = hlc
+        self._last_ts = last_ts
+        self.batch_bytes = 0
+        """What has gathered; from `BATCH_BYTES_FULL` on, write before appending more."""
+        self.refusal: Exception | None = None
+        """Why no transaction is taken; None: they are."""
+
+    @property
+    def last_ts(self) -> Ts:
+        """The newest transaction that was appended, written or not."""
+        return self._last_ts
+
+    @property
+    def next_lsns(self) -> tuple[Lsn, ...]:
+        """Per shard, the lsn of the next record that is appended."""
+        return tuple([shard.next_lsn for shard in self._shards])
+
+    def append_one(self, shard: ShardId, ts: Ts, opcode: int, payload: bytes, database: int = 0) -> None:
+        """A transaction of one record without expiry. Hot."""
+        size = self.batch_bytes + len(payload) + _RECORD_BYTES
+        if self.refusal is not None or size > limits.BATCH_BYTES_MAX or ts <= self._last_ts:
+            self._check(ts, len(payload))
+        self._shards[shard].add_one(ts, opcode, payload, database)
+        self._last_ts = ts
+        self.batch_bytes = size
+
+    def append_next(self, shard: ShardId, opcode: int, payload: bytes, database: int) -> None:
+        """The same with the ts that follows the last one (`HybridClock.following`). Hot."""
+        hlc = self._hlc
+        ts = hlc.last + 1
+        size = self.batch_bytes + len(payload) + _RECORD_BYTES
+        if self.refusal is not None or size > limits.BATCH_BYTES_MAX or ts > hlc.bound or ts <= self._last_ts:
+            self.append_one(shard, hlc.following(), opcode, payload, database)
+            return
+        hlc.last = self._last_ts = ts  # type: ignore[assignment]  # a call of `Ts` is measurable here
+        self.batch_bytes = size
+        self._shards[shard].add_one(ts, opcode, payload, database)  # type: ignore[arg-type]
+
+    def append(self, ts: Ts, records: Sequence[NewRecord]) -> None:
+        """A whole transaction: all of it or, with an error, nothing."""
+        if not records:
+            raise InternalError("a transaction without a record")
+        if len(records) == 1:
+            check_record(records[0], len(self._shards))
+            shard, opcode, payload, expire_ms, database, staged = records[0]
+            if expire_ms is None and staged is None:
+                self.append_one(shard, ts, opcode, payload, database)
+            else:
+                self._check(ts, len(payload))
+                self._add(ts, records[0], TS | FINISH)
+            return
+        size = 0
+        for new in records:
+            check_record(new, len(self._shards))
+            size += len(new.payload)
+        self._check(ts, size)
+        if len(self._shards) == 1:
+            flags, last = TS, len(records) - 1
+            for index, new in enumerate(records):
+                self._add(ts, new, flags | FINISH if index == last else flags)
+                flags = 0
+            return
+        last_of = {new.shard: index for index, new in enumerate(records)}
+        begun = set()
+        if len(last_of) > 1:
+            first = records[0]
+            start = encode_start(Start(ts, list(last_of)))
+            self._shards[first.shard].add(ts, START, TS, start, None, first.database)
+            begun.add(first.shard)
+        for index, new in enumerate(records):
+            flags = FINISH if last_of[new.shard] == index else 0
+            if new.shard not in begun:
+                flags |= TS
+                begun.add(new.shard)
+            self._add(ts, new, flags)
+
+    def _add(self, ts: Ts, new: NewRecord, flags: int) -> None:
+        shard, opcode, payload, expire_ms, database, staged = new
+        if staged is None:
+            self._shards[shard].add(ts, opcode, flags, payload, expire_ms, database)
+        else:
+            self._shards[shard].add_staged(ts, opcode, flags, payload, staged, expire_ms, database)
+        self.batch_bytes += len(payload) + _RECORD_BYTES
+        self._last_ts = ts
+
+    def _check(self, ts: Ts, size: int) -> None:
+        """Refuse a transaction before any of it is taken."""
+        if self.refusal is not None:
+            raise self.refusal.with_traceback(None)  # it is raised many times: its traceback must not grow
+        if ts <= self._last_ts:
+            raise InternalError(f"ts {ts} is not above the last one, {self._last_ts}")
+        check_sizes(size, self.batch_bytes)
+
+    def append_epoch(self, epoch: control.Epoch, ts: Ts) -> None:
+        """An epoch begins, on every shard."""
+        if self.refusal is not None:
+            raise self.refusal.with_traceback(None)
+        for shard in self._shards:
+            shard.add_epoch(epoch, ts)
