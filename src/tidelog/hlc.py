@@ -163,6 +163,11 @@ class HybridClock:
         self._failure: JournalFailed | None = None
         """The bound could not be stored: no ts beyond it is ever given out again."""
 
+    def forget_clean_stop(self) -> None:
+        """Make durable that the stop before us no longer counts as a clean one, whatever becomes of us."""
+        if self.was_clean:
+            self._store(self.bound)
+
     def next(self) -> Ts:
         """A ts that is larger than every one before it, here or seen from elsewhere. Hot."""
         wall = self._clock.wall_us()
@@ -215,11 +220,14 @@ class HybridClock:
         bound = self._bound_after(ts)
         self._renewing = None  # one that is under way no longer counts: this takes its slot
         self._check()
+        self._store(bound)
+        self.bound = bound
+
+    def _store(self, bound: Ts) -> None:
         try:
             self._file.store(bound)
         except OSError as error:
             self._fail(error)
-        self.bound = bound
 
     @property
     def has_failed(self) -> bool:

@@ -78,6 +78,7 @@ class Machine:
         policy: FsyncPolicy = FsyncPolicy.ALWAYS,
         ring_bytes_max: int = limits.RING_BYTES_MAX,
         retention: RetentionLimits | None = None,
+        leads: bool = True,
     ) -> None:
         self.disk = SimulatedDisk(seed)
         self.clock = SimulatedClock()
@@ -92,13 +93,19 @@ class Machine:
         """What the last recovery replayed."""
         self.replayed: list[Ts] = []
         self._epoch_id = 0
-        self.journal: Journal = self.open()
+        self.journal: Journal = self.open(leads=leads)
 
-    def open(self) -> Journal:
+    def open(self, *, leads: bool = True) -> Journal:
         """Open the directory, and take note of what is replayed."""
         self.state, self.replayed = {}, []
         self.journal = Journal.open(
-            self.disk, FOLDER, self.clock, self.settings, apply=self._apply, new_epoch_id=self._new_epoch_id
+            self.disk,
+            FOLDER,
+            self.clock,
+            self.settings,
+            apply=self._apply,
+            new_epoch_id=self._new_epoch_id,
+            leads=leads,
         )
         return self.journal
 

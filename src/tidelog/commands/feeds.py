@@ -162,7 +162,7 @@ def feed_position(session: Session, arguments: Arguments) -> Reply:
     """
     journal = session.engine.store.journal
     since, records = _position_asked(arguments[2:])
-    visible, epoch, shards = journal.writer.visible.ts, journal.epochs[-1].id, journal.meta.shard_count
+    visible, epoch, shards = journal.writer.visible.ts, journal.epoch_id, journal.meta.shard_count
     more: list[list[int]] = [[]] * shards
     if since is not None and records is not None:
         more = [[max(since, journal.ts_after(since, records))]] * shards

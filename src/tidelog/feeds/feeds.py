@@ -410,7 +410,7 @@ class Feeds:
         if feed.is_inside and feed.state is not State.SCANNING and not is_last:
             return
         if feed.state is not State.SCANNING:
-            feed.add_checkpoint(feed.position, journal.epochs[-1].id, journal.writer.visible.ts)
+            feed.add_checkpoint(feed.position, journal.epoch_id, journal.writer.visible.ts)
         opened.pass_on()
         if feed.is_done:
             self._end(opened)

@@ -75,7 +75,7 @@ class FeedHolds:
         if self.find(database, name) is None:
             raise _unknown(name)
         seen = min(ts, self._journal.writer.visible.ts)
-        epoch = self._journal.epochs[-1].id
+        epoch = self._journal.epoch_id
         self._holders.move(holder_name(database, name), ts, self._clock.wall_us(), epoch, seen)
 
     def drop(self, database: int, name: str) -> None:

@@ -99,7 +99,7 @@ def _beginning(engine: Engine, position: Ts, wanted: ChangeFeedRequest, sink: St
         return b"\n"
     journal = engine.store.journal
     seen = max(min(journal.writer.visible.ts, position), wanted.seen or 0)
-    return b"id: %b\n\n" % event_id(position, journal.epochs[-1].id, seen)
+    return b"id: %b\n\n" % event_id(position, journal.epoch_id, seen)
 
 
 def read_query(query: bytes, last_event_id: str | None) -> ChangeFeedRequest:

@@ -1,8 +1,9 @@
 """An open data directory: puts the parts of the journal together.
 
-Journal.open      lock, recover, replay, begin an epoch unless the last stop was clean
+Journal.open      lock, recover, replay; a leader begins an epoch unless the last stop was clean
+begin_epoch       somebody who did not lead until now does
 writer            transactions in
-reader            transactions out, from a ts or from lsns
+reader            transactions out, from a ts or from lsns (`readable`)
 begin_snapshot    a snapshot of now, which the store fills in
 erase             removes the segments that retention no longer needs
 close             a clean stop
@@ -10,16 +11,15 @@ close             a clean stop
 
 from __future__ import annotations
 
-import contextlib
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 
 from tidelog import limits
-from tidelog.errors import ClientError, Corruption, DataDirectoryError, InternalError, TooOld
+from tidelog.errors import ClientError, Corruption, DataDirectoryError, InternalError
 from tidelog.hlc import HybridClock, TsFile
-from tidelog.ids import Lsn, ShardId, Ts
+from tidelog.ids import Ts
 from tidelog.journal import layout
 from tidelog.journal.control import Epoch
 from tidelog.journal.directory import find_or_make
@@ -27,15 +27,14 @@ from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.layout import Meta, SnapshotPoint
 from tidelog.journal.loader import Apply, RecoveryPlan, cut_tails, plan_recovery, replay
-from tidelog.journal.merge import JournalReader
 from tidelog.journal.operation import OperationTable
-from tidelog.journal.places import Places
-from tidelog.journal.reader import LoadStrings, ShardReader, Wants
+from tidelog.journal.readable import ReadableJournal
+from tidelog.journal.reader import LoadStrings
 from tidelog.journal.retention import Holders, RetentionLimits, Segment, list_erasable, plan_erasure
 from tidelog.journal.ring import Ring
 from tidelog.journal.scan import IsKnown
-from tidelog.journal.segment import FilePosition, list_segments, remove_segment, segment_bytes, sidecar_name
-from tidelog.journal.sidecar import FrameSummary, Sidecars, decode_summaries
+from tidelog.journal.segment import list_segments, remove_segment, segment_bytes
+from tidelog.journal.sidecar import Sidecars
 from tidelog.journal.snapshot import (
     Snapshot,
     SnapshotWriter,
@@ -46,7 +45,6 @@ from tidelog.journal.snapshot import (
     remove_snapshot,
     snapshot_path,
 )
-from tidelog.journal.source import ShardSource
 from tidelog.journal.tail import CutTail, list_cut_tails, set_aside_tail
 from tidelog.journal.writer import JournalWriter
 from tidelog.ports import Clock, Disk, Lock
@@ -63,7 +61,7 @@ class Settings:
     retention: RetentionLimits = field(default_factory=RetentionLimits)
 
 
-class Journal:
+class Journal(ReadableJournal):
     """An open data directory."""
 
     def __init__(
@@ -81,17 +79,12 @@ class Journal:
         cut_tail: CutTail | None,
         epochs: list[Epoch],
     ) -> None:
-        self._disk = disk
-        self._folder = folder
+        super().__init__(disk, folder, meta, writer, ring)
         self._clock = clock
         self.retention = settings.retention
         """What an operator may change while it is open."""
         self._lock = lock
-        self._ring = ring
-        self._erased = TsFile.open(disk, folder, layout.ERASED)
-        self.meta = meta
         self.hlc = hlc
-        self.writer = writer
         self.recovered = plan
         """What was found when it was opened ..."""
         self.cut_tail = cut_tail
@@ -99,11 +92,15 @@ class Journal:
         self.cut_tail_count = max(list_cut_tails(disk, folder), default=0)
         """... and how many starts of this directory had to cut something."""
         self.epochs = epochs
-        """Oldest first; the last is ours."""
+        """Oldest first; the last is the one that writes go to. A follower may know none yet."""
+        self.needs_epoch = not (hlc.was_clean and epochs and not plan.tail_bytes)
+        """What was found when it was opened says that a leader has to begin one, and none has begun since."""
+        self.leads = False
+        """Transactions are made here, and not received. A stop counts as clean only if they are: history that
+        somebody else goes on with is not to be gone on with without an epoch."""
         self.holders = Holders(disk, folder)
         self._snapshot: SnapshotWriter | None = None
         """The one that was begun last."""
-        self._begin_ts = self._find_begin_ts()
 
     @classmethod
     def open(
@@ -117,8 +114,12 @@ class Journal:
         new_epoch_id: Callable[[], int],
         load_strings: LoadStrings | None = None,
         is_known: IsKnown | None = None,
+        leads: bool = True,
     ) -> Journal:
         """Open a data directory, making it if it is missing or empty, and replay what it holds into `apply`.
+
+        Whoever `leads` makes transactions, in a new epoch unless the last stop was clean. Otherwise no ts is made and
+        no epoch begun, until `begin_epoch`.
 
         If it is given, `load_strings` takes runs of records that `apply` would otherwise get one by one, and a
         directory with an opcode that is not `is_known` is refused before anything is changed.
@@ -129,7 +130,7 @@ class Journal:
         except OSError as error:
             raise DataDirectoryError(f"{folder} cannot be used as a data directory: {error}") from error
         lock = layout.lock_directory(disk, folder)
-        hlc = writer = None
+        hlc = writer = journal = None
         draw_id = cache(new_epoch_id)
         try:
             meta = find_or_make(disk, folder, settings.geometry, settings.shard_count, clock, draw_id)
@@ -143,17 +144,20 @@ class Journal:
             hlc.restore(resume.last_ts)
             ring = Ring(meta.shard_count, settings.ring_bytes_max)
             writer = JournalWriter(disk, folder, meta, resume, hlc, settings.policy, ring)
-            opened_ts = hlc.next()  # from here on the stop before us no longer counts as a clean one
-            if not (hlc.was_clean and epochs and not plan.tail_bytes):
-                epochs.append(Epoch(draw_id(), plan.lsns, resume.last_ts, opened_ts))
-                writer.append_epoch(epochs[-1], resume.last_ts or opened_ts)
-                writer.write()
-                writer.sync()
             journal = cls(disk, folder, clock, settings, lock, meta, hlc, writer, ring, plan, cut_tail, epochs)
+            if not leads:
+                hlc.forget_clean_stop()
+            elif journal.needs_epoch:
+                journal.begin_epoch(draw_id())
+            else:
+                journal.leads = True
+                hlc.next()  # from here on the stop before us no longer counts as a clean one
             if journal.erased_ts:
                 journal._erase_again()
             return journal
         except BaseException:
+            if journal is not None:
+                journal._erased.close()
             if writer is not None:
                 writer.abandon()
             if hlc is not None:
@@ -161,113 +165,45 @@ class Journal:
             lock.release()
             raise
 
-    # --- reading ------------------------------------------------------------------------------------------------
+    # --- epochs -------------------------------------------------------------------------------------------------
 
     @property
-    def erased_ts(self) -> Ts:
-        """Transactions up to this one may be gone from the journal."""
-        stored = self._erased.stored
-        return max(stored.ts if stored is not None else Ts(0), self._begin_ts)
+    def epoch_id(self) -> int:
+        """Of the newest epoch; 0: none is known yet."""
+        return self.epochs[-1].id if self.epochs else 0
 
-    def _find_begin_ts(self) -> Ts:
-        """What the files themselves say is gone; the one that says it may be damaged, or not have come with them."""
-        begin_ts = Ts(0)
-        for source in self._sources():
-            segments = source.segments()
-            if segments and segments[0] > 0:
-                with contextlib.suppress(Corruption):  # a reader of the segment will be told
-                    begin_ts = max(begin_ts, source.proved_header(segments[0]).ts)
-            source.close()
-        return begin_ts
+    def begin_epoch(self, epoch_id: int, above: Ts = Ts(0)) -> Epoch:
+        """Go on with this history here: from now on transactions are made, with a ts above `above` and all before.
 
-    def refuse_erased(self, ts: Ts) -> None:
-        """`TooOld` if transactions after `ts` may be gone."""
-        if ts < self.erased_ts:
-            raise TooOld(f"the journal no longer has the transactions after ts {ts}", oldest=self.erased_ts)
-
-    def reader_since(self, ts: Ts) -> JournalReader:
-        """Reads every transaction after `ts`, up to what is visible; `TooOld` if some of them are gone."""
-        self.refuse_erased(ts)
-        return self._placed(lambda reader: reader.seek_ts(ts))
-
-    def reader_from(self, lsns: Sequence[Lsn]) -> JournalReader:
-        """Reads the transactions that begin at these lsns, and all after them."""
-        return self._placed(lambda reader: reader.seek_lsns(lsns))
-
-    def _placed(self, seek: Callable[[JournalReader], None]) -> JournalReader:
-        reader = JournalReader(
-            self._disk,
-            self._folder,
-            self.meta.geometry,
-            self.meta.shard_count,
-            lambda: self.writer.visible.ends,
-            ring=self._ring,
-        )
-        try:
-            seek(reader)
-        except BaseException:
-            reader.close()
-            raise
-        return reader
-
-    def shard_reader(
-        self,
-        shard: ShardId,
-        end: Callable[[], FilePosition | None],
-        on_read: Callable[[int], None] | None = None,
-        wants: Wants | None = None,
-    ) -> ShardReader:
-        """Reads one shard up to `end`, which is not past what is visible, and large transactions in pieces."""
-        folder = layout.shard_folder(self._folder, shard)
-        source = ShardSource(self._disk, folder, self.meta.geometry, shard, self._ring, on_read)
-        return ShardReader(source, end, wants=wants, in_pieces=True)
-
-    def ts_after(self, ts: Ts, records: int) -> Ts:
-        """A ts up to which each shard has about so many records after `ts`, or all that is visible."""
-        visible = self.writer.visible.ts
-        return min([visible, *(each.ts_after(ts, records) or visible for each in self.visible_places())])
-
-    def visible_places(self) -> Iterator[Places]:
-        """Of each shard; its files are open until the next is asked for."""
-        ends = self.writer.visible.ends
-        for shard in range(self.meta.shard_count):
-            with contextlib.closing(self._source(shard)) as source:
-                yield Places(source, partial(ends.__getitem__, shard))
-
-    def records_after(self, ts: Ts) -> list[int]:
-        """Per shard, how many visible records follow `ts`: a few heads of frames are read, and one frame.
-
-        Records of all databases count. One may have the changes of several commands that came together, and a
-        transaction over several shards has one more, its start.
+        The epoch is durable when it returns. For the owner's thread, between transactions and not while an fsync job is
+        under way: a server waits for its end first (`GroupCommit.sync_now`). `JournalFull`: it has not begun, and may
+        be tried again.
         """
-        visible = self.writer.visible
-        places = self.visible_places()
-        return [end - each.lsn_after(ts, end, visible.ts) for each, end in zip(places, visible.lsns, strict=True)]
+        if self.writer.is_syncing:
+            raise InternalError("an fsync is under way: finish it before beginning an epoch")
+        self.writer.write()
+        written = self.writer.written
+        self.hlc.restore(max(above, written.ts))
+        first_ts = self.hlc.next()
+        epoch = Epoch(epoch_id, written.lsns, written.ts, first_ts)
+        self.writer.append_epoch(epoch, written.ts or first_ts)
+        self.writer.write()
+        self.writer.sync()
+        self.epochs.append(epoch)
+        self.needs_epoch, self.leads = False, True
+        return epoch
 
-    def begin_of(self, ts: Ts) -> Ts:
-        """Where what follows `ts` begins: there, or just before the first record that the journal has."""
-        found = [Ts(first - 1) for each in self.visible_places() if (first := each.first_ts()) is not None]
-        return max(ts, min(found, default=ts))
+    def append_received_epoch(self, epoch: Epoch) -> None:
+        """An epoch of the history that is followed begins; nothing happens if it is known. The next cycle has it."""
+        if any(known.id == epoch.id for known in self.epochs):
+            return
+        writer = self.writer
+        if epoch.lsns != writer.next_lsns or epoch.last_ts != writer.last_ts:
+            raise InternalError(f"{epoch} does not begin at lsns {writer.next_lsns} after ts {writer.last_ts}")
+        writer.append_epoch(epoch, writer.last_ts or epoch.first_ts)
+        self.epochs.append(epoch)
 
-    def summaries(
-        self, shard: ShardId, segment: Lsn, on_read: Callable[[int], None] | None = None
-    ) -> Sequence[FrameSummary]:
-        """What is known of the first sealed frames of a segment, without reading those that nobody summarised yet."""
-        path = f"{layout.shard_folder(self._folder, shard)}/{sidecar_name(segment)}"
-        try:
-            data = layout.read_file(self._disk, path)
-        except FileNotFoundError:
-            return []
-        if on_read is not None:
-            on_read(len(data))
-        return decode_summaries(data)
-
-    def _sources(self) -> list[ShardSource]:
-        return [self._source(shard) for shard in range(self.meta.shard_count)]
-
-    def _source(self, shard: int) -> ShardSource:
-        """A shard's files, without the ring: for any thread."""
-        return ShardSource(self._disk, layout.shard_folder(self._folder, shard), self.meta.geometry, ShardId(shard))
+    # --- sidecars -----------------------------------------------------------------------------------------------
 
     def make_sidecars(self, table: OperationTable, frames_max: int = 1) -> int:
         """Summarise frames that were sealed since; returns how many are left to do."""
@@ -419,7 +355,7 @@ class Journal:
             is_clean = True
         finally:
             try:
-                self.hlc.close(clean=is_clean)
+                self.hlc.close(clean=is_clean and self.leads)
             finally:
                 self._erased.close()
                 self._lock.release()

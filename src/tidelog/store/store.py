@@ -113,8 +113,13 @@ class Store:
         new_epoch_id: Callable[[], int],
         random: Random,
         types: TypeTable | None = None,
+        *,
+        leads: bool = True,
     ) -> Store:
-        """Open a data directory and load what it holds; without `types`, values are of every type there is."""
+        """Open a data directory and load what it holds; without `types`, values are of every type there is.
+
+        Unless it `leads`, it is one of a follower, until `Journal.begin_epoch`.
+        """
         store = cls(clock, random, types)
         store.slots = _slots_of(disk, folder, settings)
         store.owners = shards_by_slot(store.slots)
@@ -127,9 +132,19 @@ class Store:
             load_strings=store._loader.add,
             new_epoch_id=new_epoch_id,
             is_known=store.types.operations.is_known,
+            leads=leads,
         )
         store._loader.flush()
         return store
+
+    @property
+    def is_follower(self) -> bool:
+        """Transactions are received, and none are made: keys that have expired are read as missing, and stay."""
+        return not self.journal.leads
+
+    @is_follower.setter
+    def is_follower(self, value: bool) -> None:
+        self.journal.leads = not value
 
     @property
     def refusal(self) -> Exception | None:

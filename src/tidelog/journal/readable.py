@@ -1,0 +1,146 @@
+"""What is visible of an open journal, to those who read it: from a ts, from lsns, or one shard.
+
+Everything here is bounded by what the writer calls visible, and by what retention has erased.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from tidelog.errors import Corruption, TooOld
+from tidelog.hlc import TsFile
+from tidelog.ids import Lsn, ShardId, Ts
+from tidelog.journal import layout
+from tidelog.journal.layout import Meta
+from tidelog.journal.merge import JournalReader
+from tidelog.journal.places import Places
+from tidelog.journal.reader import ShardReader, Wants
+from tidelog.journal.ring import Ring
+from tidelog.journal.segment import FilePosition, sidecar_name
+from tidelog.journal.sidecar import FrameSummary, decode_summaries
+from tidelog.journal.source import ShardSource
+from tidelog.journal.writer import JournalWriter
+from tidelog.ports import Disk
+
+
+class ReadableJournal:
+    """The half of `Journal` that readers use."""
+
+    def __init__(self, disk: Disk, folder: str, meta: Meta, writer: JournalWriter, ring: Ring) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._ring = ring
+        self.meta = meta
+        self.writer = writer
+        self._erased = TsFile.open(disk, folder, layout.ERASED)
+        self._begin_ts = self._find_begin_ts()
+
+    @property
+    def erased_ts(self) -> Ts:
+        """Transactions up to this one may be gone from the journal."""
+        stored = self._erased.stored
+        return max(stored.ts if stored is not None else Ts(0), self._begin_ts)
+
+    def _find_begin_ts(self) -> Ts:
+        """What the files themselves say is gone; the one that says it may be damaged, or not have come with them."""
+        begin_ts = Ts(0)
+        for source, next_lsn in zip(self._sources(), self.writer.written.lsns, strict=True):
+            segments = source.segments()
+            if segments and segments[0] > 0:
+                with contextlib.suppress(Corruption):  # a reader of the segment will be told
+                    begin_ts = max(begin_ts, source.proved_header(segments[0]).ts)
+            elif not segments and next_lsn > 0:  # it begins behind a snapshot
+                begin_ts = max(begin_ts, self.writer.written_ts)
+            source.close()
+        return begin_ts
+
+    def refuse_erased(self, ts: Ts) -> None:
+        """`TooOld` if transactions after `ts` may be gone."""
+        if ts < self.erased_ts:
+            raise TooOld(f"the journal no longer has the transactions after ts {ts}", oldest=self.erased_ts)
+
+    def reader_since(self, ts: Ts) -> JournalReader:
+        """Reads every transaction after `ts`, up to what is visible; `TooOld` if some of them are gone."""
+        self.refuse_erased(ts)
+        return self._placed(lambda reader: reader.seek_ts(ts))
+
+    def reader_from(self, lsns: Sequence[Lsn]) -> JournalReader:
+        """Reads the transactions that begin at these lsns, and all after them."""
+        return self._placed(lambda reader: reader.seek_lsns(lsns))
+
+    def _placed(self, seek: Callable[[JournalReader], None]) -> JournalReader:
+        reader = JournalReader(
+            self._disk,
+            self._folder,
+            self.meta.geometry,
+            self.meta.shard_count,
+            lambda: self.writer.visible.ends,
+            ring=self._ring,
+        )
+        try:
+            seek(reader)
+        except BaseException:
+            reader.close()
+            raise
+        return reader
+
+    def shard_reader(
+        self,
+        shard: ShardId,
+        end: Callable[[], FilePosition | None],
+        on_read: Callable[[int], None] | None = None,
+        wants: Wants | None = None,
+    ) -> ShardReader:
+        """Reads one shard up to `end`, which is not past what is visible, and large transactions in pieces."""
+        folder = layout.shard_folder(self._folder, shard)
+        source = ShardSource(self._disk, folder, self.meta.geometry, shard, self._ring, on_read)
+        return ShardReader(source, end, wants=wants, in_pieces=True)
+
+    def ts_after(self, ts: Ts, records: int) -> Ts:
+        """A ts up to which each shard has about so many records after `ts`, or all that is visible."""
+        visible = self.writer.visible.ts
+        return min([visible, *(each.ts_after(ts, records) or visible for each in self.visible_places())])
+
+    def visible_places(self) -> Iterator[Places]:
+        """Of each shard; its files are open until the next is asked for."""
+        ends = self.writer.visible.ends
+        for shard in range(self.meta.shard_count):
+            with contextlib.closing(self._source(shard)) as source:
+                yield Places(source, partial(ends.__getitem__, shard))
+
+    def records_after(self, ts: Ts) -> list[int]:
+        """Per shard, how many visible records follow `ts`: a few heads of frames are read, and one frame.
+
+        Records of all databases count. One may have the changes of several commands that came together, and a
+        transaction over several shards has one more, its start.
+        """
+        visible = self.writer.visible
+        places = self.visible_places()
+        return [end - each.lsn_after(ts, end, visible.ts) for each, end in zip(places, visible.lsns, strict=True)]
+
+    def begin_of(self, ts: Ts) -> Ts:
+        """Where what follows `ts` begins: there, or just before the first record that the journal has."""
+        found = [Ts(first - 1) for each in self.visible_places() if (first := each.first_ts()) is not None]
+        return max(ts, min(found, default=ts))
+
+    def summaries(
+        self, shard: ShardId, segment: Lsn, on_read: Callable[[int], None] | None = None
+    ) -> Sequence[FrameSummary]:
+        """What is known of the first sealed frames of a segment, without reading those that nobody summarised yet."""
+        path = f"{layout.shard_folder(self._folder, shard)}/{sidecar_name(segment)}"
+        try:
+            data = layout.read_file(self._disk, path)
+        except FileNotFoundError:
+            return []
+        if on_read is not None:
+            on_read(len(data))
+        return decode_summaries(data)
+
+    def _sources(self) -> list[ShardSource]:
+        return [self._source(shard) for shard in range(self.meta.shard_count)]
+
+    def _source(self, shard: int) -> ShardSource:
+        """A shard's files, without the ring: for any thread."""
+        return ShardSource(self._disk, layout.shard_folder(self._folder, shard), self.meta.geometry, ShardId(shard))
