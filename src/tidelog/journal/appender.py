@@ -18,11 +18,13 @@ from tidelog.errors import InternalError
 from tidelog.hlc import HybridClock
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import control
+from tidelog.journal.merge import JournalTransaction, check_whole
 from tidelog.journal.new_record import NewRecord, check_record, check_sizes
 from tidelog.journal.operation import START, Start, encode_start
-from tidelog.journal.record import FINISH, TS
+from tidelog.journal.record import CONTROL, EXPIRE, FINISH, TS
 from tidelog.journal.shard_writer import ShardWriter
 
+_TS_FINISH: Final = TS | FINISH
 _RECORD_BYTES: Final = 16
 """What a record takes beside its payload, roughly: so that many empty ones fill a batch too."""
 
@@ -107,6 +109,62 @@ class TransactionAppender:
                 flags |= TS
                 begun.add(new.shard)
             self._add(ts, new, flags)
+
+    def append_received(self, transaction: JournalTransaction) -> None:
+        """A whole transaction of the history that is followed: its records as they came, `start` among them, under the
+        lsns that are due here. All of it or, with an error, nothing. Hot: a follower runs it for each transaction.
+
+        The payloads are whole: none is a reference to a blob.
+        """
+        ts, parts = transaction
+        if len(parts) == 1 and len(parts[0].records) == 1:  # most
+            part_ts, shard, records, _ = parts[0]
+            lsn, _, opcode, flags, database, expire_ms, payload = records[0]
+            if (
+                flags == _TS_FINISH
+                and expire_ms < 0
+                and part_ts == ts
+                and 0 < opcode < CONTROL
+                and opcode != START
+                and 0 <= shard < len(self._shards)
+                and database >= 0
+                and lsn == self._shards[shard].next_lsn
+                and len(payload) <= limits.PAYLOAD_BYTES_MAX
+            ):
+                self.append_one(shard, ts, opcode, payload, database)
+                return
+        size = self._check_received(transaction)
+        self._check(ts, size)
+        for _, shard, records, _ in parts:
+            writer = self._shards[shard]
+            for _, _, opcode, flags, database, expire_ms, payload in records:
+                writer.add(ts, opcode, flags & _TS_FINISH, payload, expire_ms if expire_ms >= 0 else None, database)
+                self.batch_bytes += len(payload) + _RECORD_BYTES
+        self._last_ts = ts
+
+    def _check_received(self, transaction: JournalTransaction) -> int:
+        """Refuse what is not a whole transaction that goes on here; returns its size as a leader counts it. Hot."""
+        ts, parts = transaction
+        if not parts:
+            raise InternalError("a transaction without a record")
+        size = 0
+        for part_ts, shard, records, _ in parts:
+            if not 0 <= shard < len(self._shards) or part_ts != ts or not records:
+                raise InternalError(f"transaction {ts} has a part of shard {shard} and ts {part_ts} that is none")
+            lsn, last = self._shards[shard].next_lsn, len(records) - 1
+            for index, record in enumerate(records):
+                if record.lsn != lsn + index:
+                    raise InternalError(f"record {record.lsn} of shard {shard} came where {lsn + index} is due")
+                flags = (TS if index == 0 else 0) | (FINISH if index == last else 0)
+                if record.flags & ~EXPIRE != flags or bool(record.flags & EXPIRE) != (record.expire_ms >= 0):
+                    raise InternalError(f"record {record.lsn} of shard {shard} has flags 0x{record.flags:02x}")
+                _, _, opcode, _, database, _, payload = record
+                if not 0 < opcode < CONTROL or database < 0 or len(payload) > limits.PAYLOAD_BYTES_MAX:
+                    check_record(NewRecord(shard, opcode, payload, None, database), len(self._shards))
+                if opcode != START:  # whoever made the transaction did not count it
+                    size += len(payload)
+        check_whole(transaction)
+        return size
 
     def _add(self, ts: Ts, new: NewRecord, flags: int) -> None:
         shard, opcode, payload, expire_ms, database, staged = new
