@@ -13,11 +13,12 @@ from tests.journal.machine import FOLDER, FRAME_BYTES, Machine
 from tidelog.errors import Corruption, FormatError
 from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import control
+from tidelog.journal.cycles import CompleteCycle, find_complete_cycle
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.operation import VAL
 from tidelog.journal.record import FINISH, TS
-from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle, find_marks
+from tidelog.journal.scan import ShardScan, find_marks
 from tidelog.journal.segment import FilePosition, journal_name
 from tidelog.journal.shard_writer import ShardState, ShardWriter
 from tidelog.journal.source import ShardSource

@@ -39,7 +39,8 @@ passes             follows the shards while they are written, for feeds and foll
 Opening and recovering:
 
 journal            an open data directory: puts all of this together
-scan               recovery, first half: what of the files is proved
+scan               recovery, first half: what of a shard's files is proved
+cycles             ... and up to which cycle all shards are
 loader             recovery, second half: decides what counts, cuts the rest, replays it
 tail               what a start cuts off: described, and set aside first
 record_runs        reads ordinary records many at a time, for a quick start

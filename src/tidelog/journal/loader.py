@@ -22,13 +22,14 @@ from tidelog.errors import Corruption, NewerFormat, UnreadableRecord
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.blob import decode_reference
+from tidelog.journal.cycles import CompleteCycle, IsBeyond, find_complete_cycle, find_damage
 from tidelog.journal.durability import Resume
 from tidelog.journal.frame import CRC_BYTES, Geometry, decode_header
 from tidelog.journal.layout import Meta, check_shard_metas, read_file, shard_folder, write_all
 from tidelog.journal.merge import JournalReader, JournalTransaction
 from tidelog.journal.reader import LoadStrings, Part, Record
 from tidelog.journal.record import BLOB, walk
-from tidelog.journal.scan import CompleteCycle, IsKnown, ShardScan, find_complete_cycle, find_damage
+from tidelog.journal.scan import IsKnown, ShardScan
 from tidelog.journal.segment import (
     FilePosition,
     blob_name,
@@ -83,21 +84,26 @@ def plan_recovery(disk: Disk, folder: str, meta: Meta, is_known: IsKnown | None 
 
 
 def plan_recovery_from(
-    disk: Disk, folder: str, meta: Meta, snapshot: Snapshot | None, is_known: IsKnown | None = None
+    disk: Disk,
+    folder: str,
+    meta: Meta,
+    snapshot: Snapshot | None,
+    is_known: IsKnown | None = None,
+    is_beyond: IsBeyond | None = None,
 ) -> RecoveryPlan:
-    """The same from a given snapshot, or from the beginning of the journal."""
+    """The same from a given snapshot, or from the beginning of the journal, up to the first cycle that `is_beyond`."""
     if snapshot is not None:
         refuse_other(snapshot, meta)
     needed = snapshot.point.lsns if snapshot else (Lsn(0),) * meta.shard_count
     scans = start_scans(disk, folder, meta, needed, is_known)
     try:
-        complete = find_complete_cycle(scans)
+        complete = find_complete_cycle(scans, is_beyond)
         if complete.cycle < complete.synced_cycle:
             # It will be refused, unless this is an audit beside a server, which went on between the ends of two shards.
             # What a mark calls fsynced lay in the files of all shards before that mark did: look again.
             _close(scans)
             scans = start_scans(disk, folder, meta, needed, is_known)
-            complete = replace(find_complete_cycle(scans), synced_cycle=complete.synced_cycle)
+            complete = replace(find_complete_cycle(scans, is_beyond), synced_cycle=complete.synced_cycle)
         refuse_rot(scans, complete)
         if snapshot is not None:
             refuse_gap(snapshot, scans, complete)

@@ -25,6 +25,7 @@ from tidelog.hlc import TsFile, read_stored_ts
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import layout
 from tidelog.journal.blob import decode_reference
+from tidelog.journal.cycles import CompleteCycle, find_complete_cycle
 from tidelog.journal.frame import CRC_BYTES, decode_header
 from tidelog.journal.layout import Meta, shard_folder
 from tidelog.journal.loader import (
@@ -38,7 +39,7 @@ from tidelog.journal.loader import (
 )
 from tidelog.journal.record import BLOB, walk
 from tidelog.journal.retention import Holders
-from tidelog.journal.scan import CompleteCycle, IsKnown, ShardScan, find_complete_cycle
+from tidelog.journal.scan import IsKnown, ShardScan
 from tidelog.journal.segment import list_segments, segment_file_names
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot
 from tidelog.journal.source import ShardSource

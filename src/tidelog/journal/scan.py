@@ -1,12 +1,10 @@
-"""Recovery, first half: what of the files is proved, and how far.
+"""Recovery, first half: what of a shard's files is proved, and how far.
 
 Each shard's files are walked from a frame on, headers only. A mark is *valid* if everything of its batch is: its own
 crc, the frames that the batch filled, the blobs it refers to, dense lsns. The walk of a shard ends at the first thing
 that is not; from there on nothing is used.
 
-The shards are then taken together in order of cycles. A cycle is *complete* if its whole vector lies under valid marks.
-Every later vector is at least as large, so the first incomplete cycle ends the search: what is needed is one pass over
-all shards side by side, and memory for one frame of each.
+The shards are then taken together (`cycles`).
 
 Whether what follows is a torn tail or rot is decided by the highest *synced* cycle that any mark names, also one
 beyond the damage: marks further on are looked for frame by frame and, in a damaged frame, by their prefix.
@@ -19,8 +17,7 @@ not right all the same: an opcode or a flag that this version does not know, a t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -28,7 +25,7 @@ from crc32c import crc32c
 
 from tidelog import limits
 from tidelog.errors import Corruption, FormatError, NewerFormat, TooOld
-from tidelog.ids import Cycle, Lsn, ShardId, Ts
+from tidelog.ids import Cycle, Lsn, ShardId
 from tidelog.journal import control
 from tidelog.journal.blob import decode_reference
 from tidelog.journal.frame import CHECKSUM, CONTINUES, CRC_BYTES, HEADER_BYTES, decode_header
@@ -52,6 +49,8 @@ class ValidMark(NamedTuple):
     mark: control.Mark
     end: FilePosition
     """Right after it."""
+    epochs: tuple[control.Epoch, ...] = ()
+    """Those that begin in its batch."""
 
 
 class ShardScan:
@@ -90,6 +89,8 @@ class ShardScan:
         """Whether a transaction goes on; None: not known, as the walk began inside the journal."""
         self._problem: Corruption | None = None
         """Something that is refused if the mark behind it is valid."""
+        self._epochs: list[control.Epoch] = []
+        """Those since the last mark."""
 
     @property
     def shard(self) -> ShardId:
@@ -194,7 +195,8 @@ class ShardScan:
                     raise self._problem
                 last_cycle, base = mark.cycle, end
                 self._unproved, self._last_mark = end, mark
-                yield ValidMark(mark, FilePosition(position.segment, position.at + end))
+                epochs, self._epochs = tuple(self._epochs), []
+                yield ValidMark(mark, FilePosition(position.segment, position.at + end), epochs)
             elif opcode < CONTROL:
                 if is_continuation:
                     is_continuation = False
@@ -208,6 +210,8 @@ class ShardScan:
                         raise FormatError(f"the blob of a record is damaged ({error})", position=start) from None
                 continues = bool(flags & NEXT_CONT)
                 continue
+            elif opcode in control.EPOCHS:
+                self._epochs.append(control.decode_epoch(opcode, data[payload_at:payload_end]))
             continues = False
         return lsn, last_cycle, continues
 
@@ -346,100 +350,3 @@ def _almost(prefix: bytes) -> re.Pattern[bytes]:
     """Finds the prefix with at most one byte of it wrong, wherever it begins."""
     ways = (re.escape(prefix[:i]) + b"." + re.escape(prefix[i + 1 :]) for i in range(len(prefix)))
     return re.compile(b"(?=" + b"|".join(ways) + b")", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class CompleteCycle:
-    """The newest cycle whose whole vector is proved."""
-
-    cycle: Cycle
-    last_ts: Ts
-    ends: tuple[Lsn, ...]
-    """The vector: the end lsn of each shard."""
-    marks: tuple[ValidMark | None, ...]
-    """Per shard, its newest mark at or below the cycle: the shard is cut after it."""
-    synced_cycle: Cycle
-    """The highest that is named anywhere: a complete cycle below it means rot."""
-    synced_places: tuple[FilePosition | None, ...]
-    """Per shard, a place up to which everything is known to be fsynced; None: the shard has no files."""
-    lacking: tuple[ShardId, ...] = ()
-    """Shards that lack something of the first incomplete cycle, if another shard's mark names it."""
-
-
-class _SyncedPlace:
-    """How far one shard is known to be fsynced, to within a frame: marks are many, frames are few."""
-
-    def __init__(self, start: FilePosition | None, frame_bytes: int) -> None:
-        self._frame_bytes = frame_bytes
-        self._places: list[tuple[int, FilePosition | None]] = [(0, start)]
-        """Cycle and end of the first mark of each frame; the first place is the newest that is known to be synced."""
-
-    def add(self, found: ValidMark) -> None:
-        last = self._places[-1][1]
-        frame = found.end.at // self._frame_bytes
-        if last is None or (last.segment, last.at // self._frame_bytes) != (found.end.segment, frame):
-            self._places.append((found.mark.cycle, found.end))
-
-    def newest(self, synced_cycle: int) -> FilePosition | None:
-        """The newest place at or below a cycle; those before it are forgotten."""
-        while len(self._places) > 1 and self._places[1][0] <= synced_cycle:
-            del self._places[0]
-        return self._places[0][1]
-
-
-def _find_in_one(scan: ShardScan) -> CompleteCycle:
-    """With one shard, as is usual, every valid mark ends a complete cycle: the newest one counts."""
-    place = _SyncedPlace(scan.start, scan.frame_bytes)
-    newest: ValidMark | None = None
-    synced = 0
-    for newest in scan.marks():
-        place.add(newest)
-        synced = max(synced, newest.mark.synced_cycle)
-    synced = max(synced, scan.highest_synced_beyond())
-    cycle, last_ts, ends = Cycle(0), Ts(0), (scan.start_lsn,)
-    if newest is not None:
-        cycle, last_ts, ends = newest.mark.cycle, newest.mark.last_ts, (newest.mark.ends[0],)
-    return CompleteCycle(cycle, last_ts, ends, (newest,), Cycle(synced), (place.newest(synced),))
-
-
-def find_complete_cycle(scans: Sequence[ShardScan]) -> CompleteCycle:
-    """Take the shards together, cycle by cycle."""
-    if len(scans) == 1:
-        return _find_in_one(scans[0])
-    places = [_SyncedPlace(scan.start, scan.frame_bytes) for scan in scans]
-    walks = [scan.marks() for scan in scans]
-    heads = [next(walk, None) for walk in walks]
-    ends: list[int] = [scan.start_lsn for scan in scans]
-    latest: list[ValidMark | None] = [None] * len(scans)
-    found = Cycle(0), Ts(0), tuple(scan.start_lsn for scan in scans), tuple(latest)
-    synced = 0
-    lacking: tuple[ShardId, ...] = ()
-    while pending := [head.mark.cycle for head in heads if head is not None]:
-        cycle = min(pending)
-        mark = None
-        for shard, head in enumerate(heads):
-            if head is not None and head.mark.cycle == cycle:
-                mark, latest[shard] = head.mark, head
-                ends[shard] = mark.ends[shard]
-                synced = max(synced, mark.synced_cycle)
-                places[shard].add(head)
-                places[shard].newest(synced)
-                heads[shard] = next(walks[shard], None)
-        assert mark is not None
-        if not lacking:
-            lacking = tuple(scan.shard for scan in scans if ends[scan.shard] < mark.ends[scan.shard])
-        if not lacking:
-            found = cycle, mark.last_ts, mark.ends, tuple(latest)
-    synced = max([synced, *(scan.highest_synced_beyond() for scan in scans)])
-    return CompleteCycle(*found, Cycle(synced), tuple(place.newest(synced) for place in places), lacking)
-
-
-def find_damage(scans: Sequence[ShardScan], complete: CompleteCycle) -> list[ShardScan]:
-    """Which shards were damaged below what was synced. Whatever else was found in them is a torn tail."""
-    refused = [scan for scan in scans if scan.is_refused]
-    if complete.cycle >= complete.synced_cycle:
-        return refused
-    lacking = [scan for scan in scans if scan.shard in complete.lacking]
-    vouching = [scan for scan in scans if scan.damage is not None and scan.highest_synced_beyond() > complete.cycle]
-    damaged = [scan for scan in scans if scan.damage is not None]
-    return refused or lacking or vouching or damaged

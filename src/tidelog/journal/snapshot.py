@@ -28,6 +28,7 @@ from tidelog import limits
 from tidelog.errors import Corruption, DataDirectoryError, SnapshotFailed, UnreadableRecord
 from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import control
+from tidelog.journal.cycles import find_complete_cycle
 from tidelog.journal.layout import (
     HOLDERS,
     SNAPSHOTS,
@@ -43,7 +44,7 @@ from tidelog.journal.layout import (
 from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.reader import LoadStrings, Part, Record, ShardReader
 from tidelog.journal.record import FINISH, TS
-from tidelog.journal.scan import IsKnown, ShardScan, find_complete_cycle
+from tidelog.journal.scan import IsKnown, ShardScan
 from tidelog.journal.segment import FilePosition, blob_name, journal_name
 from tidelog.journal.shard_writer import Batch, ShardState, ShardWriter
 from tidelog.journal.source import ShardSource

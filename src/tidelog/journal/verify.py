@@ -23,13 +23,14 @@ from tidelog.errors import Corruption, DataDirectoryError, TooOld, TransactionTo
 from tidelog.hlc import read_stored_ts
 from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import layout
+from tidelog.journal.cycles import CompleteCycle, find_complete_cycle, find_damage
 from tidelog.journal.loader import RecoveryPlan, plan_recovery, refuse_rot, replay
 from tidelog.journal.merge import JournalReader, JournalTransaction, unreadable
 from tidelog.journal.operation import OperationTable
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.record import BLOB
 from tidelog.journal.retention import Holders
-from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle, find_damage
+from tidelog.journal.scan import ShardScan
 from tidelog.journal.segment import FilePosition, blob_name, list_segments
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot
 from tidelog.journal.source import ShardSource

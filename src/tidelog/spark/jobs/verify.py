@@ -24,9 +24,10 @@ from tidelog import limits
 from tidelog.errors import Corruption, TidelogError
 from tidelog.ids import U64_MAX, Lsn, ShardId, Ts
 from tidelog.journal import layout
+from tidelog.journal.cycles import CompleteCycle, find_complete_cycle
 from tidelog.journal.loader import refuse_gap, refuse_other, start_scans
 from tidelog.journal.merge import JournalReader
-from tidelog.journal.scan import CompleteCycle, ShardScan, find_complete_cycle
+from tidelog.journal.scan import ShardScan
 from tidelog.journal.segment import FilePosition
 from tidelog.journal.snapshot import list_snapshot_paths, newest_snapshot, open_snapshot
 from tidelog.journal.source import ShardSource
