@@ -58,6 +58,22 @@ def test_a_snapshot_holds_what_was_added_and_the_epochs() -> None:
     snapshot = machine.snapshot(STATE)
     assert contents(machine, snapshot) == (STATE, machine.journal.epochs)
     assert len(machine.journal.epochs) == 2
+    assert snapshot.epochs(machine.disk) == machine.journal.epochs
+
+
+@pytest.mark.parametrize("state", [STATE, {}], ids=["full", "empty"])
+def test_the_epochs_of_a_snapshot_are_known_without_reading_all_of_it(state: State) -> None:
+    machine = with_data(frames_per_segment=64)
+    for _ in range(60):  # more than a frame of them
+        machine.disk.kill()
+        machine.open()
+    machine.commit((0, b"a", b"1"))
+    snapshot = machine.snapshot({**state, **{key: bytes(250) for key in state}})
+    machine.disk.bytes_read_by_path.clear()
+    assert snapshot.epochs(machine.disk) == machine.journal.epochs
+    assert len(machine.journal.epochs) == 61
+    assert machine.disk.bytes_read < 10 * 1024
+    assert not [path for path in machine.disk.open_paths if "snapshot" in path]
 
 
 def test_the_point_lies_between_transactions_and_says_what_follows() -> None:

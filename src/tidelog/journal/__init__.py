@@ -22,6 +22,7 @@ writer             writes transactions in cycles, and has them fsynced
 appender           takes transactions, made here or received: the first half of the writer
 new_record         a record that is to be appended, as the writer takes it
 open_files         the files that a writer has open, and which of them are to be fsynced
+new_files          the files of a journal that counts only once it is whole
 shard_writer       makes the frames of one shard: bytes only, no disk
 staging            large values, written to the blob file before the command with them runs
 unwritten          which keys a cycle changes that there is no space for

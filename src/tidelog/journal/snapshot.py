@@ -37,19 +37,19 @@ from tidelog.journal.layout import (
     make_shard_folders,
     read_meta,
     shard_folder,
-    write_all,
     write_json,
     write_meta,
 )
 from tidelog.journal.merge import JournalTransaction
+from tidelog.journal.new_files import NewFiles
 from tidelog.journal.reader import LoadStrings, Part, Record, ShardReader
 from tidelog.journal.record import FINISH, TS
 from tidelog.journal.scan import IsKnown, ShardScan
-from tidelog.journal.segment import FilePosition, blob_name, journal_name
-from tidelog.journal.shard_writer import Batch, ShardState, ShardWriter
+from tidelog.journal.segment import FilePosition, blob_name
+from tidelog.journal.shard_writer import ShardState, ShardWriter
 from tidelog.journal.source import ShardSource
 from tidelog.journal.staging import StagedBlob, StageJob
-from tidelog.ports import Disk, File
+from tidelog.ports import Disk
 
 _COMPLETE: Final = re.compile(r"snapshot-([0-9a-f]{16})")
 _PARTIAL: Final = re.compile(r"snapshot-[0-9a-f]{16}\.partial")
@@ -101,6 +101,21 @@ class Snapshot:
             raise reader.located(error) from None
         finally:
             reader.close()
+
+    def epochs(self, disk: Disk) -> list[control.Epoch]:
+        """The epochs that it knows, oldest first: they are its first records, and all that is read here."""
+        source = self._source(disk, 0)
+        epochs: list[control.Epoch] = []
+        try:
+            segments = source.segments()
+            end = FilePosition(segments[-1], source.size(segments[-1])) if segments else None
+            reader = ShardReader(source, lambda: end, epochs.append)
+            reader.seek_start()
+            while reader.read() == []:
+                continue  # they take more than a frame
+        finally:
+            source.close()
+        return epochs
 
     def check(
         self, disk: Disk, on_read: Callable[[int], None] | None = None, is_known: IsKnown | None = None
@@ -195,10 +210,10 @@ class SnapshotWriter:
         self.path = snapshot_path(folder, point.ts)
         self._partial = f"{self.path}.partial"
         self._holders = holders
-        self._files: dict[str, File] = {}
+        self._files = NewFiles(disk)
         self._cycle = 0
         self._gathered = 0
-        self.bytes_written = 0
+        self._staged_bytes = 0
         self.keys: int | None = None
         """How many keys it has, and ..."""
         self.places: tuple[tuple[int, int, int], ...] | None = None
@@ -225,6 +240,10 @@ class SnapshotWriter:
         assert self._meta.point is not None
         return self._meta.point
 
+    @property
+    def bytes_written(self) -> int:
+        return self._files.bytes_written + self._staged_bytes
+
     def add(self, shard: ShardId, opcode: int, payload: bytes, expire_ms: int | None = None, database: int = 0) -> None:
         """One record with a whole value, or a part of one."""
         self._shards[shard].add(self.point.ts, opcode, TS | FINISH, payload, expire_ms, database)
@@ -238,7 +257,7 @@ class SnapshotWriter:
         position = self._shards[shard].reserve(len(value))
         path = f"{shard_folder(self._partial, shard)}/{blob_name(position.segment)}"
         try:
-            self._file(path)  # the thread finds it there
+            self._files.make(path)  # the thread finds it there
         except OSError as error:
             raise self._failed(error) from error
         self._stage_job = StageJob(self._disk, path, StagedBlob(shard, position), lambda: value, fsyncs=True)
@@ -253,34 +272,18 @@ class SnapshotWriter:
         shard = self._shards[job.blob.shard]
         shard.add_staged(self.point.ts, opcode, TS | FINISH, head, job.blob, expire_ms, database)
         self._gathered += len(head)
-        self.bytes_written += len(job.blob.value)
+        self._staged_bytes += len(job.blob.value)
 
     def _write(self, cycle: Cycle, shards: Sequence[ShardWriter]) -> None:
         ends = [shard.next_lsn for shard in self._shards]
         for index, shard in enumerate(self._shards):
             if shard in shards:
                 batch = shard.end_batch(cycle, self.point.ts, Cycle(0), ends)
-                self._write_batch(shard_folder(self._partial, index), batch)
+                try:
+                    self._files.put(shard_folder(self._partial, index), batch)
+                except OSError as error:
+                    raise self._failed(error) from error
         self._gathered = 0
-
-    def _write_batch(self, folder: str, batch: Batch) -> None:
-        for whale in batch.blobs:
-            self._put(f"{folder}/{blob_name(whale.position.segment)}", whale.position.at, [whale.payload])
-        for write in batch.writes:
-            self._put(f"{folder}/{journal_name(write.position.segment)}", write.position.at, write.chunks)
-
-    def _put(self, path: str, at: int, chunks: list[bytes]) -> None:
-        try:
-            write_all(self._file(path), at, chunks)
-        except OSError as error:
-            raise self._failed(error) from error
-        self.bytes_written += sum(map(len, chunks))
-
-    def _file(self, path: str) -> File:
-        file = self._files.get(path)
-        if file is None:
-            file = self._files[path] = self._disk.open(path, "create")
-        return file
 
     def finish(self) -> Snapshot:
         """Make it durable and give it its name. The journal must be fsynced through the point before.
@@ -290,10 +293,7 @@ class SnapshotWriter:
         self._write(_LAST_CYCLE, self._shards)
         self._meta = replace(self._meta, point=replace(self.point, keys=self.keys, places=self.places))
         try:
-            for file in self._files.values():
-                if self._is_given_up:
-                    raise OSError(errno.ECANCELED, "it is no longer wanted", file.path)
-                file.sync()
+            self._files.sync(self._check_wanted)
             self.abandon()
             for shard in range(self._meta.shard_count):
                 self._disk.sync_folder(shard_folder(self._partial, shard))
@@ -305,6 +305,10 @@ class SnapshotWriter:
         except OSError as error:
             raise self._failed(error) from error
         return Snapshot(self.path, self._meta, self.point)
+
+    def _check_wanted(self) -> None:
+        if self._is_given_up:
+            raise OSError(errno.ECANCELED, "it is no longer wanted", self._partial)
 
     def _failed(self, error: OSError) -> SnapshotFailed:
         self.abandon()
@@ -328,9 +332,7 @@ class SnapshotWriter:
     def abandon(self) -> None:
         """Close the files."""
         self.is_open = False
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        self._files.close()
 
 
 def remove_partial_snapshots(disk: Disk, folder: str) -> None:
