@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Protocol
 
 from tidelog.commands.families import command_table
-from tidelog.engine.engine import ServerProcess
 from tidelog.engine.feeding import Feeding
 from tidelog.engine.metrics import Metrics
 from tidelog.engine.password import Password
 from tidelog.engine.sessions import Sessions
 from tidelog.engine.slow_log import SlowLog
 from tidelog.engine.subscriptions import Subscriptions
+from tidelog.engine.surroundings import ServerProcess
 from tidelog.journal.journal import Journal
 from tidelog.journal.retention import RetentionLimits
 from tidelog.ports import Clock
