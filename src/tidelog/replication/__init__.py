@@ -11,4 +11,6 @@ wire            messages to pieces with checksums, and back
 incoming        puts what came in pieces together: whole transactions, in order, under the lsns that are due
 shared_history  whether the position of another server lies on the history here, and if not, where the two part
 history         what follows a position: read from memory or from disk, as messages
+options         what an operator may set
+facts           what an operator can see
 """
