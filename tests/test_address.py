@@ -61,9 +61,13 @@ def test_a_cluster_has_neither_databases_nor_a_unix_socket(url: str) -> None:
         ("redis://:hidden@h:99999", "'redis://...@h:99999' is not the URL of a server: its port is not a number"),
         ("redis://u:hidden@h:x", "its port is not a number"),
         ("redis://:hidden/hidden@h", "its port is not a number"),
-        ("redis//:hidden@h", "'...@h' is not the URL of a server: it must begin with redis://, rediss:// or unix://"),
-        ("hidden:hidden@h", "it must begin with redis://, rediss:// or unix://"),
-        ("http://u:hid@den@h", "it must begin with redis://, rediss:// or unix://, not with 'http'"),
+        ("redis//:hidden@h", "'...@h' is not the URL of a server: it must begin with redis://, rediss://, unix:// or"),
+        ("hidden:hidden@h", "it must begin with redis://, rediss://, unix:// or redis+sentinel://"),
+        ("hidden:hidden+hidden@h", "it must begin with redis://"),
+        ("redis+:hid@den://h", "it must begin with redis://"),
+        ("http://u:hid@den@h", "unix:// or redis+sentinel://, not with 'http'"),
+        ("http+sentinel://:hidden@h/a", "unix:// or redis+sentinel://, not with 'http+sentinel'"),
+        ("redis+cluster://:hidden@h", "a Redis Cluster cannot be used here: it must begin with redis://"),
         ("redis://:hidden@h/orders", "what follows the port must be the number of a database"),
         ("redis://u:1/hidden@h", "what follows the port must be the number of a database"),
         ("rediss://:hidden@h?ssl_cert_reqs=none", "settings after a ? are not understood"),
@@ -96,14 +100,45 @@ def test_a_url_that_is_none_is_refused_without_its_password(url: str, says: str)
             "redis+sentinel://h:1,i:26379/orders",
         ),
         ("redis+sentinel://h/a%20b", ServerAddress("h", 26379, service="a b"), "redis+sentinel://h:26379/a%20b"),
+        (
+            "rediss+sentinel://h/a?sentinel_username=me&sentinel_password=a%26b+c",
+            ServerAddress("h", 26379, is_tls=True, service="a", sentinel_username="me", sentinel_password="a&b c"),
+            "rediss+sentinel://h:26379/a",
+        ),
+        (
+            "redis+sentinel://h/a?sentinel_password_file=/run/secret",
+            ServerAddress("h", 26379, service="a", sentinel_password_file="/run/secret"),
+            "redis+sentinel://h:26379/a",
+        ),
         ("redis://h:1", ServerAddress("h", 1), "redis://h:1"),
+        (
+            "redis://:p%2C@h:1,i,[::1]:2/3",
+            ServerAddress("h", 1, password="p,", database=3, more_hosts=(("i", PORT_DEFAULT), ("::1", 2))),
+            "redis://h:1,i:6399,[::1]:2",
+        ),
+        ("redis://:p,@h:1", ServerAddress("h", 1, password="p,"), "redis://h:1"),
+        ("unix:///run/a,b", ServerAddress(path="/run/a,b"), "unix:///run/a%2Cb"),
     ],
 )
 def test_urls_of_several_servers(url: str, expected: ServerAddress, shown: str) -> None:
-    found = ServerAddress.parse(url, takes_several=True)
+    found = ServerAddress.parse(url, takes_cluster=True)
     assert found == expected
     assert found.url == shown
     assert found.hosts == ((found.host, found.port), *found.more_hosts)
+    again = ServerAddress.parse(found.url_with_password, database=found.database, is_cluster=found.is_cluster)
+    assert again == found
+
+
+def test_one_of_several_servers_has_their_login_and_a_sentinel_its_own() -> None:
+    url = "redis+sentinel://u:p@h,i/a/3?sentinel_username=s&sentinel_password=t&ssl_ca_certs=ca.pem"
+    made = ServerAddress.parse(url, takes_settings=True)
+    assert made.is_searched
+    assert "p" not in repr(made).replace("password_file", "").replace("port", "").replace("path", "")
+    server, sentinel = made.server_at("x", 1), made.sentinel_at("i", 2)
+    assert server == ServerAddress("x", 1, username="u", password="p", database=3, settings="ssl_ca_certs=ca.pem")
+    assert sentinel == ServerAddress("i", 2, username="s", password="t", settings="ssl_ca_certs=ca.pem")
+    assert not server.is_searched
+    assert not ServerAddress.parse("redis://h,i", is_cluster=True).is_searched, "clients ask a cluster for its nodes"
 
 
 @pytest.mark.parametrize(
@@ -115,16 +150,22 @@ def test_urls_of_several_servers(url: str, expected: ServerAddress, shown: str) 
         ("redis+sentinel://:hidden@h", "it must name the service after the Sentinels"),
         ("redis+sentinel://:hidden@h/orders/x", "what follows the port must be the number of a database"),
         ("redis+sentinel://:hidden@h/orders?ssl_ca_certs=hidden", "settings after a ? are not understood"),
-        ("redis+nonsense://:hidden@h", "it must begin with redis://, rediss:// or unix://, redis+sentinel://"),
+        ("redis+sentinel://h/a?sentinel_password=hidden&sentinel_password_file=f", "contradict each other"),
+        ("redis+sentinel://h/a?sentinel_password=hidden&nonsense=1", "settings after a ? are not understood"),
+        ("redis+nonsense://:hidden@h", "it must begin with redis://, rediss://, unix://, redis+sentinel:// or"),
+        ("redis://:hidden@h:1,", "one of its hosts is empty"),
+        ("redis://:hidden@h:1,i:x/2", "'redis://...@h:1,i:x/2' is not the URL of a server: its port is not a number"),
+        ("redis://:hidden@h,i/orders", "what follows the port must be the number of a database"),
+        ("redis://:hidden@h,i?password=hidden", "settings after a ? are not understood"),
     ],
 )
 def test_a_url_of_several_servers_that_is_none_is_refused_without_its_password(url: str, says: str) -> None:
     with pytest.raises(BadAddress) as caught:
-        ServerAddress.parse(url, takes_several=True)
+        ServerAddress.parse(url, takes_cluster=True)
     assert says in str(caught.value)
     assert "hidden" not in str(caught.value)
 
 
-def test_most_callers_take_one_server_only() -> None:
-    with pytest.raises(BadAddress, match="it must begin with redis://, rediss:// or unix://, not with"):
-        ServerAddress.parse("redis+cluster://h")
+def test_sentinels_do_not_watch_a_cluster() -> None:
+    with pytest.raises(BadAddress, match="Sentinels do not watch a Redis Cluster"):
+        ServerAddress.parse("redis+sentinel://h/a", is_cluster=True)

@@ -4,24 +4,31 @@
     rediss://...                                         TCP with TLS
     unix://[[user]:password@]/path                       a unix socket
 
-and, for callers that can use them, several servers that are one (with `rediss+` in front: over TLS):
+Several servers of which one leads and the others follow it; which one leads is found out (`server_search.py`):
 
-    redis+sentinel://[...@]host[:port][,...]/service[/database]     the master that Sentinels name for a service
-    redis+cluster://[...@]host[:port][,...]                         a Redis Cluster, by some of its nodes
+    redis://[...@]host[:port],host[:port],...[/database]                        all of them
+    redis+sentinel://[...@]host[:port][,...]/service[/database][?settings]      the Sentinels that watch them
+
+and, for callers that can use one, a Redis Cluster by some of its nodes:
+
+    redis+cluster://[...@]host[:port][,...]
+
+With `rediss` in place of `redis`, all of this is over TLS.
 
 This module only parses: `redis_client.py` makes connections from an address. An address can be pickled, password
 included, so that tasks on other machines connect without a password file. `repr` and `url` leave the password out, and
 so does every error here: a URL that cannot be parsed may still contain one.
 
 With several hosts, the first is `host` and `port`, and the others are `more_hosts`. User and password are those of the
-servers; Sentinels are asked without.
+servers. Sentinels have their own, if they have any: `?sentinel_username=...&sentinel_password=...`, or
+`?sentinel_password_file=...` with the file that has it, which the caller reads (`server/configuration.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Final
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from typing import Any, Final, NamedTuple
+from urllib.parse import SplitResult, quote, unquote, unquote_plus, urlsplit
 
 from tidelog.errors import BadAddress
 
@@ -34,12 +41,13 @@ SENTINEL_PORT_DEFAULT: Final = 26379
 _SCHEMES: Final = ("redis", "rediss", "unix")
 _SENTINEL: Final = "+sentinel"
 _CLUSTER: Final = "+cluster"
-_SEVERAL: Final = tuple(scheme + kind for scheme in ("redis", "rediss") for kind in (_SENTINEL, _CLUSTER))
+_OVER_TCP: Final = ("redis", "rediss")
+_SENTINEL_SETTINGS: Final = ("sentinel_username", "sentinel_password", "sentinel_password_file")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """A Tidelog server, a Redis, or one node of a Redis Cluster."""
+    """A Tidelog server or a Redis, several of them that follow each other, or a Redis Cluster."""
 
     host: str = _HOST_DEFAULT
     port: int = PORT_DEFAULT
@@ -55,9 +63,14 @@ class ServerAddress:
     settings: str = field(default="", repr=False)
     """What the URL has after its `?`, such as `ssl_ca_certs=ca.pem`. redis-py reads it, so it may contain secrets."""
     more_hosts: tuple[tuple[str, int], ...] = ()
-    """Further nodes of the cluster, or Sentinels, that are asked if the first does not answer."""
+    """Further servers, Sentinels or nodes of the cluster."""
     service: str | None = None
-    """The hosts are Sentinels, and the server is the master of this service."""
+    """The hosts are Sentinels, and the servers are those of this service."""
+    sentinel_username: str | None = None
+    sentinel_password: str | None = field(default=None, repr=False)
+    """What Sentinels want to hear; text as `password` is."""
+    sentinel_password_file: str | None = None
+    """The file that has it, until somebody has read it."""
 
     @property
     def url(self) -> str:
@@ -67,7 +80,7 @@ class ServerAddress:
         scheme = "rediss" if self.is_tls else "redis"
         if self.service is not None:
             return f"{scheme}{_SENTINEL}://{self._hosts_shown}/{quote(self.service, safe='')}"
-        return f"{scheme}{_CLUSTER if self.more_hosts else ''}://{self._hosts_shown}"
+        return f"{scheme}{_CLUSTER if self.is_cluster and self.more_hosts else ''}://{self._hosts_shown}"
 
     @property
     def hosts(self) -> tuple[tuple[str, int], ...]:
@@ -76,14 +89,39 @@ class ServerAddress:
 
     @property
     def _hosts_shown(self) -> str:
-        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
+        return ",".join(shown_place(host, port) for host, port in self.hosts)
+
+    @property
+    def is_searched(self) -> bool:
+        """There are several servers: which of them to talk to is found out whenever a connection is made."""
+        return not self.is_cluster and (bool(self.more_hosts) or self.service is not None)
+
+    def server_at(self, host: str, port: int) -> ServerAddress:
+        """One of the servers."""
+        return replace(
+            self,
+            host=host,
+            port=port,
+            more_hosts=(),
+            service=None,
+            sentinel_username=None,
+            sentinel_password=None,
+            sentinel_password_file=None,
+        )
+
+    def sentinel_at(self, host: str, port: int) -> ServerAddress:
+        """One of the Sentinels."""
+        login = self.sentinel_username, self.sentinel_password
+        return replace(self.server_at(host, port), username=login[0], password=login[1], database=0)
 
     @property
     def url_with_password(self) -> str:
-        """With user and password: for another program that connects. Never for a message."""
+        """With users and passwords: for another program that connects. Never for a message."""
+        given = {name: getattr(self, name) for name in _SENTINEL_SETTINGS}
+        more = "&".join(f"{name}={_quoted(value)}" for name, value in given.items() if value is not None)
+        scheme, _, rest = f"{self.url}?{more}".rstrip("?").partition("://")
         if self.password is None and self.username is None:
-            return self.url
-        scheme, _, rest = self.url.partition("://")
+            return f"{scheme}://{rest}"
         password = "" if self.password is None else f":{_quoted(self.password)}"
         return f"{scheme}://{_quoted(self.username or '')}{password}@{rest}"
 
@@ -95,25 +133,53 @@ class ServerAddress:
         database: int | None = None,
         is_cluster: bool = False,
         takes_settings: bool = False,
-        takes_several: bool = False,
+        takes_cluster: bool = False,
     ) -> ServerAddress:
         """The address that a URL gives; `BadAddress` if it gives none.
 
         database         as an option gives it; None: the URL's, or 0
-        is_cluster       the server is a node of a Redis Cluster
+        is_cluster       the servers are nodes of a Redis Cluster
         takes_settings   the caller connects with redis-py, which understands settings after a `?`
-        takes_several    the caller can use Sentinels and a Redis Cluster
+        takes_cluster    the caller can use a Redis Cluster
         """
-        if takes_several and url.partition("://")[0] in _SEVERAL:
-            return cls._parse_several(url, database=database, takes_settings=takes_settings)
+        scheme, kind, login, hosts, path, query = _pieces(url)
+        if kind == _CLUSTER and not (takes_cluster or is_cluster):
+            raise _bad(url, f"a Redis Cluster cannot be used here: {_schemes(takes_cluster=False)}")
+        if kind not in ("", _SENTINEL, _CLUSTER) or (kind and scheme not in _OVER_TCP):
+            raise _bad(url, f"{_schemes(takes_cluster=takes_cluster)}, not with {scheme + kind!r}")
+        if not kind and (len(hosts) == 1 or scheme not in _OVER_TCP):
+            if url.partition("://")[0] not in _SCHEMES:
+                found = f", not with {scheme!r}" if scheme and "://" in url else ""
+                raise _bad(url, f"{_schemes(takes_cluster=takes_cluster)}{found}")
+            return cls._parse_one(url, database=database, is_cluster=is_cluster, takes_settings=takes_settings)
+        service: str | None = None
+        settings: dict[str, Any] = {}
+        if kind == _SENTINEL:
+            if is_cluster:
+                raise _bad(url, "Sentinels do not watch a Redis Cluster: name some of its nodes instead")
+            name, _, path = path.removeprefix("/").partition("/")
+            service = _unquoted(name)
+            if not service:
+                raise _bad(url, "it must name the service after the Sentinels")
+            settings, query = _sentinel_settings(url, query)
+        # The first host is parsed as part of a plain URL, with everything that there is only one of.
+        plain = f"{scheme}://{login}{hosts[0]}/{path.removeprefix('/')}{query}"
+        try:
+            port_default = PORT_DEFAULT if service is None else SENTINEL_PORT_DEFAULT
+            (host, port), *more_hosts = (_host_of(f"redis://{each}", port_default) for each in hosts)
+            is_cluster = is_cluster or kind == _CLUSTER
+            made = cls._parse_one(plain, database=database, is_cluster=is_cluster, takes_settings=takes_settings)
+        except BadAddress as error:
+            raise _bad(url, error.problem) from None
+        return replace(made, host=host, port=port, more_hosts=tuple(more_hosts), service=service, **settings)
+
+    @classmethod
+    def _parse_one(cls, url: str, *, database: int | None, is_cluster: bool, takes_settings: bool) -> ServerAddress:
+        """The address of a URL with one host, or none."""
         try:
             parts = urlsplit(url)
         except ValueError:
             raise _bad(url, "it is not a URL") from None
-        if parts.scheme not in _SCHEMES:
-            found = f", not with {parts.scheme!r}" if url.startswith(f"{parts.scheme}://") else ""
-            more = ", redis+sentinel://, redis+cluster://" if takes_several else ""
-            raise _bad(url, f"it must begin with redis://, rediss:// or unix://{more}{found}")
         if parts.query and not takes_settings:
             raise _bad(url, "settings after a ? are not understood")
         made = cls(
@@ -131,31 +197,55 @@ class ServerAddress:
             raise _bad(url, "a Redis Cluster has neither a unix socket nor databases")
         return made
 
-    @classmethod
-    def _parse_several(cls, url: str, *, database: int | None, takes_settings: bool) -> ServerAddress:
-        """The first host is parsed as part of a plain URL, the others as plain URLs of their own."""
-        scheme, _, rest = url.partition("://")
-        scheme, _, kind = scheme.partition("+")
-        place, slash, path = rest.partition("?")[0].rpartition("@")[2].partition("/")
-        first, *others = place.split(",")
-        service = None
-        port_default = PORT_DEFAULT
-        if f"+{kind}" == _SENTINEL:
-            service, slash, path = path.partition("/")
-            if not service:
-                raise _bad(url, "it must name the service after the Sentinels")
-            port_default = SENTINEL_PORT_DEFAULT
-        login, at, _ = rest.partition("?")[0].rpartition("@")
-        query = "?" + rest.partition("?")[2] if "?" in rest else ""
-        try:
-            hosts = [_host_of(f"redis://{each}", port_default) for each in (first, *others)]
-            plain = f"{scheme}://{login}{at}{first}{slash}{path}{query}"
-            made = cls.parse(plain, database=database, is_cluster=service is None, takes_settings=takes_settings)
-        except BadAddress as error:
-            raise _bad(url, error.problem) from None
-        (host, port), *more_hosts = hosts
-        named = None if service is None else _unquoted(service)
-        return replace(made, host=host, port=port, more_hosts=tuple(more_hosts), service=named)
+
+def shown_place(host: str, port: int) -> str:
+    """A host and its port, for messages."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class _Pieces(NamedTuple):
+    """A URL, cut where there may be several hosts."""
+
+    scheme: str
+    kind: str
+    """`+sentinel` or the like; empty: none."""
+    login: str
+    """With the @."""
+    hosts: list[str]
+    path: str
+    query: str
+    """With the question mark."""
+
+
+def _pieces(url: str) -> _Pieces:
+    scheme, _, rest = url.partition("://")
+    scheme, plus, kind = scheme.partition("+")
+    if not (scheme + kind).isalnum():
+        scheme, plus, kind = "", "", ""  # it is no scheme, and may be a part of a password
+    rest, mark, query = rest.partition("?")
+    place, slash, path = rest.partition("/")
+    login, at, places = place.rpartition("@")
+    return _Pieces(scheme, plus + kind, login + at, places.split(","), slash + path, mark + query)
+
+
+def _schemes(*, takes_cluster: bool) -> str:
+    more = ", redis+sentinel:// or redis+cluster://" if takes_cluster else " or redis+sentinel://"
+    return f"it must begin with redis://, rediss://, unix://{more}"
+
+
+def _sentinel_settings(url: str, query: str) -> tuple[dict[str, str], str]:
+    """How to log in to Sentinels, and the settings that are left."""
+    found: dict[str, str] = {}
+    left = []
+    for each in query.removeprefix("?").split("&"):
+        name, _, value = each.partition("=")
+        if name in _SENTINEL_SETTINGS:
+            found[name] = unquote_plus(value, errors="surrogateescape")
+        elif each:
+            left.append(each)
+    if "sentinel_password" in found and "sentinel_password_file" in found:
+        raise _bad(url, "sentinel_password and sentinel_password_file contradict each other: give one of them")
+    return found, f"?{'&'.join(left)}" if left else ""
 
 
 def _host_of(url: str, port_default: int) -> tuple[str, int]:

@@ -46,7 +46,7 @@ async def test_a_publish_waits_for_the_replica_of_its_slot(channel_servers: Chan
         for channel in CHANNELS:
             assert (await channels.publish(channel, numbered(1)[0])).is_new
             assert not (await channels.publish(channel, numbered(1)[0])).is_new
-    address = ServerAddress.parse(server.url, takes_several=True)
+    address = ServerAddress.parse(server.url, takes_cluster=True)
     async with Channels(backend_at(address), confirm=Confirmation(2, 50)) as channels:
         with pytest.raises(NotConfirmed, match="1 of 2 replicas have what was written after 50 ms"):
             await channels.publish("ch1", numbered(2)[0])
@@ -80,7 +80,7 @@ async def test_a_master_that_hangs_holds_up_its_own_channels_only(channel_server
 
 async def play_with_failover(cluster: ClusterOfSix, fail: Node, how: str) -> None:
     """Publish to all channels while a master goes; all that was confirmed comes, in order, at least once."""
-    address = ServerAddress.parse(cluster.url, takes_several=True)
+    address = ServerAddress.parse(cluster.url, takes_cluster=True)
     confirmed: dict[str, list[int]] = {channel: [] for channel in CHANNELS}
     is_over = False
 

@@ -27,7 +27,7 @@ class Clock:
 @in_loop
 async def test_a_revocation_counts_at_all_gateways(server: ChannelServer, tmp_path: Path) -> None:
     rules = token_rules(tmp_path)
-    address = ServerAddress.parse(server.url, takes_settings=True, takes_several=True)
+    address = ServerAddress.parse(server.url, takes_settings=True, takes_cluster=True)
     clock = Clock()
     backends = [backend_at(address), backend_at(address)]
     try:

@@ -176,3 +176,25 @@ def test_the_password_of_a_client_comes_from_the_file_the_url_or_the_environment
         password(plain, "none", environment)
     with pytest.raises(BadConfiguration, match="TIDELOG_REQUIREPASS_FILE names none, which cannot be read"):
         password(plain, None, {"TIDELOG_REQUIREPASS_FILE": "none"})
+
+
+def test_sentinels_have_a_password_of_their_own(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(f"{name}\n")
+        (tmp_path / name).chmod(0o600)
+    environment = {"TIDELOG_SENTINEL_PASSWORD_FILE": str(tmp_path / "two")}
+    url = "redis+sentinel://h/orders"
+
+    def password(url: str, environment: dict[str, str]) -> str | None:
+        found = with_password(ServerAddress.parse(url), None, environment, option="--password-file")
+        assert found.password is None
+        assert found.sentinel_password_file is None
+        return found.sentinel_password
+
+    assert password(f"{url}?sentinel_password_file={tmp_path / 'one'}", environment) == "one"
+    assert password(f"{url}?sentinel_password=three", environment) == "three"
+    assert password(url, environment) == "two"
+    assert password(url, {}) is None
+    assert password("redis://h", environment) is None, "there are no Sentinels"
+    with pytest.raises(BadConfiguration, match=r"sentinel_password_file names .*/none, which cannot be read"):
+        password(f"{url}?sentinel_password_file={tmp_path / 'none'}", {})

@@ -104,7 +104,7 @@ class Channels:
     ) -> Channels:
         """The channels of the backend at an address, which is not contacted yet."""
         if isinstance(address, str):
-            address = ServerAddress.parse(address, takes_settings=True, takes_several=True)
+            address = ServerAddress.parse(address, takes_settings=True, takes_cluster=True)
         confirm = Confirmation(confirm_replicas) if confirm_replicas else None
         return cls(backend_at(address), handle_keys=handle_keys, confirm=confirm)
 

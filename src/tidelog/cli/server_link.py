@@ -113,7 +113,7 @@ def find_address(
     *,
     is_cluster: bool = False,
     takes_settings: bool = False,
-    takes_several: bool = False,
+    takes_cluster: bool = False,
 ) -> ServerAddress:
     """The server that the options and the environment name. Database 0 is the option's default: the URL decides."""
     from tidelog.server.configuration import with_password
@@ -123,7 +123,7 @@ def find_address(
         database=database or None,
         is_cluster=is_cluster,
         takes_settings=takes_settings,
-        takes_several=takes_several,
+        takes_cluster=takes_cluster,
     )
     return with_password(address, password_file, os.environ, option="--password-file", warn=complain)
 

@@ -43,7 +43,7 @@ class Client:
     """
 
     def __init__(self, url: str | ServerAddress = URL_DEFAULT, *, password: str | bytes | None = None) -> None:
-        address = ServerAddress.parse(url, takes_settings=True, takes_several=True) if isinstance(url, str) else url
+        address = ServerAddress.parse(url, takes_settings=True, takes_cluster=True) if isinstance(url, str) else url
         if password is not None:
             text = password if isinstance(password, str) else password.decode("utf-8", "surrogateescape")
             address = replace(address, password=text)

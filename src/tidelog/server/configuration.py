@@ -227,21 +227,42 @@ def check_secrecy(path: str, warn: Warn) -> None:
 def with_password(
     address: ServerAddress, file: str | None, environment: Mapping[str, str], *, option: str, warn: Warn = _LOG.warning
 ) -> ServerAddress:
-    """The address of a server with the password that a client uses.
+    """The address of a server with the password that a client uses, and with that of the Sentinels if it names some.
 
     The first that is given counts: the file that an option names, the password in the URL, the file that the server's
-    own variable names (`TIDELOG_REQUIREPASS_FILE`). `option` is the name of the option, for errors.
+    own variable names (`TIDELOG_REQUIREPASS_FILE`). `option` is the name of the option, for errors. For Sentinels it
+    is what the URL says, or else the file that `TIDELOG_SENTINEL_PASSWORD_FILE` names.
     """
+    address = with_sentinel_password(address, environment, warn=warn)
     variable = f"{ENVIRONMENT_PREFIX}REQUIREPASS_FILE"
     path = file or (environment.get(variable) if address.password is None else None)
     if not path:
         return address
+    return replace(address, password=_password_text(option if file else variable, path, warn))
+
+
+def with_sentinel_password(
+    address: ServerAddress, environment: Mapping[str, str], *, warn: Warn = _LOG.warning
+) -> ServerAddress:
+    """The address with the password that Sentinels want to hear, if it names Sentinels."""
+    if address.service is None or address.sentinel_password is not None:
+        return address
+    variable = f"{ENVIRONMENT_PREFIX}SENTINEL_PASSWORD_FILE"
+    file = address.sentinel_password_file
+    path = file or environment.get(variable)
+    if not path:
+        return address
+    password = _password_text("sentinel_password_file" if file else variable, path, warn)
+    return replace(address, sentinel_password=password, sentinel_password_file=None)
+
+
+def _password_text(origin: str, path: str, warn: Warn) -> str:
     try:
         password = read_password(path)
     except BadValue as problem:
-        raise BadConfiguration(f"{option if file else variable} {problem}") from None
+        raise BadConfiguration(f"{origin} {problem}") from None
     check_secrecy(path, warn)
-    return replace(address, password=password.decode("utf-8", "surrogateescape"))
+    return password.decode("utf-8", "surrogateescape")
 
 
 def _script_memory(value: Any) -> int:

@@ -27,7 +27,7 @@ class Gateway:
 @asynccontextmanager
 async def gateway(url: str, rules: Callable[[], ChannelRules], *, starts: bool = True) -> AsyncIterator[Gateway]:
     """`starts`: it also looks for channels by itself."""
-    backend = backend_at(ServerAddress.parse(url, takes_settings=True, takes_several=True))
+    backend = backend_at(ServerAddress.parse(url, takes_settings=True, takes_cluster=True))
     async with Channels(backend) as channels:
         runner = WebhookRunner(channels, backend, rules, random=Random(1))
         if starts:

@@ -55,7 +55,7 @@ def ls(
     as_json: AsJson = False,
 ) -> int:
     """List the channels of a server, their subscribers, and how many messages each is behind."""
-    address = find_address(url, password_file, takes_settings=True, takes_several=True)
+    address = find_address(url, password_file, takes_settings=True, takes_cluster=True)
     output = Output(as_json=as_json)
 
     from tidelog.client.listening import Listener

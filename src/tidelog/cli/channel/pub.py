@@ -107,7 +107,7 @@ def pub(
     from tidelog.server.configuration import read_channel_expiry, setting_of
 
     expire_ms = setting_of("--expire", read_channel_expiry, expire)
-    address = find_address(url, password_file, takes_settings=True, takes_several=True)
+    address = find_address(url, password_file, takes_settings=True, takes_cluster=True)
     maker = MessageMaker(id_from, fresh_id)
     output = Output(as_json=as_json)
     with Listener(address) as listener:

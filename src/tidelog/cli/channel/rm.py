@@ -32,7 +32,7 @@ def rm(
     as_json: AsJson = False,
 ) -> int:
     """Remove a subscriber of a channel."""
-    address = find_address(url, password_file, takes_settings=True, takes_several=True)
+    address = find_address(url, password_file, takes_settings=True, takes_cluster=True)
     output = Output(as_json=as_json)
 
     from tidelog.client.listening import Listener

@@ -92,7 +92,7 @@ def sub(
     from tidelog.server.configuration import read_channel_expiry, setting_of
 
     expire_ms = setting_of("--expire", read_channel_expiry, expire)
-    address = find_address(url, password_file, takes_settings=True, takes_several=True)
+    address = find_address(url, password_file, takes_settings=True, takes_cluster=True)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="tidelog: %(message)s")
 
     from tidelog.client.listening import Listener

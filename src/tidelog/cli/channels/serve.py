@@ -161,7 +161,7 @@ def serve(
     if (tls_cert is None) != (tls_key is None):
         raise BadConfiguration("--tls-cert and --tls-key need each other")
     address = with_password(
-        ServerAddress.parse(backend, takes_settings=True, takes_several=True),
+        ServerAddress.parse(backend, takes_settings=True, takes_cluster=True),
         backend_password_file,
         os.environ,
         option="--backend-password-file",
