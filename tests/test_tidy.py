@@ -28,7 +28,19 @@ Rule = Callable[[str, str], Iterable[str]]
 # --- what the rules know ----------------------------------------------------------------------------------------
 
 FOUNDATION: Final = frozenset(
-    {"__init__", "errors", "limits", "ids", "hlc", "ports", "address", "keys", "redis_client"}
+    {
+        "__init__",
+        "errors",
+        "limits",
+        "ids",
+        "hlc",
+        "ports",
+        "address",
+        "keys",
+        "server_search",
+        "redis_search",
+        "redis_client",
+    }
 )
 
 LAYERS: Final = (
@@ -61,7 +73,9 @@ WIRING: Final = frozenset({"tidelog.server.runtime"})
 
 CLIENTS: Final = frozenset({"channels", "days"})
 """Packages that run on any Redis: they import nothing of the engine ..."""
-CLIENT_FOUNDATION: Final = frozenset({"__init__", "errors", "limits", "ids", "address", "keys", "redis_client"})
+CLIENT_FOUNDATION: Final = frozenset(
+    {"__init__", "errors", "limits", "ids", "address", "keys", "server_search", "redis_search", "redis_client"}
+)
 """... and of the foundation only this."""
 
 EDGES: Final = frozenset({"server", "flight", "gateway", "console", "client", "channels", "days", "spark", "cli"})

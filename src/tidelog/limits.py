@@ -249,6 +249,11 @@ CLIENT_FEED_READ_BYTES = 256 * KIB
 CLIENT_RECONNECT_S_MIN = 0.05
 CLIENT_RECONNECT_S_MAX = 5.0
 """Between these, doubling, a feed waits before it connects again."""
+CLIENT_ASK_S_MAX = 2.0
+"""How long one of several servers may take to say whether it leads ..."""
+CLIENT_SEARCHES_MAX = 25
+CLIENT_SEARCH_PAUSE_S_MAX = 1.5
+"""... and how often they are asked again, with such pauses, while none of them does: for about half a minute."""
 CLIENT_CHANNEL_ACK_S = 1.0
 """A reader of a channel acknowledges what was handled at least so often, if messages are handled at all."""
 CLIENT_CHANNEL_LEAVE_S = 10.0

@@ -33,7 +33,7 @@ from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.channels.scripts import LuaScript
 from tidelog.errors import NotConfirmed, ServerRefused, ServerUnreachable
-from tidelog.redis_client import close_async, connect_calls, explained
+from tidelog.redis_client import connect_calls, explained
 
 Word = bytes | str | int
 
@@ -154,7 +154,7 @@ class ServerBackend:
         return made
 
     async def aclose(self) -> None:
-        await close_async(self._client)
+        await self._client.aclose()
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:

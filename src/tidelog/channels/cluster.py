@@ -40,7 +40,6 @@ from tidelog.channels.backend import (
 )
 from tidelog.channels.scripts import LuaScript
 from tidelog.errors import NotConfirmed
-from tidelog.redis_client import close_async
 
 _ELSEWHERE: Final = (AskError, TryAgainError, ClusterDownError, redis.ConnectionError, redis.TimeoutError)
 """The master of a slot has changed, is changing, or does not answer."""
@@ -140,7 +139,7 @@ class ClusterBackend:
             return made
 
     async def aclose(self) -> None:
-        await close_async(self._client)
+        await self._client.aclose()
 
     async def _patiently(self, call: Callable[[], Awaitable[_Reply]]) -> _Reply:
         pause_s = limits.CHANNEL_RETRY_S_MIN

@@ -5,6 +5,7 @@ Writer(redis.Redis(port=6399), jobset).write([Message(EventId(1731700000000, 0),
 for message in Reader(redis.Redis(port=6399), jobset).until_now():
     ...
 
+server       server_at: a redis-py client of a server, or of several that follow each other
 jobset       the keys of a job set
 message      a message: id, time and event; as an entry of a stream and as a line of JSON
 batch        many messages in one entry of a compressed stream
@@ -29,6 +30,7 @@ from tidelog.days.lease import Lease
 from tidelog.days.message import EventId, Message
 from tidelog.days.reader import BEGINNING, NOW, Reader
 from tidelog.days.retention import expire_days
+from tidelog.days.server import server_at
 from tidelog.days.writer import Writer, Written
 from tidelog.errors import BadMessage, DayGone, FencedOff, LeaseLost
 
@@ -50,4 +52,5 @@ __all__ = [
     "Written",
     "compress_day",
     "expire_days",
+    "server_at",
 ]
