@@ -8,12 +8,16 @@ import pytest
 from redis.cluster import RedisCluster
 
 from benchmarks.peers import stop_peer
+from tests.channels.replicas import with_replica
 from tests.cli.command_line import invoke, run
 from tests.cli.day_streams import DaysServer, line, text_of
 from tests.days.days_of_events import MAY_MS
 from tests.days.servers import Servers, start_two_nodes
-from tidelog.cli.server_link import find_address
-from tidelog.errors import ClientError
+from tidelog import limits
+from tidelog.cli.server_link import ServerLink, find_address
+from tidelog.errors import ClientError, ServerRefused, ServerUnreachable
+
+__all__ = ["with_replica"]
 
 
 def test_the_database_of_a_url_is_the_one_that_is_used(servers: Servers) -> None:
@@ -71,3 +75,41 @@ def test_a_url_that_is_none_is_refused_without_its_password(command: list[str]) 
     assert outcome.status == 2
     assert "is not the URL of a server" in outcome.stderr
     assert "hid" not in outcome.stderr
+
+
+# --- several servers --------------------------------------------------------------------------------------------------
+
+
+def test_the_link_is_to_the_one_that_leads(with_replica: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    leader, follower = with_replica
+    with ServerLink(find_address(f"redis://127.0.0.1:1,127.0.0.1:{follower},127.0.0.1:{leader}/3", None)) as link:
+        assert link.info("server")["tcp_port"] == str(leader)
+        link.call(b"SET", b"key", b"in 3")
+    with ServerLink(find_address(f"redis://127.0.0.1:{leader}", None)) as link:
+        assert link.call(b"EXISTS", b"key") == 0
+    monkeypatch.setattr(limits, "CLIENT_SEARCHES_MAX", 2)
+    with pytest.raises(ServerUnreachable, match=rf":{follower}: it follows 127\.0\.0\.1:{leader}; 127\.0\.0\.1:1: "):
+        ServerLink(find_address(f"redis://127.0.0.1:{follower},127.0.0.1:1", None))
+    with pytest.raises(ServerRefused, match="does not let us in: 127"):
+        ServerLink(find_address(f"redis://:wrong@127.0.0.1:{leader},127.0.0.1:1", None))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["stream", "ls"],
+        ["events", "ls"],
+        ["view", "ls"],
+        ["pipeline", "status"],
+        ["feed", "--until-now", "--since", "0"],
+        ["channel", "ls"],
+    ],
+)
+def test_commands_take_several_servers(servers: Servers, command: list[str]) -> None:
+    url = f"redis://127.0.0.1:1,127.0.0.1:{servers.port('tidelog')}"
+    outcome = invoke(*command, "--url", url, "--json")
+    assert (outcome.status, outcome.stderr) == (0, "")
+    outcome = invoke(*command, "--url", "redis://:hidden@127.0.0.1:1,127.0.0.1:2")
+    assert outcome.status == 2
+    assert "no server answers at redis://127.0.0.1:1,127.0.0.1:2: 127.0.0.1:1: " in outcome.stderr
+    assert "hidden" not in outcome.stderr

@@ -13,7 +13,8 @@ Url = Annotated[
     typer.Option(
         metavar="URL",
         envvar="TIDELOG_URL",
-        help="The server: redis://HOST:PORT[/DATABASE], rediss://... (TLS) or unix:///PATH.",
+        help="The server: redis://HOST:PORT[/DATABASE], rediss://... (TLS) or unix:///PATH. Several, of which one "
+        "leads: redis://HOST:PORT,HOST:PORT,..., or by Sentinels: redis+sentinel://HOST:PORT,.../SERVICE[/DATABASE].",
     ),
 ]
 PasswordFile = Annotated[
@@ -28,7 +29,13 @@ PasswordFile = Annotated[
 DatabaseNumber = Annotated[
     int, typer.Option("--database", "-n", metavar="N", help="The number of the database.", min=0, max=15)
 ]
-IsCluster = Annotated[bool, typer.Option("--cluster", help="The server is a node of a Redis Cluster.")]
+IsCluster = Annotated[
+    bool,
+    typer.Option(
+        "--cluster",
+        help="The server is a node of a Redis Cluster. (The URL may say so, too: redis+cluster://HOST:PORT.)",
+    ),
+]
 
 # --- the output -------------------------------------------------------------------------------------------------------
 
@@ -53,8 +60,9 @@ ChannelUrl = Annotated[
         "--url",
         metavar="URL",
         envvar="TIDELOG_URL",
-        help="The server that keeps the channels: redis://HOST:PORT[/DATABASE], rediss://... (TLS), unix:///PATH, "
-        "redis+sentinel://HOST:PORT,.../SERVICE or redis+cluster://HOST:PORT,...",
+        help="The server that keeps the channels: redis://HOST:PORT[/DATABASE], rediss://... (TLS) or unix:///PATH. "
+        "Several, of which one leads: redis://HOST:PORT,HOST:PORT,..., or by Sentinels: "
+        "redis+sentinel://HOST:PORT,.../SERVICE[/DATABASE]. A Redis Cluster: redis+cluster://HOST:PORT,...",
     ),
 ]
 ChannelName = Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel.", show_default=False)]

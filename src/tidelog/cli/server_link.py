@@ -2,44 +2,76 @@
 
 `ServerLink` sends one request at a time, and decodes replies with hiredis, as the server does: commands that need no
 more start sooner without redis-py. A node of a Redis Cluster that has not the key says which node has it: the link
-goes there.
+goes there. If the options name several servers, the link is to the one that leads (`server_search.py`); while none of
+those that answer does, it waits for a while.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import re
 import socket
+import time
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final
 
+from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.cli.exits import complain
 from tidelog.errors import ServerRefused, ServerUnreachable
+from tidelog.server_search import (
+    Answer,
+    FoundServer,
+    NoAnswer,
+    Question,
+    RefusedCommand,
+    ServerNotFound,
+    ServerSearch,
+    Steps,
+)
 
 _TIMEOUT_S: Final = 30.0
 _HOPS_MAX: Final = 3
 _MOVED: Final = re.compile(r"MOVED \d+ (.*):(\d+)")
 
 
+class _NotLetIn(ServerRefused):
+    """The password is wrong."""
+
+
 class ServerLink:
     """One connection."""
 
-    def __init__(self, address: ServerAddress, *, hops_left: int = _HOPS_MAX) -> None:
+    def __init__(self, address: ServerAddress, *, hops_left: int = _HOPS_MAX, timeout_s: float = _TIMEOUT_S) -> None:
         import hiredis
 
         self._hops_left = hops_left
         """How often a request may be sent on; while a cluster is being changed, its nodes may not agree."""
+        self._timeout_s = timeout_s
         self.url = address.url
+        if address.is_searched:
+            address = _leader_of(address)
         self._address = address
         self._others: dict[str, ServerLink] = {}
         """Links to other nodes of a cluster, by host and port."""
         self._reader: Any = hiredis.Reader()
         self._socket = self._connect(address)
+        try:
+            self._log_in(address)
+        except BaseException:
+            self.close()
+            raise
+
+    def _log_in(self, address: ServerAddress) -> None:
         if address.password is not None:
             login = [address.username, address.password] if address.username else [address.password]
-            self.call(b"AUTH", *(word.encode("utf-8", "surrogateescape") for word in login))
+            try:
+                self.call(b"AUTH", *(word.encode("utf-8", "surrogateescape") for word in login))
+            except ServerRefused as error:
+                raise _NotLetIn(str(error)) from None
         if address.database:
             self.call(b"SELECT", b"%d" % address.database)
 
@@ -47,10 +79,10 @@ class ServerLink:
         try:
             if address.path is not None:
                 link = socket.socket(socket.AF_UNIX)
-                link.settimeout(_TIMEOUT_S)
+                link.settimeout(self._timeout_s)
                 link.connect(address.path)
                 return link
-            link = socket.create_connection((address.host, address.port), _TIMEOUT_S)
+            link = socket.create_connection((address.host, address.port), self._timeout_s)
             if address.is_tls:
                 import ssl
 
@@ -106,6 +138,63 @@ class ServerLink:
         self.close()
 
 
+# --- one of several servers -------------------------------------------------------------------------------------------
+
+
+def _leader_of(address: ServerAddress) -> ServerAddress:
+    """The server that leads, which is waited for if somebody answers."""
+    search = ServerSearch(address)
+    for pause_s in _pauses():
+        try:
+            found = _searched(search)
+            return address.server_at(found.host, found.port)
+        except ServerNotFound as error:
+            if pause_s is None or not error.has_answered:
+                raise ServerUnreachable(f"no server answers at {address.url}: {error}") from None
+            time.sleep(pause_s)
+        except ServerRefused as error:
+            raise ServerRefused(f"the server at {address.url} does not let us in: {error}") from None
+    raise AssertionError("the last pause is None")
+
+
+def _pauses() -> Iterator[float | None]:
+    """Doubling, and each shortened at random; None: that is enough."""
+    for number in range(limits.CLIENT_SEARCHES_MAX):
+        longest_s = min(limits.CLIENT_SEARCH_PAUSE_S_MAX, limits.CLIENT_RECONNECT_S_MIN * 2.0**number)
+        yield longest_s * random.uniform(0.5, 1.0)
+    yield None
+
+
+def _searched(search: ServerSearch) -> FoundServer:
+    steps: Steps = search.steps()
+    try:
+        question = next(steps)
+        while True:
+            question = steps.send(_answer(question))
+    except StopIteration as end:
+        found: FoundServer = end.value
+        return found
+
+
+def _answer(question: Question) -> Answer:
+    replies: list[Any] = []
+    try:
+        with ServerLink(replace(question.address, database=0), timeout_s=limits.CLIENT_ASK_S_MAX) as link:
+            for command in question.commands:
+                try:
+                    replies.append(link.call(*(word.encode() for word in command)))
+                except ServerRefused as error:
+                    replies.append(RefusedCommand(str(error)))
+    except _NotLetIn as error:
+        return NoAnswer(str(error), is_refused=True)
+    except ServerUnreachable as error:
+        return NoAnswer(str(error))
+    return replies
+
+
+# --- what the options name --------------------------------------------------------------------------------------------
+
+
 def find_address(
     url: str,
     password_file: str | None,
@@ -128,9 +217,11 @@ def find_address(
     return with_password(address, password_file, os.environ, option="--password-file", warn=complain)
 
 
-def connect(url: str, password_file: str | None, database: int = 0, *, is_cluster: bool = False) -> ServerLink:
-    """A connection to that server."""
-    return ServerLink(find_address(url, password_file, database, is_cluster=is_cluster))
+def connect(
+    url: str, password_file: str | None, database: int = 0, *, is_cluster: bool = False, takes_cluster: bool = False
+) -> ServerLink:
+    """A connection to that server; to a cluster, if it is one, by one of its nodes."""
+    return ServerLink(find_address(url, password_file, database, is_cluster=is_cluster, takes_cluster=takes_cluster))
 
 
 def connected(address: ServerAddress) -> AbstractContextManager[Any]:

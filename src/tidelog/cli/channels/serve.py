@@ -37,8 +37,8 @@ def serve(
         typer.Option(
             metavar="URL",
             envvar="TIDELOG_CHANNELS_BACKEND",
-            help="Where the channels are kept: redis://, rediss:// (TLS), unix://, redis+sentinel:// or "
-            "redis+cluster://.",
+            help="Where the channels are kept: redis://HOST:PORT[,HOST:PORT...], rediss:// (TLS), unix://, "
+            "redis+sentinel:// or redis+cluster://.",
         ),
     ] = URL_DEFAULT,
     backend_password_file: Annotated[

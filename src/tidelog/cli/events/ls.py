@@ -41,7 +41,7 @@ def ls(
     """List the job sets of a server, and the state of each of their days."""
     output = Output(as_json=as_json)
     rows: list[list[Cell]] = []
-    with connected(find_address(url, password_file, database, is_cluster=cluster)) as server:
+    with connected(find_address(url, password_file, database, is_cluster=cluster, takes_cluster=True)) as server:
         from tidelog.days.listing import list_jobsets
 
         for jobset, days, late in list_jobsets(server):

@@ -93,7 +93,7 @@ def put(
         raise ClientError("--group and --until-now need --from-stream")
     if stream is not None and group is None:
         raise ClientError("--from-stream needs --group")
-    with connected(find_address(url, password_file, database, is_cluster=cluster)) as server:
+    with connected(find_address(url, password_file, database, is_cluster=cluster, takes_cluster=True)) as server:
         from tidelog.days.jobset import JobSet
         from tidelog.days.writer import Writer
 

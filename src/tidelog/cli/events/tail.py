@@ -72,7 +72,7 @@ def tail(
     output = Output(as_json=as_json)
     if as_json and isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8, whatever the encoding of the terminal is
-    with connected(find_address(url, password_file, database, is_cluster=cluster)) as server:
+    with connected(find_address(url, password_file, database, is_cluster=cluster, takes_cluster=True)) as server:
         from tidelog.days.jobset import JobSet
         from tidelog.days.reader import Reader
 

@@ -99,7 +99,7 @@ def compress(
     The events of a day are packed into batches of up to 4 MB. The batches are read back and compared, and then replace
     the day in one step; readers go on without a gap. Messages that come later for a compressed day count as late.
     """
-    address = find_address(url, password_file, database, is_cluster=cluster)
+    address = find_address(url, password_file, database, is_cluster=cluster, takes_cluster=True)
     from tidelog.spark.jobs.compress import CompressJob
     from tidelog.spark.jobs.pace import Pace
 

@@ -69,7 +69,7 @@ def expire(
     as_json: AsJson = False,
 ) -> int:
     """Remove old days of job sets, compressed or not, and late messages of the same age."""
-    address = find_address(url, password_file, database, is_cluster=cluster)
+    address = find_address(url, password_file, database, is_cluster=cluster, takes_cluster=True)
     from tidelog.spark.jobs.expire import ExpireJob
     from tidelog.spark.jobs.pace import Pace
 

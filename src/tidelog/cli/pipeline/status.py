@@ -80,7 +80,7 @@ def status(
 ) -> int:
     """Show the jobs of a server: their state, lag, rows, batch times, and what was done to days."""
     output = Output(as_json=as_json)
-    with connect(url, password_file, database, is_cluster=cluster) as link, until_pipe_closes():
+    with connect(url, password_file, database, is_cluster=cluster, takes_cluster=True) as link, until_pipe_closes():
         if not watch:
             found = _ask(link, jobs)
             _check_names(jobs, found)
