@@ -1,4 +1,4 @@
-"""What `ports.Disk`, `ports.File` and `ports.Lock` promise, for the real and the simulated disk."""
+"""What `ports.Disk`, `ports.File` and `ports.Lock` promise, for all disks: real, in memory, simulated."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from tidelog.ports import Chunk, Disk, File, OpenMode
 from tidelog.system.disk import SystemDisk
+from tidelog.system.memory_disk import MemoryDisk
 from tidelog.testing.disk import SimulatedDisk
 
 
@@ -42,11 +43,11 @@ def write_all(file: File, position: int, data: bytes) -> None:
         position, data = position + count, data[count:]
 
 
-@pytest.fixture(params=["system", "simulated"])
+@pytest.fixture(params=["system", "memory", "simulated"])
 def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
     if request.param == "system":
         return Machine(SystemDisk(), str(tmp_path))
-    disk = SimulatedDisk()
+    disk = MemoryDisk() if request.param == "memory" else SimulatedDisk()
     disk.make_folder("/data")
     return Machine(disk, "/data")
 

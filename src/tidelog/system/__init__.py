@@ -4,7 +4,8 @@ The engine reads the time, touches files and talks to other servers only through
 and the like) have the machine for themselves. This package decides nothing: it does what the port says and lets the
 errors of the operating system through, so that a simulation can miss little of it.
 
-clock    the clock of this machine
-disk     the disk of this machine, on POSIX calls
-network  the network of this machine, on the transports of asyncio or uvloop
+clock        the clock of this machine
+disk         the disk of this machine, on POSIX calls
+memory_disk  a disk in memory, for what need not last
+network      the network of this machine, on the transports of asyncio or uvloop
 """
