@@ -21,7 +21,7 @@ def test_what_is_read_is_settled_before_it_is_handed_out() -> None:
     def call(work: Callable[[], Any]) -> Any:
         return work()
 
-    service = SimpleNamespace(read_slice=read_slice, settle=lambda: done.append("settle"))
-    server: Any = SimpleNamespace(_is_stopping=False, _calls=SimpleNamespace(ask=call, wait=call), _service=service)
-    assert FlightServer._read_slice(server, ReadRequest(b"s"), None, None) == StreamSlice([], None, None)
+    service: Any = SimpleNamespace(read_slice=read_slice, settle=lambda: done.append("settle"))
+    server: Any = SimpleNamespace(_is_stopping=False, _calls=SimpleNamespace(ask=call, wait=call))
+    assert FlightServer._read_slice(server, service, ReadRequest(b"s"), None, None) == StreamSlice([], None, None)
     assert done == ["read", "settle"]

@@ -13,7 +13,7 @@ import pytest
 
 from tests.engine.made import NoLoop, make_connections, make_engine
 from tidelog.errors import JournalFull
-from tidelog.gateway.app import make_app
+from tidelog.gateway.app import ShownEngine, make_app
 from tidelog.journal.journal import Settings
 from tidelog.ports import Loop
 from tidelog.server.configuration import ServerConfig
@@ -37,7 +37,8 @@ class Served:
         facts = Facts(
             ServerConfig(data=folder), self.engine, make_connections(self.engine), memory, "0" * 40, lambda: 0
         )
-        self.app = make_app(self.engine, facts, memory, [], has_open_metrics=has_open_metrics)
+        self.shown = ShownEngine(self.engine, facts)
+        self.app = make_app(self.shown, memory, [], has_open_metrics=has_open_metrics)
 
     def get(self, path: str, **headers: str) -> tuple[int, str]:
         sent: list[Any] = []

@@ -247,7 +247,7 @@ class Killing:
             time.sleep(0.001)
 
     def _kill_a_start(self) -> None:
-        places = ["--data", str(self._data), "--port", "auto", "--http-port", "0"]
+        places = ["--data", str(self._data), "--port", "auto", "--http-port", "0", "--flight-port", "0"]
         process = subprocess.Popen(
             [*self._command, *places, *self._arguments],
             stdout=subprocess.DEVNULL,

@@ -16,6 +16,9 @@ import redis
 
 from tests.integration.server_process import COMMAND, ServerProcess, environment
 
+NO_OTHERS = ["--http-port", "0", "--flight-port", "0"]
+"""Ports that tests side by side would want at the same time."""
+
 
 @pytest.mark.parametrize("policy", ["always", "everysec", "never"])
 def test_what_was_read_is_answered_and_kept(tmp_path: Path, policy: str) -> None:
@@ -152,7 +155,7 @@ def run(*arguments: str, cwd: Path, **more: str) -> tuple[int, str]:
 
 def test_a_directory_in_use(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server:
-        status, errors = run("--data", str(tmp_path / "data"), "--port", "auto", "--http-port", "0", cwd=tmp_path)
+        status, errors = run("--data", str(tmp_path / "data"), "--port", "auto", *NO_OTHERS, cwd=tmp_path)
         assert status == 2
         assert str(server.pid) in errors
         assert "Traceback" not in errors
@@ -161,7 +164,7 @@ def test_a_directory_in_use(tmp_path: Path) -> None:
 
 def test_a_port_in_use(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server:
-        status, errors = run("--data", "other", "--port", str(server.port), "--http-port", "0", cwd=tmp_path)
+        status, errors = run("--data", "other", "--port", str(server.port), *NO_OTHERS, cwd=tmp_path)
         assert (status, errors) == (
             2,
             f"tidelog: cannot listen on 127.0.0.1:{server.port}: Address already in use\n",
@@ -194,7 +197,7 @@ def test_refusals(tmp_path: Path, arguments: list[str], more: dict[str, str], fi
     if file:
         (tmp_path / "tidelog.toml").write_text(file)
     defaults = [] if "--port" in arguments or file else ["--port", "auto"]
-    status, errors = run("--http-port", "0", *defaults, *arguments, cwd=tmp_path, **more)
+    status, errors = run(*NO_OTHERS, *defaults, *arguments, cwd=tmp_path, **more)
     assert (status, errors.splitlines()[0][: len(problem) + 9]) == (2, f"tidelog: {problem}")
     assert len(errors.splitlines()) == 1
 
@@ -202,7 +205,7 @@ def test_refusals(tmp_path: Path, arguments: list[str], more: dict[str, str], fi
 def test_the_number_of_shards_is_fixed(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", "--shards", "2") as server:
         assert server.terminate() == 0
-    status, errors = run("--data", "data", "--shards", "4", "--port", "auto", "--http-port", "0", cwd=tmp_path)
+    status, errors = run("--data", "data", "--shards", "4", "--port", "auto", *NO_OTHERS, cwd=tmp_path)
     assert status == 2
     assert "has 2 shards and not 4" in errors
 
@@ -211,7 +214,7 @@ def test_the_size_of_frames_is_fixed(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", "--frame-size", "1mb") as server:
         assert server.client().info("tidelog")["frame_bytes"] == 1 << 20
         assert server.terminate() == 0
-    status, errors = run("--data", "data", "--frame-size", "4mb", "--port", "auto", "--http-port", "0", cwd=tmp_path)
+    status, errors = run("--data", "data", "--frame-size", "4mb", "--port", "auto", *NO_OTHERS, cwd=tmp_path)
     assert status == 2
     assert "has frames of 1048576 bytes and not of 4194304: their size is fixed when a data directory" in errors
     with ServerProcess(tmp_path / "data", TIDELOG_FRAME_SIZE="1mb") as server:
@@ -245,7 +248,7 @@ def test_a_killed_server_leaves_a_socket_that_the_next_one_takes(tmp_path: Path)
         assert redis.Redis(unix_socket_path=str(path)).ping()
         assert os.stat(path).st_mode & 0o777 == 0o700
         status, errors = run(
-            "--data", "other", "--unix-socket", str(path), "--port", "0", "--http-port", "0", cwd=tmp_path
+            "--data", "other", "--unix-socket", str(path), "--port", "0", *NO_OTHERS, cwd=tmp_path
         )
         assert (status, errors) == (2, f"tidelog: cannot listen on {path}: another server does\n")
         assert server.terminate() == 0

@@ -128,7 +128,7 @@ class Engine:
 
     def is_plain(self, session: Session) -> bool:
         """Whether nothing has to be checked before a command of a session runs."""
-        return session.needs_no_check and self.gate.pause_now is None
+        return session.needs_no_check and self.gate.pause_now is None and not self.gate.is_loading
 
     @property
     def looks_at_each(self) -> bool:
@@ -242,7 +242,7 @@ class Engine:
         """Why a command is refused, as an error reply; None: it is not. The order of the reasons is Redis's."""
         gate = self.gate
         if gate.is_open:
-            return session.refusal_of(row) or session.listening_refusal_of(row)
+            return session.refusal_of(row) or session.listening_refusal_of(row) or gate.refusal_while_loading(row)
         queued = session.queued if row.name == "EXEC" and session.queued else [(row, arguments)]
         commands = [(row_as_called(each, session, words), words) for each, words in queued]
         refusal = session.refusal_of(row)
@@ -251,7 +251,7 @@ class Engine:
         refusal = refusal or session.listening_refusal_of(row)
         for each, _ in commands:
             refusal = refusal or gate.read_refusal_of(each)
-        return refusal
+        return refusal or gate.refusal_while_loading(row)
 
     def _refuse(self, session: Session, arguments: Sequence[bytes], error: str) -> bytes:
         if arguments[0].lower() in _OF_HTTP:

@@ -4,6 +4,7 @@
                                                    server is a follower (READONLY), has too few followers (NOREPLICAS),
                                                    or is a follower whose data is too old to be read (MASTERDOWN)
     held      the command waits, then runs         CLIENT PAUSE
+    loading   refused, reads and all               the data is not there yet (LOADING)
 
 Whatever else may stop commands belongs here: `refusal_of` names it, and a change is told to all sessions, whose hot
 path then has no writes, or no commands at all. Only the journal's refusal may come in the middle of a turn, so the hot
@@ -14,13 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from tidelog import limits
 from tidelog.engine.sessions import Sessions
 from tidelog.engine.table import Command
 from tidelog.ports import Clock, Loop, Timer
 from tidelog.store.store import Store
+
+LOADING: Final = "LOADING Tidelog is loading the dataset in memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,13 @@ class Refusals(Protocol):
 class Gate:
     """Refuses writes, and holds commands back."""
 
-    def __init__(self, store: Store, sessions: Sessions, clock: Clock, loop: Loop) -> None:
+    def __init__(self, store: Store, sessions: Sessions, clock: Clock, loop: Loop, *, is_loading: bool = False) -> None:
         self._store = store
         self._sessions = sessions
         self._clock = clock
         self._loop = loop
+        self.is_loading = is_loading
+        """The store stands in for one that is being loaded: only commands with the flag `loading` run."""
         self.is_out_of_memory = False
         self.write_refusal: str | None = None
         """Why replication lets nobody write, as an error reply; None: it does ..."""
@@ -76,6 +81,10 @@ class Gate:
     def is_read_only(self) -> bool:
         """Nobody may write until the role changes: what waits to write will not, and is told so."""
         return self.write_refusal is not None and self.write_refusal.startswith("READONLY ")
+
+    def refusal_while_loading(self, row: Command) -> str | None:
+        """Why a command has to wait for the data, as an error reply; None: it need not."""
+        return LOADING if self.is_loading and "loading" not in row.flags else None
 
     def refusal_of(self, row: Command, arguments: Sequence[bytes]) -> str | None:
         """Why a command cannot run at the moment, as an error reply; None: it can."""

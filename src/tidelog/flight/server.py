@@ -23,6 +23,7 @@ import pyarrow.flight as flight
 
 from tidelog import limits
 from tidelog.engine.dispatch import explain
+from tidelog.engine.gate import LOADING
 from tidelog.errors import ClientError, CommandError, EnvironmentFault
 from tidelog.flight.access import Access, Handshake, is_local
 from tidelog.flight.nodes import PACKED, SCHEMA
@@ -41,7 +42,6 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def __init__(
         self,
         calls: LoopCalls,
-        service: Service,
         access: Access,
         host: str,
         port: int,
@@ -49,7 +49,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         tls: tuple[bytes, bytes] | None = None,
     ) -> None:
         self._calls = calls
-        self._service = service
+        self._service: Service | None = None
+        """None: the data is being loaded."""
         self._access = access
         self._is_stopping = False
         scheme = "grpc+tls" if tls is not None else "grpc"
@@ -69,23 +70,37 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         ending.join(seconds)
         return not ending.is_alive()
 
+    def serve(self, service: Service | None) -> None:
+        """Answer calls that begin from now on with this; those that have begun fail. None: refuse them, as the data is
+        being loaded."""
+        before, self._service = self._service, service
+        if before is not None:
+            before.close()
+
+    def _serving(self) -> Service:
+        service = self._service
+        if service is None:
+            raise flight.FlightUnavailableError(LOADING)
+        return service
+
     # --- calls --------------------------------------------------------------------------------------------------
 
     def list_flights(self, context: Any, criteria: bytes) -> Iterator[flight.FlightInfo]:
         with _Errors(self, context):
             database = parse_criteria(criteria)
-            found = self._calls.ask(partial(self._service.streams, database, limits.FLIGHT_STREAMS_LISTED_MAX))
+            found = self._calls.ask(partial(self._serving().streams, database, limits.FLIGHT_STREAMS_LISTED_MAX))
             return iter([_info(facts) for facts in found])
 
     def get_flight_info(self, context: Any, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
         with _Errors(self, context):
             request = _request(descriptor)
-            return _info(self._calls.ask(partial(self._service.facts, request)))
+            return _info(self._calls.ask(partial(self._serving().facts, request)))
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
         with _Errors(self, context):
             request = parse_read(ticket.ticket)
-            part = self._read_slice(request, None, None)
+            service = self._serving()
+            part = self._read_slice(service, request, None, None)
         schema, made = (PACKED, packed_batches) if request.is_packed else (SCHEMA, batches)
 
         def generate() -> Iterator[pa.RecordBatch]:
@@ -93,28 +108,29 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             with _Errors(self):
                 yield from made(part)
                 while part.next_offset is not None:
-                    part = self._read_slice(request, part.next_offset, part.left)
+                    part = self._read_slice(service, request, part.next_offset, part.left)
                     yield from made(part)
 
         return flight.GeneratorStream(schema, generate())
 
-    def _read_slice(self, request: ReadRequest, first: int | None, left: int | None) -> StreamSlice:
+    def _read_slice(self, service: Service, request: ReadRequest, first: int | None, left: int | None) -> StreamSlice:
         """A piece of a stream, once what is in it is as durable as what Redis clients are told."""
         if self._is_stopping:
             raise flight.FlightUnavailableError("the server stops")
-        part = self._calls.ask(partial(self._service.read_slice, request, first, left))
-        self._calls.wait(self._service.settle)
+        part = self._calls.ask(partial(service.read_slice, request, first, left))
+        self._calls.wait(service.settle)
         return part
 
     def do_put(self, context: Any, descriptor: flight.FlightDescriptor, reader: Any, writer: Any) -> None:
         with _Errors(self, context):
             request = _request(descriptor)
+            service = self._serving()
             for chunk in reader:
                 tags, entries = _columns(chunk.data)
                 if not entries:
                     continue
-                offset = self._calls.ask(partial(self._service.append, request.key, request.database, tags, entries))
-                self._calls.wait(self._service.settle)
+                offset = self._calls.ask(partial(service.append, request.key, request.database, tags, entries))
+                self._calls.wait(service.settle)
                 writer.write(pa.py_buffer(json.dumps({"offset": offset, "count": len(entries)}).encode()))
 
     def get_schema(self, context: Any, _descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
@@ -142,21 +158,20 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
 def open_flight(
     calls: LoopCalls,
-    service: Service,
     access: Access,
     host: str,
     port: int,
     tls_cert: str | None,
     tls_key: str | None,
 ) -> FlightServer:
-    """A server that listens."""
+    """A server that listens, and refuses calls until it is told what to serve."""
     tls = None
     if tls_cert is not None and tls_key is not None:
         tls = Path(tls_cert).read_bytes(), Path(tls_key).read_bytes()
     for probe in bind_tcp(host, port):  # gRPC does not say what is wrong with a port
         probe.close()
     try:
-        return FlightServer(calls, service, access, host, port, tls=tls)
+        return FlightServer(calls, access, host, port, tls=tls)
     except (pa.ArrowException, OSError) as error:
         raise CannotListen(f"cannot listen on {host}:{port} for Flight: {str(error).splitlines()[0]}") from error
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tidelog import limits
 from tidelog.commands.streams import find_stream
 from tidelog.engine.engine import Engine
-from tidelog.errors import ClientError, CommandError
+from tidelog.errors import ClientError, CommandError, EnvironmentFault
 from tidelog.flight.request import RangeEnd, ReadRequest
 from tidelog.flight.stream_slice import StreamSlice, first_offset, last_offset, make_slice
 from tidelog.journal.durability import FsyncPolicy
@@ -32,11 +32,21 @@ class StreamFacts(NamedTuple):
 
 
 class Service:
-    """The store, for Flight."""
+    """The store, for Flight. Once it is closed, every call is refused: a call that has begun must not go on with the
+    history of another store."""
 
     def __init__(self, engine: Engine, turns: Turns) -> None:
         self._engine = engine
         self._turns = turns
+        self._is_closed = False
+
+    def close(self) -> None:
+        """The store is going to be closed."""
+        self._is_closed = True
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise EnvironmentFault("the store was closed during the call")
 
     def read_slice(self, request: ReadRequest, first: int | None, left: int | None) -> StreamSlice:
         """The next piece of a range; `first` None: from its beginning."""
@@ -59,6 +69,7 @@ class Service:
 
     def streams(self, database: int, most: int) -> list[StreamFacts]:
         """The streams of a database, up to a number."""
+        self._check()
         found: list[StreamFacts] = []
         for key in self._engine.store.database(database).all_keys():
             value = self._engine.store.database(database).peek(key)
@@ -71,6 +82,7 @@ class Service:
 
     def append(self, key: bytes, database: int, tags: Sequence[bytes], entries: Sequence[bytes]) -> int:
         """Append entries as one transaction; returns the offset of the first."""
+        self._check()
         row = self._engine.table.find(b"TWRITE")
         assert row is not None
         refusal = self._engine.gate.refusal_of(row, (b"TWRITE",))
@@ -95,11 +107,13 @@ class Service:
 
     async def settle(self) -> None:
         """Until what was appended is as durable as the policy wants it before an answer."""
+        self._check()
         writer = self._engine.store.journal.writer
         if writer.policy is FsyncPolicy.ALWAYS:
             await self._turns.commit.make_durable(writer.written_ts)
 
     def _find(self, key: bytes, database: int) -> tuple[Transaction, Stream | None]:
+        self._check()
         transaction = self._engine.store.begin(database)
         return transaction, find_stream(transaction, key)
 

@@ -44,9 +44,16 @@ from tidelog.server.listener import bind_tcp
 from tidelog.server.memory import Memory
 
 
+class ShownEngine:
+    """What the pages are about at the moment. Another engine takes its place when the server replaces its store."""
+
+    def __init__(self, engine: Engine, facts: Facts) -> None:
+        self.engine = engine
+        self.facts = facts
+
+
 def make_app(
-    engine: Engine,
-    facts: Facts,
+    shown: ShownEngine,
     memory: Memory,
     hosts: Sequence[str],
     *,
@@ -57,19 +64,25 @@ def make_app(
 ) -> Starlette:
     """The pages. /metrics tells what INFO does, and needs the same password unless it is open.
 
+    shown       the engine; it may change, but its password does not
     channels    serves channels; None: they are off
     webhooks    what those of the channels have done
     origins     pages of other sites that may use the channels
     """
 
+    password = shown.engine.password
+
     async def metrics(request: Request) -> Response:
-        answer = None if has_open_metrics else await refusal(engine.password, request)
+        answer = None if has_open_metrics else await refusal(password, request)
         if answer is not None:
             return answer
-        samples = chain(collect(engine, facts, memory), channel_samples(channels, webhooks))
+        samples = chain(collect(shown.engine, shown.facts, memory), channel_samples(channels, webhooks))
         return PlainTextResponse(render(samples), media_type=CONTENT_TYPE)
 
     async def health(_request: Request) -> Response:
+        engine = shown.engine
+        if engine.gate.is_loading:
+            return JSONResponse({"status": "loading"}, 503)
         refusal = engine.store.refusal
         if refusal is not None:
             return JSONResponse({"status": "not writable", "reason": str(refusal)}, 503)
@@ -78,10 +91,10 @@ def make_app(
         return JSONResponse({"status": "ok"})
 
     return Starlette(
-        routes=[Route("/metrics", metrics), Route("/health", health), Route("/feed", feed_page(engine))],
+        routes=[Route("/metrics", metrics), Route("/health", health), Route("/feed", feed_page(lambda: shown.engine))],
         middleware=[
             Middleware(RequestLine),
-            Middleware(HostGuard, hosts=hosts, is_protected=lambda: not engine.password.is_needed, origins=origins),
+            Middleware(HostGuard, hosts=hosts, is_protected=lambda: not password.is_needed, origins=origins),
             *([] if channels is None else [Middleware(ChannelPaths, channels=channels)]),
         ],
     )
@@ -108,10 +121,15 @@ class Gateway:
         connections_max: int | None = None,
         tls_cert: str | None = None,
         tls_key: str | None = None,
+        shown: ShownEngine | None = None,
         channels: OwnChannels | None = None,
     ) -> None:
-        """`channels`: those among the pages, which are closed with it."""
+        """`shown`: what the pages are about, if that is an engine. `channels`: those among the pages, which are closed
+        with it."""
+        self._shown = shown
         self._channels = channels
+        self._has_data = False
+        """There was an engine with data some time."""
         self.clients = HttpClients(per_address_max, connections_max)
         config = uvicorn.Config(
             app,
@@ -143,8 +161,15 @@ class Gateway:
             await asyncio.sleep(0.001)
         if self._task.done():
             self._task.result()
-        if self._channels is not None:
-            self._channels.start()
+
+    def show(self, engine: Engine, facts: Facts) -> None:
+        """Let the pages be about another engine. The first that has data sets channels in motion."""
+        assert self._shown is not None
+        self._shown.engine, self._shown.facts = engine, facts
+        if not (self._has_data or engine.gate.is_loading):
+            self._has_data = True
+            if self._channels is not None:
+                self._channels.start()
 
     async def stop(self) -> None:
         """Stop in order. Polls that wait return what there is: they ask their backend for it once more."""
@@ -172,9 +197,9 @@ def open_gateway(
     channels = None
     if config.channels:
         channels = OwnChannels(config, engine.password, clock, allowed.polls, make_connection)
+    shown = ShownEngine(engine, facts)
     app = make_app(
-        engine,
-        facts,
+        shown,
         memory,
         config.http_hosts,
         has_open_metrics=config.metrics_open,
@@ -190,5 +215,6 @@ def open_gateway(
         connections_max=allowed.http,
         tls_cert=config.tls_cert,
         tls_key=config.tls_key,
+        shown=shown,
         channels=channels,
     )

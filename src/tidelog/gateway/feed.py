@@ -14,7 +14,7 @@
 
 Keys are percent-encoded bytes. A feed that cannot begin is answered with a status, after which a browser does not try
 again: 400 for a bad request, 401 without the password, 410 when the journal no longer has that history, 503 when there
-are too many feeds.
+are too many feeds, or the data is still being loaded.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from starlette.responses import JSONResponse, Response
 
 from tidelog import limits
 from tidelog.engine.engine import Engine
+from tidelog.engine.gate import LOADING
 from tidelog.errors import ClientError, FeedDiverged, HolderLapsed, TooOld
 from tidelog.feeds.event import encode_delete_range
 from tidelog.feeds.feed import ChangeFeedRequest
@@ -55,14 +56,18 @@ class FeedStart(NamedTuple):
     seen: Ts | None
 
 
-def feed_page(engine: Engine) -> Callable[[Request], Awaitable[Response]]:
-    """The page."""
+def feed_page(engine_now: Callable[[], Engine]) -> Callable[[Request], Awaitable[Response]]:
+    """The page. The engine may change at any time, but its password does not."""
     streams: set[StreamSink] = set()
+    password = engine_now().password
 
     async def page(request: Request) -> Response:
-        answer = await refusal(engine.password, request)
+        answer = await refusal(password, request)
         if answer is not None:
             return answer
+        engine = engine_now()
+        if engine.gate.is_loading:
+            return JSONResponse(error_members(LOADING), 503, _RETRY_AFTER)
         if request.method == "HEAD":  # nobody would read a stream
             return Response(media_type=EventStream.media_type)
         streams.difference_update([sink for sink in streams if sink.is_abandoned])

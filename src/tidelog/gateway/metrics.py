@@ -14,10 +14,15 @@ from tidelog.server.memory import Memory
 
 
 def collect(engine: Engine, facts: Facts, memory: Memory) -> Iterator[Sample]:
-    """Every number that is shown."""
+    """Every number that is shown. While data is loaded, there are none about it: zeros would not be true."""
+    is_loading = engine.gate.is_loading
+    yield Sample("tidelog_loading", "gauge", "1: the data is being loaded.", is_loading)
     yield from _traffic(engine, facts)
+    yield from _machine(memory)
+    if is_loading:
+        return
     yield from _keyspace(engine)
-    yield from _machine(memory, facts)
+    yield from _disk(facts)
     yield from _journal(engine, facts)
     yield from _feeds(engine)
     yield from _snapshots(engine, facts)
@@ -73,9 +78,12 @@ def _keyspace(engine: Engine) -> Iterator[Sample]:
     yield Sample("tidelog_expired_keys_total", "counter", "Keys that have expired.", engine.store.expired_count)
 
 
-def _machine(memory: Memory, facts: Facts) -> Iterator[Sample]:
+def _machine(memory: Memory) -> Iterator[Sample]:
     yield Sample("tidelog_memory_bytes", "gauge", "Memory of the process.", memory.used_bytes)
     yield Sample("tidelog_memory_limit_bytes", "gauge", "maxmemory; 0: none.", memory.limit_bytes)
+
+
+def _disk(facts: Facts) -> Iterator[Sample]:
     yield Sample("tidelog_journal_bytes", "gauge", "The journal on disk.", facts.journal_bytes)
     space = facts.snapshots.space
     yield Sample("tidelog_disk_free_bytes", "gauge", "Room on the disk of the journal.", space.free_bytes)

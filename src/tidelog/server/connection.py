@@ -27,10 +27,8 @@ from typing import TYPE_CHECKING, cast
 
 from tidelog import limits
 from tidelog.engine.engine import BLOCKED, LONG, STAGING, Engine
-from tidelog.resp.decoder import RequestDecoder
 from tidelog.resp.encoder import encode_error
 from tidelog.resp.exact import RequestLimits, Words
-from tidelog.server.backlog import Backlog
 from tidelog.server.joining import join_large
 from tidelog.server.socket_session import SocketSession
 from tidelog.server.turns import Turns
@@ -45,16 +43,9 @@ class Connection(SocketSession):
     __slots__ = (
         "_at_once_bytes",
         "_at_once_bytes_max",
-        "_backlog",
-        "_connections",
         "_decode",
-        "_decoder",
         "_hot",
-        "_is_in_line",
         "_is_paused",
-        "_is_reading",
-        "_is_stopping",
-        "_is_stuck",
         "_piece_bytes",
         "_rounds",
         "_signals",
@@ -64,10 +55,9 @@ class Connection(SocketSession):
     )
 
     def __init__(self, engine: Engine, turns: Turns, connections: Connections, *, is_own: bool = False) -> None:
-        super().__init__(engine, is_own=is_own)
+        super().__init__(engine, connections, is_own=is_own)
         self._turns = turns
         self._rounds = turns.rounds
-        self._connections = connections
         self._write: Callable[[bytes | memoryview], None] | None = None
         """Sends replies: the transport's `write`, or between the events of a feed; None: the connection is gone."""
         self._at_once_bytes_max = 0
@@ -76,18 +66,11 @@ class Connection(SocketSession):
         """... at the moment; -1: it has to wait behind what is there."""
         self._piece_bytes = 0
         """So much is decoded and run at a time."""
-        self._is_in_line = False
-        """It waits for its go."""
         self._is_paused = False
         """CLIENT PAUSE holds commands back."""
         self._waits_for_large = False
         """The next command has large values, which are not joined or written yet."""
-        self._is_reading, self._is_stopping = True, False
-        self._is_stuck = False  # the replies wait for space on the disk
-        self._decoder = RequestDecoder(RequestLimits(is_authenticated=self.is_authenticated, leaves_large=True))
         self._decode = self._decoder.feed
-        self._backlog = Backlog(self._decoder)
-        """What could not be run yet, for one of the reasons above."""
         self._signals = engine.store.signals
         self.is_plain = engine.is_plain(self)
         self._hot = engine.hot_commands(self)
@@ -119,6 +102,9 @@ class Connection(SocketSession):
             transport.write(encode_error(refusal))
             transport.close()
             return
+        now = self._connections.serving
+        if now is not None and now[0] is not self.engine:  # TLS has shaken hands since this object was made
+            self.move_to(*now)
         self.engine.sessions.add(self)
         self._write = self.write = transport.write
         self.state_changed()  # the server's state may have changed since this object was made
@@ -351,23 +337,21 @@ class Connection(SocketSession):
         elif self._is_at_end and self._backlog.is_empty:
             self.close_after_reply()
 
-    def update_reading(self) -> None:
-        """Read only commands that can be run. From a blocked client, and one that waits for its go, read a little more:
-        the first may go away, and stopping for a moment costs more than it saves."""
-        is_wanted = not (
-            self.is_clogged or self._is_stuck or self._is_stopping or self._connections.waits_for_disk
-        ) and (
-            len(self._backlog.received) <= limits.UNREAD_BYTES_MAX
-            if self._is_in_line or self.is_blocked
-            else self._backlog.is_empty
-        )
-        if is_wanted == self._is_reading or self._transport is None or self._transport.is_closing():
-            return
-        self._is_reading = is_wanted
-        if is_wanted:
-            self._transport.resume_reading()
-        else:
-            self._transport.pause_reading()
+    def move_to(self, engine: Engine, turns: Turns) -> None:
+        """Be served by another engine from now on, whose store has data. None of its replies may be under way, and of
+        the data it has only watched keys: those are another's now."""
+        before, is_monitor = self.engine, self.is_monitor
+        before.monitors.forget(self)
+        if self.watched:
+            before.store.unwatch(self)
+            self.is_dirty = True
+        self.set_engine(engine)
+        self._turns, self._rounds, self._signals = turns, turns.rounds, engine.store.signals
+        if is_monitor:
+            engine.monitors.add(self)
+        self._is_in_line = self._is_paused = False
+        self.state_changed()
+        self._settle()
 
     # --- replies ------------------------------------------------------------------------------------------------
 
@@ -421,11 +405,6 @@ class Connection(SocketSession):
         self._is_stuck = is_stuck
         self._settle()
 
-    def stop_reading(self) -> None:
-        """The server stops: what was read is answered, and nothing more is read."""
-        self._is_stopping = True
-        self.update_reading()
-
     def kill(self) -> None:
         """Close at once, whatever it has not taken yet."""
         self.close_after_reply()
@@ -435,15 +414,3 @@ class Connection(SocketSession):
         self._long.clear()
         if self._transport is not None:
             self._transport.abort()
-
-    # --- what others want to know -------------------------------------------------------------------------------
-
-    @property
-    def is_busy(self) -> bool:
-        """Some command of the client has no reply yet."""
-        is_behind = not (self._backlog.is_empty or self.is_blocked) or not self._long.is_over
-        return bool(self.out or self.waiting_turns or is_behind)
-
-    @property
-    def backlog_bytes(self) -> int:
-        return self._decoder.buffered_bytes + self._backlog.size

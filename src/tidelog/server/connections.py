@@ -8,7 +8,7 @@ import sys
 import termios
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
 from tidelog.engine.metrics import Metrics
@@ -16,6 +16,10 @@ from tidelog.engine.password import Password
 from tidelog.engine.sessions import Sessions
 from tidelog.ports import Clock
 from tidelog.server.connection import Connection
+
+if TYPE_CHECKING:
+    from tidelog.engine.engine import Engine
+    from tidelog.server.turns import Turns
 
 _LOG: Final = logging.getLogger("tidelog")
 _PROTECTED: Final = (
@@ -54,6 +58,8 @@ class Connections:
         self.idle_s_max = idle_s_max
         """A connection that is silent for longer is closed; 0: never."""
         self.output_limits = OutputLimits()
+        self.serving: tuple[Engine, Turns] | None = None
+        """Serve new connections, whatever these were made with; None: what they were made with does."""
         self.waits_for_disk = False
         """The disk does not keep up: nothing is read from anyone."""
         self._log_cuts_from_us = 0

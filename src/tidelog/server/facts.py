@@ -52,6 +52,8 @@ class Facts:
         self._http_port = http_port
         self._flight_port = flight_port
         now_us = engine.clock.monotonic_us()
+        self._made_s = engine.clock.wall_us() // 1_000_000
+        """When the engine was made; of one that stands in while data is loaded, that is when loading began."""
         self._started_us = now_us if started_us is None else started_us
         self._rate_from = now_us, engine.sessions.command_count
         """When commands were last counted, and how many there were."""
@@ -97,11 +99,14 @@ class Facts:
     @property
     def journal_bytes(self) -> int:
         """What the journal takes on disk, blobs and sidecars among it."""
-        return sum(
-            _file_bytes(entry.path)
-            for entry in os.scandir(self._config.data)
-            if entry.name.startswith("shard-") and entry.is_dir()
-        )
+        try:
+            return sum(
+                _file_bytes(entry.path)
+                for entry in os.scandir(self._config.data)
+                if entry.name.startswith("shard-") and entry.is_dir()
+            )
+        except FileNotFoundError:  # while the directory is made, or replaced by another
+            return 0
 
     # --- sections -----------------------------------------------------------------------------------------------
 
@@ -173,8 +178,9 @@ class Facts:
         journal = engine.store.journal
         writer, cut = journal.writer, journal.cut_tail
         return {
-            "loading": 0,
+            "loading": int(engine.gate.is_loading),
             "async_loading": 0,
+            **({"loading_start_time": self._made_s} if engine.gate.is_loading else {}),
             "current_save_keys_processed": snapshots.keys_done,
             "current_save_keys_total": snapshots.keys_total,
             "rdb_changes_since_last_save": snapshots.records_since,

@@ -79,6 +79,11 @@ class Rounds:
         else:
             self._old.append(sender)
 
+    def clear(self) -> None:
+        """Those in line go on elsewhere."""
+        self._new.clear()
+        self._old.clear()
+
     def go(self) -> None:
         """Let clients in line run a piece each, until the turn is over. Its time begins here."""
         self._end_us = self._now_us() + limits.TURN_US_MAX

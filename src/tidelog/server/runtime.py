@@ -1,12 +1,17 @@
 """The one place where everything is wired: store, engine, ports, timers, and how it stops.
 
-start   open the data directory (recovering it), open the ports, say that it is ready
+start   open the ports, and then the data directory (recovering it), say that it is ready
 run     timers: once a second the fsync of `everysec` and a look at the clients, ten times a second memory, what has
         expired, whether a snapshot is due, and which nodes of streams are cold
 stop    on SIGTERM, SIGINT or SHUTDOWN: close the ports, give up a snapshot that is under way, answer what was read,
         fsync, a clean stop of the journal
 fail    a bug while applying or journaling: the process ends at once, as if it were killed. What was answered is in
         the journal, and nothing that is not comes after it
+
+Data is loaded on a thread, with the ports open. Meanwhile an empty store in memory is served, whose gate refuses all
+commands but those that Redis answers while it loads: clients and Sentinels see a server that is there and says LOADING.
+The clients of that store then go on with the one that was loaded. A stop does not wait for the thread: the process ends
+as if it were killed, which the data directory does not mind.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import pyarrow
@@ -29,9 +35,10 @@ import pyarrow
 from tidelog import limits
 from tidelog.engine.dispatch import explain
 from tidelog.errors import ApplyFailed, DataDirectoryError
+from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
-from tidelog.journal.retention import RetentionLimits
+from tidelog.journal.layout import META, Meta, read_meta
 from tidelog.server.configuration import ServerConfig
 from tidelog.server.connection import Connection
 from tidelog.server.lasting_parts import LastingParts
@@ -43,6 +50,7 @@ from tidelog.server.signals import stopped_by_signals
 from tidelog.store.store import Store
 from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
+from tidelog.system.memory_disk import MemoryDisk
 
 if TYPE_CHECKING:
     from tidelog.flight.server import FlightServer
@@ -62,32 +70,15 @@ _FAILED: Final = 70
 
 
 class Runtime:
-    """A running server. `__init__` opens the data directory; `start` makes the parts that need a loop."""
+    """A running server: the process, its ports, and the store that it serves."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
         self._clock = SystemClock()
+        self._disk = SystemDisk()
         self._tls = None
         if config.tls_cert is not None and config.tls_key is not None:
             self._tls = make_tls(config.tls_cert, config.tls_key)
-        self.store = Store.open(
-            SystemDisk(),
-            config.data,
-            self._clock,
-            Settings(
-                Geometry(config.frame_bytes or limits.FRAME_BYTES_DEFAULT),
-                config.shards or 1,
-                config.fsync,
-                retention=RetentionLimits(config.retain_bytes, config.retain_age_us),
-            ),
-            new_epoch_id=lambda: secrets.randbits(63),
-            random=random.Random(),
-        )
-        self._check_directory()
-        if (cut := self.store.journal.cut_tail) is not None:
-            _LOG.warning(
-                "the last stop was not clean: %s never became complete and were set aside in %s", cut, cut.path
-            )
         self._servers: list[asyncio.AbstractServer] = []
         self._unix: UnixSocket | None = None
         self._gateway: Gateway | None = None
@@ -99,9 +90,84 @@ class Runtime:
         self._lasting: LastingParts
         self._served: ServedStore
 
-    def _check_directory(self) -> None:
+    # --- starting -----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the ports, load the data, start the timers."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._on_error)
+        with contextlib.suppress(OSError):  # loading tells what is wrong
+            if self._disk.exists(f"{self._config.data}/{META}"):
+                self._check_directory(read_meta(self._disk, self._config.data))  # before anybody waits for it
+        self._lasting = LastingParts(self._config, self._clock, loop, self)
+        self._served = self._make_empty()
+        _STRANGERS_LOG.addFilter(self._line_limit)
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        try:
+            await self._open_ports(loop)
+            self._serve(self._served)
+            self._start_timers()
+            await self._load()
+        except BaseException:
+            await self._give_up_start()
+            raise
+        # Arrow's own allocator gives pages back and takes them again for every node that is sealed, and the kernel
+        # clears each: appends of a kilobyte spent much of their time there.
+        pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+
+    async def _give_up_start(self) -> None:
+        self._end_timers()
+        self._close_ports()
+        if self._gateway is not None:
+            await self._gateway.stop()
+        if self._flight is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._flight.stop, limits.STOP_S_MAX)
+        for connection in self._served.connections():
+            connection.kill()
+        self._served.abandon()
+
+    def _start_timers(self) -> None:
+        self._timers = [
+            asyncio.create_task(_every(_SECOND_S, lambda: self._served.each_second())),
+            asyncio.create_task(_every(_TENTH_S, lambda: self._served.each_tenth())),
+        ]
+        for timer in self._timers:
+            timer.add_done_callback(self._on_timer_end)
+
+    # --- the store ----------------------------------------------------------------------------------------------
+
+    def _make_empty(self) -> ServedStore:
+        """What is served while the data is loaded."""
+        settings = Settings(Geometry(64 * limits.KIB), 1, FsyncPolicy.NEVER, 0, self._lasting.retention)
+        made = Store.open(MemoryDisk(), "/empty", self._clock, settings, lambda: 1, random.Random())
+        return ServedStore(self._lasting, made, is_loading=True)
+
+    def _open_store(self) -> Store:
+        """On the thread."""
+        config = self._config
+        store = Store.open(
+            self._disk,
+            config.data,
+            self._clock,
+            Settings(
+                Geometry(config.frame_bytes or limits.FRAME_BYTES_DEFAULT),
+                config.shards or 1,
+                config.fsync,
+                retention=self._lasting.retention,
+            ),
+            new_epoch_id=lambda: secrets.randbits(63),
+            random=random.Random(),
+        )
+        try:
+            self._check_directory(store.journal.meta)
+        except DataDirectoryError:
+            store.journal.close()
+            raise
+        return store
+
+    def _check_directory(self, meta: Meta) -> None:
         """What is fixed when a data directory is made must be what was asked for."""
-        config, meta = self._config, self.store.journal.meta
+        config = self._config
         shards, frame_bytes = meta.shard_count, meta.geometry.frame_bytes
         if config.shards not in (None, shards):
             problem = f"has {shards} shard{'s' if shards > 1 else ''} and not {config.shards}: their number"
@@ -109,37 +175,60 @@ class Runtime:
             problem = f"has frames of {frame_bytes} bytes and not of {config.frame_bytes}: their size"
         else:
             return
-        self.store.journal.close()
         raise DataDirectoryError(f"{config.data} {problem} is fixed when a data directory is made")
 
-    # --- starting -----------------------------------------------------------------------------------------------
-
-    async def start(self) -> None:
-        """Open the ports and start the timers."""
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(self._on_error)
-        self._lasting = LastingParts(self._config, self._clock, loop, self)
-        self._served = ServedStore(self._lasting, self.store)
-        _STRANGERS_LOG.addFilter(self._line_limit)
+    async def _load(self) -> None:
+        """Open the data directory, and let those that wait for it go on with what it holds."""
+        store = await self._opened()
+        if (cut := store.journal.cut_tail) is not None:
+            _LOG.warning(
+                "the last stop was not clean: %s never became complete and were set aside in %s", cut, cut.path
+            )
+        loading, lasting = self._served, self._lasting
+        lasting.keep_changes(loading.store.journal, loading.engine.feeding)
+        retention, now = store.journal.retention, lasting.retention
+        store.journal.retention = replace(retention, bytes_max=now.bytes_max, age_max_us=now.age_max_us)
         try:
-            await self._open_ports(loop)
+            loaded = ServedStore(lasting, store)
         except BaseException:
-            self._close_ports()
-            self._served.abandon()
-            self.store.journal.close()
+            store.journal.close()
             raise
-        self._timers = [
-            asyncio.create_task(_every(_SECOND_S, lambda: self._served.each_second())),
-            asyncio.create_task(_every(_TENTH_S, lambda: self._served.each_tenth())),
-        ]
-        for timer in self._timers:
-            timer.add_done_callback(self._on_timer_end)
-        sys.setswitchinterval(_SWITCH_INTERVAL_S)
-        # Arrow's own allocator gives pages back and takes them again for every node that is sealed, and the kernel
-        # clears each: appends of a kilobyte spent much of their time there.
-        pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+        loading.hand_over(loaded)
+        self._serve(loaded)
+        loading.abandon()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
+
+    async def _opened(self) -> Store:
+        """The store once it is loaded; if the process is to stop before, it ends here."""
+        opening = asyncio.get_running_loop().run_in_executor(None, self._open_store)
+        stop = asyncio.create_task(self.stopping.wait())
+        try:
+            await asyncio.wait((opening, stop), return_when=asyncio.FIRST_COMPLETED)
+            if not opening.done():
+                self._leave_at_once()
+        finally:
+            stop.cancel()
+        return opening.result()
+
+    def _leave_at_once(self) -> NoReturn:
+        """Stop while the data is being loaded: nothing was taken from anybody, and the thread cannot be stopped."""
+        self._close_ports()
+        logging.shutdown()
+        os._exit(0)
+
+    def _serve(self, served: ServedStore) -> None:
+        """Let all ports serve a store."""
+        self._served = served
+        self._lasting.connections.serving = served.engine, served.turns
+        if self._gateway is not None:
+            self._gateway.show(served.engine, served.facts)
+        if self._flight is not None:
+            from tidelog.flight.service import Service
+
+            self._flight.serve(None if served.is_loading else Service(served.engine, served.turns))
+
+    # --- ports --------------------------------------------------------------------------------------------------
 
     async def _open_ports(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self._config
@@ -165,13 +254,11 @@ class Runtime:
     def _open_flight(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> FlightServer:
         from tidelog.flight.access import Access  # heavy, and not everyone wants it
         from tidelog.flight.server import open_flight
-        from tidelog.flight.service import Service
 
         config, calls, password = self._config, LoopCalls(loop), self._lasting.password
         # Flight asks for the password before it knows the address: all its clients count as one.
         access = Access(lambda given: calls.ask(lambda: password.check(given, "flight")), password)
-        service = Service(self._served.engine, self._served.turns)
-        return open_flight(calls, service, access, host, port, config.tls_cert, config.tls_key)
+        return open_flight(calls, access, host, port, config.tls_cert, config.tls_key)
 
     def _connection(self) -> asyncio.Protocol:
         return self._make_connection(is_own=False)
@@ -236,9 +323,7 @@ class Runtime:
         """Stop in order. Neither a disk that is full nor a client that does not read holds it up for long."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limits.STOP_S_MAX
-        for timer in self._timers:
-            timer.cancel()
-        _STRANGERS_LOG.removeFilter(self._line_limit)
+        self._end_timers()
         self._close_ports()
         self._served.begin_end()
         if self._gateway is not None:
@@ -247,10 +332,15 @@ class Runtime:
         if self._flight is not None:
             has_ended = await loop.run_in_executor(None, self._flight.stop, limits.STOP_S_MAX / 2)
         await self._served.finish_end(deadline)
-        self.store.journal.close()
+        self._served.store.journal.close()
         if not has_ended:
             logging.shutdown()
             os._exit(0)  # everything is stored; gRPC's threads would keep the process for as long as their client likes
+
+    def _end_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        _STRANGERS_LOG.removeFilter(self._line_limit)
 
     def _close_ports(self) -> None:
         for server in self._servers:

@@ -4,6 +4,9 @@
     served    connections hold its engine and its turns; the process calls `each_second` and `each_tenth`
     ended     `begin_end`: nothing new is begun; `finish_end`: what was accepted is answered, clients are let go
 
+One that is loading stands in for the store to come: it is empty, and its gate refuses what needs data. Its clients go
+on with the one that was loaded (`hand_over`).
+
 The process has one at a time (`Runtime`), and may replace it by another. Nothing here outlives it but what
 `LastingParts` keeps.
 """
@@ -43,9 +46,10 @@ _LOG: Final = logging.getLogger("tidelog")
 class ServedStore:
     """The parts of one store. For the loop's thread."""
 
-    def __init__(self, lasting: LastingParts, store: Store) -> None:
+    def __init__(self, lasting: LastingParts, store: Store, *, is_loading: bool = False) -> None:
         config, clock, loop, process = lasting.config, lasting.clock, lasting.loop, lasting.process
         self.store = store
+        self.is_loading = is_loading
         self._lasting = lasting
         feeding = Feeding(
             loop,
@@ -88,7 +92,7 @@ class ServedStore:
                 begin_erasing=self._snapshots.erasing.begin,
             ),
             metrics=lasting.metrics,
-            gate=Gate(store, lasting.sessions, clock, loop),
+            gate=Gate(store, lasting.sessions, clock, loop, is_loading=is_loading),
             snapshots=self._snapshots,
             feeding=feeding,
             hot_commands=hot_commands,
@@ -179,8 +183,23 @@ class ServedStore:
             connection.kill()
         self._worker.close()
 
+    # --- while another is loaded --------------------------------------------------------------------------------
+
+    def hand_over(self, loaded: ServedStore) -> None:
+        """Let the clients go on with the store that was loaded. Nobody waits for a key here or has a feed, and nothing
+        was written, so no reply waits for the disk."""
+        assert self.is_loading
+        self.engine.gate.resume()
+        self.turns.end_now()
+        for connection in self.connections():
+            connection.move_to(loaded.engine, loaded.turns)
+
     def abandon(self) -> None:
-        """Nobody was served: the ports could not be opened."""
+        """One that is loading is not needed any more."""
         self._snapshots.close()
         self._cooling.close()
+        self.engine.blocking.close()
+        self.engine.feeding.close()
         self._worker.close()
+        self.turns.commit.close()
+        self.store.journal.close()

@@ -1,21 +1,28 @@
-"""A client at the other end of a socket: where it is, since when, and what is on its way to it.
+"""A client at the other end of a socket: where it is, since when, and what is on its way from it and to it.
 
-`connection` decides what flows, and when.
+`connection` decides what is run, and when.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from typing import TYPE_CHECKING
 
+from tidelog import limits
 from tidelog.engine.disclosure import Asked
 from tidelog.engine.engine import Engine
 from tidelog.engine.session import Session
+from tidelog.resp.decoder import RequestDecoder
 from tidelog.resp.encoder import encode_error
-from tidelog.resp.exact import Words
+from tidelog.resp.exact import RequestLimits, Words
 from tidelog.server.activity import Activity
+from tidelog.server.backlog import Backlog
 from tidelog.server.listener import address_of
 from tidelog.server.long_reply import LongReply
+
+if TYPE_CHECKING:
+    from tidelog.server.connections import Connections
 
 
 class SocketSession(Session):
@@ -23,7 +30,14 @@ class SocketSession(Session):
 
     __slots__ = (
         "_asked",
+        "_backlog",
+        "_connections",
+        "_decoder",
         "_is_at_end",
+        "_is_in_line",
+        "_is_reading",
+        "_is_stopping",
+        "_is_stuck",
         "_long",
         "_out_bytes",
         "_transport",
@@ -35,8 +49,9 @@ class SocketSession(Session):
         "waiting_turns",
     )
 
-    def __init__(self, engine: Engine, *, is_own: bool = False) -> None:
+    def __init__(self, engine: Engine, connections: Connections, *, is_own: bool = False) -> None:
         super().__init__(engine)
+        self._connections = connections
         self.is_own = is_own
         """The client is a part of this server: it needs no password, and takes nobody's place."""
         if is_own:
@@ -45,6 +60,14 @@ class SocketSession(Session):
         self._transport: asyncio.Transport | None = None
         """None: not connected yet, or no longer."""
         self.activity = Activity(engine.clock.monotonic_us())
+        self._decoder = RequestDecoder(RequestLimits(is_authenticated=self.is_authenticated, leaves_large=True))
+        self._backlog = Backlog(self._decoder)
+        """What could not be run yet: see `connection` for the reasons."""
+        self._is_in_line = False
+        """It waits for its go."""
+        self._is_reading, self._is_stopping = True, False
+        self._is_stuck = False
+        """The replies wait for space on the disk."""
         self.out: list[bytes] = []
         """Replies of this turn."""
         self._out_bytes = 0
@@ -65,6 +88,45 @@ class SocketSession(Session):
         self._transport = transport
         self.local, _ = address_of(transport.get_extra_info("sockname"))
         self.peer, self.is_local = address_of(transport.get_extra_info("peername") or self.local.removesuffix(":0"))
+
+    def set_engine(self, engine: Engine) -> None:
+        self.engine = engine
+        self._writer = engine.store.journal.writer
+
+    # --- from it ------------------------------------------------------------------------------------------------
+
+    def update_reading(self) -> None:
+        """Read only commands that can be run. From a blocked client, and one that waits for its go, read a little more:
+        the first may go away, and stopping for a moment costs more than it saves."""
+        is_wanted = not (
+            self.is_clogged or self._is_stuck or self._is_stopping or self._connections.waits_for_disk
+        ) and (
+            len(self._backlog.received) <= limits.UNREAD_BYTES_MAX
+            if self._is_in_line or self.is_blocked
+            else self._backlog.is_empty
+        )
+        if is_wanted == self._is_reading or self._transport is None or self._transport.is_closing():
+            return
+        self._is_reading = is_wanted
+        if is_wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def stop_reading(self) -> None:
+        """It is not served any longer: what was read is answered, and nothing more is read."""
+        self._is_stopping = True
+        self.update_reading()
+
+    @property
+    def is_busy(self) -> bool:
+        """Some command of the client has no reply yet."""
+        is_behind = not (self._backlog.is_empty or self.is_blocked) or not self._long.is_over
+        return bool(self.out or self.waiting_turns or is_behind)
+
+    @property
+    def backlog_bytes(self) -> int:
+        return self._decoder.buffered_bytes + self._backlog.size
 
     @abstractmethod
     def run_commands(self, commands: list[Words]) -> None:
@@ -98,6 +160,8 @@ class SocketSession(Session):
         if self._is_at_end and self.engine.blocking.has(self):
             self.engine.blocking.forget(self)
             self.close_after_reply()
+
+    # --- to it --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close once everything that was sent has been taken."""

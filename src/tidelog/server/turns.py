@@ -272,6 +272,12 @@ class Turns:
             or self._waiting_bytes > limits.WAITING_REPLIES_BYTES_MAX
         )
 
+    def end_now(self) -> None:
+        """End the turn at once, and let nobody go on in another: all connections get other turns. For those of a store
+        that nothing is written to, so no reply can wait for the disk."""
+        self._finish()
+        self.rounds.clear()
+
     async def drain(self) -> None:
         """Write and send everything that was accepted, and wait for an fsync that is under way."""
         while self._with_replies or self._woken or self._stuck or self._waiting or self.commit.is_under_way:
