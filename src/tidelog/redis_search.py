@@ -55,9 +55,12 @@ _CODES: Final = {redis.ReadOnlyError: "READONLY", MasterDownError: "MASTERDOWN",
 class NoServerFound(redis.ConnectionError):
     """None of several servers can be used now; the message is for users. They are not asked again right away."""
 
+    may_come = False
+    """Whether they are the right ones, as far as we know, so that one may lead soon."""
+
 
 class _NotYetFound(NoServerFound):
-    """Perhaps one can be used soon."""
+    may_come = True
 
 
 class CallRetry(Retry):

@@ -102,6 +102,7 @@ def test_the_link_is_to_the_one_that_leads(with_replica: tuple[int, int], monkey
         ["view", "ls"],
         ["pipeline", "status"],
         ["feed", "--until-now", "--since", "0"],
+        ["feed", "--until-now", "--since", "0", "--from-followers"],
         ["channel", "ls"],
     ],
 )

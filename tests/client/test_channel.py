@@ -215,10 +215,12 @@ async def test_no_server_is_said_soon() -> None:
 
 
 @run_bounded
-async def test_several_servers_have_channels_and_no_feeds(channel_servers: ChannelServers) -> None:
+async def test_a_cluster_has_channels_and_no_feeds(channel_servers: ChannelServers) -> None:
     server = emptied(channel_servers.get("cluster"))
     async with Client(server.url) as client:
-        with pytest.raises(BadAddress, match=r"redis\+cluster://.* has channels only: feeds are of one Tidelog server"):
+        with pytest.raises(
+            BadAddress, match=r"redis\+cluster://.* has channels only: feeds are of a Tidelog: use redis:"
+        ):
             client.feed()
         with pytest.raises(BadAddress):
             await client.positions()

@@ -149,3 +149,24 @@ def test_another_history_may_be_behind_the_checkpoint() -> None:
         checkpoint(85, epoch=8),
     ]
     assert progress.begin(86, 8)[:2] == ["SINCE", 85]
+
+
+def test_a_server_may_begin_an_epoch_while_we_are_connected() -> None:
+    """It was made a leader. What is above the end of the one before is known by the new one alone."""
+    progress = Progress(FeedRequest(ALL, since=40))
+    progress.begin(50, 7)
+    progress.take(value(41))
+    progress.take(checkpoint(60, epoch=8))
+    progress.take(value(61))
+    assert progress.begin(70, 8) == ["SINCE", 60, "EPOCH", 8, "SEEN", 61]
+
+
+def test_initial_values_are_ahead_of_a_server_that_is_behind() -> None:
+    progress = Progress(FeedRequest(ALL, initial=True))
+    assert not progress.is_ahead(0)
+    progress.begin(50, 7)
+    progress.take(value(50))
+    assert progress.is_ahead(49)
+    assert not progress.is_ahead(50)
+    progress.take(checkpoint(51))
+    assert not progress.is_ahead(49), "it goes on at its checkpoint, wherever the server is"

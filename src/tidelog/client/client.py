@@ -1,10 +1,11 @@
 """The client of a server: its feeds, the commands about feeds, and channels. Use redis-py for everything else.
 
-Feeds are of one Tidelog server. Channels are kept by any Redis, also by what Sentinels watch and by a Redis Cluster.
+Feeds are of a Tidelog, or of several that follow each other. Channels are kept by any Redis, also by a Redis Cluster.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -37,9 +38,11 @@ class Position(NamedTuple):
 class Client:
     """A client of the server at a URL or an address. The URL may carry redis-py's settings.
 
-    Example: `rediss://host?ssl_ca_certs=ca.pem`. A password that is given here counts instead of the URL's. For
-    channels, the URL may also name Sentinels (`redis+sentinel://host:26379/service`) or a Redis Cluster
-    (`redis+cluster://host,host`).
+    Example: `rediss://host?ssl_ca_certs=ca.pem`. A password that is given here counts instead of the URL's.
+
+    The URL may name several servers of which one leads (`redis://host:6399,host:6399`), or the Sentinels that watch
+    them (`redis+sentinel://host:26379/service`). The client uses the one that leads, and finds it again after a
+    failover. For channels, the URL may also name a Redis Cluster (`redis+cluster://host,host`).
     """
 
     def __init__(self, url: str | ServerAddress = URL_DEFAULT, *, password: str | bytes | None = None) -> None:
@@ -47,10 +50,15 @@ class Client:
         if password is not None:
             text = password if isinstance(password, str) else password.decode("utf-8", "surrogateescape")
             address = replace(address, password=text)
+        if address.sentinel_password_file is not None:
+            from tidelog.server.configuration import with_sentinel_password
+
+            address = with_sentinel_password(address, {})
         self._address = address
         self._database = address.database
-        self._is_one_server = not address.is_cluster and address.service is None
-        self._connections: Any = connect_async(address) if self._is_one_server else None
+        self._connections: Any = None if address.is_cluster else connect_async(address)
+        self._follower_connections: Any = None
+        """Made when they are first needed."""
         self._feeds: WeakSet[Feed] = WeakSet()
         self._channels: dict[int, Channels] = {}
         """By the number of replicas that confirm a message."""
@@ -72,8 +80,9 @@ class Client:
             await feed.aclose()
         for channels in self._channels.values():
             await channels.aclose()
-        if self._connections is not None:
-            await self._connections.aclose()
+        for connections in (self._connections, self._follower_connections):
+            if connections is not None:
+                await connections.aclose()
 
     # --- feeds ------------------------------------------------------------------------------------------------
 
@@ -93,6 +102,7 @@ class Client:
         checkpoint_ms: int | None = None,
         one_checkpoint: bool = False,
         database: int | None = None,
+        from_followers: bool = False,
         reconnect_s_max: float | None = None,
         on_lost: Callable[[Lost], None] | None = None,
     ) -> Feed:
@@ -112,6 +122,8 @@ class Client:
         checkpoint_ms    deliver a Checkpoint at least this often; None: as often as the server does by itself
         one_checkpoint   deliver one Checkpoint for all keys, prefixes and spans, instead of one for each of them
         database         its number; None: the one of the URL
+        from_followers   of several servers, read from one that follows the leader, if there is one that is connected to
+                         it. Changes come a little later. A feed with a name is always the leader's
         reconnect_s_max  raise ServerUnreachable when the server was away for this long; None: never
         on_lost          called when the connection is lost, before the client connects again
         """
@@ -131,9 +143,16 @@ class Client:
             one_checkpoint,
             number,
         )
-        pool = self._redis.connection_pool
+        leader = self._redis.connection_pool
+        followers = self._followers.connection_pool if from_followers else leader
         feed = Feed(
-            FeedConnections(lambda: Link(pool, number), request, reconnect_s_max=reconnect_s_max, on_lost=on_lost)
+            FeedConnections(
+                lambda is_follower_fine: Link(followers if is_follower_fine else leader, number),
+                request,
+                from_followers=from_followers,
+                reconnect_s_max=reconnect_s_max,
+                on_lost=on_lost,
+            )
         )
         self._feeds.add(feed)
         return feed
@@ -159,11 +178,18 @@ class Client:
 
     @property
     def _redis(self) -> Any:
-        """For feeds; `BadAddress` if the URL names several servers."""
+        """For feeds; `BadAddress` if the URL names a Redis Cluster."""
         if self._connections is None:
-            problem = "feeds are of one Tidelog server: use redis://, rediss:// or unix://"
+            problem = "feeds are of a Tidelog: use redis://, rediss://, unix:// or redis+sentinel://"
             raise BadAddress(f"{self._address.url} has channels only: {problem}", problem=problem)
         return self._connections
+
+    @property
+    def _followers(self) -> Any:
+        """For feeds that a follower will do for."""
+        if self._follower_connections is None:
+            self._follower_connections = connect_async(self._address, follower=random.randrange(1 << 16))
+        return self._follower_connections
 
     async def _call(self, *words: Word) -> Any:
         try:

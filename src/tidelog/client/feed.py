@@ -5,7 +5,14 @@
                               +-- UNTIL is reached: the end      an error that connecting again cannot heal: raised
 
 It resumes at its last checkpoint and drops events that it has delivered already. The first connection is not tried
-again, so that a wrong address is an error at once.
+again, so that a wrong address is an error at once; only if some of several servers answer, and none of them leads, it
+is waited for a while.
+
+With several servers, a connection is to the one that leads. A feed that will do with one that follows goes there if it
+can, and to the leader if that one
+
+- refuses it: it may not have come as far as the feed, or have less of the journal. Only the leader's word is final;
+- does not come further: it may have lost its leader, and not know yet.
 """
 
 from __future__ import annotations
@@ -21,7 +28,8 @@ from tidelog.client.link import Link
 from tidelog.client.patience import Patience
 from tidelog.client.progress import Progress
 from tidelog.client.request import FeedRequest
-from tidelog.errors import ServerUnreachable
+from tidelog.errors import ClientError, ServerUnreachable
+from tidelog.server_search import ServerNotFound
 
 _LOG: Final = logging.getLogger("tidelog.client")
 
@@ -64,27 +72,36 @@ class FeedConnections:
 
     def __init__(
         self,
-        make_link: Callable[[], Link],
+        make_link: Callable[[bool], Link],
         request: FeedRequest,
         *,
+        from_followers: bool = False,
         reconnect_s_max: float | None = None,
         on_lost: Callable[[Lost], None] | None = None,
     ) -> None:
+        """`make_link` is told whether one that follows will do."""
         self._make_link = make_link
         self._request = request
+        self._from_followers = from_followers and request.name is None  # names are the leader's alone
+        self._needs_leader = False
+        """A follower could not go on."""
         self._on_lost = on_lost
         self.progress = Progress(request)
         self._patience = Patience(reconnect_s_max)
-        """With connections that bring nothing."""
+        """With connections that bring nothing ..."""
+        self._first_patience = Patience(min(limits.CLIENT_SILENT_S_MAX, reconnect_s_max or limits.CLIENT_SILENT_S_MAX))
+        """... and with servers of which none leads, before the first one."""
         self._checkpoint_s: float | None = None
         """When this connection brought the last one."""
+        self._further: tuple[int, float] | None = None
+        """Its highest ts, and when it came."""
 
     async def run(self) -> AsyncGenerator[Event, None]:
         progress = self.progress
         has_connected = False
         while True:
-            link = self._make_link()
-            self._checkpoint_s = None
+            link = self._make_link(self._from_followers and not self._needs_leader)
+            self._checkpoint_s = self._further = None
             try:
                 await self._open(link)
                 has_connected = True
@@ -97,22 +114,39 @@ class FeedConnections:
                         yield event
                 return
             except ServerUnreachable as error:
-                pause_s = self._patience.pause_s() if has_connected else None
+                pause_s = self._pause_s(error, has_connected)
                 if pause_s is None:
                     raise
                 reason = str(error)
+            except ClientError as error:
+                pause_s = None if link.is_leader else self._patience.pause_s()
+                if pause_s is None:
+                    raise
+                reason = f"the follower at {link.place}: {error}"
+                self._needs_leader = True
             finally:
                 await link.close()
             await self._wait(reason, pause_s)
+
+    def _pause_s(self, error: ServerUnreachable, has_connected: bool) -> float | None:
+        if has_connected:
+            return self._patience.pause_s()
+        may_come = isinstance(error, ServerNotFound) and error.has_answered
+        return self._first_patience.pause_s() if may_come else None
 
     async def _open(self, link: Link) -> None:
         await link.connect()
         shards = await link.call("FEED", "POSITION")
         visible_ts, epoch = min((ts, epoch) for _, ts, epoch in shards)
+        if not link.is_leader and self.progress.is_ahead(visible_ts):
+            self._needs_leader = True
+            raise ServerUnreachable(f"the follower at {link.place} is behind what was delivered")
         await link.send(self._request.command(self.progress.begin(visible_ts, epoch)))
 
     def _on_event(self, link: Link, event: Event) -> None:
         self._patience.reset()
+        if link.is_leader:
+            self._needs_leader = False  # the next time, a follower will do again
         if isinstance(event, Checkpoint):
             # From here on they come regularly; before, a server may read much that we do not want.
             asked_ms, now_s = self._request.checkpoint_ms, asyncio.get_running_loop().time()
@@ -123,6 +157,15 @@ class FeedConnections:
             if between_s is not None:
                 silent_s_max = limits.CLIENT_SILENT_S_MAX + 3 * between_s
                 link.silent_s_max = max(silent_s_max, link.silent_s_max or 0.0)
+            self._check_further(link, event.ts, now_s)
+
+    def _check_further(self, link: Link, ts: int, now_s: float) -> None:
+        """A leader always comes further: its clock does. One that follows may have been cut off from it."""
+        if self._further is None or ts > self._further[0]:
+            self._further = ts, now_s
+        elif not link.is_leader and link.silent_s_max is not None and now_s - self._further[1] > link.silent_s_max:
+            self._needs_leader = True
+            raise ServerUnreachable(f"the follower at {link.place} has not come further for {link.silent_s_max:g} s")
 
     async def _wait(self, reason: str, pause_s: float) -> None:
         since = self.progress.since

@@ -19,6 +19,7 @@ from tidelog import limits, redis_client
 from tidelog.client.event import Event, event_of
 from tidelog.client.request import Word
 from tidelog.errors import FeedDiverged, ServerUnreachable, TidelogError, TooOld
+from tidelog.server_search import FoundServer
 
 _REFUSAL: Final = re.compile(r"(FEEDTOOOLD|FEEDDIVERGED) \w+=(\d+)")
 
@@ -32,6 +33,17 @@ class Link:
         self._reader: Any = hiredis.Reader(replyError=redis.ResponseError)
         self.silent_s_max: float | None = None
         """When not a byte came for so long, the connection counts as lost; None: it never does."""
+
+    @property
+    def is_leader(self) -> bool:
+        """False: of several servers, it is one that follows. It may have less than another."""
+        found: FoundServer | None = getattr(self._connection, "found", None)
+        return found is None or found.is_leader
+
+    @property
+    def place(self) -> str:
+        """The server at the other end, for messages."""
+        return str(self._connection._host_error())
 
     async def connect(self) -> None:
         try:

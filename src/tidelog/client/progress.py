@@ -8,7 +8,8 @@ bounded: past `CLIENT_FEED_REMEMBERED_MAX` transactions without a checkpoint the
 again. Nothing is counted while initial values come: without a checkpoint after them they begin anew.
 
 `epoch` and `seen` let the server tell whether what was delivered is still history there. They belong together: once a
-connection has taken us in, what we have seen is part of the history of *its* epoch.
+connection has taken us in, what we have seen is part of the history of *its* epoch. A server that is made a leader
+begins another one while we are connected; its checkpoints say so.
 """
 
 from __future__ import annotations
@@ -55,6 +56,13 @@ class Progress:
         return self._since
 
     # --- connections --------------------------------------------------------------------------------------------
+
+    def is_ahead(self, visible_ts: int) -> bool:
+        """Whether initial values were delivered that are newer than what a server has.
+
+        They begin anew, and must not be older then: readers may sort by ts.
+        """
+        return self._is_scanning and self._seen > visible_ts
 
     def begin(self, visible_ts: int, epoch: int) -> list[Word]:
         """A connection begins, to a server that stands at a ts in an epoch: where the feed is to begin."""
@@ -118,6 +126,7 @@ class Progress:
         return True
 
     def _take_checkpoint(self, event: Checkpoint) -> bool:
+        self._epoch = event.epoch
         span = (event.start, event.end)
         known = self._by_span.get(span)
         if known is not None and event.ts < known.ts:

@@ -36,6 +36,8 @@ Examples:
 
   tidelog feed --initial --until-now --ordered --no-checkpoints > state.jsonl
 
+  tidelog feed --url redis://10.0.0.1:6399,10.0.0.2:6399 --from-followers
+
   tidelog feed --name exporter --prefix order: --exec ./export-some
 
   tidelog feed --name exporter --prefix order: --ack-from 0 <from-exporter >to-exporter
@@ -44,7 +46,8 @@ JSON: kind "value" (ts, key, type, field, value; value null: deleted), "deletera
 "checkpoint" (ts, start, end, epoch, seen), "commit" (ts), "expire" (ts, key, expire_ms). Bytes are text if they are
 UTF-8, otherwise {"base64": "..."}.
 
-After a lost connection, the feed connects again and misses nothing. Messages about that go to stderr.
+After a lost connection, the feed connects again and misses nothing. If the URL names several servers, it goes on at the
+one that leads then. Messages about that go to stderr.
 
 With --name, the feed continues after what was acknowledged, so some events may come again. By default, that is what the
 next program has taken out of the pipe. With --ack-from FD, it is what that program confirms: it writes the ts of an
@@ -148,6 +151,14 @@ def feed(
     ] = 0,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
+    from_followers: Annotated[
+        bool,
+        typer.Option(
+            "--from-followers",
+            help="Of several servers, read from one that follows the leader, if one is connected to it. With --name, "
+            "the leader is used.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Print changes as they happen: in columns on a terminal, otherwise as JSON lines."""
@@ -172,6 +183,7 @@ def feed(
         "groups": groups,
         "expiry": expiry,
         "one_checkpoint": one_checkpoint,
+        "from_followers": from_followers,
     }
     output = Output(as_json=as_json or not sys.stdout.isatty())
     shows_checkpoints = output.as_json and command is None if checkpoints is None else checkpoints
