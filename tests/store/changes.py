@@ -24,7 +24,7 @@ TABLE = command_table()
 DATABASES = (0, 3)
 
 
-def open_store(disk: Disk, shards: int, folder: str = "/data") -> Store:
+def open_store(disk: Disk, shards: int, folder: str = "/data", *, leads: bool = True) -> Store:
     return Store.open(
         disk,
         folder,
@@ -32,6 +32,7 @@ def open_store(disk: Disk, shards: int, folder: str = "/data") -> Store:
         Settings(geometry=Geometry(frame_bytes=4096, frames_per_segment=4), shard_count=shards),
         new_epoch_id=lambda: 1,
         random=random.Random(1),
+        leads=leads,
     )
 
 

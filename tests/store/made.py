@@ -19,10 +19,11 @@ class Machine:
     types: TypeTable | None = None
     """The types of its values; None: those that there are."""
 
-    def __init__(self, shard_count: int = 1, geometry: Geometry | None = None) -> None:
+    def __init__(self, shard_count: int = 1, geometry: Geometry | None = None, *, leads: bool = True) -> None:
         self.disk = SimulatedDisk()
         self.clock = SimulatedClock()
         self._settings = Settings(geometry or Geometry(), shard_count=shard_count)
+        self._leads = leads
         self._epoch_ids = itertools.count(1)
         self.store = self._open()
 
@@ -35,6 +36,7 @@ class Machine:
             new_epoch_id=lambda: next(self._epoch_ids),
             random=random.Random(1),
             types=self.types,
+            leads=self._leads,
         )
 
     @property

@@ -74,7 +74,7 @@ def randomkey(transaction: Transaction, _arguments: Arguments) -> Reply:
             return alive[random.randrange(len(alive))]
         size_before = database.size
         transaction.remove_expired()
-        if database.size == size_before:  # the journal takes no writes: what has expired stays
+        if database.size == size_before:  # no writes are taken: what has expired stays
             return next((key for key in database.all_keys() if transaction.peek(key) is not None), None)
     return None
 

@@ -118,7 +118,7 @@ class PendingExpiry:
         if writer.batch_bytes >= limits.BATCH_BYTES_FULL:
             with contextlib.suppress(JournalFull, JournalFailed):  # the end of the turn says so
                 writer.write()
-        return self._store.refusal is None
+        return self._store.refusal is None and not self._store.is_follower
 
     def _expire_in(self, database: Database, key: bytes) -> None:
         """The same for one stream, a transaction for each group; sets when to look at it next."""

@@ -12,8 +12,8 @@ from tidelog.store.store import Store
 
 def remove_due(store: Store) -> int:
     """Remove keys that have expired, up to a bound; returns how many."""
-    if store.refusal is not None:
-        return 0  # it stays due
+    if store.refusal is not None or store.is_follower:
+        return 0  # it stays due; a follower is sent its deletion
     transaction = store.begin()
     removed = 0
     for database in store.databases:

@@ -3,6 +3,7 @@
     transaction   what a command reads and writes through
     commit        its records go to the journal under one ts
     replay        the journal's records, applied by the same effects
+    received      transactions of a leader: journaled, and applied as in a replay
 
 One thread. Replies may leave once `commit` and then the journal's `write` have returned; with `fsync = always`, once
 the transaction is durable.
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tidelog import limits
+from tidelog.errors import ApplyFailed
 from tidelog.ids import ShardId, Ts, slot_ranges
 from tidelog.journal.durability import Visible
 from tidelog.journal.journal import Journal, Settings
@@ -38,7 +40,7 @@ from tidelog.store.capture import Capture
 from tidelog.store.keyspace import Database
 from tidelog.store.large import Joined
 from tidelog.store.libraries import Libraries
-from tidelog.store.range_removal import RangeRemoval
+from tidelog.store.range_removal import ALL_SLOTS, RangeRemoval
 from tidelog.store.scan_orders import ScanOrders
 from tidelog.store.slots import shards_by_slot, slot_of
 from tidelog.store.string_loader import StringLoader
@@ -284,9 +286,12 @@ class Store:
         return ts
 
     def _tell_ranges(self, ts: Ts, records: list[NewRecord]) -> None:
-        for record in records:
-            if record.opcode == DELRANGE and record.shard == 0 and self.on_range is not None:  # every shard has it
-                self.on_range(ts, record.database, decode_range(record.payload))
+        for shard, opcode, payload, _, database, _ in records:
+            self._tell_range(ts, shard, opcode, database, payload)
+
+    def _tell_range(self, ts: Ts, shard: ShardId, opcode: int, database: int, payload: bytes) -> None:
+        if opcode == DELRANGE and shard == 0 and self.on_range is not None:  # every shard has it
+            self.on_range(ts, database, decode_range(payload))
 
     def encode(self, effect: Effect, operation: Any) -> list[Encoded]:
         """The records of an operation: one per shard that it names keys of."""
@@ -362,13 +367,14 @@ class Store:
         for part in transaction.parts:
             for record in part.records:
                 try:
-                    self._replay_record(part.shard, record, payload_of(part, record))
+                    self._replay_record(self.slots[part.shard], record, payload_of(part, record))
                 except (OSError, MemoryError):
                     raise
                 except Exception as error:  # whatever it is, it is told with the place
                     raise unreadable(part, record, error) from error
 
-    def _replay_record(self, shard: ShardId, record: Record, payload: bytes) -> None:
+    def _replay_record(self, slots: tuple[int, int], record: Record, payload: bytes) -> None:
+        """`slots`: the first and the last that a record without keys is about."""
         opcode = record.opcode
         database = self._databases[record.database]
         expire_ms = record.expire_ms if record.expire_ms >= 0 else None
@@ -379,15 +385,62 @@ class Store:
             decode_start(payload)
         elif opcode == FLUSHDB:
             self._by_opcode[FLUSHDB].kind.decode(payload, expire_ms)
-            database.clear(self.slots[shard])
+            database.clear(slots)
         elif opcode == DELRANGE:
             operation = decode_range(payload)
-            removal = RangeRemoval(database, operation.start, operation.end, self.slots[shard])
+            removal = RangeRemoval(database, operation.start, operation.end, slots)
             removal.look_at_rest()
             database.remove_range(removal)
         else:
             effect = self._by_opcode[opcode]
             effect.apply(database, effect.kind.decode(payload, expire_ms))
+
+    # --- following ----------------------------------------------------------------------------------------------
+
+    def apply_received(self, transaction: JournalTransaction) -> None:
+        """Journal a transaction that was made elsewhere, and apply it by the code of recovery. Hot on a follower.
+
+        Clients that watch or wait for its keys, a snapshot that is being made, and scans of feeds are told as they are
+        of transactions that are made here. If the journal refuses it, nothing has happened. `ApplyFailed`: state and
+        journal may differ, and the process must stop.
+        """
+        self.journal.writer.append_received(transaction)
+        ts, parts = transaction
+        try:
+            if len(self.slots) == 1:
+                for record in parts[0].records:
+                    self._replay_record(ALL_SLOTS, record, record.payload)
+            else:
+                self._apply_parts(parts)
+        except Exception as error:
+            raise ApplyFailed(f"transaction {ts} could not be applied: {type(error).__name__}") from error
+        if self.on_range is not None:
+            for part in parts:
+                for record in part.records:
+                    self._tell_range(ts, part.shard, record.opcode, record.database, record.payload)
+
+    def _apply_parts(self, parts: list[Part]) -> None:
+        """Flushes come between, each once and for all shards, as where they were made.
+
+        Shard after shard would be the same in the end, but not for a snapshot: it takes over all of a database with the
+        first shard's flush, and would see what others still have to change before theirs.
+        """
+        places = [0] * len(parts)
+        while True:
+            flush: Record | None = None
+            for index, (_, shard, records, _) in enumerate(parts):
+                slots, place = self.slots[shard], places[index]
+                while place < len(records):
+                    record = records[place]
+                    place += 1
+                    if record.opcode in (FLUSHDB, DELRANGE):
+                        flush = record
+                        break
+                    self._replay_record(slots, record, record.payload)
+                places[index] = place
+            if flush is None:
+                return
+            self._replay_record(ALL_SLOTS, flush, flush.payload)
 
 
 def _slots_of(disk: Disk, folder: str, settings: Settings) -> Sequence[tuple[int, int]]:

@@ -6,7 +6,8 @@ no roll-back: a command that failed contributes nothing, and the effects of thos
 make the transaction larger than the journal takes is refused before any of it is applied.
 
 Wall time is sampled once. Keys expire only here: a key that a command finds expired is removed by an operation of its
-own, before those of the command. While the journal takes no writes the key stays where it is, and counts as gone.
+own, before those of the command. While the journal takes no writes, and on a follower, the key stays where it is, and
+counts as gone.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class Transaction:
 
     def _remove_expired(self) -> None:
         expired, self._expired = self._expired, {}
-        if self.store.refusal is None:
+        if self.store.refusal is None and not self.store.is_follower:
             self._run([InDatabase(number, Del([key])) for number, key in expired])
             self.store.expired_count += len(expired)
 
