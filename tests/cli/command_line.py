@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import tempfile
@@ -97,9 +98,13 @@ def _read_terminal(ours: int) -> str:
     return b"".join(parts).decode()
 
 
-def invoke(*arguments: str | Path) -> Outcome:
+def invoke(*arguments: str | Path, stdin: str = "") -> Outcome:
     """In this process: quick, and without a terminal."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+    finally:
+        signal.signal(signal.SIGTERM, before)  # commands that end in order have their own
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Outcome(result.exit_code, result.stdout, result.stderr)

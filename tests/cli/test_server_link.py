@@ -23,10 +23,10 @@ __all__ = ["with_replica"]
 def test_the_database_of_a_url_is_the_one_that_is_used(servers: Servers) -> None:
     days = DaysServer(servers, "redis")
     url = days.options[1]
-    run("events", "put", "q", "j", "--url", f"{url}/3", stdin=text_of([line(MAY_MS)]))
-    assert run("events", "tail", "q", "j", "--until-now", "--json", "--url", url).objects == []
+    invoke("events", "put", "q", "j", "--url", f"{url}/3", stdin=text_of([line(MAY_MS)]))
+    assert invoke("events", "tail", "q", "j", "--until-now", "--json", "--url", url).objects == []
     for options in (["--url", f"{url}/3"], ["--url", url, "--database", "3"], ["--url", f"{url}/3", "-n", "3"]):
-        assert len(run("events", "tail", "q", "j", "--until-now", "--json", *options).objects) == 1
+        assert len(invoke("events", "tail", "q", "j", "--until-now", "--json", *options).objects) == 1
     days.redis.flushall()
     days.close()
 
@@ -36,7 +36,7 @@ def test_a_node_of_a_cluster_says_what_to_do_or_the_command_goes_where_the_key_i
     try:
         urls = [f"redis://127.0.0.1:{port}" for _, port in nodes]
         lines = text_of([line(MAY_MS)])
-        put = {url: run("events", "put", "q", "j", "--url", url, stdin=lines) for url in urls}
+        put = {url: invoke("events", "put", "q", "j", "--url", url, stdin=lines) for url in urls}
         assert sorted(each.status for each in put.values()) == [0, 2], "one of them has the job set"
         [refused] = [url for url, each in put.items() if each.status]
         assert "this is a cluster: use --cluster" in put[refused].stderr
@@ -47,17 +47,17 @@ def test_a_node_of_a_cluster_says_what_to_do_or_the_command_goes_where_the_key_i
             outcome = run(*command, "--url", refused)
             assert (outcome.status, outcome.stderr.count("\n")) == (2, 1)
             assert "this is a cluster: use --cluster" in outcome.stderr
-        assert run("events", "put", "q", "j", "--url", refused, "--cluster", stdin=lines).status == 0
+        assert invoke("events", "put", "q", "j", "--url", refused, "--cluster", stdin=lines).status == 0
         with RedisCluster(host="127.0.0.1", port=nodes[0][1]) as client:
             for job in ("compress", "expire", "other"):
                 client.hset(f"tidelog:pipeline:{job}", mapping={"state": "done", "streams": 6, "ratio": 4.5})
                 client.sadd("tidelog:pipeline:jobs", job)
         for url in urls:
             for more in ([], ["--cluster"]):
-                outcome = run("pipeline", "status", "--url", url, *more, "--json")
+                outcome = invoke("pipeline", "status", "--url", url, *more, "--json")
                 assert outcome.stderr == ""
                 assert [told["job"] for told in outcome.objects] == ["compress", "expire", "other"]
-        assert "6 compressed, 4.5 times smaller" in run("pipeline", "status", "--url", urls[0], "--cluster").stdout
+        assert "6 compressed, 4.5 times smaller" in invoke("pipeline", "status", "--url", urls[0], "--cluster").stdout
     finally:
         for process, _ in nodes:
             stop_peer(process)

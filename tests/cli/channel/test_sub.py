@@ -244,7 +244,10 @@ def test_with_anew_it_goes_on_as_a_new_one(one_server: ChannelServer) -> None:
         run("channel", "pub", "orders", "1", *at(one_server))
         assert running.told().startswith("tidelog: me of orders begins anew, and may have missed messages: ")
         fill(one_server, 1, begin=2)
-        assert running.line()["content"] == 2
+        first = running.line()["content"]
+        if first == 1:  # it has begun anew before that was published
+            first = running.line()["content"]
+        assert first == 2
         assert running.end(signal.SIGTERM) == (0, "")
 
 
@@ -263,7 +266,7 @@ def test_with_anew_it_goes_on_as_a_new_one(one_server: ChannelServer) -> None:
     ],
 )
 def test_a_wrong_call_is_one_line(arguments: tuple[str, ...], says: str) -> None:
-    outcome = run("channel", "sub", *arguments)
+    outcome = invoke("channel", "sub", *arguments)
     assert (outcome.status, outcome.stdout) == (2, "")
     assert says in outcome.stderr
     assert outcome.stderr.count("\n") == 1
