@@ -23,7 +23,7 @@ settings.load_profile("tidelog")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run what takes more than a moment")
-    parser.addoption("--crash-points", type=int, default=6_000, help="how many simulated crashes to try")
+    parser.addoption("--crash-points", type=int, default=4_000, help="how many simulated crashes to try")
     parser.addoption("--fuzz-inputs", type=int, default=50_000, help="how many broken requests to try")
     parser.addoption("--kills", type=int, default=10, help="how often to kill a server that is under load")
     parser.addoption("--against", choices=("tidelog", "redis"), default="tidelog", help="the server behind libraries")

@@ -1,6 +1,6 @@
 """The whole store crashes by the thousand: it comes back as it was after a transaction, with all that was promised.
 
-One in eight of `--crash-points` is tried here (750 unless told), in chunks that processes share. A failure names its
+One in eight of `--crash-points` is tried here (500 unless told), in chunks that processes share. A failure names its
 seed; `--seed N` runs that world alone, here and in `test_crashes`.
 """
 
