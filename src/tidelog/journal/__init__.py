@@ -49,6 +49,7 @@ record_runs        reads ordinary records many at a time, for a quick start
 Keeping it small and quick to search:
 
 snapshot           the state at one moment, as a journal of its own
+pins               snapshots that stay because somebody reads their files
 retention          which segments may be erased, and who still needs them
 sidecar            an index of each sealed frame: which keys it may hold
 

@@ -28,6 +28,7 @@ from tidelog.journal.frame import Geometry
 from tidelog.journal.layout import Meta, SnapshotPoint
 from tidelog.journal.loader import Apply, RecoveryPlan, cut_tails, plan_recovery, replay
 from tidelog.journal.operation import OperationTable
+from tidelog.journal.pins import PinnedSnapshot, SnapshotPins
 from tidelog.journal.readable import ReadableJournal
 from tidelog.journal.reader import LoadStrings
 from tidelog.journal.retention import Holders, RetentionLimits, Segment, list_erasable, plan_erasure
@@ -42,7 +43,6 @@ from tidelog.journal.snapshot import (
     newest_snapshot,
     open_snapshot,
     remove_partial_snapshots,
-    remove_snapshot,
     snapshot_path,
 )
 from tidelog.journal.tail import CutTail, list_cut_tails, set_aside_tail
@@ -99,6 +99,7 @@ class Journal(ReadableJournal):
         """Transactions are made here, and not received. A stop counts as clean only if they are: history that
         somebody else goes on with is not to be gone on with without an epoch."""
         self.holders = Holders(disk, folder)
+        self._pins = SnapshotPins(disk, folder)
         self._snapshot: SnapshotWriter | None = None
         """The one that was begun last."""
 
@@ -264,8 +265,14 @@ class Journal(ReadableJournal):
 
     def remove_old_snapshots(self) -> None:
         """Drop the snapshots that are too many. On any thread; not beside another that makes or drops them."""
-        for path in list_snapshot_paths(self._disk, self._folder)[: -max(self.retention.snapshots_kept, 1)]:
-            remove_snapshot(self._disk, path)
+        self._pins.remove_old(max(self.retention.snapshots_kept, 1))
+
+    def pin_snapshot(self) -> PinnedSnapshot | None:
+        """The newest snapshot, to be read file by file: it stays until it is released. None: there is none.
+
+        Whoever goes on with the journal after it holds that in `holders`.
+        """
+        return self._pins.pin()
 
     @property
     def newest_snapshot(self) -> Snapshot | None:

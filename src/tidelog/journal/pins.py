@@ -1,0 +1,114 @@
+"""Snapshots that somebody reads file by file, and that must stay meanwhile: a full sync sends one as it lies on disk.
+
+Snapshots are removed by the thread that makes them, and pinned by the owner of the journal. Either claims a snapshot
+first, in one step (`dict.setdefault`): what is claimed for removal is no longer given out, and what is pinned stays. A
+snapshot that became too many while it was pinned goes with the next removal.
+
+As long as it stays, no segment goes that it does not cover. A reader that goes on with the journal after it keeps that
+by a holder of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.errors import InternalError
+from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot, remove_snapshot
+from tidelog.ports import Disk, File
+
+_ATTEMPTS_MAX: Final = 3
+"""A snapshot goes only when there is a newer one: whoever finds none of those that were listed looks again."""
+
+
+class _Claim:
+    """What a snapshot is claimed for."""
+
+    __slots__ = ("is_removal", "pins")
+
+    def __init__(self, *, is_removal: bool) -> None:
+        self.is_removal = is_removal
+        self.pins = 0
+
+
+class SnapshotPins:
+    """Who may remove the snapshots of a data directory, and when."""
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._claims: dict[str, _Claim] = {}
+        """By path."""
+
+    def pin(self) -> PinnedSnapshot | None:
+        """The newest snapshot that stays; None: there is none. For the owner's thread."""
+        for _ in range(_ATTEMPTS_MAX):
+            for path in reversed(list_snapshot_paths(self._disk, self._folder)):
+                if pinned := self._pin(path):
+                    return pinned
+        return None
+
+    def _pin(self, path: str) -> PinnedSnapshot | None:
+        claim = self._claims.setdefault(path, _Claim(is_removal=False))
+        if claim.is_removal:
+            return None
+        claim.pins += 1
+        try:
+            if self._disk.exists(path):  # it may have gone before it was claimed
+                return PinnedSnapshot(self, self._disk, open_snapshot(self._disk, path))
+        except BaseException:
+            self._release(path)
+            raise
+        self._release(path)
+        return None
+
+    def _release(self, path: str) -> None:
+        claim = self._claims[path]
+        claim.pins -= 1
+        if not claim.pins:
+            del self._claims[path]
+
+    def remove_old(self, kept: int) -> None:
+        """Remove the oldest but so many, and those that are pinned. On any thread; not beside another removal."""
+        for path in list_snapshot_paths(self._disk, self._folder)[:-kept]:
+            if self._claims.setdefault(path, _Claim(is_removal=True)).is_removal:
+                try:
+                    remove_snapshot(self._disk, path)
+                finally:
+                    del self._claims[path]
+
+
+class PinnedSnapshot:
+    """A snapshot that stays until it is released."""
+
+    def __init__(self, pins: SnapshotPins, disk: Disk, snapshot: Snapshot) -> None:
+        self._pins: SnapshotPins | None = pins
+        self._disk = disk
+        self.snapshot = snapshot
+        self.files = _list_files(disk, snapshot.path, "")
+        """Paths inside of it, and their sizes; in order."""
+
+    def open(self, name: str) -> File:
+        """One of the files, for reading; the caller closes it."""
+        if self._pins is None:
+            raise InternalError(f"{self.snapshot.path} was released")
+        return self._disk.open(f"{self.snapshot.path}/{name}", "read")
+
+    def release(self) -> None:
+        """It may go. Releasing twice is fine."""
+        pins, self._pins = self._pins, None
+        if pins is not None:
+            pins._release(self.snapshot.path)
+
+
+def _list_files(disk: Disk, path: str, prefix: str) -> list[tuple[str, int]]:
+    found: list[tuple[str, int]] = []
+    for name in disk.list(path):
+        if name.startswith("shard-"):
+            found += _list_files(disk, f"{path}/{name}", f"{prefix}{name}/")
+            continue
+        file = disk.open(f"{path}/{name}", "read")
+        try:
+            found.append((f"{prefix}{name}", file.size()))
+        finally:
+            file.close()
+    return sorted(found)
