@@ -20,7 +20,6 @@ from tidelog.engine.sessions import Sessions
 from tidelog.engine.slow_log import SlowLog
 from tidelog.engine.subscriptions import Subscriptions
 from tidelog.engine.surroundings import ServerProcess
-from tidelog.engine.surroundings import ServerProcess
 from tidelog.journal.journal import Journal
 from tidelog.journal.retention import RetentionLimits
 from tidelog.ports import Clock
