@@ -8,6 +8,7 @@ from typing import Final
 from tidelog.engine.engine import Engine
 from tidelog.ids import Ts
 from tidelog.ports import NetworkAddress
+from tidelog.replication.facts import FollowerFacts, ReplicationFacts
 from tidelog.replication.message import LinkRole
 
 READ_ONLY: Final = "READONLY You can't write against a read only replica."
@@ -39,6 +40,7 @@ class HandMadeRole:
         self.durable: list[Ts] = []
         """... and how much of that is durable."""
         self.waits: list[FollowerWait] = []
+        self.followers: list[FollowerFacts] = []
         self.fail_overs: list[tuple[NetworkAddress | None, int, bool]] = []
         self.published: list[tuple[bytes, bytes, bool]] = []
         engine.replication = self
@@ -51,6 +53,7 @@ class HandMadeRole:
 
     def lead(self) -> None:
         self.role, self.leader = LinkRole.LEADER, None
+        self._engine.store.is_follower = False
         self.refuse(None)
 
     def confirmed_count(self, ts: Ts, *, is_durable: bool) -> int:
@@ -66,6 +69,17 @@ class HandMadeRole:
 
     def abort_fail_over(self) -> None:
         self.fail_overs.clear()
+
+    def facts(self) -> ReplicationFacts:
+        return ReplicationFacts(
+            role=self.role,
+            leader=self.leader,
+            is_link_up=self.role is LinkRole.FOLLOWER and self.read_refusal is None,
+            link_state="connect" if self.read_refusal else "connected",
+            followers=self.followers,
+            failover_state="waiting-for-sync" if self.fail_overs else "no-failover",
+            applied_ts=self._engine.store.journal.writer.last_ts,
+        )
 
     def publish(self, channel: bytes, payload: bytes, *, is_sharded: bool) -> None:
         self.published.append((channel, payload, is_sharded))

@@ -46,6 +46,8 @@ def changefeed(session: Session, arguments: Arguments) -> Reply:
         raise CommandError(f"FEEDTOOOLD oldest={error.oldest}") from error
     except FeedDiverged as error:
         raise CommandError(f"FEEDDIVERGED since={error.since}") from error
+    except CommandError:
+        raise  # the role of the server forbids it
     except (HolderLapsed, ClientError) as error:
         raise CommandError(f"ERR {error}") from error
     return Wire()
@@ -269,7 +271,7 @@ COMMANDS: list[Command] = [
         "FEED|ACK",
         4,
         feed_ack,
-        "noscript stale fast",
+        "write noscript stale fast",
         summary="tell a named feed how far its reader has come",
     ),
     connection(
@@ -280,6 +282,6 @@ COMMANDS: list[Command] = [
         "admin noscript stale",
         summary="return the names of feeds and how far their readers have come",
     ),
-    connection(SERVER, "FEED|DROP", 3, feed_drop, "admin noscript", summary="forget the name of a feed"),
+    connection(SERVER, "FEED|DROP", 3, feed_drop, "write admin noscript", summary="forget the name of a feed"),
     connection(SERVER, "FEED|HELP", 2, feed_help, "loading stale", summary="list the subcommands of FEED"),
 ]

@@ -69,11 +69,11 @@ def sunsubscribe(session: Session, arguments: Arguments) -> Reply:
 
 
 def publish(session: Session, arguments: Arguments) -> Reply:
-    return session.engine.subscriptions.publish(arguments[1], arguments[2])
+    return session.engine.publishing.publish(arguments[1], arguments[2])
 
 
 def spublish(session: Session, arguments: Arguments) -> Reply:
-    return session.engine.subscriptions.publish_shard(arguments[1], arguments[2])
+    return session.engine.publishing.publish(arguments[1], arguments[2], is_sharded=True)
 
 
 def _pattern(arguments: Arguments) -> bytes | None:

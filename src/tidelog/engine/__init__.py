@@ -9,12 +9,16 @@
     surroundings    what the engine asks of the process, snapshots and replication around it
     hot_commands    how commands of the hot path are called
     gate            why commands are refused, and when they are held back
+    admission       whether a command may run now, by the gate and the state of its client
     would_block     what a handler raises when it has nothing to answer yet
     blocking        clients that wait for a key
+    follower_waits  clients that wait for followers or the disk: WAIT and WAITAOF
+    deadline        a timer for any time
     staging         commands that wait for their large values to be written
     long_commands   commands that look at all keys, step by step
     monitors        MONITOR: clients that are shown every command
     subscriptions   pub/sub: who listens to which channel
+    publishing      messages for listeners here, and for those of followers
     feeding         change feeds and the loop: when they read, and how events reach a client
     slow_log        the newest commands that took long
     parameters      what CONFIG shows and changes

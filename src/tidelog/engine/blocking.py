@@ -35,7 +35,9 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
+from tidelog.engine.deadline import Deadline
 from tidelog.engine.dispatch import run_command
+from tidelog.engine.follower_waits import UNBLOCKED
 from tidelog.engine.hot_commands import Commands, HotRun
 from tidelog.engine.table import Command
 from tidelog.engine.would_block import WouldBlock
@@ -53,7 +55,7 @@ KeyPlace = tuple[int, bytes]
 """Database and key."""
 Kin = tuple[str, bytes | None]
 """The command, and what makes its clients alike (`WouldBlock.kin`): a group, or nothing. None: they are not alike."""
-UNBLOCKED: Final = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
+ROLE_CHANGED: Final = "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
 
 
 class Waiter:
@@ -96,7 +98,7 @@ class Waiter:
         self.awaits = wait.awaits
         self.kin: Kin = (row.name, wait.kin)
         self.places = places
-        self.deadline: Timer | None = None
+        self.deadline: Deadline | None = None
         self.until_us = 0
         """When its time is over (monotonic); 0: never."""
 
@@ -126,7 +128,8 @@ class Blocking:
         self._is_serving = False
 
     def __len__(self) -> int:
-        return len(self._by_session)
+        """How many wait, be it for a key or for followers."""
+        return len(self._by_session) + len(self._engine.follower_waits)
 
     @property
     def key_count(self) -> int:
@@ -160,23 +163,16 @@ class Blocking:
             queue[waiter] = None
         if wait.timeout_ms:
             waiter.until_us = self._engine.clock.monotonic_us() + 1000 * wait.timeout_ms
-            self._set_deadline(waiter, wait.timeout_ms / 1000)
+            seconds = wait.timeout_ms / 1000
+            waiter.deadline = Deadline(self._loop, seconds, lambda: self._finish(waiter, waiter.timed_out))
         self._set_due(waiter, wait.due_ms)
-
-    def _set_deadline(self, waiter: Waiter, seconds: float) -> None:
-        """Timers of loops have a longest time; a longer one is set again in between."""
-        if seconds > limits.TIMER_S_MAX:
-            waiter.deadline = self._loop.call_later(
-                limits.TIMER_S_MAX, lambda: self._set_deadline(waiter, seconds - limits.TIMER_S_MAX)
-            )
-        else:
-            waiter.deadline = self._loop.call_later(seconds, lambda: self._finish(waiter, waiter.timed_out))
 
     def forget(self, session: Session) -> None:
         """A client is gone, or has been answered; fine if it did not wait."""
         waiter = self._by_session.pop(session, None)
         if waiter is None:
             self._engine.long_commands.forget(session)
+            self._engine.follower_waits.forget(session)
             if self._moving:
                 self._moving = {place: each for place, each in self._moving.items() if each[0] is not session}
             return
@@ -198,9 +194,19 @@ class Blocking:
         """CLIENT UNBLOCK; false if it does not wait."""
         waiter = self._by_session.get(session)
         if waiter is None:
-            return False
+            return self._engine.follower_waits.unblock(session, with_error=with_error)
         self._finish(waiter, ErrorReply(UNBLOCKED) if with_error else waiter.timed_out)
         return True
+
+    def end_writes(self) -> None:
+        """The server no longer takes writes, so nobody who waits to write will get anything: they are told so and, as
+        in Redis, cut off, because the leader is elsewhere. Reads wait on: what the leader writes will serve them."""
+        for waiter in list(self._by_session.values()):
+            if waiter.row.journals(waiter.commands[0]):
+                waiter.session.close_after_reply()
+                self._finish(waiter, ErrorReply(ROLE_CHANGED))
+        self._engine.long_commands.end_all(ROLE_CHANGED)
+        self._engine.follower_waits.end_all(ROLE_CHANGED)
 
     def close(self) -> None:
         """The server stops: nobody is served any more. They still wait, so that nothing they sent later is run."""
@@ -208,6 +214,7 @@ class Blocking:
             self.forget(session)
             session.set_blocked(True)
         self._engine.long_commands.close()
+        self._engine.follower_waits.close()
 
     # --- serving ------------------------------------------------------------------------------------------------
 
@@ -232,6 +239,7 @@ class Blocking:
 
     def tick(self) -> None:
         """Now and then: serve what changed outside of commands, and clients that were put off."""
+        self._engine.follower_waits.look()
         for place in self._put_off:
             self._engine.store.signals[place] = False
         self._put_off.clear()

@@ -18,9 +18,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from tidelog import limits
+from tidelog.engine.admission import is_held, refusal_of
 from tidelog.engine.blocking import Blocking
 from tidelog.engine.dispatch import explain, find_command, find_row, internal_error, run_command
 from tidelog.engine.feeding import Feeding
+from tidelog.engine.follower_waits import FollowerWaits
 from tidelog.engine.gate import Gate
 from tidelog.engine.hot_commands import Commands
 from tidelog.engine.long_commands import LongCommands
@@ -28,17 +30,19 @@ from tidelog.engine.metrics import Metrics
 from tidelog.engine.monitors import Monitors
 from tidelog.engine.parameters import Parameters
 from tidelog.engine.password import Password
+from tidelog.engine.publishing import Publishing
 from tidelog.engine.session import Queued, Session
 from tidelog.engine.sessions import Sessions
 from tidelog.engine.slow_log import SlowLog
 from tidelog.engine.staging import Staging, Worker
 from tidelog.engine.subscriptions import Subscriptions
 from tidelog.engine.surroundings import ServerProcess, ServerReplication, Snapshots
-from tidelog.engine.table import Command, CommandTable, HandlerKind, row_as_called
+from tidelog.engine.table import Command, CommandTable, HandlerKind
 from tidelog.engine.tallies import NOTHING_HOT, RUNS_PER_SAMPLE, MakeHotCommands, TalliedRun, TalliedRuns
 from tidelog.engine.would_block import TakesSteps, WouldBlock
 from tidelog.errors import ApplyFailed, CommandError, JournalFailed, JournalFull, WrongPassword
 from tidelog.ports import Clock, Loop
+from tidelog.replication.message import LinkRole
 from tidelog.resp.encoder import OK, QUEUED, ErrorReply, Reply, Wire, encode, encode_error, encode_long
 from tidelog.store.store import Store
 from tidelog.store.transaction import Transaction
@@ -51,9 +55,6 @@ _HOT_US_MAX: Final = 1000
 """A slow log with a lower threshold turns the hot path off: hot commands are not timed one by one."""
 
 _OK: Final = Wire(OK)
-
-_MAY_WRITE: Final = frozenset(["PUBLISH", "SPUBLISH", "EVAL", "EVALSHA", "FCALL"])
-"""Commands that CLIENT PAUSE WRITE holds back beside those that write."""
 
 BLOCKED: Final = b"(it waits)"
 """This very object in the place of a reply: the client waits, and gets its reply later."""
@@ -117,10 +118,15 @@ class Engine:
         """None: large values are written while everyone waits."""
         self._loop = loop
         self.long_commands = LongCommands(self, loop)
+        self.follower_waits = FollowerWaits(self, loop)
+        self.publishing = Publishing(self)
         self.replication: ServerReplication | None = None
         """The server as a leader or a follower, set by the server; None: it leads, and has no followers."""
         self.transaction: Transaction | None = None
         """The one that EXEC runs; a script among its commands joins it."""
+        self.is_in_script = False
+        self.at_end_of_turn: Callable[[Callable[[], None]], None] = lambda call: call()
+        """Calls something when what has been run so far is written; set by the server."""
         self.scripting: object = None
         """Runs scripts; made by `scripting/` when the first one comes."""
         self._make_hot_commands = hot_commands
@@ -168,12 +174,12 @@ class Engine:
         except CommandError as error:
             return self._refuse(session, arguments, str(error))
         gate = self.gate
-        if not session.is_plain or (not gate.is_open if row.kind is HandlerKind.WRITE else gate.is_closed):
-            refusal = self._refusal_of(session, row, arguments)
+        if not session.is_plain or (gate.is_closed if row.kind is HandlerKind.READ else not gate.is_open):
+            refusal = refusal_of(gate, session, row, arguments)
             if refusal is not None:
                 return self._refuse(session, arguments, refusal)
         if not session.is_plain:
-            if gate.pause_now is not None and self._is_held(session, row, arguments):
+            if gate.pause_now is not None and is_held(gate, session, row, arguments):
                 return None
             if session.queues(row):
                 if not session.queue(row, arguments):
@@ -196,9 +202,9 @@ class Engine:
                 reply = self._run_connection(row, session, arguments)
             else:
                 reply = self._run(session, row, arguments)
-                if session.is_blocked:
-                    self.metrics.commands.of(row.name).add(self.stopwatch_s() - began_s)
-                    return BLOCKED
+            if session.is_blocked:
+                self.metrics.commands.of(row.name).add(self.stopwatch_s() - began_s)
+                return BLOCKED
         except WrongPassword as error:
             self.metrics.commands.of(row.name).add(self.stopwatch_s() - began_s)
             return self._refuse_late(session, row, str(error), error.delay_s)
@@ -238,21 +244,6 @@ class Engine:
         session.long_reply = parts
         return LONG
 
-    def _refusal_of(self, session: Session, row: Command, arguments: Sequence[bytes]) -> str | None:
-        """Why a command is refused, as an error reply; None: it is not. The order of the reasons is Redis's."""
-        gate = self.gate
-        if gate.is_open:
-            return session.refusal_of(row) or session.listening_refusal_of(row) or gate.refusal_while_loading(row)
-        queued = session.queued if row.name == "EXEC" and session.queued else [(row, arguments)]
-        commands = [(row_as_called(each, session, words), words) for each, words in queued]
-        refusal = session.refusal_of(row)
-        for each, words in commands:  # EXEC is as good as what it runs
-            refusal = refusal or gate.write_refusal_of(each, words)
-        refusal = refusal or session.listening_refusal_of(row)
-        for each, _ in commands:
-            refusal = refusal or gate.read_refusal_of(each)
-        return refusal or gate.refusal_while_loading(row)
-
     def _refuse(self, session: Session, arguments: Sequence[bytes], error: str) -> bytes:
         if arguments[0].lower() in _OF_HTTP:
             _STRANGERS_LOG.warning("cut off %s, which speaks HTTP: somebody may be luring a browser here", session.peer)
@@ -283,14 +274,6 @@ class Engine:
         session.set_blocked(True)
         self._loop.call_later(delay_s, answer)
         return BLOCKED
-
-    def _is_held(self, session: Session, row: Command, arguments: Sequence[bytes]) -> bool:
-        """Whether a pause holds a command back."""
-        if self.gate.holds(row, arguments) or row.name in _MAY_WRITE:
-            return True
-        return row.name == "EXEC" and any(
-            queued.journals(words) or queued.name in _MAY_WRITE for queued, words in session.queued or ()
-        )
 
     def _run(self, session: Session, row: Command, arguments: Sequence[bytes]) -> Reply:
         """Run a command of the keyspace as a transaction; None if its client has begun to wait."""
@@ -390,6 +373,7 @@ class Engine:
             replies.append(self._run_queued(row, session, transaction, arguments))
         self.transaction = None
         self.commit(transaction)
+        self.publishing.committed()
         if plain_count:
             self.metrics.commands.of("SET").hot_calls += plain_count
         return replies
@@ -419,8 +403,29 @@ class Engine:
 
     def role_changed(self) -> None:
         """The server has become a leader or a follower, or replication refuses something that it did not before."""
-        assert self.replication is not None
-        self.gate.role_changed(self.replication)
+        replication = self.replication
+        assert replication is not None
+        if replication.role is LinkRole.FOLLOWER:  # a leader makes transactions once its epoch has begun
+            self.store.is_follower = True
+        self.gate.role_changed(replication)
+        self.feeding.set_name_refusal(self.gate.write_refusal)
+        if self.gate.is_read_only:
+            self.blocking.end_writes()
+            self.feeding.end_named()
+
+    def serve_received(self) -> None:
+        """Transactions of the leader were applied: clients that wait for what they changed get it."""
+        if self.store.signals:
+            self.blocking.serve()
+
+    def on_durable(self) -> None:
+        """More of the journal is durable."""
+        self.follower_waits.look()
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a command that runs now may wait: not inside EXEC or a script."""
+        return self.transaction is None and not self.is_in_script
 
     def reset_statistics(self) -> None:
         """CONFIG RESETSTAT."""

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog import limits
-from tidelog.errors import ClientError, TidelogError
+from tidelog.errors import ClientError, CommandError, TidelogError
 from tidelog.feeds.event import bulk_head
 from tidelog.feeds.feed import ChangeFeedRequest, State
 from tidelog.feeds.feeds import Feeds
@@ -211,6 +211,8 @@ class Feeding:
         self._ticking: Timer | None = None
         self.is_closed = False
         """The server stops, so no feed can be opened."""
+        self._name_refusal: str | None = None
+        """Why no feed may have a name, as an error reply: a name is kept in the journal, which takes no writes."""
         self.sent_bytes = 0
         """Of all feeds."""
 
@@ -223,6 +225,8 @@ class Feeding:
         """A feed to any sink; `leave` when nobody wants it any more."""
         if self.is_closed:
             raise ClientError("the server is stopping")
+        if request.name is not None:
+            self._check_name()
         delay_us = self.repeats.delay_us(sink.peer, request)
         opened = self._feeds.open(request, protocol, sink, delay_us)
         if delay_us:
@@ -267,6 +271,17 @@ class Feeding:
 
     def set_checkpoint_ms(self, value: int) -> None:
         self._feeds.checkpoint_ms = value
+
+    def set_name_refusal(self, refusal: str | None) -> None:
+        self._name_refusal = refusal
+
+    def _check_name(self) -> None:
+        if self._name_refusal is not None:
+            raise CommandError(self._name_refusal)
+
+    def end_named(self) -> None:
+        """The server has become a follower: the leader alone has feeds with names."""
+        self._feeds.end_named(self._name_refusal or "")
 
     def acknowledge(self, database: int, name: str, ts: Ts) -> None:
         self._feeds.holds.acknowledge(database, name, ts)

@@ -18,7 +18,7 @@ from tidelog.engine.dispatch import run_command
 from tidelog.engine.table import Command
 from tidelog.errors import ApplyFailed
 from tidelog.ports import Loop, Timer
-from tidelog.resp.encoder import ErrorReply
+from tidelog.resp.encoder import ErrorReply, Reply
 from tidelog.store.range_removal import RangeRemoval
 
 if TYPE_CHECKING:
@@ -76,6 +76,13 @@ class LongCommands:
             self._engine.store.end_removal(command.removal)
             session.set_blocked(False)
 
+    def end_all(self, error: str) -> None:
+        """None of them may run any more, as all of them write: their clients are told so, and cut off."""
+        for session, command in list(self._waiting.items()):
+            self.forget(session)
+            session.close_after_reply()
+            self._answer(command, ErrorReply(error))
+
     def close(self) -> None:
         """The server stops: what has not run never will. Their clients still wait, as others that are blocked do."""
         self._is_closed = True
@@ -121,7 +128,7 @@ class LongCommands:
 
     def _try_to_run(self, command: LongCommand) -> float:
         """Run it unless writes are refused at the moment; returns when to go on."""
-        engine, row, session = self._engine, command.row, command.session
+        engine, row = self._engine, command.row
         if engine.gate.stops(row, command.arguments):
             return _GATE_S
         transaction = engine.store.begin(command.database)
@@ -132,10 +139,14 @@ class LongCommands:
         except ApplyFailed as error:
             engine.fail(error)
         self._burials.append(command.removal.bury())
-        self.forget(session)
-        if type(reply) is ErrorReply:
-            engine.count_failure(row, reply)
-        session.unblock(engine.encode(row, reply, session.protocol))
+        self.forget(command.session)
+        self._answer(command, reply)
         if engine.store.signals:
             engine.blocking.serve()
         return _PAUSE_S
+
+    def _answer(self, command: LongCommand, reply: Reply) -> None:
+        engine, row, session = self._engine, command.row, command.session
+        if type(reply) is ErrorReply:
+            engine.count_failure(row, reply)
+        session.unblock(engine.encode(row, reply, session.protocol))

@@ -9,6 +9,7 @@ from tidelog.engine.metrics import SnapshotFacts
 from tidelog.errors import ApplyFailed
 from tidelog.ids import Ts
 from tidelog.ports import NetworkAddress
+from tidelog.replication.facts import ReplicationFacts
 from tidelog.replication.message import LinkRole
 
 
@@ -82,6 +83,8 @@ class ServerReplication(Protocol):
         """Hand over to a follower, or to the one that is furthest; `ClientError` if that is impossible."""
 
     def abort_fail_over(self) -> None: ...
+
+    def facts(self) -> ReplicationFacts: ...
 
     def publish(self, channel: bytes, payload: bytes, *, is_sharded: bool) -> None:
         """A message of pub/sub was published here: the followers of a leader get it, after the data before it."""

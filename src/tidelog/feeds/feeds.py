@@ -180,6 +180,12 @@ class Feeds:
         self.close(opened)
         sink.end(opened.error)
 
+    def end_named(self, error: str) -> None:
+        """End all feeds that have a name, with an error. Their readers go on elsewhere, from what they acknowledged."""
+        for opened in list(self._named.values()):
+            if not opened.is_ending:
+                self._end(opened, error)
+
     def kill(self, number: int) -> bool:
         """End a feed, after a last checkpoint, or at once if it is ending; false if there is none of that number."""
         opened = self._open.get(number)

@@ -164,6 +164,7 @@ class Scripts:
             exec_number=0 if joined is None else engine.exec_count,
         )
         answer: Any = None
+        engine.is_in_script = True
         try:
             if isinstance(script, Function):
                 answer = interpreter.run_function(script, session.protocol, keys_count, words)
@@ -174,12 +175,14 @@ class Scripts:
         except Exception as error:
             host.failure = host.failure or error
         finally:
+            engine.is_in_script = False
             host.end()
             transaction.database = selected
         if host.failure is not None:
             answer = self._fail(host.failure)
         if joined is None:
             engine.commit(transaction)
+            engine.publishing.committed()
         return _reply(answer)
 
     def _fail(self, failure: Exception) -> Any:
