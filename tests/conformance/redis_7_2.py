@@ -6,17 +6,17 @@ from typing import Final
 
 from tests.conformance.redis_oracle import Item
 
-LATER_COMMANDS: Final = ("CLIENT|SETINFO", "CLIENT|NO-TOUCH")
+LATER_COMMANDS: Final = ("CLIENT|SETINFO", "CLIENT|NO-TOUCH", "WAITAOF")
 LATER_ARITIES: Final = {"ZRANK": -3, "ZREVRANK": -3}
 """They take WITHSCORE."""
-LATER_FLAGS: Final = {"BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BZPOPMIN", "BZPOPMAX"}
-"""They are no longer `noscript`."""
+LATER_FLAGS: Final = {"BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BZPOPMIN", "BZPOPMAX", "WAIT"}
+"""They are no longer `noscript`, and all are `blocking`."""
 LATER_CLIENT_FIELDS: Final = ["lib-name", "lib-ver"]
 
 
 def flags_of(name: str, flags: set[str]) -> set[str]:
-    """The flags of a command, with those that 7.2 has taken away."""
-    return flags - {"noscript"} if name in LATER_FLAGS else flags
+    """The flags of a command, as 7.2 has them."""
+    return (flags - {"noscript"}) | {"blocking"} if name in LATER_FLAGS else flags
 
 
 def encoding_of_set(item: Item) -> Item:

@@ -87,6 +87,36 @@ LONG_AGO: Final[list[list[tuple[Argument, ...]]]] = [
 """What was queued before the role changed: EXEC comes after it."""
 
 
+REPLIES: Final[list[tuple[Argument, ...]]] = [
+    ("REPLCONF",),
+    ("REPLCONF", "listening-port", 1),
+    ("REPLCONF", "listening-port", "x"),
+    ("REPLCONF", "CAPA", "eof", "capa", "psync2"),
+    ("REPLCONF", "ip-address", "10.0.0.1"),
+    ("REPLCONF", "foo", 1),
+    ("REPLCONF", "foo"),
+    ("WAIT", 0, 0),
+    ("WAIT", -1, 0),
+    ("WAIT", "x", 0),
+    ("WAIT", 1, "x"),
+    ("WAIT", 1, -1),
+    ("REPLICAOF", "localhost", "x"),
+    ("REPLICAOF", "localhost", -1),
+    ("REPLICAOF", "localhost", 65536),
+    ("FAILOVER",),
+    ("FAILOVER", "ABORT"),
+    ("FAILOVER", "TO", "a", 1),
+    ("FAILOVER", "TO", "a", "b"),
+    ("FAILOVER", "FORCE"),
+    ("FAILOVER", "TIMEOUT", 0),
+    ("FAILOVER", "TIMEOUT", "x"),
+    ("FAILOVER", "x"),
+    ("FAILOVER", "TO", "a", 1, "TO", "a", 1),
+]
+LAST: Final[list[tuple[Argument, ...]]] = [("SLAVEOF", "no", "One"), ("REPLICAOF", "NO", "ONE")]
+"""Both lead again."""
+
+
 class Roles:
     """A Redis and a Tidelog in the same role."""
 
@@ -197,6 +227,15 @@ async def test_scripts_and_functions(roles: Roles, change: Change) -> None:
     change(roles)
     redis, tidelog = roles.connect()
     found = [await roles.each(redis, tidelog, *command) for command in SCRIPTS]
+    assert [each for each in found if each] == []
+
+
+@in_roles
+async def test_commands_about_replication(roles: Roles, change: Change) -> None:
+    redis, tidelog = roles.connect()
+    found = [await roles.each(redis, tidelog, *command) for command in REPLIES]
+    change(roles)
+    found += [await roles.each(redis, tidelog, *command) for command in REPLIES + LAST]
     assert [each for each in found if each] == []
 
 

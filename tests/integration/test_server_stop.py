@@ -247,9 +247,7 @@ def test_a_killed_server_leaves_a_socket_that_the_next_one_takes(tmp_path: Path)
     with ServerProcess(tmp_path / "data", "--unix-socket", str(path)) as server:
         assert redis.Redis(unix_socket_path=str(path)).ping()
         assert os.stat(path).st_mode & 0o777 == 0o700
-        status, errors = run(
-            "--data", "other", "--unix-socket", str(path), "--port", "0", *NO_OTHERS, cwd=tmp_path
-        )
+        status, errors = run("--data", "other", "--unix-socket", str(path), "--port", "0", *NO_OTHERS, cwd=tmp_path)
         assert (status, errors) == (2, f"tidelog: cannot listen on {path}: another server does\n")
         assert server.terminate() == 0
     assert not path.exists()

@@ -41,6 +41,7 @@ config              CONFIG
 info                INFO
 slow_log            SLOWLOG
 monitor             MONITOR
+replication         REPLICAOF, ROLE, WAIT, FAILOVER
 server              TIME, DBSIZE, FLUSHALL, SAVE, SHUTDOWN, MEMORY, DEBUG
 
 What several families share:

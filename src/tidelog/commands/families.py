@@ -18,6 +18,7 @@ from tidelog.commands import (
     lists,
     monitor,
     pubsub,
+    replication,
     scripts,
     server,
     sets,
@@ -72,6 +73,7 @@ FAMILIES = (
     info,
     slow_log,
     monitor,
+    replication,
     server,
 )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
+from tidelog.commands import replication
 from tidelog.commands.families import command_table
 from tidelog.engine.table import Command, CommandTable
 
@@ -25,6 +26,7 @@ _TITLES: Final = {
     "transactions": "Transactions",
     "connection": "Connections",
     "server": "Server",
+    "replication": "Replication",
     "feed": "Change feeds",
 }
 """Group -> heading, in the order of the page. Other groups follow under their own names."""
@@ -67,8 +69,8 @@ Every command that a Tidelog server understands. Any Redis client can send them.
 *Arguments* counts the words after the name: `2` is exactly two, `2+` is two or more. `COMMAND DOCS name` returns the
 same summary from a running server.
 
-The server answers `ERR unknown command` to everything else: among other things it has no lists, scripts, bitmaps,
-HyperLogLogs, geospatial commands, ACL users, replication or cluster commands, and no SORT, DUMP or WAIT.
+The server answers `ERR unknown command` to everything else: among other things it has no bitmaps, HyperLogLogs,
+geospatial commands, ACL users or cluster commands, and no SORT or DUMP.
 """
 
 
@@ -87,8 +89,10 @@ def command_reference(table: CommandTable) -> str:
 
 
 def _group(row: Command) -> str:
-    """The section of a command: feeds are worth their own, whatever group COMMAND DOCS puts them in."""
-    return "feed" if row.name.startswith(("CHANGEFEED", "FEED|")) else row.group.name
+    """The section of a command: feeds and replication are worth their own, whatever group COMMAND DOCS puts them in."""
+    if row.name.startswith(("CHANGEFEED", "FEED|")):
+        return "feed"
+    return "replication" if row in replication.COMMANDS else row.group.name
 
 
 def _section(title: str, rows: list[Command]) -> str:

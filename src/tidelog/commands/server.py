@@ -27,10 +27,6 @@ def time(session: Session, _arguments: Arguments) -> Reply:
     return [b"%d" % (now_us // 1_000_000), b"%d" % (now_us % 1_000_000)]
 
 
-def role(_session: Session, _arguments: Arguments) -> Reply:
-    return [b"master", 0, []]
-
-
 # --- the keyspace as a whole ------------------------------------------------------------------------------------
 
 
@@ -164,14 +160,6 @@ _SAVING = "admin noscript no_async_loading"
 
 COMMANDS: list[Command] = [
     connection(SERVER, "TIME", 1, time, "loading stale fast", summary="return the time of the server"),
-    connection(
-        SERVER,
-        "ROLE",
-        1,
-        role,
-        "noscript loading stale fast @admin @dangerous",
-        summary="return the role of the server",
-    ),
     read(SERVER, "DBSIZE", 1, dbsize, NO_KEYS, "fast @keyspace", summary="return the number of keys in the database"),
     write(SERVER, "FLUSHDB", -1, flushdb, NO_KEYS, "@keyspace @dangerous", summary="delete all keys of the database"),
     write(
