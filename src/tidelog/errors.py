@@ -28,6 +28,7 @@
     ├── EnvironmentFault     the machine's fault: the disk, the folder, another process
     │   ├── DataDirectoryError   the folder cannot be used as asked
     │   │   └── DirectoryInUse   another process has it open
+    │   ├── NoWayBack            a history does not reach back to where it is to be cut; nothing changed
     │   ├── JournalFull          no space: writes are refused until there is
     │   ├── JournalFailed        a write or fsync failed: writes end until a restart
     │   ├── SnapshotFailed       a snapshot could not be written; the ones before it still count
@@ -93,6 +94,7 @@ __all__: Final = [
     "LinkVersion",
     "MessageTooLarge",
     "NewerFormat",
+    "NoWayBack",
     "NotConfirmed",
     "ReplicationError",
     "ServerRefused",
@@ -264,6 +266,10 @@ class DataDirectoryError(EnvironmentFault):
 
 class DirectoryInUse(DataDirectoryError):
     """Another process has the data directory open."""
+
+
+class NoWayBack(EnvironmentFault):
+    """A directory cannot go back to a moment: no snapshot from before it is left, or the journal since is damaged."""
 
 
 class JournalFull(EnvironmentFault):

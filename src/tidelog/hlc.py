@@ -63,13 +63,17 @@ class TsFile:
         if not disk.exists(path):
             disk.open(path, "create").close()
         file = disk.open(path, "write")
-        if file.size() < _FILE_BYTES:  # so that no later write needs space that may not be there
-            file.write(file.size(), [bytes(_FILE_BYTES - file.size())])
-        stored, serial, slot = _read_slots(file)
-        found = cls(file, stored, serial, slot)
-        if stored is not None:
-            found._write_again()
-        disk.sync_folder(folder)
+        try:
+            if file.size() < _FILE_BYTES:  # so that no later write needs space that may not be there
+                file.write(file.size(), [bytes(_FILE_BYTES - file.size())])
+            stored, serial, slot = _read_slots(file)
+            found = cls(file, stored, serial, slot)
+            if stored is not None:
+                found._write_again()
+            disk.sync_folder(folder)
+        except BaseException:
+            file.close()
+            raise
         return found
 
     def _write_again(self) -> None:
@@ -119,6 +123,16 @@ def read_stored_ts(disk: Disk, folder: str, name: str) -> StoredTs | None:
     file = disk.open(f"{folder}/{name}", "read")
     try:
         return _read_slots(file)[0]
+    finally:
+        file.close()
+
+
+def mark_unclean(disk: Disk, folder: str, name: str) -> None:
+    """Let the stop before no longer count as a clean one; durable when it returns."""
+    file = TsFile.open(disk, folder, name)
+    try:
+        if file.stored is not None and file.stored.clean:
+            file.store(file.stored.ts)
     finally:
         file.close()
 

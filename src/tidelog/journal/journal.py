@@ -32,6 +32,7 @@ from tidelog.journal.pins import PinnedSnapshot, SnapshotPins
 from tidelog.journal.readable import ReadableJournal
 from tidelog.journal.reader import LoadStrings
 from tidelog.journal.retention import Holders, RetentionLimits, Segment, list_erasable, plan_erasure
+from tidelog.journal.rewind import Rewound, finish_rewind
 from tidelog.journal.ring import Ring
 from tidelog.journal.scan import IsKnown
 from tidelog.journal.segment import list_segments, remove_segment, segment_bytes
@@ -91,6 +92,8 @@ class Journal(ReadableJournal):
         """... what was cut off, because a crash had torn it ..."""
         self.cut_tail_count = max(list_cut_tails(disk, folder), default=0)
         """... and how many starts of this directory had to cut something."""
+        self.rewound: Rewound | None = None
+        """A rewind that was cut short, and that this start has finished."""
         self.epochs = epochs
         """Oldest first; the last is the one that writes go to. A follower may know none yet."""
         self.needs_epoch = not (hlc.was_clean and epochs and not plan.tail_bytes)
@@ -135,6 +138,7 @@ class Journal(ReadableJournal):
         draw_id = cache(new_epoch_id)
         try:
             meta = find_or_make(disk, folder, settings.geometry, settings.shard_count, clock, draw_id)
+            rewound = finish_rewind(disk, folder, meta)
             hlc = HybridClock(clock, TsFile.open(disk, folder, layout.CLOCK))
             plan = plan_recovery(disk, folder, meta, is_known)
             layout.write_shard_metas(disk, folder, meta)  # versions before this one did not
@@ -146,6 +150,7 @@ class Journal(ReadableJournal):
             ring = Ring(meta.shard_count, settings.ring_bytes_max)
             writer = JournalWriter(disk, folder, meta, resume, hlc, settings.policy, ring)
             journal = cls(disk, folder, clock, settings, lock, meta, hlc, writer, ring, plan, cut_tail, epochs)
+            journal.rewound = rewound
             if not leads:
                 hlc.forget_clean_stop()
             elif journal.needs_epoch:

@@ -11,6 +11,11 @@
       snapshots/snapshot-<ts>/   each a journal of its own, with its own meta.json (`snapshot`)
       cut-tails/tail-<n>/        what a start cut off, because a crash had torn it (`tail`)
       set-aside-<n>/             what a repair cut out
+      diverged-<ts>/             what this server had beyond the history of its leader, which they share up to that ts
+                                 (`rewind`): a journal of its own, with its own meta.json and perhaps snapshots/
+      diverged-<ts>.partial/     ... half-made: removed by the next start
+      rewind-unfinished          only while a rewind cuts: the next start finishes it ...
+      rewound.json               ... and the same file afterwards: what the last rewind did
       restore-unfinished         only while a restore fills the directory: until it is gone, nothing here counts
 
 JSON files carry the CRC32C of their other members, so a damaged one is refused instead of believed. What decides how
@@ -46,6 +51,8 @@ HOLDERS: Final = "holders.json"
 SNAPSHOTS: Final = "snapshots"
 CUT_TAILS: Final = "cut-tails"
 RESTORING: Final = "restore-unfinished"
+REWINDING: Final = "rewind-unfinished"
+REWOUND: Final = "rewound.json"
 
 _REWRITE_BYTES: Final = 1 * limits.MIB
 _DATABASE_ID: Final = re.compile(r"[0-9a-f]{32}")

@@ -21,7 +21,7 @@ from functools import partial
 from itertools import pairwise
 
 from tidelog.errors import Corruption, DataDirectoryError, NewerFormat, TooOld
-from tidelog.hlc import TsFile, read_stored_ts
+from tidelog.hlc import TsFile, mark_unclean, read_stored_ts
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import layout
 from tidelog.journal.blob import decode_reference
@@ -39,6 +39,7 @@ from tidelog.journal.loader import (
 )
 from tidelog.journal.record import BLOB, walk
 from tidelog.journal.retention import Holders
+from tidelog.journal.rewind import finish_rewind
 from tidelog.journal.scan import IsKnown, ShardScan
 from tidelog.journal.segment import list_segments, segment_file_names
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot
@@ -72,6 +73,10 @@ def repair(disk: Disk, folder: str, *, dry_run: bool = False, is_known: IsKnown 
         raise DataDirectoryError(f"{folder} is a snapshot: it has no tail to cut, take another one")
     lock = layout.lock_directory(disk, folder)
     try:
+        if not dry_run:
+            finish_rewind(disk, folder, meta)
+        elif disk.exists(f"{folder}/{layout.REWINDING}"):
+            raise DataDirectoryError(f"{folder} is half-way back to its leader's history: a start finishes that first")
         return _Repair(disk, folder, meta, dry_run, is_known).run()
     finally:
         lock.release()
@@ -107,7 +112,7 @@ class _Repair:
         if snapshot is not None:
             self._set_aside_damaged_history(needed)
         if self._report.was_needed and not self._dry_run:
-            self._begin_new_epoch()
+            mark_unclean(self._disk, self._folder, layout.CLOCK)  # a part of what the last stop left is gone
             plan_recovery(self._disk, self._folder, self._meta, self._is_known)  # it must open now
             self._report.set_aside = self._aside or None
         return self._report
@@ -209,13 +214,6 @@ class _Repair:
             if erased.stored is None or erased.stored.ts < erased_ts:
                 erased.store(erased_ts)
             erased.close()
-
-    def _begin_new_epoch(self) -> None:
-        """The last stop no longer counts as clean: a part of what it left is gone."""
-        clock = TsFile.open(self._disk, self._folder, layout.CLOCK)
-        if clock.stored is not None and clock.stored.clean:
-            clock.store(clock.stored.ts)
-        clock.close()
 
     # --- setting aside ------------------------------------------------------------------------------------------
 
