@@ -3,59 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from benchmarks.peers import free_ports
 from tests.client.bounded import run_bounded
 from tests.client.false_follower import FalseFollower, checkpoint
+from tests.integration.heir import Heir, heir
 from tests.integration.server_process import ServerProcess
 from tidelog import limits
 from tidelog.client import Checkpoint, Client, Feed, FeedDiverged, ServerUnreachable, Value
 from tidelog.client.feed import Lost
 
+__all__ = ["heir"]
+
 SOON_MS = 20
-
-
-class Heir:
-    """A server, and the port of the one that takes over with a copy of its data."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        [self._port] = free_ports(1)
-        self._running = self.first = ServerProcess(folder / "first")
-
-    @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self.first.port},127.0.0.1:{self._port}"
-
-    def client(self) -> Any:
-        return self._running.client()
-
-    def copy(self) -> None:
-        """What the heir will have."""
-        shutil.copytree(self.first.data, self._folder / "heir", ignore=shutil.ignore_patterns("lock"))
-
-    def take_over(self) -> None:
-        self.first.kill()
-        if not (self._folder / "heir").exists():
-            self.copy()
-        self._running = ServerProcess(self._folder / "heir", "--port", str(self._port))
-
-    def close(self) -> None:
-        for server in (self.first, self._running):
-            server.close()
-
-
-@pytest.fixture
-def heir(tmp_path: Path) -> Iterator[Heir]:
-    made = Heir(tmp_path)
-    yield made
-    made.close()
 
 
 async def value_of(feed: Feed, key: bytes) -> list[bytes]:

@@ -29,6 +29,13 @@ PasswordFile = Annotated[
 DatabaseNumber = Annotated[
     int, typer.Option("--database", "-n", metavar="N", help="The number of the database.", min=0, max=15)
 ]
+FromFollowers = Annotated[
+    bool,
+    typer.Option(
+        "--from-followers",
+        help="Of several servers, read changes from one that follows the leader, if one is connected to it.",
+    ),
+]
 IsCluster = Annotated[
     bool,
     typer.Option(

@@ -3,12 +3,18 @@
 The driver takes the address from the options. Once it knows that all options are right, it asks the server what it can
 do (`explored`): a Tidelog says in INFO on which port its Flight listens, and a plain Redis has no Flight. The result
 travels to the executors, password included, so that they need no password file.
+
+The address may name several servers of which one leads, or Sentinels. Executors get all of it, and find the leader as
+the driver does. What a batch is, is always asked of the leader. With `from_followers`, tasks then read it from servers
+that follow. A feed waits there until it has come as far. Entries are read there only if the server has all of them
+already (`pinned`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +28,7 @@ from tidelog.client.link import explained
 from tidelog.errors import BadAddress, ClientError, ServerUnreachable
 from tidelog.redis_client import connect_raw
 from tidelog.server.configuration import BadConfiguration, with_password
+from tidelog.server_search import FoundServer, ServerNotFound
 from tidelog.spark.options import BadOption, Options
 
 
@@ -32,7 +39,9 @@ class Endpoint:
     address: ServerAddress
     is_tidelog: bool = True
     flight: str | None = None
-    """The address of its Flight; None: it has none, and entries come over RESP."""
+    """The address of its Flight; None: it has none, and entries come over RESP. Of several, that of one of them."""
+    from_followers: bool = False
+    """Of several servers, tasks read from those that follow, if they can."""
 
     @property
     def url(self) -> str:
@@ -44,13 +53,15 @@ class Endpoint:
         return self.address.database
 
     @contextmanager
-    def connect(self, *, retries: bool = True) -> Iterator[redis.Redis]:
+    def connect(self, *, retries: bool = True, is_follower_fine: bool = False) -> Iterator[redis.Redis]:
         """A connection whose replies are left as they came.
 
-        `retries`: a request that fails is sent again, which is fine for one that changes nothing.
+        retries            a request that fails is sent again, which is fine for one that changes nothing
+        is_follower_fine   if `from_followers`, it may be to one that follows
         """
+        turn = random.randrange(1 << 16) if self.from_followers and is_follower_fine else None
         try:
-            client = connect_raw(self.address, retries=retries)
+            client = connect_raw(self.address, retries=retries, follower=turn)
             try:
                 yield client
             finally:
@@ -58,10 +69,36 @@ class Endpoint:
         except (redis.RedisError, OSError) as error:
             raise _about(self.url, error) from None
 
+    def pinned(self, has_all: Callable[[Any], bool]) -> Endpoint:
+        """One of several servers, to read from it and from no other; this one, if it is only one.
+
+        `has_all` is asked, with a connection, whether one that follows has what is to be read.
+        """
+        if not self.address.is_searched:
+            return self
+        if self.from_followers:
+            with self.connect(retries=False, is_follower_fine=True) as client:
+                if is_leader(client) or has_all(client):
+                    return self._at(client)
+        with self.connect() as client:
+            return self._at(client)
+
+    def _at(self, client: Any) -> Endpoint:
+        """The server at the other end of a connection."""
+        address = self.address.server_at(client.connection.host, client.connection.port)
+        return _explored(Endpoint(address), client)
+
     @contextmanager
     def open_flight(self) -> Iterator[tuple[Any, Any]]:
-        """A Flight client, and the options of its calls."""
-        assert self.flight is not None
+        """A Flight client, and the options of its calls. Of several servers, the one that leads."""
+        if self.address.is_searched:
+            with self.connect() as found:
+                leader = self._at(found)
+            with leader.open_flight() as opened:
+                yield opened
+            return
+        if self.flight is None:
+            raise ClientError(f"{self.url} has no Flight: start it with --flight-port")
         login = self.address.username or "default", self.address.password
         try:
             with flight.FlightClient(self.flight) as client:
@@ -71,6 +108,12 @@ class Endpoint:
             raise ServerUnreachable(f"no Flight answers at {self.flight}: {_first_line(error)}") from None
         except flight.FlightError as error:
             raise ClientError(f"Flight at {self.flight}: {_first_line(error)}") from None
+
+
+def is_leader(client: Any) -> bool:
+    """Whether a connection is to a server that follows no other, as far as it was looked for."""
+    found: FoundServer | None = getattr(client.connection, "found", None)
+    return found is None or found.is_leader
 
 
 def call(client: Any, *words: bytes | str | int) -> Any:
@@ -90,7 +133,7 @@ def call_all(client: Any, commands: Sequence[Sequence[bytes | str | int]]) -> li
 
 
 def take_endpoint(options: Options) -> Endpoint:
-    """The server that the options name. On the driver."""
+    """The server, or the servers, that the options name. On the driver."""
     url = options.text("url") or URL_DEFAULT
     given_flight = options.text("flight")
     password_file = options.text("password_file")
@@ -100,12 +143,19 @@ def take_endpoint(options: Options) -> Endpoint:
         address = ServerAddress.parse(url, database=options.number("database", 0, 2**31 - 1))
         if password_file is not None and address.password is not None:
             raise BadOption("password_file contradicts the url, which has a password: give one of them")
+        if given_flight is not None and address.is_searched:
+            raise BadOption("flight names one server, and the url several: leave it out, they are asked for theirs")
         address = with_password(address, password_file, os.environ, option="password_file")
     except BadAddress as error:
         raise BadOption(f"url: {error.problem}") from None
     except BadConfiguration as error:
         raise BadOption(str(error)) from None
     return Endpoint(address, flight=given_flight)
+
+
+def take_read_endpoint(options: Options) -> Endpoint:
+    """The same for what may be read from servers that follow."""
+    return replace(take_endpoint(options), from_followers=options.flag("from_followers", False))
 
 
 def source_options(server: Endpoint) -> dict[str, str]:
@@ -116,10 +166,15 @@ def source_options(server: Endpoint) -> dict[str, str]:
 def explored(server: Endpoint) -> Endpoint:
     """The same server with what it can do, as it says itself."""
     with server.connect() as client:
-        facts = _facts(call(client, "INFO", "tidelog"))
+        return _explored(server, client)
+
+
+def _explored(server: Endpoint, client: Any) -> Endpoint:
+    facts = _facts(call(client, "INFO", "tidelog"))
     found = server.flight
     if found is None and facts.get("flight_port", "0") != "0":
-        host = f"[{server.address.host}]" if ":" in server.address.host else server.address.host
+        at = server.address.host if server.address.path is not None else client.connection.host
+        host = f"[{at}]" if ":" in at else at
         found = f"{'grpc+tls' if server.address.is_tls else 'grpc'}://{host}:{facts['flight_port']}"
     return replace(server, is_tidelog="tidelog_version" in facts, flight=found)
 
@@ -134,7 +189,8 @@ def _about(url: str, error: Exception) -> Exception:
     if isinstance(error, AskError):  # or MovedError, which is one
         return ClientError(f"{url} has not all keys: this is a cluster, and the source reads from one server")
     found = explained(error)
-    return ServerUnreachable(f"{url}: {found}") if isinstance(found, ServerUnreachable) else found
+    is_told = isinstance(found, ServerNotFound) or not isinstance(found, ServerUnreachable)
+    return found if is_told else ServerUnreachable(f"{url}: {found}")
 
 
 def _first_line(error: Exception) -> str:

@@ -14,7 +14,7 @@ from tidelog.cli.exits import FINE, Terminated, complain, guarded, terminate_in_
 from tidelog.cli.feed.delivery import Confirmed, Executed, Printed
 from tidelog.cli.feed.lines import FeedLines
 from tidelog.cli.feed.order import Ordered
-from tidelog.cli.options import AsJson, PasswordFile, Url
+from tidelog.cli.options import AsJson, FromFollowers, PasswordFile, Url
 from tidelog.cli.output.stdout import Output
 from tidelog.cli.output.values import parse_moment, time_or_number
 from tidelog.cli.server_link import find_address
@@ -47,7 +47,7 @@ JSON: kind "value" (ts, key, type, field, value; value null: deleted), "deletera
 UTF-8, otherwise {"base64": "..."}.
 
 After a lost connection, the feed connects again and misses nothing. If the URL names several servers, it goes on at the
-one that leads then. Messages about that go to stderr.
+one that leads then. Messages about that go to stderr. A feed with --name is always the leader's.
 
 With --name, the feed continues after what was acknowledged, so some events may come again. By default, that is what the
 next program has taken out of the pipe. With --ack-from FD, it is what that program confirms: it writes the ts of an
@@ -151,14 +151,7 @@ def feed(
     ] = 0,
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
-    from_followers: Annotated[
-        bool,
-        typer.Option(
-            "--from-followers",
-            help="Of several servers, read from one that follows the leader, if one is connected to it. With --name, "
-            "the leader is used.",
-        ),
-    ] = False,
+    from_followers: FromFollowers = False,
     as_json: AsJson = False,
 ) -> int:
     """Print changes as they happen: in columns on a terminal, otherwise as JSON lines."""

@@ -14,6 +14,7 @@ from tidelog.cli.options import (
     BatchRecords,
     Conf,
     DatabaseNumber,
+    FromFollowers,
     LeaseSeconds,
     Master,
     Once,
@@ -113,6 +114,7 @@ def lake(
     ] = None,
     password_file: PasswordFile = None,
     database: DatabaseNumber = 0,
+    from_followers: FromFollowers = False,
     master: Master = None,
     conf: Conf = None,
     lease_seconds: LeaseSeconds = limits.LEASE_MS_DEFAULT / 1000,
@@ -141,6 +143,7 @@ def lake(
         is_compacting=compact,
         vacuum_hours=vacuum_hours,
         lease_ms=int(1000 * lease_seconds),
+        from_followers=from_followers,
     )
     job = LakeJob(address, find_storage(to, storage or ()), options, lambda _taken: run.tell_batch(job.figures()))
     return run.run(

@@ -14,6 +14,7 @@ from tidelog.cli.options import (
     BatchRecords,
     Conf,
     DatabaseNumber,
+    FromFollowers,
     LeaseSeconds,
     Master,
     Once,
@@ -83,6 +84,7 @@ def view(
     url: Url = URL_DEFAULT,
     password_file: PasswordFile = None,
     database: DatabaseNumber = 0,
+    from_followers: FromFollowers = False,
     once: Once = True,
     storage: StorageOptions = None,
     master: Master = None,
@@ -101,7 +103,7 @@ def view(
         from tidelog.spark.delta.storage import find_storage
         from tidelog.spark.views.keeping.job import ViewJob, ViewOptions
         from tidelog.spark.views.sql.definition import read_views
-    options = ViewOptions(once, batch_records, trigger_seconds, int(1000 * lease_seconds))
+    options = ViewOptions(once, batch_records, trigger_seconds, int(1000 * lease_seconds), from_followers)
     job = ViewJob(address, find_storage(to, storage or ()), read_views(file), options)
     return run.run(
         lambda spark, _line: job.run(spark, run.stop),

@@ -25,15 +25,25 @@ if TYPE_CHECKING:
 
 
 class FeedJob(ABC):
-    """A job that follows the feed of one server. `run` is the way in; the rest is for subclasses and reports."""
+    """A job that follows the feed of a server, or of several of which one leads.
+
+    `run` is the way in; the rest is for subclasses and reports.
+    """
 
     name: ClassVar[str]
 
-    def __init__(self, address: ServerAddress, trigger: BatchTrigger, lease_ms: int = limits.LEASE_MS_DEFAULT) -> None:
+    def __init__(
+        self,
+        address: ServerAddress,
+        trigger: BatchTrigger,
+        lease_ms: int = limits.LEASE_MS_DEFAULT,
+        *,
+        from_followers: bool = False,
+    ) -> None:
         self.address = address
         self._trigger = trigger
         self._lease_ms = lease_ms
-        self._server = Endpoint(address)
+        self._server = Endpoint(address, from_followers=from_followers)
         self._lag: Lag | None = None
         self._lease: JobLease | None = None
 

@@ -106,6 +106,7 @@ class FeedQuery:
 
         source: Any = spark.readStream.format("tidelog").options(**source_options(self._server))
         source = source.option("start", self._start).option("max_records_per_trigger", self._pulse.records)
+        source = source.option("from_followers", str(self._server.from_followers).lower())
         writer = source.load(f"feedparts:{self._target}").writeStream.foreachBatch(on_batch)
         # With its scheme, because a path alone means the cluster's default file system.
         writer = writer.option("checkpointLocation", Path(checkpoint).as_uri())

@@ -56,6 +56,8 @@ class LakeOptions:
     is_compacting: bool = True
     vacuum_hours: int | None = None
     lease_ms: int = limits.LEASE_MS_DEFAULT
+    from_followers: bool = False
+    """Of several servers, tasks read from those that follow, if they can."""
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -90,7 +92,7 @@ class LakeJob(FeedJob):
     ) -> None:
         options.check()
         trigger = BatchTrigger(options.is_once, options.batch_records, options.trigger_s)
-        super().__init__(address, trigger, options.lease_ms)
+        super().__init__(address, trigger, options.lease_ms, from_followers=options.from_followers)
         self._storage = storage
         self._options = options
         self._on_batch = on_batch

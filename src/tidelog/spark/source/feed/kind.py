@@ -10,6 +10,7 @@
 option                      batch  stream
 url, database                 x      x      as for streams
 password_file                 x      x
+from_followers                x      x
 since                         x             changes after this moment, a ts or an ISO time; unless given, all. It must
                                             not lie in the future
 until                         x             changes up to and including this moment; at most up to now
@@ -37,7 +38,7 @@ from pyspark.sql.types import StructType
 
 from tidelog import limits
 from tidelog.errors import TooOld
-from tidelog.spark.endpoint import take_endpoint
+from tidelog.spark.endpoint import take_read_endpoint
 from tidelog.spark.options import BadOption, Options
 from tidelog.spark.source.batch_reader import BatchReader, comparison
 from tidelog.spark.source.feed.columns import SCHEMA, EventColumns
@@ -88,7 +89,7 @@ class FeedReader(BatchReader[FeedPart]):
         self._records = options.number("partition_records", 1) or limits.SPARK_PARTITION_RECORDS
         if self._is_initial and (since is not None or until is not None):
             raise BadOption("initial contradicts since and until: it reads the values of now")
-        server = take_endpoint(options)
+        server = take_read_endpoint(options)
         options.end("a feed that is read as a batch")
         self._columns = EventColumns(schema)
         self._server = explored_feed_server(server)

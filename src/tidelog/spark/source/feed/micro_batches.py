@@ -34,7 +34,7 @@ from pyspark.sql.types import StructType
 from tidelog import limits
 from tidelog.errors import ClientError
 from tidelog.feeds.span import Span
-from tidelog.spark.endpoint import Endpoint, take_endpoint
+from tidelog.spark.endpoint import Endpoint, take_read_endpoint
 from tidelog.spark.options import BadOption, Options, moment_us
 from tidelog.spark.source.feed.columns import EventColumns
 from tidelog.spark.source.feed.position import (
@@ -70,7 +70,7 @@ def take_feed(target: str, options: Options) -> tuple[Endpoint, tuple[Span, ...]
     """The server, the keys, and how they are read; all options have been checked."""
     spans = spans_of(target)
     how = FeedOptions(_start_of(options.text("start") or "earliest"), options.number("max_records_per_trigger", 1))
-    server = take_endpoint(options)
+    server = take_read_endpoint(options)
     options.end("a feed that is read without end")
     return server, spans, how
 

@@ -9,6 +9,10 @@ fails. So a part is read to its end, or not at all.
 
 INITIAL cannot be resumed, because values that are read again are newer. A task that loses its connection there fails,
 and is repeated from the beginning.
+
+With several servers, the task connects again wherever the leader is. With `from_followers` it reads from one that
+follows, and from the leader if that one refuses it, because it has not come as far or has less of the journal, or if it
+does not come further.
 """
 
 from __future__ import annotations
@@ -26,9 +30,9 @@ import redis
 from pyspark.sql.datasource import InputPartition
 
 from tidelog import limits
-from tidelog.errors import FeedDiverged, ServerUnreachable, TooOld
+from tidelog.errors import ClientError, FeedDiverged, ServerUnreachable, TooOld
 from tidelog.feeds.span import Span
-from tidelog.spark.endpoint import Endpoint
+from tidelog.spark.endpoint import Endpoint, is_leader
 from tidelog.spark.source.feed.columns import EventColumns, RawEvent, ShardProgress, gathered
 
 
@@ -89,23 +93,33 @@ def _without_collecting() -> Iterator[None]:
 def _read(server: Endpoint, part: FeedPart, spans: Sequence[Span], columns: EventColumns) -> Iterator[pa.RecordBatch]:
     reading = _PartReader(part, spans)
     silent_since_s = time.monotonic()
+    needs_leader = is_follower = has_begun = False
     while not reading.is_done:
         try:
-            with server.connect(retries=False) as client:
+            with server.connect(retries=False, is_follower_fine=not needs_leader) as client:
+                is_follower = not is_leader(client)
                 for events in reading.chunks(client):
                     silent_since_s = time.monotonic()
                     if events:
+                        has_begun = True
                         found, reading.progress = gathered(part.shard, events, reading.progress)
                         yield columns.batch(found)
                         silent_since_s = time.monotonic()  # the consumer of a batch may take long
         except ServerUnreachable:
-            if part.is_initial or time.monotonic() - silent_since_s > limits.SPARK_FEED_LOST_S:
+            cannot_resume = part.is_initial and (has_begun or not is_follower)
+            if cannot_resume or time.monotonic() - silent_since_s > limits.SPARK_FEED_LOST_S:
                 raise
+            needs_leader = needs_leader or reading.is_stuck
             time.sleep(limits.SPARK_FEED_RETRY_S)
-        except TooOld as error:
-            raise erased(part.since, error) from None
-        except FeedDiverged as error:
-            raise diverged(part.since, error) from None
+        except ClientError as error:
+            if is_follower and not (part.is_initial and has_begun):
+                needs_leader = True  # whose word is final
+            elif isinstance(error, TooOld):
+                raise erased(part.since, error) from None
+            elif isinstance(error, FeedDiverged):
+                raise diverged(part.since, error) from None
+            else:
+                raise
 
 
 def erased(since: int, error: TooOld) -> HistoryErased:
@@ -138,6 +152,8 @@ class _PartReader:
         self._repeated = 0
         """How many events of the newest transaction this connection sends again."""
         self.is_done = False
+        self.is_stuck = False
+        """The server was one that follows, and did not come further."""
 
     def chunks(self, client: Any) -> Iterator[list[RawEvent]]:
         """The events of a new connection, in chunks of a good size; a chunk may be empty."""
@@ -146,9 +162,13 @@ class _PartReader:
         epoch = connection.read_response()[self._part.shard][2]
         self._repeated, ends = self.progress.events, 0
         connection.send_command(*self._command())
+        advance = _Advance()
         # redis-py has connected and authenticated. Events are read past it, because it inspects each of them.
         for events in _received(connection._sock):
             self._epoch = epoch  # the server accepted the position
+            if not is_leader(client) and not advance.goes_on(events):
+                self.is_stuck = True
+                raise redis.ConnectionError(f"it has not come further for {limits.SPARK_FEED_LOST_S:g} s")
             ends += sum(1 for _ in takewhile(self._is_end, reversed(events)))  # one for each span, at the end
             self.is_done = ends >= len(self._spans)
             yield self._fresh([event for event in events if event[0] == b"value" or event[0] == b"deleterange"])
@@ -184,6 +204,22 @@ class _PartReader:
         if self._repeated and repeated < len(events):
             raise FeedDiverged(f"the transaction at ts {self.progress.ts} has changed", since=self.progress.ts - 1)
         return events[repeated:]
+
+
+class _Advance:
+    """How far a server has come that follows another. It may have lost it, and not know yet."""
+
+    def __init__(self) -> None:
+        self._ts = -1
+        self._since_s = time.monotonic()
+
+    def goes_on(self, events: Sequence[RawEvent]) -> bool:
+        """False: for a while, it has sent only checkpoints, and always the same."""
+        now_s = time.monotonic()
+        ts = int(events[-1][1])
+        if ts > self._ts or events[-1][0] != b"checkpoint":
+            self._ts, self._since_s = max(ts, self._ts), now_s
+        return now_s - self._since_s <= limits.SPARK_FEED_LOST_S
 
 
 def _received(sock: Any) -> Iterator[list[RawEvent]]:

@@ -1,7 +1,10 @@
 """The kind `stream`: entries of one stream, or of all streams that a pattern names.
 
 option                      batch  stream  write
-url, database                 x      x      x     redis://host:port[/database]; rediss:// with TLS
+url, database                 x      x      x     redis://host:port[/database]; rediss:// with TLS. Several, of which
+                                                  one leads: redis://host:port,host:port, or by Sentinels:
+                                                  redis+sentinel://host:port,.../service[/database]
+from_followers                x      x            true: of several servers, read entries from those that follow
 password_file                 x      x      x     a file that holds the password
 flight                        x      x      x     grpc://host:port; asked of the server unless given
 from_offset, to_offset        x                   a range, both ends included; give offsets, ids or times
@@ -29,7 +32,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from tidelog import limits
-from tidelog.spark.endpoint import explored, take_endpoint
+from tidelog.spark.endpoint import explored, take_read_endpoint
 from tidelog.spark.options import Options
 from tidelog.spark.source.batch_reader import BatchReader
 from tidelog.spark.source.entry_range import EntryRange, range_of_filters
@@ -73,7 +76,7 @@ class StreamReader(BatchReader[StreamPart]):
         self._fail_on_loss = options.flag("fail_on_loss", True)
         self._names = NameFilter()
         self._pushed = EntryRange()
-        server = take_endpoint(options)
+        server = take_read_endpoint(options)
         options.end("a stream that is read")
         self._columns = EntryColumns(schema)
         self._server = explored(server)

@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from tidelog import limits
 from tidelog.errors import ClientError
-from tidelog.spark.endpoint import Endpoint, call, call_all, explored, take_endpoint
+from tidelog.spark.endpoint import Endpoint, call, call_all, explored, take_read_endpoint
 from tidelog.spark.options import BadOption, Options
 from tidelog.spark.source.entry_range import NUMBER_MAX, id_text, parse_id
 from tidelog.spark.source.key_names import is_pattern
@@ -66,7 +66,7 @@ def _take_options(options: Options) -> MicroBatchOptions:
 
 def stream_micro_batches(target: str, options: Options, schema: StructType) -> DataSourceStreamReader:
     how = _take_options(options)
-    server = take_endpoint(options)
+    server = take_read_endpoint(options)
     options.end("a stream that is read without end")
     columns = EntryColumns(schema)
     server = explored(server)

@@ -3,21 +3,25 @@
 Entries can be evicted after a part was planned and before it is read. So a task asks, after it has read, whether the
 first entry of its part is still there: if it is, nothing was missed. Entries that were deleted one by one are not a
 loss.
+
+With several servers, a part is read from one of them: the leader, or one that follows and has come as far as the part.
+If that one is lost, reading goes on at another, after the last entry that was read.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow.flight as flight
 
 from tidelog import limits
-from tidelog.errors import ClientError, TooOld
+from tidelog.errors import ClientError, ServerUnreachable, TooOld
 from tidelog.flight.nodes import unpacked
 from tidelog.flight.request import RangeEnd, ReadRequest
 from tidelog.spark.endpoint import Endpoint, call
-from tidelog.spark.source.entry_range import id_text
+from tidelog.spark.source.entry_range import id_text, parse_id
 from tidelog.spark.source.stream.columns import Entries, EntryColumns, from_flight, from_xrange
 from tidelog.spark.source.stream.planning import StreamPart
 
@@ -43,13 +47,49 @@ def read_part(server: Endpoint, part: StreamPart, columns: EntryColumns, *, fail
 
 def read_offsets(server: Endpoint, stream: bytes, first: int, last: int) -> Iterator[Entries]:
     """The entries from an offset up to and including another, over Flight, in batches of a good size."""
-    bounds = RangeEnd(offset=first), RangeEnd(offset=last)
-    request = ReadRequest(stream, server.database, *bounds, is_packed=True)
-    with server.open_flight() as (client, options):
-        reader = client.do_get(flight.Ticket(request.ticket()), options)
-        nodes = (chunk.data for chunk in reader)
-        for batch in unpacked(nodes, limits.SPARK_BATCH_ROWS, limits.SPARK_BATCH_BYTES):
-            yield from_flight(batch)
+    losses = _Losses(server)
+    while True:
+        try:
+            at = server.pinned(lambda client: _newest_offset(client, stream) >= last)
+            request = ReadRequest(
+                stream, server.database, RangeEnd(offset=first), RangeEnd(offset=last), is_packed=True
+            )
+            with at.open_flight() as (client, options):
+                reader = client.do_get(flight.Ticket(request.ticket()), options)
+                nodes = (chunk.data for chunk in reader)
+                for batch in unpacked(nodes, limits.SPARK_BATCH_ROWS, limits.SPARK_BATCH_BYTES):
+                    entries = from_flight(batch)
+                    if len(entries):
+                        first = entries.offsets[-1].as_py() + 1
+                    yield entries
+                    losses.forget()
+            return
+        except ServerUnreachable as error:
+            losses.add(error)
+
+
+def _newest_offset(client: Any, stream: bytes) -> int:
+    newest: int = call(client, "TREAD", stream, 1, 0, "WITHINFO")[0][1]
+    return newest
+
+
+class _Losses:
+    """Servers that were lost in a row while a task read from them: another one is looked for, for a while."""
+
+    def __init__(self, server: Endpoint) -> None:
+        self._is_searched = server.address.is_searched
+        self._since_s: float | None = None
+
+    def forget(self) -> None:
+        self._since_s = None
+
+    def add(self, error: ServerUnreachable) -> None:
+        """Raises it if that is enough."""
+        now_s = time.monotonic()
+        self._since_s = now_s if self._since_s is None else self._since_s
+        if not self._is_searched or now_s - self._since_s > limits.SPARK_FEED_LOST_S:
+            raise error
+        time.sleep(limits.SPARK_FEED_RETRY_S)
 
 
 def check_loss(client: Any, stream: str, first: int, last: int) -> None:
@@ -84,9 +124,21 @@ def find_loss(stream: str, first: int, last: int, reply: list[Any]) -> EntriesLo
 def _pages(server: Endpoint, part: StreamPart) -> Iterator[Entries]:
     """The entries of a range of ids, some at a time."""
     start, end = id_text(part.first), id_text(part.last)
-    with server.connect() as client:
-        while reply := call(client, "XRANGE", part.stream, start, end, "COUNT", limits.SPARK_PAGE_ROWS):
-            yield from_xrange(reply)
-            if len(reply) < limits.SPARK_PAGE_ROWS:
-                return
-            start = f"({reply[-1][0].decode()}"
+    losses = _Losses(server)
+    while True:
+        try:
+            with server.pinned(lambda client: _newest_id(client, part.stream) >= part.last).connect() as client:
+                while reply := call(client, "XRANGE", part.stream, start, end, "COUNT", limits.SPARK_PAGE_ROWS):
+                    start = f"({reply[-1][0].decode()}"
+                    yield from_xrange(reply)
+                    losses.forget()
+                    if len(reply) < limits.SPARK_PAGE_ROWS:
+                        return
+            return
+        except ServerUnreachable as error:
+            losses.add(error)
+
+
+def _newest_id(client: Any, stream: str) -> int:
+    found = call(client, "XREVRANGE", stream, "+", "-", "COUNT", 1)
+    return parse_id("id", found[0][0].decode(), 0) if found else -1

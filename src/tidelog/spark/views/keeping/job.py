@@ -47,6 +47,8 @@ class ViewOptions:
     batch_records: int = limits.VIEW_BATCH_RECORDS
     trigger_s: float = limits.VIEW_TRIGGER_S
     lease_ms: int = limits.LEASE_MS_DEFAULT
+    from_followers: bool = False
+    """Of several servers, tasks read from those that follow, if they can."""
 
 
 class ViewJob(FeedJob):
@@ -58,7 +60,7 @@ class ViewJob(FeedJob):
         for view in views:
             plan_view(view)
         trigger = BatchTrigger(options.is_once, options.batch_records, options.trigger_s)
-        super().__init__(address, trigger, options.lease_ms)
+        super().__init__(address, trigger, options.lease_ms, from_followers=options.from_followers)
         self._storage = storage
         self._views = list(views)
         self._kept: list[MaintainedView] = []
