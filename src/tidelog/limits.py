@@ -225,6 +225,32 @@ REPLICATION_FILES_MAX = 100_000
 """Files of a full sync ..."""
 REPLICATION_UNFINISHED_MAX = 1000
 """... and those of an unfinished one that a follower tells of; others are sent again."""
+REPLICATION_SILENCE_S = 10.0
+"""A peer that is not heard of for so long is taken for gone."""
+REPLICATION_MEETING_S = 10.0
+"""For the hello of a peer, and for connecting to one."""
+REPLICATION_ANNOUNCE_US = 100 * 1000
+"""Between two announcements of a leader ..."""
+REPLICATION_ACKNOWLEDGE_US = 1 * SECOND_US
+"""... and between two acknowledgements of a follower, if nothing has changed."""
+REPLICATION_BACKOFF_S_MIN = 0.1
+"""Before a follower tries again, doubled each time ..."""
+REPLICATION_BACKOFF_S_MAX = 2.0
+"""... up to here."""
+REPLICATION_PUMP_BYTES = 512 * KIB
+"""What one follower is sent before others get their turn."""
+REPLICATION_PUBLICATIONS_BYTES_MAX = 4 * MIB
+"""Of published messages that wait for one follower, because it has not got what came before them."""
+REPLICATION_RETURN_S = 5.0
+"""So long a leader that comes back after a crash waits for the followers that it had."""
+LANDING_SYNC_BYTES = 8 * MIB
+"""What is written of a full sync between two fsyncs."""
+FOLLOWERS_MAX = 64
+"""Links of one server to servers that follow it ..."""
+FOLLOWERS_KNOWN_MAX = 64
+"""... and those that it remembers ..."""
+FOLLOWER_FORGOTTEN_US = 3600 * SECOND_US
+"""... after a link has ended, for so long."""
 
 # --- links between servers --------------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ scan               recovery, first half: what of a shard's files is proved
 cycles             ... and up to which cycle all shards are
 loader             recovery, second half: decides what counts, cuts the rest, replays it
 tail               what a start cuts off: described, and set aside first
+replacement        a full sync takes the place of what a directory held
 rewind             goes back to where the history is shared with another server, and sets aside what is not
 excerpt            a part of a history as a journal of its own
 record_runs        reads ordinary records many at a time, for a quick start

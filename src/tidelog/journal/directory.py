@@ -37,7 +37,7 @@ def find_or_make(
             layout.write_meta(disk, folder, meta)
         return meta
     # A crash while making the directory leaves some of these; anything else is somebody else's.
-    ours = {layout.LOCK, layout.SNAPSHOTS, f"{layout.META}.new"}
+    ours = {layout.LOCK, layout.SNAPSHOTS, f"{layout.META}.new", layout.ROLE, f"{layout.ROLE}.new"}
     strange = [name for name in disk.list(folder) if name not in ours and not name.startswith("shard-")]
     if strange:
         raise DataDirectoryError(

@@ -16,6 +16,9 @@
       diverged-<ts>.partial/     ... half-made: removed by the next start
       rewind-unfinished          only while a rewind cuts: the next start finishes it ...
       rewound.json               ... and the same file afterwards: what the last rewind did
+      role.json                  whether the server leads or follows (`replication/role_file`)
+      sync/                      a full sync from a leader as it lands (`replacement`)
+      replaced/                  what it takes the place of, while it does
       restore-unfinished         only while a restore fills the directory: until it is gone, nothing here counts
 
 JSON files carry the CRC32C of their other members, so a damaged one is refused instead of believed. What decides how
@@ -53,6 +56,9 @@ CUT_TAILS: Final = "cut-tails"
 RESTORING: Final = "restore-unfinished"
 REWINDING: Final = "rewind-unfinished"
 REWOUND: Final = "rewound.json"
+ROLE: Final = "role.json"
+SYNC: Final = "sync"
+REPLACED: Final = "replaced"
 
 _REWRITE_BYTES: Final = 1 * limits.MIB
 _DATABASE_ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -191,6 +197,11 @@ def read_meta(disk: Disk, folder: str) -> Meta:
     if meta.slots != tuple(slot_ranges(meta.shard_count)):
         raise Corruption(f"its slot ranges are not those of {meta.shard_count} shards", path=path)
     return meta
+
+
+def slots_in(disk: Disk, folder: str, shard_count: int) -> Sequence[tuple[int, int]]:
+    """The slot ranges that a directory has, or will have with so many shards once it is made."""
+    return read_meta(disk, folder).slots if disk.exists(f"{folder}/{META}") else slot_ranges(shard_count)
 
 
 def write_shard_metas(disk: Disk, folder: str, meta: Meta) -> None:

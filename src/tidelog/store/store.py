@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from tidelog import limits
 from tidelog.errors import ApplyFailed
-from tidelog.ids import ShardId, Ts, slot_ranges
+from tidelog.ids import ShardId, Ts
 from tidelog.journal.durability import Visible
 from tidelog.journal.journal import Journal, Settings
-from tidelog.journal.layout import META, read_meta
+from tidelog.journal.layout import slots_in
 from tidelog.journal.merge import JournalTransaction, unreadable
 from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import (
@@ -34,6 +34,7 @@ from tidelog.journal.operation import (
     encode_pairs,
 )
 from tidelog.journal.reader import Part, Record
+from tidelog.journal.replacement import finish_replacement
 from tidelog.journal.staging import StagedBlob
 from tidelog.ports import Clock, Disk, Random
 from tidelog.store.capture import Capture
@@ -100,6 +101,8 @@ class Store:
         self.on_range: Callable[[Ts, int, DelRange], None] | None = None
         """Told of a range that has gone from a database, and of its ts: for initial scans of feeds."""
         self.journal: Journal
+        self.announced_ts = Ts(0)
+        """On a follower: no transaction at or below it will come, as its leader announced."""
         self.slots: Sequence[tuple[int, int]] = ()
         """For every shard, its first and last slot."""
         self.owners: list[ShardId] = []
@@ -122,8 +125,9 @@ class Store:
 
         Unless it `leads`, it is one of a follower, until `Journal.begin_epoch`.
         """
+        finish_replacement(disk, folder)
         store = cls(clock, random, types)
-        store.slots = _slots_of(disk, folder, settings)
+        store.slots = slots_in(disk, folder, settings.shard_count)
         store.owners = shards_by_slot(store.slots)
         store.journal = Journal.open(
             disk,
@@ -441,10 +445,3 @@ class Store:
             if flush is None:
                 return
             self._replay_record(ALL_SLOTS, flush, flush.payload)
-
-
-def _slots_of(disk: Disk, folder: str, settings: Settings) -> Sequence[tuple[int, int]]:
-    """The slot ranges that a directory has, or will have once it is made."""
-    if disk.exists(f"{folder}/{META}"):
-        return read_meta(disk, folder).slots
-    return slot_ranges(settings.shard_count)
