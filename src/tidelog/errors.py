@@ -8,6 +8,7 @@
     │   │   └── MessageTooLarge      ... namely a message of a channel
     │   ├── TooOld               the place asked for was erased from the journal
     │   ├── FeedDiverged         what a feed's client has seen is no longer history
+    │   ├── FeedBehind           a follower does not have what a feed's client has seen, or not yet
     │   ├── HolderLapsed         this reader stalled for too long and its hold was let go
     │   ├── ClockAhead           a remote ts lies too far in the future
     │   ├── BadAddress           the URL of a server cannot be used
@@ -79,6 +80,7 @@ __all__: Final = [
     "DayGone",
     "DirectoryInUse",
     "EnvironmentFault",
+    "FeedBehind",
     "FeedDiverged",
     "FencedOff",
     "FormatError",
@@ -154,6 +156,10 @@ class FeedDiverged(ClientError):
         super().__init__(message)
         self.since = since
         """The ts up to which what it has seen still holds."""
+
+
+class FeedBehind(ClientError):
+    """A follower has not got what a client of a feed has seen elsewhere: it may come, or turn out to be lost."""
 
 
 class HolderLapsed(ClientError):

@@ -182,6 +182,11 @@ class HybridClock:
         if self.was_clean:
             self._store(self.bound)
 
+    def follow(self, ts: Ts) -> None:
+        """Go on above a ts of the process that is followed. Nothing is given out here, so no bound is stored for it:
+        the next renewal does that."""
+        self.last = max(self.last, ts)
+
     def next(self) -> Ts:
         """A ts that is larger than every one before it, here or seen from elsewhere. Hot."""
         wall = self._clock.wall_us()

@@ -13,7 +13,7 @@ from tidelog.commands.arguments import integer, quoted, syntax_error
 from tidelog.commands.help import help_reply
 from tidelog.engine.session import Session
 from tidelog.engine.table import SERVER, Arguments, Command, connection
-from tidelog.errors import ClientError, CommandError, FeedDiverged, HolderLapsed, TooOld
+from tidelog.errors import ClientError, CommandError, FeedBehind, FeedDiverged, HolderLapsed, TooOld
 from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
 from tidelog.ids import ShardId, Ts
@@ -48,6 +48,8 @@ def changefeed(session: Session, arguments: Arguments) -> Reply:
         raise CommandError(f"FEEDDIVERGED since={error.since}") from error
     except CommandError:
         raise  # the role of the server forbids it
+    except FeedBehind as error:
+        raise CommandError(f"TRYAGAIN {error}") from error
     except (HolderLapsed, ClientError) as error:
         raise CommandError(f"ERR {error}") from error
     return Wire()

@@ -3,26 +3,30 @@
 A client that comes back says in which epoch it has seen what. If some of that was lost, it is told so instead of being
 given a history with a hole. It is told the same if its SINCE promised that nothing more comes up to there, and the
 epoch that followed has begun before: what happened since may lie at or below it.
+
+A follower that has not got what a client has seen elsewhere cannot know whether it was lost. It says so, and the client
+asks again, or asks another server.
 """
 
 from __future__ import annotations
 
 import contextlib
 
-from tidelog.errors import ClientError, FeedDiverged
+from tidelog.errors import ClientError, FeedBehind, FeedDiverged
 from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.holds import FeedHolds
 from tidelog.ids import U64_MAX, Ts
 from tidelog.journal.control import Epoch
-from tidelog.journal.journal import Journal
 from tidelog.ports import Clock
+from tidelog.store.store import Store
 
 
 class Beginnings:
     """The places in one journal from which feeds go on."""
 
-    def __init__(self, journal: Journal, clock: Clock, holds: FeedHolds) -> None:
-        self._journal = journal
+    def __init__(self, store: Store, clock: Clock, holds: FeedHolds) -> None:
+        self._store = store
+        self._journal = store.journal
         self._clock = clock
         self._holds = holds
         self._first_ts: dict[Ts, Ts] = {}
@@ -53,6 +57,8 @@ class Beginnings:
         """`FeedDiverged` unless what a client has seen, and was promised, in an epoch is still so."""
         after = self._epoch_after(epoch)
         if after is None:
+            if self._store.is_follower and seen > self._journal.writer.visible.ts:
+                raise FeedBehind(f"ts {seen} has not come here yet")
             return
         end = after.last_ts
         if seen > end:
@@ -66,6 +72,8 @@ class Beginnings:
         for index, known in enumerate(epochs):
             if known.id == epoch:
                 return epochs[index + 1] if index + 1 < len(epochs) else None
+        if self._store.is_follower:
+            raise FeedBehind(f"epoch {epoch} has not come here yet")
         raise FeedDiverged(f"epoch {epoch} is not one of this history", since=Ts(0))
 
     def _first_ts_of(self, epoch: Epoch) -> Ts:

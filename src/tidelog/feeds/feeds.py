@@ -41,7 +41,7 @@ class Feeds:
         self._journal = store.journal
         self._clock = clock
         self.holds = FeedHolds(self._journal, clock)
-        self._beginnings = Beginnings(self._journal, clock, self.holds)
+        self._beginnings = Beginnings(store, clock, self.holds)
         self._live = Live(self._journal, store.types)
         self._open: dict[int, OpenFeed] = {}
         self._of: dict[ChangeFeed, OpenFeed] = {}
@@ -429,4 +429,6 @@ class Feeds:
         writer, hlc = self._journal.writer, self._journal.hlc
         if writer.visible.ts < writer.last_ts:
             return writer.visible.ts
+        if self._store.is_follower:  # only a leader knows that nothing older will come
+            return max(self._store.announced_ts, writer.visible.ts)
         return hlc.next()  # nothing else will have it

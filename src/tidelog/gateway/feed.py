@@ -30,7 +30,7 @@ from starlette.responses import JSONResponse, Response
 from tidelog import limits
 from tidelog.engine.engine import Engine
 from tidelog.engine.gate import LOADING
-from tidelog.errors import ClientError, FeedDiverged, HolderLapsed, TooOld
+from tidelog.errors import ClientError, FeedBehind, FeedDiverged, HolderLapsed, TooOld
 from tidelog.feeds.event import encode_delete_range
 from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
@@ -84,6 +84,8 @@ def feed_page(engine_now: Callable[[], Engine]) -> Callable[[Request], Awaitable
             return JSONResponse(error_members(f"FEEDTOOOLD oldest={error.oldest}"), 410)
         except FeedDiverged as error:
             return JSONResponse(error_members(f"FEEDDIVERGED since={error.since}"), 410)
+        except FeedBehind as error:
+            return JSONResponse({"error": "TRYAGAIN", "message": str(error)}, 503, _RETRY_AFTER)
         except HolderLapsed as error:
             return JSONResponse({"error": "ERR", "message": str(error)}, 410)
         except ClientError as error:

@@ -1,16 +1,40 @@
-"""Replication: what a leader and a follower say to each other, and the history that is read for it.
+"""Replication: a history that several servers have, and who goes on with it.
 
 The package stands after `feeds/`, since both read the journal again in the same way, and before `engine/`, so that
-commands can ask and steer it. Nothing here waits or listens: bytes are fed in, and messages come out.
+commands can ask and steer it. Nothing here waits or listens: links come through the network port, and everything is
+state machines that are driven by calls.
 
+replication     what a server is, whom it follows, and who follows it
+role_file       the role, durable in the data directory
+options         what an operator may set
+facts           what INFO, ROLE and /metrics show
+server          what all this asks of the server around it
+failover        a leader hands over to one of its followers
+
+Following:
+
+following       the follower's state machine
+leader_link     our end of the link to the leader
+reception       applies what the leader sends
+landing         a full sync as it lands
+giving_tail     what a leader has lost and we have kept, sent up
+
+Being followed:
+
+followers       all that follow us: sending, and what they have confirmed
+follower_link   our end of the link to one of them
+meeting         what a hello is answered with
+sending_files   the files of a snapshot, piece by piece
+shared_history  whether the position of another server lies on the history here, and if not, where the two part
+history         what follows a position: read from memory or from disk, as messages
+
+The link:
+
+speaker         one end of a link: bytes to messages and back, deadlines
 message         everything that the two say to each other, as values
 kinds           the table of messages: number, sender, body
 fields          the fields of a body, with bounds on all that a peer can claim
 parts           parts of transactions as bytes
 wire            messages to pieces with checksums, and back
 incoming        puts what came in pieces together: whole transactions, in order, under the lsns that are due
-shared_history  whether the position of another server lies on the history here, and if not, where the two part
-history         what follows a position: read from memory or from disk, as messages
-options         what an operator may set
-facts           what an operator can see
 """

@@ -46,7 +46,9 @@ class ReplicationFacts:
     """Of the link to the leader. So are the next."""
     is_link_up: bool = False
     link_down_s: int = -1
-    """For how long there has been none; -1: there never was one."""
+    """For how long there has been none; -1: there is one, or this is a leader."""
+    link_error: str = ""
+    """Why there is none."""
     last_io_s: int = -1
     """Since something came from the leader; -1: nothing ever did."""
     is_empty: bool = False
@@ -75,6 +77,10 @@ class ReplicationFacts:
     """... links that only needed what came after their position ..."""
     refused_syncs: int = 0
     """... and links that it had nothing for."""
+    own_full_syncs: int = 0
+    """Full syncs that this server was given itself."""
+    dropped_publications: int = 0
+    """Messages that were published and not passed on, because a follower was too far behind."""
     set_aside_records: int = 0
     """Records that this server had beyond the history of its leader ..."""
     set_aside_paths: list[str] = field(default_factory=list)
@@ -82,3 +88,5 @@ class ReplicationFacts:
     failover_state: FailoverState = "no-failover"
     waits_for_followers: bool = False
     """A leader that came back, and takes no writes until its followers have said how far they are."""
+    is_deposed: bool = False
+    """A leader that came back and heard of a newer one: it takes no writes until it is told what it is."""

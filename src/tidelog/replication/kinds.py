@@ -18,6 +18,7 @@
     0x20 announcement      leader               | closed_ts 8 | clock_bound 8 | wall_us 8 |
     0x21 acknowledgement   follower             | written reached | durable reached |
     0x22 ping, 0x23 pong   either               | sent_us 8 |
+    0x24 take over         leader               | |
     0x30 file              leader               | number 4 | name text | size 8 | begin 8 |
     0x31 file piece        leader               | number 4 | position 8 | bytes |
     0x32 file end          leader               | number 4 | crc32c 4 |
@@ -68,6 +69,7 @@ from tidelog.replication.message import (
     SyncReason,
     TailEnd,
     TailWanted,
+    TakeOver,
     TransactionParts,
     UnfinishedSync,
 )
@@ -339,6 +341,7 @@ KINDS: Final[tuple[MessageKind, ...]] = (
         0x23, "a pong", LinkPong, None,
         lambda message: [fields.number(message.sent_us, 8)], lambda body: LinkPong(body.number(8)),
     ),
+    MessageKind(0x24, "a handover", TakeOver, _LEADER, lambda _: [], lambda _: TakeOver()),
     MessageKind(0x30, "a file", SyncFile, _LEADER, _encode_file, _decode_file),
     MessageKind(0x31, "a piece of a file", FilePiece, _LEADER, _encode_file_piece, _decode_file_piece),
     MessageKind(

@@ -3,7 +3,8 @@
     meeting        FollowerHello ->  <- LeaderHello, then ContinueSync, FullSync or TailWanted; or only LinkRefused
     the history    TransactionParts, LongRecord, EpochBegins, Publication, LongPublication, PayloadPiece: *ordered*,
                    what comes later happened later. TailEnd, where a follower sends its tail up
-    beside it      Announcement, Acknowledgement, LinkPing, LinkPong: between any two pieces, also inside of a payload
+    beside it      Announcement, Acknowledgement, LinkPing, LinkPong, TakeOver: between any two pieces, also inside of a
+                   payload
     full sync      SyncFile, FilePiece, FileEnd: beside the history, too
     the end        LinkFarewell
 
@@ -305,6 +306,11 @@ class LinkPong:
     sent_us: int
 
 
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """The leader follows whoever gets this from now on, and has sent it everything: it is to lead."""
+
+
 # --- full sync --------------------------------------------------------------------------------------------------
 
 
@@ -367,6 +373,7 @@ LinkMessage: TypeAlias = (
     | Acknowledgement
     | LinkPing
     | LinkPong
+    | TakeOver
     | SyncFile
     | FilePiece
     | FileEnd

@@ -1,0 +1,104 @@
+"""FAILOVER: a leader hands over to one of its followers, and nothing is lost.
+
+    waiting-for-sync ──► the follower has everything ──► "follower of it" is durable ──► it is told to lead
+          │
+          └─ timeout: given up, or with FORCE handed over as it is
+
+Writes wait meanwhile. They are refused once the role has changed, and clients find the new leader.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from tidelog.errors import ClientError
+from tidelog.ports import Loop, NetworkAddress, Timer
+from tidelog.replication.facts import FailoverState
+from tidelog.replication.message import LinkRole, TakeOver
+
+if TYPE_CHECKING:
+    from tidelog.replication.follower_link import FollowerLink
+    from tidelog.replication.replication import Replication
+
+_LOG: Final = logging.getLogger("tidelog")
+_HELD_MS_MAX: Final = 24 * 3600 * 1000
+NO_FAILOVER: Final[FailoverState] = "no-failover"
+
+
+class Failover:
+    """One at a time, or none."""
+
+    def __init__(self, replication: Replication, loop: Loop) -> None:
+        self._replication = replication
+        self._loop = loop
+        self.state: FailoverState = NO_FAILOVER
+        self._target: NetworkAddress | None = None
+        """None: whoever is first to have everything."""
+        self._timer: Timer | None = None
+
+    def begin(self, target: NetworkAddress | None, timeout_ms: int, *, is_forced: bool) -> None:
+        """`ClientError` if there is nobody to hand over to. `timeout_ms` 0: for as long as it takes."""
+        replication = self._replication
+        if replication.role is not LinkRole.LEADER:
+            raise ClientError("FAILOVER is not valid when server is a replica.")
+        if self.state != NO_FAILOVER:
+            raise ClientError("FAILOVER already in progress.")
+        if not any(link.is_online for link in replication.followers.links):
+            raise ClientError("FAILOVER requires connected replicas.")
+        if target is not None and self._find(target) is None:
+            raise ClientError("FAILOVER target HOST and PORT is not a replica.")
+        self._target = target
+        self.state = "waiting-for-sync"
+        replication.server.hold_writes(timeout_ms or _HELD_MS_MAX)
+        if timeout_ms:
+            self._timer = self._loop.call_later(timeout_ms / 1000, lambda: self._time_out(is_forced=is_forced))
+        self._loop.call_soon(self.look)
+
+    def _find(self, target: NetworkAddress | None) -> FollowerLink | None:
+        online = [link for link in self._replication.followers.links if link.is_online]
+        if target is not None:
+            return next((link for link in online if link.address == target), None)
+        return max(online, key=lambda link: link.written.ts, default=None)
+
+    def look(self) -> None:
+        """A follower has more than before: hand over if that is all."""
+        if self.state != "waiting-for-sync":
+            return
+        link = self._find(self._target)
+        if link is None:
+            self.abort("the replica is gone")
+        elif link.written.ts >= self._replication.server.store.journal.writer.last_ts:
+            self._hand_over(link)
+
+    def _hand_over(self, link: FollowerLink) -> None:
+        self.state = "failover-in-progress"
+        self._stop_timer()
+        _LOG.warning("handing over to %s:%d", *link.address)
+        self._replication.follow(link.address)
+        link.send(TakeOver())
+        self._end()
+
+    def _time_out(self, *, is_forced: bool) -> None:
+        self._timer = None
+        link = self._find(self._target)
+        if is_forced and link is not None:
+            self._hand_over(link)
+        else:
+            self.abort("it took too long")
+
+    def abort(self, reason: str) -> None:
+        """Go on as leader."""
+        if self.state != NO_FAILOVER:
+            _LOG.warning("the failover is given up: %s", reason)
+            self._end()
+
+    def _end(self) -> None:
+        self._stop_timer()
+        self.state, self._target = NO_FAILOVER, None
+        self._replication.server.hold_writes(0)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,366 @@
+"""The link to one server that follows us: our end of it.
+
+    meeting ──► catching up ──► online            the history after its position, then as it becomes visible
+       │  ├────► snapshot due ──► files           a full sync: files of a snapshot, and beside them the history
+       │  └────► taking tail ──► catching up      it has what we lost in a crash, and sends it
+       └───────► refused
+
+We never wait for its socket: what it does not take stays in the journal, on disk, and is read when it takes more. Only
+messages that were published wait in memory, with a bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from tidelog import limits
+from tidelog.errors import Corruption, HolderLapsed, LinkMisused, TooOld
+from tidelog.ids import Ts
+from tidelog.journal.merge import JournalTransaction
+from tidelog.ports import NetworkAddress, NetworkLink
+from tidelog.replication.history import History, epochs_at
+from tidelog.replication.incoming import Incoming
+from tidelog.replication.kinds import LinkSide
+from tidelog.replication.meeting import ContinueAnswer, FullSyncAnswer, RefusedAnswer, TailAnswer, answer
+from tidelog.replication.message import (
+    Acknowledgement,
+    Announcement,
+    ContinueSync,
+    EndReason,
+    FollowerHello,
+    FullSync,
+    LeaderHello,
+    LinkMessage,
+    LinkRefused,
+    LongRecord,
+    PayloadPiece,
+    Reached,
+    RefusalReason,
+    SyncReason,
+    TailEnd,
+    TailWanted,
+    TransactionParts,
+    newest_epochs,
+)
+from tidelog.replication.options import PRIORITY_DEFAULT
+from tidelog.replication.sending_files import SendingFiles
+from tidelog.replication.shared_history import own_position
+from tidelog.replication.speaker import LinkSpeaker
+from tidelog.replication.wire import encode
+
+if TYPE_CHECKING:
+    from tidelog.replication.followers import Followers
+
+_LOG: Final = logging.getLogger("tidelog")
+
+
+class FollowerState(Enum):
+    """See the module. The values are what INFO shows."""
+
+    MEETING = "handshake"
+    TAKING_TAIL = "taking_tail"
+    SNAPSHOT_DUE = "wait_bgsave"
+    FILES = "send_bulk"
+    CATCHING_UP = "catch_up"
+    ONLINE = "online"
+    OVER = "over"
+
+
+class FollowerLink(LinkSpeaker):
+    """Our end of a link that a follower has made."""
+
+    def __init__(self, followers: Followers, link: NetworkLink) -> None:
+        super().__init__(followers.clock, LinkSide.FOLLOWER)
+        self._followers = followers
+        self.set_link(link)
+        self._since_us = self._clock.monotonic_us()
+        self.state = FollowerState.MEETING
+        self.address: NetworkAddress = link.peer
+        """Where clients find it, as it says."""
+        self.priority = PRIORITY_DEFAULT
+        self.written = Reached(Ts(0), ())
+        """What survives the death of its process ..."""
+        self.durable = Reached(Ts(0), ())
+        """... and that of its machine, as far as it told."""
+        self._hello: FollowerHello | None = None
+        self._history: History | None = None
+        self._files: SendingFiles | None = None
+        self._sync_reason = SyncReason.EMPTY
+        self._incoming: Incoming | None = None
+        """The tail that it sends."""
+        self._publications: deque[tuple[Ts, bytes]] = deque()
+        """Messages that were published after a ts, and wait until it was sent all up to there."""
+        self._publications_bytes = 0
+        self._announced_us = 0
+
+    # --- what others ask ----------------------------------------------------------------------------------------
+
+    @property
+    def is_online(self) -> bool:
+        return self.state in (FollowerState.CATCHING_UP, FollowerState.ONLINE)
+
+    @property
+    def has_met(self) -> bool:
+        """It has said who it is."""
+        return self._hello is not None
+
+    @property
+    def holder_name(self) -> str:
+        """What the journal keeps for it is held under this name."""
+        host, port = self.address
+        return f"follower {host}:{port}"
+
+    @property
+    def records_behind(self) -> int:
+        """Visible records that it has not acknowledged; -1: not known."""
+        if not self.written.lsns:
+            return -1
+        return sum(self._followers.journal.writer.visible.lsns) - sum(self.written.lsns)
+
+    @property
+    def unsent_bytes(self) -> int:
+        return 0 if self._link is None else self._link.unsent_bytes
+
+    @property
+    def file_bytes_left(self) -> int:
+        return 0 if self._files is None else self._files.bytes_left
+
+    # --- meeting ------------------------------------------------------------------------------------------------
+
+    def take(self, message: LinkMessage) -> None:
+        if isinstance(message, Acknowledgement):
+            self._acknowledge(message)
+        elif isinstance(message, FollowerHello):
+            self._meet(message)
+        elif self.state is FollowerState.TAKING_TAIL and self._incoming is not None:
+            self._take_tail(self._incoming, message)
+        else:
+            raise LinkMisused(f"{type(message).__name__} came while the link is in state {self.state.value}")
+
+    def _meet(self, hello: FollowerHello) -> None:
+        followers = self._followers
+        if not followers.is_open:
+            self._refuse(LinkRefused(RefusalReason.LOADING, "the data is being loaded"))
+            return
+        journal = followers.journal
+        self._hello, self.priority = hello, hello.priority
+        host, port = self.address
+        self.address = (hello.host or host, hello.port or port)
+        followers.replace(self)
+        role, position = followers.role, own_position(journal)
+        hello_back = LeaderHello(journal.meta.database_id, role, position, newest_epochs(journal.epochs))
+        found = answer(journal, hello, is_settled=followers.is_settled, is_returning=followers.is_returning)
+        if isinstance(found, RefusedAnswer):
+            self._refuse(found.refusal)
+            if found.deposes:
+                followers.depose(self)
+            return
+        self.send(hello_back)
+        if isinstance(found, ContinueAnswer):
+            followers.partial_syncs += 1
+            self._continue(Reached(hello.position.ts, hello.position.lsns), found.next_epoch)
+        elif isinstance(found, TailAnswer):
+            self.state = FollowerState.TAKING_TAIL
+            self._incoming = Incoming(Reached(position.ts, position.lsns), followers.store.types.operations.is_known)
+            self.send(TailWanted())
+        elif isinstance(found, FullSyncAnswer):
+            followers.full_syncs += 1
+            self._sync_reason = found.reason
+            self.state = FollowerState.SNAPSHOT_DUE
+            _LOG.info("follower %s:%d needs a full sync: %s", *self.address, found.reason.name.lower())
+            self._begin_files(may_wait=True)
+
+    def _refuse(self, refusal: LinkRefused) -> None:
+        self._followers.refused_syncs += 1
+        _LOG.warning("server %s:%d cannot follow: %s", *self.address, refusal.text)
+        self.send(refusal)
+        if self._link is not None:
+            self._link.close()
+        self._finish(refusal.text)
+
+    def _continue(self, begin: Reached, next_epoch: int) -> None:
+        self._hold(begin.ts)
+        try:
+            self._history = History(self._followers.journal, begin, next_epoch)
+        except TooOld as error:
+            self.end(EndReason.ERASED, str(error))
+            return
+        self.written = begin
+        self.state = FollowerState.CATCHING_UP
+        self.send(ContinueSync(begin.ts))
+        self._followers.answered(self)
+        self._followers.pump_soon()
+
+    def _hold(self, ts: Ts) -> None:
+        self._followers.journal.holders.hold(self.holder_name, ts, self._clock.wall_us())
+
+    # --- what we lost -------------------------------------------------------------------------------------------
+
+    def _take_tail(self, incoming: Incoming, message: LinkMessage) -> None:
+        if isinstance(message, (TransactionParts, LongRecord, PayloadPiece)):
+            for whole in incoming.take(message):
+                if isinstance(whole, JournalTransaction):
+                    self._followers.take_back(whole)
+            return
+        if not isinstance(message, TailEnd) or incoming.is_inside or message.reached != incoming.reached:
+            raise LinkMisused(f"{type(message).__name__} came inside of a tail")
+        self._followers.server.write()
+        _LOG.warning("took back from %s:%d what was lost here, up to ts %d", *self.address, message.reached.ts)
+        self._incoming = None
+        self._followers.partial_syncs += 1
+        self._continue(message.reached, len(self._followers.journal.epochs))
+
+    # --- full sync ----------------------------------------------------------------------------------------------
+
+    def _begin_files(self, *, may_wait: bool) -> None:
+        """Send the newest snapshot, if the journal has all that follows it; otherwise have one made."""
+        journal = self._followers.journal
+        pinned = journal.pin_snapshot()
+        if pinned is not None and pinned.snapshot.point.ts < journal.erased_ts:
+            pinned.release()
+            pinned = None
+        if pinned is None:
+            if may_wait:
+                self._followers.server.begin_snapshot()
+            return
+        point = pinned.snapshot.point
+        begin = Reached(point.ts, point.lsns)
+        assert self._hello is not None
+        try:
+            self._hold(point.ts)
+            self._history = History(journal, begin, epochs_at(journal.epochs, begin))
+        except TooOld:
+            pinned.release()
+            return
+        self._files = SendingFiles(pinned, self._hello.unfinished)
+        self.state = FollowerState.FILES
+        self.send(
+            FullSync(self._sync_reason, point.ts, point.lsns, len(self._files.listed), self._files.size),
+            *self._files.listed,
+        )
+        self._followers.answered(self)
+        self._followers.pump_soon()
+
+    # --- sending ------------------------------------------------------------------------------------------------
+
+    def pump(self) -> bool:
+        """Send some; true if there is more that its socket takes. Hot."""
+        link, history = self._link, self._history
+        if link is None or history is None or self._is_over:
+            return False
+        sent = 0
+        try:
+            while link.has_room and sent < limits.REPLICATION_PUMP_BYTES:
+                data = self._next_pieces(history)
+                if data is None:
+                    return False
+                sent += len(data)
+                if data:
+                    self.send_pieces(data)
+        except TooOld as error:
+            self.end(EndReason.ERASED, str(error))
+            return False
+        except (Corruption, OSError) as error:
+            _LOG.error("what follower %s:%d needs cannot be read: %s", *self.address, error)
+            self.end(EndReason.DAMAGED, str(error))
+            return False
+        return link.has_room
+
+    def _next_pieces(self, history: History) -> bytes | None:
+        """Some of what is to be sent; None: nothing is. Hot."""
+        pieces = b""
+        if self._files is not None:
+            pieces = b"".join(map(encode, self._files.read()))
+            if not self._files.has_described:
+                return pieces
+            if self._files.is_over:
+                self._files.close()
+                self._files = None
+        messages = history.read()
+        if messages is None:
+            if self.state is FollowerState.CATCHING_UP:
+                self.state = FollowerState.ONLINE
+            if self._publications and not history.is_inside:
+                pieces += self._take_publications(history.ts)
+            return pieces if pieces or self._files is not None else None
+        pieces += b"".join(map(encode, messages))
+        if self._publications and not history.is_inside:
+            pieces += self._take_publications(history.ts)
+        return pieces
+
+    def _take_publications(self, ts: Ts) -> bytes:
+        """Those after which nothing is missing any more."""
+        found = []
+        while self._publications and self._publications[0][0] <= ts:
+            found.append(self._publications.popleft()[1])
+        data = b"".join(found)
+        self._publications_bytes -= len(data)
+        return data
+
+    def publish(self, ts: Ts, pieces: bytes) -> bool:
+        """Something was published after a ts; false: it was dropped, since too much waits already."""
+        if not self.is_online:
+            return True
+        if self._publications_bytes + len(pieces) > limits.REPLICATION_PUBLICATIONS_BYTES_MAX:
+            return False
+        self._publications.append((ts, pieces))
+        self._publications_bytes += len(pieces)
+        return True
+
+    def room(self) -> None:
+        self._followers.pump_soon()
+
+    def tick(self) -> None:
+        """Some times a second."""
+        now_us = self._clock.monotonic_us()
+        if self.state is FollowerState.MEETING and now_us - self._since_us > limits.REPLICATION_MEETING_S * 1e6:
+            self.cut("it never said what it has")
+            return
+        if self.state is FollowerState.SNAPSHOT_DUE:
+            self._begin_files(may_wait=True)
+        if now_us - self._announced_us >= limits.REPLICATION_ANNOUNCE_US and self.state is not FollowerState.MEETING:
+            self._announced_us = now_us
+            self._announce()
+        self.look()
+
+    def _announce(self) -> None:
+        """What it may know of time: all at or below the closed ts was sent."""
+        history, followers = self._history, self._followers
+        closed = Ts(0)
+        if history is not None and self._files is None:
+            closed = history.ts
+            if self.state is FollowerState.ONLINE and not history.is_inside and history.records_behind == 0:
+                closed = max(closed, followers.closed_ts())
+        self.send(Announcement(closed, followers.journal.hlc.bound, self._clock.wall_us()))
+
+    # --- what it has --------------------------------------------------------------------------------------------
+
+    def _acknowledge(self, message: Acknowledgement) -> None:
+        if self._history is None or len(message.written.lsns) != self._followers.journal.meta.shard_count:
+            raise LinkMisused("an acknowledgement of what was never sent")
+        if message.written.ts > self._history.ts:
+            raise LinkMisused(f"ts {message.written.ts} is acknowledged, and only {self._history.ts} was sent")
+        with contextlib.suppress(HolderLapsed):  # it reads on for as long as the journal has what it needs
+            self._followers.journal.holders.move(self.holder_name, message.written.ts, self._clock.wall_us())
+        if self.is_online:
+            self.written, self.durable = message.written, message.durable
+            self._followers.acknowledged()
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def finished(self, reason: str) -> None:
+        was = self.state
+        self.state = FollowerState.OVER
+        if self._history is not None:
+            self._history.close()
+            self._history = None
+        if self._files is not None:
+            self._files.close()
+            self._files = None
+        if was is not FollowerState.MEETING:
+            _LOG.info("the link to follower %s:%d is over: %s", *self.address, reason)
+        self._followers.remove(self)

@@ -1,0 +1,231 @@
+"""All servers that follow this one, whatever it is itself: a leader, or a follower in a chain.
+
+    accept      somebody wants to follow
+    on_visible  there is more to send
+    tick        announcements, silent peers, snapshots that were waited for
+    wait        until so many have confirmed a ts
+
+Sending happens in slices, one follower after the other, when there is something to send and its socket takes it. If
+some took all that fits into a slice, the next slice is a matter of the loop, so that clients are served in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tidelog import limits
+from tidelog.ids import Ts
+from tidelog.journal.durability import Visible
+from tidelog.journal.journal import Journal
+from tidelog.journal.merge import JournalTransaction
+from tidelog.ports import Clock, Loop, NetworkAddress, NetworkLink
+from tidelog.replication.follower_link import FollowerLink, FollowerState
+from tidelog.replication.message import EndReason, LinkRole, Publication, publication_messages
+from tidelog.replication.server import ReplicatedServer
+from tidelog.replication.wire import encode
+from tidelog.store.store import Store
+
+if TYPE_CHECKING:
+    from tidelog.replication.replication import Replication
+
+_LOG: Final = logging.getLogger("tidelog")
+_SAMPLES_MAX: Final = 3000
+"""Of how much was written up to which ts, one a tick: for lags in bytes."""
+
+
+@dataclass(eq=False, slots=True)
+class AwaitedConfirmation:
+    """Somebody waits until followers have confirmed a ts."""
+
+    ts: Ts
+    count: int
+    is_durable: bool
+    done: Callable[[], None]
+
+
+class Followers:
+    """Sends the history to all who follow."""
+
+    def __init__(self, replication: Replication, server: ReplicatedServer, clock: Clock, loop: Loop) -> None:
+        self._replication = replication
+        self.server = server
+        self.clock = clock
+        self._loop = loop
+        self._links: dict[FollowerLink, None] = {}
+        self._is_pump_due = False
+        self._pumped: Visible | None = None
+        """What was visible when all were last sent what they take."""
+        self._waits: list[AwaitedConfirmation] = []
+        self._samples: deque[tuple[Ts, int]] = deque(maxlen=_SAMPLES_MAX)
+        self._gone: dict[NetworkAddress, int] = {}
+        """Followers whose links have ended, and when: what they need is held on for a while."""
+        self.full_syncs = 0
+        self.partial_syncs = 0
+        self.refused_syncs = 0
+        self.dropped_publications = 0
+        """Messages that were published and not passed on, because a follower was too far behind."""
+
+    # --- what links ask -----------------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> Store:
+        return self.server.store
+
+    @property
+    def journal(self) -> Journal:
+        return self.server.store.journal
+
+    @property
+    def is_open(self) -> bool:
+        return self._replication.is_open
+
+    @property
+    def role(self) -> LinkRole:
+        return self._replication.role
+
+    @property
+    def is_settled(self) -> bool:
+        return self._replication.is_settled
+
+    @property
+    def is_returning(self) -> bool:
+        return self._replication.is_returning
+
+    def closed_ts(self) -> Ts:
+        return self._replication.closed_now()
+
+    def depose(self, link: FollowerLink) -> None:
+        self._replication.depose(link.address)
+
+    def answered(self, link: FollowerLink) -> None:
+        """It is known what a follower has."""
+        self._gone.pop(link.address, None)
+        self._replication.follower_answered(link.address)
+
+    def take_back(self, transaction: JournalTransaction) -> None:
+        """A transaction that this leader has lost and a follower kept."""
+        self.store.apply_received(transaction)
+        if self.journal.writer.batch_bytes >= limits.BATCH_BYTES_FULL:
+            self.server.write()
+
+    # --- links --------------------------------------------------------------------------------------------------
+
+    @property
+    def links(self) -> list[FollowerLink]:
+        return list(self._links)
+
+    def accept(self, link: NetworkLink) -> FollowerLink:
+        """Somebody has connected."""
+        follower = FollowerLink(self, link)
+        self._links[follower] = None
+        if len(self._links) > limits.FOLLOWERS_MAX:
+            self._loop.call_soon(lambda: follower.cut(f"there are {limits.FOLLOWERS_MAX} followers already"))
+        return follower
+
+    def replace(self, link: FollowerLink) -> None:
+        """A follower has come again: its earlier link is dead, though nobody told us."""
+        for other in self.links:
+            if other is not link and other.address == link.address and other.state is not FollowerState.MEETING:
+                other.end(EndReason.REPLACED, "the follower has made another link")
+
+    def remove(self, link: FollowerLink) -> None:
+        self._links.pop(link, None)
+        if link.has_met:
+            self._gone[link.address] = self.clock.monotonic_us()
+        self._replication.followers_changed()
+
+    def end_all(self, reason: EndReason, text: str) -> None:
+        for link in self.links:
+            link.end(reason, text)
+
+    # --- sending ------------------------------------------------------------------------------------------------
+
+    def on_visible(self) -> None:
+        """More may be visible. Hot: called at the end of each turn."""
+        if self._links and self.journal.writer.visible is not self._pumped:
+            self._pump()
+
+    def pump_soon(self) -> None:
+        if not self._is_pump_due:
+            self._is_pump_due = True
+            self._loop.call_soon(self._pump_due)
+
+    def _pump_due(self) -> None:
+        self._is_pump_due = False
+        self._pump()
+
+    def _pump(self) -> None:
+        has_more = False
+        self._pumped = self.journal.writer.visible
+        for link in self.links:
+            has_more = link.pump() or has_more
+        if has_more:
+            self.pump_soon()
+
+    def publish(self, publication: Publication) -> None:
+        """Pass on what was published, behind all that was written before it."""
+        if not self._links:
+            return
+        channel, payload, is_sharded = publication
+        pieces = b"".join(map(encode, publication_messages(channel, payload, is_sharded=is_sharded)))
+        ts = self.journal.writer.last_ts
+        for link in self.links:
+            if not link.publish(ts, pieces):
+                self.dropped_publications += 1
+        self.pump_soon()
+
+    def tick(self) -> None:
+        """Ten times a second."""
+        writer = self.journal.writer
+        self._samples.append((writer.last_ts, writer.bytes_written))
+        for link in self.links:
+            link.tick()
+        now_us = self.clock.monotonic_us()
+        for address in [each for each, at in self._gone.items() if now_us - at > limits.FOLLOWER_FORGOTTEN_US]:
+            del self._gone[address]
+            host, port = address
+            self.journal.holders.release(f"follower {host}:{port}")
+            self._replication.forget_follower(address)
+        if self._links:
+            self.pump_soon()
+
+    # --- what they have -----------------------------------------------------------------------------------------
+
+    def acknowledged(self) -> None:
+        """Some follower has more than before."""
+        if self._waits:
+            for wait in list(self._waits):
+                if self.confirmed_count(wait.ts, is_durable=wait.is_durable) >= wait.count:
+                    self._waits.remove(wait)
+                    wait.done()
+        self._replication.followers_changed()
+
+    def confirmed_count(self, ts: Ts, *, is_durable: bool) -> int:
+        """How many have said that they have everything up to a ts."""
+        return sum((link.durable if is_durable else link.written).ts >= ts for link in self._links if link.is_online)
+
+    def wait(self, wait: AwaitedConfirmation) -> Callable[[], None]:
+        """Have `done` called once enough have confirmed; the answer ends the wait."""
+        self._waits.append(wait)
+
+        def forget() -> None:
+            if wait in self._waits:
+                self._waits.remove(wait)
+
+        return forget
+
+    def good_count(self, lag_max_s: int) -> int:
+        """Those that were heard of lately."""
+        return sum(link.is_online and link.silent_us <= lag_max_s * 1_000_000 for link in self._links)
+
+    def lag_bytes(self, ts: Ts) -> int:
+        """About how much was written after a ts."""
+        written = self.journal.writer.bytes_written
+        for sample_ts, sample in reversed(self._samples):
+            if sample_ts <= ts:
+                return written - sample if ts < self.journal.writer.last_ts else 0
+        return written - (self._samples[0][1] if self._samples else 0)

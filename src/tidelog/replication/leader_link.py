@@ -1,0 +1,50 @@
+"""The link to the leader that we follow: our end of it. What the messages mean is in `following`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.ports import Clock
+from tidelog.replication.kinds import LinkSide
+from tidelog.replication.message import LinkMessage
+from tidelog.replication.speaker import LinkSpeaker
+
+if TYPE_CHECKING:
+    from tidelog.replication.following import Following
+
+
+class LeaderLink(LinkSpeaker):
+    """Our end of one link to the leader: messages in, calls of `Following` out."""
+
+    def __init__(self, following: Following, clock: Clock) -> None:
+        super().__init__(clock, LinkSide.LEADER)
+        self._following = following
+
+    def connected(self) -> None:
+        super().connected()
+        self._following.meet(self)
+
+    def take(self, message: LinkMessage) -> None:
+        self._following.take(message)
+
+    def took_all(self) -> None:
+        self._following.took_all()
+
+    def room(self) -> None:
+        self._following.give_tail()
+
+    def finished(self, reason: str) -> None:
+        self._following.link_over(self, reason)
+
+    def stop_receiving(self) -> None:
+        if self._link is not None:
+            self._link.stop_receiving()
+
+    def resume_receiving(self) -> None:
+        if self._link is not None and not self._is_over:
+            self._heard_us = self._clock.monotonic_us()
+            self._link.resume_receiving()
+
+    @property
+    def has_room(self) -> bool:
+        return self._link is not None and self._link.has_room

@@ -1,0 +1,439 @@
+"""The replication of one server: what it is, whom it follows, and who follows it.
+
+    leader ──── follow ────► follower           its history goes on elsewhere; feeds and readers stay
+       ▲                         │
+       └──────── lead ───────────┘              an epoch begins above the last clock bound that was announced
+
+    a leader that comes back after a crash:
+
+    returning ──► all followers that it had have answered, or 5 s have passed ──► an epoch begins, writes are taken
+        │              one that has more sends it first
+        └───────► one knows a newer epoch ──► deposed: no writes until it is told to lead or to follow
+
+One object lives as long as the process; stores are opened and closed under it (`opened`). Role and leader are durable
+(`role_file`) before anybody is told of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from tidelog import limits
+from tidelog.errors import NoWayBack
+from tidelog.ids import Ts
+from tidelog.journal.replacement import finish_replacement
+from tidelog.journal.rewind import Rewound, rewind
+from tidelog.journal.scan import IsKnown
+from tidelog.ports import Clock, Disk, LinkOwner, Loop, NetworkAddress, NetworkLink, Random, Timer
+from tidelog.replication.facts import FollowerFacts, ReplicationFacts
+from tidelog.replication.failover import Failover
+from tidelog.replication.follower_link import FollowerLink
+from tidelog.replication.followers import AwaitedConfirmation, Followers
+from tidelog.replication.following import Connect, Following
+from tidelog.replication.landing import Landing
+from tidelog.replication.message import EndReason, LinkRole, Publication
+from tidelog.replication.options import ReplicationOptions
+from tidelog.replication.role_file import RoleFile
+from tidelog.replication.server import ReplicatedServer
+from tidelog.store.store import Store
+
+_LOG: Final = logging.getLogger("tidelog")
+_READ_ONLY: Final = "READONLY You can't write against a read only replica."
+_RETURNING: Final = (
+    "READONLY this leader has come back after a crash and waits a few seconds for its followers, which may have more"
+)
+_DEPOSED: Final = "READONLY this server was a leader, and a newer one is known: REPLICAOF says which of them leads"
+_TOO_FEW: Final = "NOREPLICAS Not enough good replicas to write."
+_STALE: Final = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
+
+
+class Replication:
+    """See the module. For the loop's thread."""
+
+    def __init__(
+        self,
+        server: ReplicatedServer,
+        disk: Disk,
+        folder: str,
+        clock: Clock,
+        loop: Loop,
+        random: Random,
+        connect: Connect,
+        options: ReplicationOptions,
+        is_known: IsKnown,
+        port: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.server = server
+        self.options = options
+        self._disk = disk
+        self._folder = folder
+        self._clock = clock
+        self._loop = loop
+        self._random = random
+        self._connect = connect
+        self._is_known = is_known
+        self._port = port
+        self._file = RoleFile(disk, folder)
+        self.followers = Followers(self, server, clock, loop)
+        self.failover = Failover(self, loop)
+        self._following: Following | None = None
+        self.is_open = False
+        """The store is open."""
+        self._was_open = False
+        self._begins_epoch = False
+        """It was told to lead while the store was closed."""
+        self.is_returning = False
+        self._missed: set[NetworkAddress] = set()
+        """Followers that a returning leader waits for."""
+        self._return_timer: Timer | None = None
+        self._has_too_few = False
+        self._told: tuple[str | None, str | None] = (None, None)
+        """What was refused when the server was last told."""
+        self._rewound: Rewound | None = None
+        self._set_aside_records = self._own_full_syncs = 0
+        self._set_aside_paths: list[str] = []
+
+    # --- what it is ---------------------------------------------------------------------------------------------
+
+    @property
+    def role(self) -> LinkRole:
+        return self._file.stored.role
+
+    @property
+    def leader(self) -> NetworkAddress | None:
+        return self._file.stored.leader
+
+    @property
+    def port(self) -> int:
+        """Where this server listens."""
+        return self._port()
+
+    @property
+    def opens_as_leader(self) -> bool:
+        """Whether the store may begin an epoch by itself when it is opened."""
+        stored = self._file.stored
+        return stored.role is LinkRole.LEADER and not stored.followers and not stored.is_deposed
+
+    @property
+    def is_settled(self) -> bool:
+        """What is here is the history, or a beginning of it."""
+        return self.role is LinkRole.LEADER or (self._following is not None and self._following.is_linked)
+
+    @property
+    def write_refusal(self) -> str | None:
+        """The error that writes get; None: they are taken."""
+        if self.role is LinkRole.FOLLOWER:
+            return _READ_ONLY
+        if self._file.stored.is_deposed:
+            return _DEPOSED
+        if self.is_returning:
+            return _RETURNING
+        return _TOO_FEW if self._has_too_few else None
+
+    @property
+    def read_refusal(self) -> str | None:
+        """The error that reads get; None: they are answered."""
+        if self.role is LinkRole.LEADER or self.options.serves_stale_data:
+            return None
+        return None if self._following is not None and self._following.is_linked else _STALE
+
+    @property
+    def closed_ts(self) -> Ts | None:
+        """How far checkpoints of feeds may go here; None: this is a leader, whose clock says it."""
+        return None if self._leads else self.server.store.announced_ts
+
+    def closed_now(self) -> Ts:
+        """A ts such that no transaction at or below it will become visible here."""
+        closed, journal = self.closed_ts, self.server.store.journal
+        if closed is not None:
+            return closed
+        if journal.writer.visible.ts < journal.writer.last_ts:
+            return journal.writer.visible.ts
+        return journal.hlc.next()  # nothing else will have it
+
+    # --- stores -------------------------------------------------------------------------------------------------
+
+    def opened(self, store: Store) -> None:
+        """A store is open: the first, or the next after a reload."""
+        self.is_open = True
+        is_first, self._was_open = not self._was_open, True
+        self._note_rewound()
+        store.is_follower = True  # until it is known to lead
+        if self.role is LinkRole.FOLLOWER:
+            if self._following is None and self.leader is not None:
+                self._following = self._make_following(self.leader)
+            if self._following is not None:
+                self._following.begin()
+        elif self._begins_epoch or store.journal.needs_epoch:
+            stored = self._file.stored
+            if is_first and stored.followers and not stored.is_deposed and not self._begins_epoch:
+                self._begin_return()
+            elif not stored.is_deposed:
+                self._begin_epoch()
+        store.is_follower = not self._leads
+        self._tell()
+
+    @property
+    def _leads(self) -> bool:
+        """Whether it gives out a ts, and decides what has expired."""
+        return self.role is LinkRole.LEADER and not self.is_returning and not self._file.stored.is_deposed
+
+    def _begin_epoch(self) -> None:
+        self._begins_epoch = False
+        self.server.begin_epoch(Ts(0))
+
+    def _close_store(self) -> None:
+        """The store is about to be closed: nobody may read from it any more."""
+        self.is_open = False
+        self.followers.end_all(EndReason.ROLE_CHANGED, "the data is loaded again")
+
+    def rewind(self, since: Ts, epoch: int) -> None:
+        """What is here after a ts is not of the leader's history: set it aside."""
+        _LOG.warning("history after ts %d is not the leader's: it is set aside", since)
+
+        def prepare() -> None:
+            try:
+                self._rewound = rewind(self._disk, self._folder, since, epoch, self._is_known)
+            except NoWayBack as error:
+                _LOG.warning("%s: a full sync takes its place", error)
+                if self._following is not None:
+                    self._following.want_all()
+
+        self._close_store()
+        self.server.reload(prepare, f"FEEDDIVERGED since={since}")
+
+    def _note_rewound(self) -> None:
+        rewound, self._rewound = self._rewound, None
+        if rewound is not None:
+            self._set_aside_records += rewound.records
+            self._set_aside_paths.append(rewound.path)
+            _LOG.warning("%d records that were not the leader's were set aside in %s", rewound.records, rewound.path)
+
+    def replace(self) -> None:
+        """A full sync has landed: it takes the place of what is here."""
+
+        def prepare() -> None:
+            path = finish_replacement(self._disk, self._folder)
+            if path is not None:
+                self._set_aside_paths.append(path)
+                _LOG.warning("what was here before the full sync is set aside in %s", path)
+
+        self._own_full_syncs += 1
+        self._close_store()
+        self.server.reload(prepare, "")
+
+    # --- changes of role ----------------------------------------------------------------------------------------
+
+    def follow(self, address: NetworkAddress) -> None:
+        """Be a follower of another server. Durable when it returns."""
+        if self.role is LinkRole.FOLLOWER and self.leader == address:
+            return
+        self._end_return()
+        self._begins_epoch = False
+        self._file.store(replace(self._file.stored, role=LinkRole.FOLLOWER, leader=address, is_deposed=False))
+        _LOG.warning("following %s:%d from now on", *address)
+        if self._following is not None:
+            self._following.close(EndReason.ROLE_CHANGED, "the leader is another")
+        self._following = self._make_following(address)
+        if self.is_open:
+            self.server.store.is_follower = True
+            self._following.begin()
+        self._tell()
+
+    def lead(self) -> None:
+        """Be a leader. Role and epoch are durable when it returns; while the store is closed, the role."""
+        was_follower, was_deposed = self.role is LinkRole.FOLLOWER, self._file.stored.is_deposed
+        if not was_follower and not was_deposed and not self.is_returning:
+            return
+        self._end_return()
+        if self._following is not None:
+            self._following.close(EndReason.ROLE_CHANGED, "it leads now")
+            self._following = None
+        self._file.store(replace(self._file.stored, role=LinkRole.LEADER, leader=None, is_deposed=False))
+        _LOG.warning("leading from now on")
+        if self.is_open:
+            self._begin_epoch()
+            self.server.store.is_follower = False
+        else:
+            self._begins_epoch = True
+        self._tell()
+
+    def take_over(self) -> None:
+        """The leader hands over to us, once this call is over: it comes from inside of its link."""
+        self._loop.call_soon(self.lead)
+
+    def _make_following(self, address: NetworkAddress) -> Following:
+        landing = Landing(self._disk, self._folder, self._clock, self._is_known)
+        return Following(self, address, self._clock, self._loop, self._random, self._connect, landing)
+
+    # --- a leader that comes back -------------------------------------------------------------------------------
+
+    def _begin_return(self) -> None:
+        self.is_returning = True
+        self._missed = set(self._file.stored.followers)
+        names = ", ".join(f"{host}:{port}" for host, port in sorted(self._missed))
+        _LOG.warning("the last stop was not clean: waiting for followers that may have more (%s)", names)
+        self._return_timer = self._loop.call_later(limits.REPLICATION_RETURN_S, self._lead_again)
+
+    def follower_answered(self, address: NetworkAddress) -> None:
+        """It is known what a follower has, and we have that too."""
+        self._file.add_follower(address)
+        self._missed.discard(address)
+        if self.is_returning and not self._missed:
+            self._lead_again()
+
+    def _lead_again(self) -> None:
+        if self.is_returning:
+            self._end_return()
+            self._begin_epoch()
+            self.server.store.is_follower = False
+            self._tell()
+
+    def _end_return(self) -> None:
+        self.is_returning = False
+        self._missed = set()
+        if self._return_timer is not None:
+            self._return_timer.cancel()
+            self._return_timer = None
+
+    def depose(self, by: NetworkAddress) -> None:
+        """Somebody knows of an epoch after ours: be read-only until somebody says what we are."""
+        self._end_return()
+        self._file.store(replace(self._file.stored, is_deposed=True))
+        _LOG.error("%s:%d knows of a newer leader: no writes are taken until REPLICAOF says who leads", *by)
+        self._tell()
+
+    def forget_follower(self, address: NetworkAddress) -> None:
+        self._file.forget_follower(address)
+
+    # --- what happens -------------------------------------------------------------------------------------------
+
+    def accept(self, link: NetworkLink) -> LinkOwner:
+        """Somebody wants to follow us; only while a store is open."""
+        return self.followers.accept(link)
+
+    def on_visible(self) -> None:
+        """More is visible. Hot: called at the end of each turn."""
+        self.followers.on_visible()
+
+    def on_durable(self) -> None:
+        """An fsync has finished."""
+        if self._following is not None:
+            self._following.on_durable()
+
+    def tick(self) -> None:
+        """Ten times a second."""
+        if self._following is not None:
+            self._following.tick()
+        if self.is_open:
+            self.followers.tick()
+        self.followers_changed()
+
+    def publish(self, channel: bytes, payload: bytes, *, is_sharded: bool = False) -> None:
+        """Something was published here: a leader's followers deliver it too."""
+        if self.role is LinkRole.LEADER:
+            self.followers.publish(Publication(channel, payload, is_sharded))
+
+    def pass_on(self, publication: Publication) -> None:
+        """Our leader has sent something that was published there: those who follow us get it too."""
+        self.followers.publish(publication)
+
+    def link_changed(self) -> None:
+        """The link to our leader is up, or no longer."""
+        self._tell()
+
+    def followers_changed(self) -> None:
+        """One has come, gone, or has more than before."""
+        self.failover.look()
+        options = self.options
+        self._has_too_few = 0 < options.followers_min > self.followers.good_count(options.follower_lag_max_s)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tell the server if something else is refused now."""
+        now = self.write_refusal, self.read_refusal
+        if now != self._told:
+            self._told = now
+            self.server.role_changed()
+
+    def close(self) -> None:
+        """The server stops."""
+        self._end_return()
+        if self._following is not None:
+            self._following.close(EndReason.STOPPING, "the follower stops")
+            self._following = None
+        self.followers.end_all(EndReason.STOPPING, "the server stops")
+
+    # --- what commands ask --------------------------------------------------------------------------------------
+
+    def confirmed_count(self, ts: Ts, *, is_durable: bool) -> int:
+        return self.followers.confirmed_count(ts, is_durable=is_durable)
+
+    def wait(self, ts: Ts, count: int, *, is_durable: bool, done: Callable[[], None]) -> Callable[[], None]:
+        """Have `done` called once so many followers have confirmed a ts; calling the answer ends the wait."""
+        return self.followers.wait(AwaitedConfirmation(ts, count, is_durable, done))
+
+    def fail_over(self, target: NetworkAddress | None, timeout_ms: int, *, is_forced: bool) -> None:
+        self.failover.begin(target, timeout_ms, is_forced=is_forced)
+
+    def facts(self) -> ReplicationFacts:
+        """All that INFO, ROLE and /metrics show."""
+        following, followers, options = self._following, self.followers, self.options
+        journal, now_us = self.server.store.journal, self._clock.monotonic_us()
+        is_up = following is not None and following.is_linked
+        return ReplicationFacts(
+            role=self.role,
+            leader=self.leader,
+            link_state="connect" if following is None else following.shown_state,
+            is_link_up=is_up,
+            link_down_s=-1 if following is None or is_up else (now_us - following.down_since_us) // 1_000_000,
+            link_error="" if following is None else following.error,
+            last_io_s=-1 if following is None or following.silent_us < 0 else following.silent_us // 1_000_000,
+            is_empty=following is not None and not journal.epochs,
+            sync_bytes_total=0 if following is None else following.landing.bytes_total,
+            sync_bytes_left=0 if following is None else following.landing.bytes_left,
+            applied_ts=journal.writer.last_ts,
+            priority=options.priority,
+            lag_ms=self._lag_ms(following, now_us),
+            followers=[self._follower_facts(link) for link in followers.links],
+            good_followers=followers.good_count(options.follower_lag_max_s),
+            full_syncs=followers.full_syncs,
+            partial_syncs=followers.partial_syncs,
+            refused_syncs=followers.refused_syncs,
+            own_full_syncs=self._own_full_syncs,
+            dropped_publications=followers.dropped_publications,
+            set_aside_records=self._set_aside_records,
+            set_aside_paths=self._set_aside_paths,
+            failover_state=self.failover.state,
+            waits_for_followers=self.is_returning,
+            is_deposed=self._file.stored.is_deposed,
+        )
+
+    def _lag_ms(self, following: Following | None, now_us: int) -> int:
+        """How old what is served here may be; -1: not known."""
+        if following is None:
+            return 0
+        return -1 if not following.announced_us else (now_us - following.announced_us) // 1000
+
+    def _follower_facts(self, link: FollowerLink) -> FollowerFacts:
+        visible = self.server.store.journal.writer.visible
+        return FollowerFacts(
+            host=link.address[0],
+            port=link.address[1],
+            state=link.state.value,
+            written_ts=link.written.ts,
+            durable_ts=link.durable.ts,
+            lag_s=link.silent_us // 1_000_000,
+            lag_records=link.records_behind,
+            lag_bytes=self.followers.lag_bytes(link.written.ts) if link.is_online else link.file_bytes_left,
+            lag_ms=max(0, visible.ts - link.written.ts) // 1000 if link.is_online else -1,
+        )
+
+    def abort_fail_over(self) -> bool:
+        """False: there is none."""
+        was_under_way = self.failover.state != "no-failover"
+        self.failover.abort("asked to")
+        return was_under_way

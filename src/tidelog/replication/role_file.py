@@ -1,0 +1,89 @@
+"""The role of a server, durable in its data directory: `role.json`.
+
+    role        leader or follower
+    leader      whom it follows: [host, port]
+    followers   who has followed it: after a crash, a leader asks them whether they have more than it
+    is_deposed  it came back as leader and heard of a newer epoch: it takes no writes until it is told what it is
+
+A directory without the file belongs to a leader. What the file says is durable before anybody is told of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tidelog import limits
+from tidelog.errors import Corruption
+from tidelog.journal.layout import ROLE, read_json, write_json
+from tidelog.ports import Disk, NetworkAddress
+from tidelog.replication.message import LinkRole
+
+_NAMES: Final = {LinkRole.LEADER: "leader", LinkRole.FOLLOWER: "follower"}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRole:
+    """What the file says."""
+
+    role: LinkRole = LinkRole.LEADER
+    leader: NetworkAddress | None = None
+    followers: tuple[NetworkAddress, ...] = ()
+    is_deposed: bool = False
+
+
+def read_role(disk: Disk, folder: str) -> StoredRole | None:
+    """None: nobody ever said what the server of this directory is."""
+    path = f"{folder}/{ROLE}"
+    if not disk.exists(path):
+        return None
+    members = read_json(disk, path)
+    try:
+        role = next(role for role, name in _NAMES.items() if name == members["role"])
+        leader = _address(members["leader"]) if members["leader"] is not None else None
+        followers = tuple(map(_address, members["followers"]))
+        stored = StoredRole(role, leader, followers, bool(members["is_deposed"]))
+    except (KeyError, StopIteration, TypeError, ValueError) as error:
+        raise Corruption(f"it makes no sense ({error!r})", path=path) from None
+    if (stored.role is LinkRole.FOLLOWER) != (stored.leader is not None):
+        raise Corruption("it names a leader to follow if, and only if, it is a follower's", path=path)
+    return stored
+
+
+def _address(value: Any) -> NetworkAddress:
+    host, port = value
+    return str(host), int(port)
+
+
+class RoleFile:
+    """The file of an open data directory."""
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self._path = f"{folder}/{ROLE}"
+        self.stored = read_role(disk, folder) or StoredRole()
+
+    def store(self, stored: StoredRole) -> None:
+        """Durable when it returns."""
+        write_json(
+            self._disk,
+            self._path,
+            {
+                "role": _NAMES[stored.role],
+                "leader": None if stored.leader is None else list(stored.leader),
+                "followers": [list(each) for each in stored.followers],
+                "is_deposed": stored.is_deposed,
+            },
+        )
+        self.stored = stored
+
+    def add_follower(self, address: NetworkAddress) -> None:
+        """Remember one; the newest are kept."""
+        if address not in self.stored.followers:
+            kept = (*self.stored.followers, address)[-limits.FOLLOWERS_KNOWN_MAX :]
+            self.store(replace(self.stored, followers=kept))
+
+    def forget_follower(self, address: NetworkAddress) -> None:
+        if address in self.stored.followers:
+            kept = tuple(each for each in self.stored.followers if each != address)
+            self.store(replace(self.stored, followers=kept))
