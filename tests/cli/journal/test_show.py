@@ -24,9 +24,10 @@ from tests.cli.directories import (
     open_journal,
 )
 from tidelog.cli.output.values import time_of
-from tidelog.ids import ShardId
+from tidelog.ids import ShardId, Ts
 from tidelog.journal.new_record import NewRecord
-from tidelog.journal.operation import DEL, START, VAL, core_table
+from tidelog.journal.operation import DEL, START, VAL, core_table, decode_pairs
+from tidelog.journal.rewind import rewind
 from tidelog.system.disk import SystemDisk
 from tidelog.testing.clock import SimulatedClock
 from tidelog.types.list import LIST_TYPE, LRem, LSet, LTrim, RPush
@@ -329,3 +330,30 @@ def test_a_payload_that_does_not_decode_is_shown_raw(copied: Made) -> None:
     [record] = [each for each in outcome.of_kind("record") if "problem" in (each["payload"] or {})]
     assert record["position"] == position
     assert "raw" in record["payload"]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.8], ids=["before the snapshot", "behind it"])
+def test_what_was_set_aside_is_shown_like_any_journal(copied: Made, share: float) -> None:
+    """On the real disk: every record that is not shared, with all that it had."""
+    times = sorted({record.ts for record in copied.written})
+    since = Ts(times[int(share * len(times))])
+    rewound = rewind(SystemDisk(), str(copied.path), since, 7)
+    outcome = invoke("journal", "show", rewound.path, "--json", "--payload", "--no-control")
+    assert (outcome.status, outcome.stderr) == (0, "")
+    shown = [each for each in outcome.of_kind("record") if not each["continues"]]
+    lost = [record for record in copied.written if record.ts > since]
+    assert [
+        (each["shard"], each["lsn"], each["ts"], each["opcode_number"], each["database"], each["expire_ms"])
+        for each in shown
+        if each["ts"] > since
+    ] == [record[:6] for record in lost]
+    assert rewound.records == len(lost)
+    before = {(record.shard, record.lsn): record for record in copied.written}
+    for each in shown:
+        record = before[each["shard"], each["lsn"]]
+        if record.opcode == VAL:
+            assert [to_bytes(pair[1]) for pair in each["payload"]["pairs"]] == [
+                value for _, value in decode_pairs(record.payload)
+            ]
+    assert bool(list((copied.path / "snapshots").iterdir())) == (share > 0.5)
+    assert invoke("journal", "ls", rewound.path).status == 0
