@@ -65,4 +65,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
         def _split_scope(self, nodeid: str) -> str:
             return SPARK if nodeid.startswith(SPARK) else nodeid
 
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            """Forget what is done: all that a process ever had is counted after each test."""
+            scope = self._split_scope(self.registered_collections[node][item_index])
+            super().mark_test_complete(node, item_index, duration)
+            if all(self.assigned_work[node][scope].values()):
+                del self.assigned_work[node][scope]
+
     return OneSession(config, log) if config.getvalue("dist") == "load" else None
