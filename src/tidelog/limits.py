@@ -134,6 +134,8 @@ WAITED_KEYS_MAX = 16_384
 """Keys that one client waits for; a command that names more, and would have to wait, is refused."""
 STOP_S_MAX = 5
 """How long a stop waits for the disk, and for clients to take their replies."""
+RELOAD_S_MAX = 2
+"""The same for a server that replaces its data, and is not there for others meanwhile."""
 WAITING_TURNS_MAX = 10_000
 """Turns of the loop whose replies wait for an fsync; past it nothing more is read from clients."""
 WAITING_REPLIES_BYTES_MAX = 64 * MIB

@@ -208,6 +208,14 @@ class Blocking:
         self._engine.long_commands.end_all(ROLE_CHANGED)
         self._engine.follower_waits.end_all(ROLE_CHANGED)
 
+    def end_all(self, error: str) -> None:
+        """Nobody is served any more: all are told so, and cut off."""
+        for waiter in list(self._by_session.values()):
+            waiter.session.close_after_reply()
+            self._finish(waiter, ErrorReply(error))
+        self._engine.long_commands.end_all(error)
+        self._engine.follower_waits.end_all(error)
+
     def close(self) -> None:
         """The server stops: nobody is served any more. They still wait, so that nothing they sent later is run."""
         for session in list(self._by_session):

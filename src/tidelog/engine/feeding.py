@@ -224,7 +224,7 @@ class Feeding:
     def open_sink(self, request: ChangeFeedRequest, protocol: int, sink: Sink) -> OpenFeed:
         """A feed to any sink; `leave` when nobody wants it any more."""
         if self.is_closed:
-            raise ClientError("the server is stopping")
+            raise ClientError("the store is being closed")
         if request.name is not None:
             self._check_name()
         delay_us = self.repeats.delay_us(sink.peer, request)
@@ -301,9 +301,12 @@ class Feeding:
             self._feeds.advance()
             self._go_on()
 
-    def close(self) -> None:
-        """The server stops: everyone gets a last checkpoint, after the rest of an event that is being sent."""
+    def close(self, error: str = "") -> None:
+        """The store is going to be closed: everyone gets a last checkpoint, after the rest of an event that is being
+        sent. If there is an error, they get that and no checkpoint."""
         self.is_closed = True
+        if error:
+            self._feeds.end_all(error)
         for opened in self._feeds.all:
             self._feeds.kill(opened.number)
 

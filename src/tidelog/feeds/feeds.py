@@ -186,6 +186,12 @@ class Feeds:
             if not opened.is_ending:
                 self._end(opened, error)
 
+    def end_all(self, error: str) -> None:
+        """End all feeds with an error, where they are."""
+        for opened in self.all:
+            if not opened.is_ending:
+                self._end(opened, error)
+
     def kill(self, number: int) -> bool:
         """End a feed, after a last checkpoint, or at once if it is ending; false if there is none of that number."""
         opened = self._open.get(number)

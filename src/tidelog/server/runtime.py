@@ -12,6 +12,9 @@ Data is loaded on a thread, with the ports open. Meanwhile an empty store in mem
 commands but those that Redis answers while it loads: clients and Sentinels see a server that is there and says LOADING.
 The clients of that store then go on with the one that was loaded. A stop does not wait for the thread: the process ends
 as if it were killed, which the data directory does not mind.
+
+reload  a follower got other data from its leader: clients are cut, the store is closed and its memory given back, the
+        directory is changed and loaded again. The ports stay, and so does what CONFIG SET has changed
 """
 
 from __future__ import annotations
@@ -28,13 +31,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import pyarrow
 
 from tidelog import limits
 from tidelog.engine.dispatch import explain
-from tidelog.errors import ApplyFailed, DataDirectoryError
+from tidelog.errors import ApplyFailed, DataDirectoryError, JournalFailed, JournalFull
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
@@ -45,7 +49,8 @@ from tidelog.server.lasting_parts import LastingParts
 from tidelog.server.line_limit import LineLimit
 from tidelog.server.listener import UnixSocket, bind_tcp, make_tls
 from tidelog.server.loop_calls import LoopCalls
-from tidelog.server.served_store import ServedStore
+from tidelog.server.memory import give_back
+from tidelog.server.served_store import ServedStore, free
 from tidelog.server.signals import stopped_by_signals
 from tidelog.store.store import Store
 from tidelog.system.clock import SystemClock
@@ -86,6 +91,9 @@ class Runtime:
         self._timers: list[asyncio.Task[None]] = []
         self.stopping = asyncio.Event()
         self._line_limit = LineLimit(self._clock)
+        self._reloading: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+        """Why the data could not be loaded again."""
         # Made by `start`.
         self._lasting: LastingParts
         self._served: ServedStore
@@ -107,15 +115,16 @@ class Runtime:
             await self._open_ports(loop)
             self._serve(self._served)
             self._start_timers()
-            await self._load()
+            await self._load(self._open_store)
         except BaseException:
-            await self._give_up_start()
+            await self._give_up()
             raise
         # Arrow's own allocator gives pages back and takes them again for every node that is sealed, and the kernel
         # clears each: appends of a kilobyte spent much of their time there.
         pyarrow.set_memory_pool(pyarrow.system_memory_pool())
 
-    async def _give_up_start(self) -> None:
+    async def _give_up(self) -> None:
+        """The data cannot be loaded, or a port cannot be opened: close what is open."""
         self._end_timers()
         self._close_ports()
         if self._gateway is not None:
@@ -177,9 +186,9 @@ class Runtime:
             return
         raise DataDirectoryError(f"{config.data} {problem} is fixed when a data directory is made")
 
-    async def _load(self) -> None:
+    async def _load(self, open_store: Callable[[], Store]) -> None:
         """Open the data directory, and let those that wait for it go on with what it holds."""
-        store = await self._opened()
+        store = await self._opened(open_store)
         if (cut := store.journal.cut_tail) is not None:
             _LOG.warning(
                 "the last stop was not clean: %s never became complete and were set aside in %s", cut, cut.path
@@ -199,9 +208,9 @@ class Runtime:
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
 
-    async def _opened(self) -> Store:
+    async def _opened(self, open_store: Callable[[], Store]) -> Store:
         """The store once it is loaded; if the process is to stop before, it ends here."""
-        opening = asyncio.get_running_loop().run_in_executor(None, self._open_store)
+        opening = asyncio.get_running_loop().run_in_executor(None, open_store)
         stop = asyncio.create_task(self.stopping.wait())
         try:
             await asyncio.wait((opening, stop), return_when=asyncio.FIRST_COMPLETED)
@@ -216,6 +225,45 @@ class Runtime:
         self._close_ports()
         logging.shutdown()
         os._exit(0)
+
+    def reload(self, prepare: Callable[[], None], feed_error: str = "") -> None:
+        """Close the store, call `prepare` on a thread, and open the store again, which goes on after this returns.
+
+        Clients are cut, and get LOADING when they come again; feeds end, with the error if there is one. If the data
+        cannot be loaded then, the process ends as after a start that failed.
+        """
+        before = self._served
+        assert not before.is_loading, "one at a time"
+        self._lasting.keep_changes(before.store.journal, before.engine.feeding)
+        self._serve(self._make_empty())
+        before.begin_end(limits.RELOAD_S_MAX, is_replaced=True, feed_error=feed_error)
+        self._reloading = asyncio.create_task(self._reload(before, prepare))
+        self._reloading.add_done_callback(self._on_reloaded)
+
+    async def _reload(self, before: ServedStore, prepare: Callable[[], None]) -> None:
+        await before.finish_end()
+        await before.wait_for_disk()
+        going = [before.store]
+        del before  # nothing may keep the data that goes
+        await self._load(partial(self._replace_store, going, prepare))
+
+    def _replace_store(self, going: list[Store], prepare: Callable[[], None]) -> Store:
+        """On the thread. The memory of the one is given back before the other takes its own."""
+        try:
+            going[0].journal.close()
+        except (JournalFull, JournalFailed) as error:  # what was not written was not answered either
+            _LOG.error("the store that is replaced was not closed in order: %s", error)
+        free(going.pop())
+        gc.unfreeze()
+        gc.collect()
+        give_back()
+        prepare()
+        return self._open_store()
+
+    def _on_reloaded(self, task: asyncio.Task[None]) -> None:
+        self._failure = None if task.cancelled() else task.exception()
+        if self._failure is not None:
+            self.stopping.set()
 
     def _serve(self, served: ServedStore) -> None:
         """Let all ports serve a store."""
@@ -321,17 +369,21 @@ class Runtime:
 
     async def stop(self) -> None:
         """Stop in order. Neither a disk that is full nor a client that does not read holds it up for long."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + limits.STOP_S_MAX
+        if self._failure is not None:
+            await self._give_up()
+            raise self._failure
+        if self._served.is_loading:
+            self._leave_at_once()
         self._end_timers()
         self._close_ports()
-        self._served.begin_end()
+        self._served.begin_end(limits.STOP_S_MAX)
         if self._gateway is not None:
             await self._gateway.stop()
         has_ended = True
         if self._flight is not None:
-            has_ended = await loop.run_in_executor(None, self._flight.stop, limits.STOP_S_MAX / 2)
-        await self._served.finish_end(deadline)
+            stop = partial(self._flight.stop, limits.STOP_S_MAX / 2)
+            has_ended = await asyncio.get_running_loop().run_in_executor(None, stop)
+        await self._served.finish_end()
         self._served.store.journal.close()
         if not has_ended:
             logging.shutdown()

@@ -2,7 +2,8 @@
 
     made      the parts, in the order in which they need each other
     served    connections hold its engine and its turns; the process calls `each_second` and `each_tenth`
-    ended     `begin_end`: nothing new is begun; `finish_end`: what was accepted is answered, clients are let go
+    ended     `begin_end`: nothing new is begun; `finish_end`: what was accepted is answered, clients are let go.
+              `free` gives back the memory of its data
 
 One that is loading stands in for the store to come: it is empty, and its gate refuses what needs data. Its clients go
 on with the one that was loaded (`hand_over`).
@@ -19,12 +20,12 @@ import logging
 import time
 from typing import Final
 
-from tidelog import limits
 from tidelog.engine.engine import Engine
 from tidelog.engine.feeding import Feeding
 from tidelog.engine.gate import Gate
 from tidelog.errors import JournalFailed, JournalFull
 from tidelog.feeds.feeds import Feeds
+from tidelog.ids import SLOT_COUNT
 from tidelog.scripting.scripts import Scripts
 from tidelog.server.connection import Connection
 from tidelog.server.cooling import Cooling
@@ -41,6 +42,8 @@ from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
 
 _LOG: Final = logging.getLogger("tidelog")
+REPLACED: Final = "UNBLOCKED the data of this server is being replaced: connect again"
+"""What clients get that wait for something which will not happen any more."""
 
 
 class ServedStore:
@@ -50,6 +53,8 @@ class ServedStore:
         config, clock, loop, process = lasting.config, lasting.clock, lasting.loop, lasting.process
         self.store = store
         self.is_loading = is_loading
+        self._patience_s = self._deadline_s = 0.0
+        """How long its end may take, and until when (the loop's time)."""
         self._lasting = lasting
         feeding = Feeding(
             loop,
@@ -151,22 +156,25 @@ class ServedStore:
         """Of the clients that it serves."""
         return [each for each in self._lasting.connections.all() if each.engine is self.engine]
 
-    def begin_end(self) -> None:
-        """Begin nothing new. Clients are answered what was read, except by those parts of the server that need theirs
-        to come to their own end."""
+    def begin_end(self, seconds_max: float, *, is_replaced: bool = False, feed_error: str = "") -> None:
+        """Begin nothing new: clients are answered what was read, and have so long to take it. The server's own are read
+        from until they have come to their end, unless the store is replaced by another, and they go on with that."""
+        self._patience_s, self._deadline_s = seconds_max, self._lasting.loop.time() + seconds_max
         self._snapshots.close()
         self._cooling.close()
+        if is_replaced:
+            self.engine.blocking.end_all(REPLACED)
         self.engine.blocking.close()
-        self.engine.feeding.close()
+        self.engine.feeding.close(feed_error)
         self.engine.gate.resume()
         for connection in self.connections():
-            if not connection.is_own:
+            if is_replaced or not connection.is_own:
                 connection.stop_reading()
 
-    async def finish_end(self, deadline_s: float) -> None:
+    async def finish_end(self) -> None:
         """Answer what was accepted, and let the clients go. Neither a disk that is full nor a client that does not read
-        holds it up for longer than until the deadline (the loop's time)."""
-        loop = self._lasting.loop
+        holds it up for longer than was said. The journal is still open then."""
+        loop, deadline_s = self._lasting.loop, self._deadline_s
         while any(each.is_busy or each.is_inside_event for each in self.connections()) and loop.time() < deadline_s:
             await asyncio.sleep(0.001)
         with contextlib.suppress(TimeoutError):
@@ -174,7 +182,7 @@ class ServedStore:
         unwritten = self.store.journal.writer.batch_bytes
         left = what_is_left(self.connections(), unwritten_bytes=unwritten, waits_for_fsync=self.turns.is_waiting)
         if left:
-            _LOG.error("the server waited %g s and stops with this left: %s", limits.STOP_S_MAX, left)
+            _LOG.error("the server waited %g s and stops with this left: %s", self._patience_s, left)
         for connection in self.connections():
             connection.close()
         while self.connections() and loop.time() < deadline_s:
@@ -182,6 +190,11 @@ class ServedStore:
         for connection in self.connections():
             connection.kill()
         self._worker.close()
+
+    async def wait_for_disk(self) -> None:
+        """Until no fsync is under way, however long that takes: the journal cannot be closed before."""
+        while self.turns.commit.is_under_way:
+            await asyncio.sleep(0.001)
 
     # --- while another is loaded --------------------------------------------------------------------------------
 
@@ -203,3 +216,17 @@ class ServedStore:
         self._worker.close()
         self.turns.commit.close()
         self.store.journal.close()
+
+
+def free(store: Store) -> None:
+    """Give back the memory of a store that is closed. On any thread: slot by slot, so that the loop has its turns.
+
+    Somebody may still hold the store, such as a request that its client does not take. The data would live as long.
+    """
+    for database in store.databases:
+        slots = database.slots
+        for slot in range(SLOT_COUNT):
+            slots[slot] = None
+        for deadlines in (database.expiring, database.alarms):
+            deadlines.times.clear()
+            deadlines.heap.clear()
