@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.conformance.redis_7_2 import LATER_ARITIES, LATER_CLIENT_FIELDS, flags_of
+from tests.conformance.redis_7_2 import LATER_ARITIES, LATER_CLIENT_FIELDS, LATER_FLAGS, flags_of
 from tests.conformance.redis_oracle import SHAPE, UNORDERED, Item
 from tests.conformance.socket_pair import Both, Connection
 from tidelog.commands.families import command_table
@@ -393,7 +393,8 @@ def test_command_info(both: Both, protocol: int, row: Any) -> None:
     assert our[:2] == [their[0], LATER_ARITIES.get(row.name, their[1])]
     assert {flag.decode() for flag in our[2]} == flags_of(row.name, {flag.decode() for flag in their[2]})
     assert our[3:6] == their[3:6]
-    assert set(our[6]) == set(their[6])
+    blocking = {b"@blocking"} if row.name in LATER_FLAGS else set()
+    assert set(our[6]) == set(their[6]) | blocking
 
 
 def test_command_docs_of_all(both: Both, protocol: int) -> None:

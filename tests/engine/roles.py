@@ -70,6 +70,8 @@ class HandMadeRole:
     def abort_fail_over(self) -> None:
         self.fail_overs.clear()
 
+    def tick(self) -> None: ...
+
     def facts(self) -> ReplicationFacts:
         return ReplicationFacts(
             role=self.role,

@@ -10,6 +10,7 @@ from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.retention import NO_LIMIT
+from tidelog.replication.options import ReplicationOptions
 from tidelog.server.configuration import SETTINGS, BadConfiguration, ServerConfig, configure, read_file, with_password
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -141,6 +142,50 @@ def test_bad_passwords_are_not_shown(tmp_path: Path, content: bytes) -> None:
     assert "xxx" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("leader:6399", ("leader", 6399)),
+        ("10.0.0.1 6400", ("10.0.0.1", 6400)),
+        ("[::1]:6399", ("::1", 6399)),
+        ("::1 6399", ("::1", 6399)),
+    ],
+)
+def test_whom_it_follows(text: str, address: tuple[str, int]) -> None:
+    assert configure({"replicaof": text}, {}, None, no_file).replicaof == address
+
+
+@pytest.mark.parametrize(
+    "text", ["leader", "leader:", ":6399", "leader:0", "leader:65536", "::1:6399", "a b 1", "no one"]
+)
+def test_whom_it_cannot_follow(text: str) -> None:
+    with pytest.raises(BadConfiguration, match=r"--replicaof must be a host and a port, such as 10\.0\.0\.1:6399"):
+        configure({"replicaof": text}, {}, None, no_file)
+
+
+def test_replication(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("of the leader\n")
+    (tmp_path / "secret").chmod(0o600)
+    file = tmp_path / "some.toml"
+    file.write_text("min-replicas-to-write = 1\nmin-replicas-max-lag = 3\nreplica-announced = 'no'\nreplica-priority = 9")
+    environment = {"TIDELOG_REPLICA_ANNOUNCE_IP": "h", "TIDELOG_REPLICA_PRIORITY": "0"}
+    secret = str(tmp_path / "secret")
+    flags = {"replica-announce-port": "7", "replica-serve-stale-data": False, "masterauth-file": secret}
+    found = configure(flags, environment, str(file), no_file)
+    assert found.replication == ReplicationOptions(
+        announce_host="h",
+        announce_port=7,
+        priority=0,
+        is_announced=False,
+        serves_stale_data=False,
+        followers_min=1,
+        follower_lag_max_s=3,
+    )
+    assert (found.leader_password, found.config_file) == (b"of the leader", str(file))
+    assert found.given_elsewhere == {*flags, "replica-announce-ip", "replica-priority"}
+    assert configure({}, {}, None, no_file).replication == ReplicationOptions()
+
+
 def test_the_file_in_the_checkout_shows_every_setting() -> None:
     path = ROOT / "tidelog.toml"
     assert read_file(str(path)) == {}
@@ -152,6 +197,7 @@ def test_the_file_in_the_checkout_shows_defaults(tmp_path: Path) -> None:
     lines = [line[2:] for line in (ROOT / "tidelog.toml").read_text().splitlines() if line.startswith("# ")]
     kept = [line for line in lines if line.partition(" = ")[0] in SETTINGS and " = " in line]
     examples = ("unix-socket", "http-hosts", "requirepass-file", "tls-", "channel-admin-token-file", "channel-rules")
+    examples += ("replicaof", "masterauth-file")
     file = tmp_path / "tidelog.toml"
     file.write_text("\n".join(line for line in kept if not line.startswith(examples)))
     assert configure({}, {}, str(file), no_file) == ServerConfig(

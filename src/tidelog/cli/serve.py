@@ -26,6 +26,8 @@ Examples:
 
   tidelog serve --data data --fsync always --requirepass-file secret.txt --host 0.0.0.0
 
+  tidelog serve --data copy --port 6400 --http-port 0 --flight-port 0 --replicaof 127.0.0.1:6399
+
   redis-cli -p {PORT_DEFAULT} set greeting hello"""
 
 
@@ -252,6 +254,74 @@ def serve(
             help="Write a line of JSON to stderr for each request to a channel. [default: no]",
         ),
     ] = None,
+    replicaof: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Follow this server, unless the data directory says which role the server has had last.",
+        ),
+    ] = None,
+    masterauth_file: Annotated[
+        str | None,
+        typer.Option(
+            "--masterauth-file",
+            metavar="FILE",
+            help="The password of the leader is the first line of this file. [default: the server's own password]",
+        ),
+    ] = None,
+    min_replicas_to_write: Annotated[
+        str | None,
+        typer.Option(
+            "--min-replicas-to-write",
+            metavar="N",
+            help="Refuse writes while fewer followers than this are connected; 0: never. [default: 0]",
+        ),
+    ] = None,
+    min_replicas_max_lag: Annotated[
+        str | None,
+        typer.Option(
+            "--min-replicas-max-lag",
+            metavar="SECONDS",
+            help="Count only followers that were heard of within this time; 0: never refuse writes. [default: 10]",
+        ),
+    ] = None,
+    replica_priority: Annotated[
+        str | None,
+        typer.Option(
+            "--replica-priority",
+            metavar="N",
+            help="Sentinels promote the follower with the lowest number; 0: never this one. [default: 100]",
+        ),
+    ] = None,
+    replica_announce_ip: Annotated[
+        str | None,
+        typer.Option(
+            "--replica-announce-ip",
+            metavar="HOST",
+            help="The address that a follower gives as its own, if others see another than they can connect to.",
+        ),
+    ] = None,
+    replica_announce_port: Annotated[
+        str | None,
+        typer.Option(
+            "--replica-announce-port",
+            metavar="PORT",
+            help="The port that a follower gives as its own; 0: the port for Redis clients. [default: 0]",
+        ),
+    ] = None,
+    replica_announced: Annotated[
+        bool | None,
+        typer.Option(
+            "--replica-announced/--no-replica-announced", help="Let Sentinels know of this follower. [default: yes]"
+        ),
+    ] = None,
+    replica_serve_stale_data: Annotated[
+        bool | None,
+        typer.Option(
+            "--replica-serve-stale-data/--no-replica-serve-stale-data",
+            help="Answer reads also while a follower has no link to its leader. [default: yes]",
+        ),
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="The configuration file. [default: tidelog.toml, if there is one here]"),
@@ -298,6 +368,15 @@ def serve(
         "channel-polls": channel_polls,
         "channel-rules": channel_rules,
         "channel-log": channel_log,
+        "replicaof": replicaof,
+        "masterauth-file": masterauth_file,
+        "min-replicas-to-write": min_replicas_to_write,
+        "min-replicas-max-lag": min_replicas_max_lag,
+        "replica-priority": replica_priority,
+        "replica-announce-ip": replica_announce_ip,
+        "replica-announce-port": replica_announce_port,
+        "replica-announced": replica_announced,
+        "replica-serve-stale-data": replica_serve_stale_data,
     }
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="tidelog: %(message)s")
     settled = configure(flags, os.environ, config, os.path.exists)

@@ -7,7 +7,7 @@ from tidelog.commands.help import help_reply
 from tidelog.engine.parameters import IMMUTABLE, BadValue
 from tidelog.engine.session import Session
 from tidelog.engine.table import SERVER, Arguments, Command, connection
-from tidelog.errors import CommandError
+from tidelog.errors import CommandError, TidelogError
 from tidelog.resp.encoder import Reply
 from tidelog.store.glob import matcher
 
@@ -42,15 +42,19 @@ def config_set(session: Session, arguments: Arguments) -> Reply:
             raise CommandError(f"ERR Unknown option or number of arguments for CONFIG SET - '{_text(name)}'")
         if parameter.read is None:
             raise _failed(name, IMMUTABLE)
-        if parameter.name in seen:
+        if (parameter.alias_of or parameter.name) in seen:
             raise _failed(name, "duplicate parameter")
-        seen.add(parameter.name)
+        seen.add(parameter.alias_of or parameter.name)
         try:
             work.append(parameter.read(_text(value)))
         except BadValue as problem:
             raise _failed(name, str(problem)) from None
     for put_to_work in work:
         put_to_work()
+    file = session.engine.parameters.file
+    if file is not None:
+        for changed in seen:
+            file.changed(changed)
     return "OK"
 
 
@@ -67,8 +71,14 @@ def config_resetstat(session: Session, _arguments: Arguments) -> Reply:
     return "OK"
 
 
-def config_rewrite(_session: Session, _arguments: Arguments) -> Reply:
-    raise CommandError("ERR Tidelog never rewrites its configuration: change tidelog.toml and restart")
+def config_rewrite(session: Session, _arguments: Arguments) -> Reply:
+    if session.engine.parameters.file is None:
+        raise CommandError("ERR The server is running without a config file")
+    try:
+        session.engine.parameters.rewrite()
+    except (OSError, TidelogError) as error:
+        raise CommandError(f"ERR Rewriting config file: {error}") from error
+    return "OK"
 
 
 def config_help(_session: Session, _arguments: Arguments) -> Reply:
@@ -99,7 +109,7 @@ COMMANDS: list[Command] = [
         2,
         config_rewrite,
         _FLAGS,
-        summary="refused: the server does not write its configuration file",
+        summary="write changed parameters into the configuration file",
     ),
     connection(SERVER, "CONFIG|HELP", 2, config_help, "loading stale", summary="list the subcommands of CONFIG"),
 ]

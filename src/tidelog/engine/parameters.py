@@ -7,9 +7,9 @@ several are set together or not at all: every value is read first, which may ref
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
 
 IMMUTABLE: Final = "can't set immutable config"
 
@@ -36,19 +36,38 @@ class Parameter:
     get: Callable[[], str]
     read: Read | None = None
     """None: it cannot change while the server runs."""
+    alias_of: str = ""
+    """Another name of that one, such as Redis had before."""
+
+
+class ParameterFile(Protocol):
+    """The configuration file of a server."""
+
+    def changed(self, name: str) -> None:
+        """CONFIG SET has changed a parameter."""
+
+    def rewrite(self, values: Mapping[str, str]) -> None:
+        """Write what has changed into it; `values` has all parameters. `OSError` and `ClientError`: it could not be."""
 
 
 class Parameters:
     """All of them, by name."""
 
-    def __init__(self, parameters: Iterable[Parameter] = ()) -> None:
+    def __init__(self, parameters: Iterable[Parameter] = (), file: ParameterFile | None = None) -> None:
         self._by_name = {parameter.name: parameter for parameter in parameters}
+        self.file = file
+        """None: the server was started without one."""
 
     def __iter__(self) -> Iterator[Parameter]:
         return iter(self._by_name.values())
 
     def find(self, name: str) -> Parameter | None:
         return self._by_name.get(name.lower())
+
+    def rewrite(self) -> None:
+        """Write what was changed into the configuration file, which must be there."""
+        assert self.file is not None
+        self.file.rewrite({parameter.name: parameter.get() for parameter in self._by_name.values()})
 
 
 # --- reading values, with Redis's words -------------------------------------------------------------------------
@@ -96,6 +115,22 @@ def constant(name: str, value: object, why: str) -> Parameter:
         return lambda: None
 
     return Parameter(name, lambda: str(value), read)
+
+
+def switch(name: str, get: Callable[[], bool], put: Callable[[bool], None]) -> Parameter:
+    """`yes` or `no`."""
+
+    def read(text: str) -> ApplyValue:
+        if text.lower() not in ("yes", "no"):
+            raise BadValue("argument must be 'yes' or 'no'")
+        return lambda: put(text.lower() == "yes")
+
+    return Parameter(name, lambda: "yes" if get() else "no", read)
+
+
+def alias(name: str, parameter: Parameter) -> Parameter:
+    """The same parameter by another name."""
+    return replace(parameter, name=name, alias_of=parameter.name)
 
 
 def number(

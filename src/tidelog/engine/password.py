@@ -66,6 +66,11 @@ class Password:
     def is_needed(self) -> bool:
         return self._secret is not None
 
+    @property
+    def secret(self) -> bytes | None:
+        """For other servers, which are expected to have the same."""
+        return self._secret
+
     def change(self, secret: bytes | None) -> None:
         """Another one from now on, or none."""
         self._secret = secret

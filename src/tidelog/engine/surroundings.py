@@ -86,5 +86,8 @@ class ServerReplication(Protocol):
 
     def facts(self) -> ReplicationFacts: ...
 
+    def tick(self) -> None:
+        """Look whether anything has changed, such as what an operator has set."""
+
     def publish(self, channel: bytes, payload: bytes, *, is_sharded: bool) -> None:
         """A message of pub/sub was published here: the followers of a leader get it, after the data before it."""

@@ -39,7 +39,11 @@ lasting_parts    what stays when the store is replaced
 signals          signals that ask to stop
 leftovers        what a stop leaves undone, in words
 configuration    flags over the environment over `tidelog.toml`
+setting_values   the values that settings may have
+configuration_file  what CONFIG REWRITE writes
 live_parameters  what CONFIG shows and changes
+replication_parameters  those about replication
+leader_password  what a follower says to its leader
 memory           how much memory the process has
 facts            the sections of INFO, and numbers for /metrics
 """

@@ -2,33 +2,52 @@
 
 Every setting has one row in `SETTINGS`: its name as a flag (`--http-port`), which is also its key in the file, and with
 `TIDELOG_` before it in the environment (`TIDELOG_HTTP_PORT`). A value that is not good is refused with an error that
-says where it came from. Secrets are never values: the configuration names the file that has one.
+says where it came from. Secrets are never values: the configuration names the file that has one. CONFIG REWRITE writes
+into the file what was changed while the server ran (`configuration_file`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import re
 import shlex
 import stat
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from tidelog import limits
 from tidelog.address import PORT_DEFAULT, ServerAddress
-from tidelog.engine.parameters import BadValue, read_age, read_memory
+from tidelog.engine.parameters import BadValue
 from tidelog.errors import EnvironmentFault
 from tidelog.journal.durability import FsyncPolicy
-from tidelog.journal.retention import NO_LIMIT
+from tidelog.ports import NetworkAddress
+from tidelog.replication.options import LAG_S_DEFAULT, PRIORITY_DEFAULT, ReplicationOptions
+from tidelog.server.setting_values import (
+    PORT_MAX,
+    number_reader,
+    read_address,
+    read_channel_expiry,
+    read_frame_bytes,
+    read_fsync,
+    read_names,
+    read_origins,
+    read_password,
+    read_port,
+    read_retained_age_us,
+    read_retained_bytes,
+    read_script_memory,
+    read_switch,
+    read_text,
+    read_word,
+    size_reader,
+)
 
 _LOG: Final = logging.getLogger("tidelog")
 FILE_DEFAULT: Final = "tidelog.toml"
 ENVIRONMENT_PREFIX: Final = "TIDELOG_"
-SECRET_BYTES_MAX: Final = 512
+_INT_MAX: Final = 2**31 - 1
 
 Warn = Callable[[str], None]
 """Tells an operator what is not good, and no error."""
@@ -100,121 +119,44 @@ class ServerConfig:
     """Whether a line is logged for each request."""
     frame_bytes: int | None = None
     """None: what the data directory has, and the default if it is new."""
+    replicaof: NetworkAddress | None = None
+    """Whom the server follows if its data directory does not say; None: nobody."""
+    leader_password: bytes | None = None
+    """What it says to its leader; None: its own password."""
+    announce_host: str = ""
+    """What a follower says that its address is, as its leader may see another; empty: nothing."""
+    announce_port: int = 0
+    """0: the port that it listens on."""
+    priority: int = PRIORITY_DEFAULT
+    """For Sentinels, which promote the follower with the lowest; 0: never this one."""
+    is_announced: bool = True
+    """Whether Sentinels are told of it."""
+    serves_stale_data: bool = True
+    """Whether a follower that has lost its leader is read from."""
+    followers_min: int = 0
+    """A leader with fewer followers refuses writes."""
+    follower_lag_max_s: int = LAG_S_DEFAULT
+    """A follower that was not heard of for longer does not count."""
+    config_file: str | None = field(default=None, compare=False)
+    """Where settings were read from, and CONFIG REWRITE writes to; None: there is no file."""
+    given_elsewhere: frozenset[str] = field(default=frozenset(), compare=False)
+    """Settings of the command line and the environment, which win over the file."""
+
+    @property
+    def replication(self) -> ReplicationOptions:
+        """What the server starts with; CONFIG SET may change it."""
+        return ReplicationOptions(
+            announce_host=self.announce_host,
+            announce_port=self.announce_port,
+            priority=self.priority,
+            is_announced=self.is_announced,
+            serves_stale_data=self.serves_stale_data,
+            followers_min=self.followers_min,
+            follower_lag_max_s=self.follower_lag_max_s,
+        )
 
 
-# --- reading values ---------------------------------------------------------------------------------------------
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise BadValue("must be a text")
-    return value
-
-
-def _integer(low: int, high: int, what: str) -> Callable[[Any], int]:
-    def read(value: Any) -> int:
-        if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,12}", value):
-            value = int(value)
-        if type(value) is not int or not low <= value <= high:
-            raise BadValue(f"must be {what}, {low} to {high}")
-        return value
-
-    return read
-
-
-def read_port(value: Any) -> int | None:
-    """0 is off, as in Redis; `auto` is any that is free."""
-    if value == "auto":
-        return 0
-    try:
-        return _integer(0, 65535, "a port")(value) or None
-    except BadValue as problem:
-        raise BadValue(f"{problem}, or auto") from None
-
-
-def _fsync(value: Any) -> FsyncPolicy:
-    try:
-        return FsyncPolicy(value)
-    except ValueError:
-        raise BadValue(f"must be one of {', '.join(policy.value for policy in FsyncPolicy)}") from None
-
-
-def _size(nothing: str) -> Callable[[Any], int]:
-    """`nothing`: what 0 means."""
-
-    def read(value: Any) -> int:
-        try:
-            return read_memory(str(value))
-        except BadValue:
-            raise BadValue(f"must be a number of bytes, such as 512mb or 2gb; 0: {nothing}") from None
-
-    return read
-
-
-def _retained_bytes(value: Any) -> int:
-    return _size("no limit")(value) or NO_LIMIT
-
-
-def _retained_age_us(value: Any) -> int:
-    try:
-        return read_age(str(value)) * 1_000_000 or NO_LIMIT
-    except BadValue:
-        raise BadValue("must be a number of seconds, or an age such as 90m, 24h or 7d; 0: no limit") from None
-
-
-def _frame_bytes(value: Any) -> int:
-    with contextlib.suppress(BadValue):
-        if (size := read_memory(str(value))) in limits.FRAME_BYTES_CHOICES:
-            return size
-    choices = [f"{size // limits.MIB}mb" for size in limits.FRAME_BYTES_CHOICES]
-    raise BadValue(f"must be one of {', '.join(choices)}")
-
-
-def _is_on(value: Any) -> bool:
-    words = {"yes": True, "true": True, "on": True, "1": True, "no": False, "false": False, "off": False, "0": False}
-    if isinstance(value, str) and value.lower() in words:
-        return words[value.lower()]
-    if not isinstance(value, bool):
-        raise BadValue("must be yes or no")
-    return value
-
-
-def read_names(value: Any) -> tuple[str, ...]:
-    names = value.split(",") if isinstance(value, str) else value
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise BadValue("must be names with commas between them")
-    return tuple(name.strip().lower() for name in names if name.strip())
-
-
-def read_origins(value: Any) -> tuple[str, ...]:
-    """What browsers send as `Origin`: a scheme, a host and perhaps a port."""
-    origins = read_names(value)
-    for origin in origins:
-        if origin != "*" and re.fullmatch(r"https?://[^/\s?#]+", origin) is None:
-            raise BadValue("must be origins such as https://shop.example with commas between them, or *")
-    return origins
-
-
-def read_channel_expiry(value: Any) -> int:
-    try:
-        expire_ms = 1000 * read_age(str(value))
-    except BadValue:
-        expire_ms = 0
-    if not limits.CHANNEL_EXPIRE_MS_MIN <= expire_ms <= limits.CHANNEL_EXPIRE_MS_MAX:
-        raise BadValue("must be a number of seconds, or an age such as 30m, 24h or 7d; at most 366d")
-    return expire_ms
-
-
-def read_password(path: str) -> bytes:
-    """The first line of a file."""
-    try:
-        with open(path, "rb") as file:
-            password = file.readline(SECRET_BYTES_MAX + 1).rstrip(b"\r\n")
-    except OSError as error:
-        raise BadValue(f"names {path}, which cannot be read: {error.strerror}") from None
-    if not 0 < len(password) <= SECRET_BYTES_MAX:
-        raise BadValue(f"names {path}, whose first line must be a password of 1 to {SECRET_BYTES_MAX} bytes")
-    return password
+# --- secrets ----------------------------------------------------------------------------------------------------
 
 
 def check_secrecy(path: str, warn: Warn) -> None:
@@ -265,11 +207,7 @@ def _password_text(origin: str, path: str, warn: Warn) -> str:
     return password.decode("utf-8", "surrogateescape")
 
 
-def _script_memory(value: Any) -> int:
-    size = read_memory(_text(value))
-    if not limits.SCRIPT_MEMORY_BYTES_MIN <= size <= limits.SCRIPT_MEMORY_BYTES_MAX:
-        raise BadValue("must be a size from 8mb to 1gb")
-    return size
+# --- the settings ----------------------------------------------------------------------------------------------
 
 
 class Setting(NamedTuple):
@@ -281,44 +219,58 @@ class Setting(NamedTuple):
 
 
 SETTINGS: Final[dict[str, Setting]] = {
-    "host": Setting("host", _text),
+    "host": Setting("host", read_text),
     "port": Setting("port", read_port),
     "http-port": Setting("http_port", read_port),
     "flight-port": Setting("flight_port", read_port),
     "http-hosts": Setting("http_hosts", read_names),
-    "http-per-address": Setting("http_per_address", _integer(1, 1_000_000, "a number of connections")),
-    "metrics-open": Setting("metrics_open", _is_on),
-    "unix-socket": Setting("unix_socket", _text),
-    "data": Setting("data", _text),
-    "shards": Setting("shards", _integer(1, limits.SHARDS_MAX, "a number of shards")),
-    "fsync": Setting("fsync", _fsync),
-    "requirepass-file": Setting("password", lambda value: read_password(_text(value))),
-    "tls-cert": Setting("tls_cert", _text),
-    "tls-key": Setting("tls_key", _text),
-    "maxmemory": Setting("maxmemory", _size("no limit")),
-    "maxclients": Setting("maxclients", _integer(1, 1_000_000, "a number of clients")),
-    "timeout": Setting("timeout", _integer(0, 2**31 - 1, "a number of seconds")),
-    "http-feeds": Setting("http_feeds", _integer(0, limits.FEEDS_MAX, "a number of feeds")),
+    "http-per-address": Setting("http_per_address", number_reader(1, 1_000_000, "a number of connections")),
+    "metrics-open": Setting("metrics_open", read_switch),
+    "unix-socket": Setting("unix_socket", read_text),
+    "data": Setting("data", read_text),
+    "shards": Setting("shards", number_reader(1, limits.SHARDS_MAX, "a number of shards")),
+    "fsync": Setting("fsync", read_fsync),
+    "requirepass-file": Setting("password", lambda value: read_password(read_text(value))),
+    "tls-cert": Setting("tls_cert", read_text),
+    "tls-key": Setting("tls_key", read_text),
+    "maxmemory": Setting("maxmemory", size_reader("no limit")),
+    "maxclients": Setting("maxclients", number_reader(1, 1_000_000, "a number of clients")),
+    "timeout": Setting("timeout", number_reader(0, _INT_MAX, "a number of seconds")),
+    "http-feeds": Setting("http_feeds", number_reader(0, limits.FEEDS_MAX, "a number of feeds")),
     "feed-checkpoint": Setting(
         "feed_checkpoint_ms",
-        _integer(limits.FEED_CHECKPOINT_MS_MIN, limits.FEED_CHECKPOINT_MS_MAX, "a number of milliseconds"),
+        number_reader(limits.FEED_CHECKPOINT_MS_MIN, limits.FEED_CHECKPOINT_MS_MAX, "a number of milliseconds"),
     ),
-    "script-time-limit": Setting("script_time_ms", _integer(1, limits.SCRIPT_TIME_MS_MAX, "a number of milliseconds")),
-    "script-memory-limit": Setting("script_memory_bytes", _script_memory),
-    "feed-repeats": Setting("feed_repeats", _integer(0, limits.FEED_REPEATS_MAX, "a number of feeds")),
-    "snapshot-after": Setting("snapshot_after", _size("never")),
-    "retain-bytes": Setting("retain_bytes", _retained_bytes),
-    "retain-age": Setting("retain_age_us", _retained_age_us),
-    "frame-size": Setting("frame_bytes", _frame_bytes),
-    "channels": Setting("channels", _is_on),
+    "script-time-limit": Setting(
+        "script_time_ms", number_reader(1, limits.SCRIPT_TIME_MS_MAX, "a number of milliseconds")
+    ),
+    "script-memory-limit": Setting("script_memory_bytes", read_script_memory),
+    "feed-repeats": Setting("feed_repeats", number_reader(0, limits.FEED_REPEATS_MAX, "a number of feeds")),
+    "snapshot-after": Setting("snapshot_after", size_reader("never")),
+    "retain-bytes": Setting("retain_bytes", read_retained_bytes),
+    "retain-age": Setting("retain_age_us", read_retained_age_us),
+    "frame-size": Setting("frame_bytes", read_frame_bytes),
+    "channels": Setting("channels", read_switch),
     "channel-expire": Setting("channel_expire_ms", read_channel_expiry),
     "channel-origins": Setting("channel_origins", read_origins),
-    "channel-admin-token-file": Setting("channel_admin_token", lambda value: read_password(_text(value))),
-    "channel-polls": Setting("channel_polls", _integer(1, 100_000, "a number of polls")),
-    "channel-rules": Setting("channel_rules", lambda value: _text(value)),
-    "channel-log": Setting("channel_log", _is_on),
+    "channel-admin-token-file": Setting("channel_admin_token", lambda value: read_password(read_text(value))),
+    "channel-polls": Setting("channel_polls", number_reader(1, 100_000, "a number of polls")),
+    "channel-rules": Setting("channel_rules", lambda value: read_text(value)),
+    "channel-log": Setting("channel_log", read_switch),
+    "replicaof": Setting("replicaof", read_address),
+    "masterauth-file": Setting("leader_password", lambda value: read_password(read_text(value))),
+    "min-replicas-to-write": Setting("followers_min", number_reader(0, _INT_MAX, "a number of followers")),
+    "min-replicas-max-lag": Setting("follower_lag_max_s", number_reader(0, _INT_MAX, "a number of seconds")),
+    "replica-priority": Setting("priority", number_reader(0, _INT_MAX, "a number")),
+    "replica-announce-ip": Setting("announce_host", read_word),
+    "replica-announce-port": Setting("announce_port", number_reader(0, PORT_MAX, "a port")),
+    "replica-announced": Setting("is_announced", read_switch),
+    "replica-serve-stale-data": Setting("serves_stale_data", read_switch),
 }
 """By the name of the flag."""
+
+_OF_SECRETS: Final = ("requirepass-file", "masterauth-file", "channel-admin-token-file")
+"""Settings that name a file with a secret."""
 
 DEFAULTS: Final[dict[str, Any]] = {"http_port": 8399, "flight_port": 8499}
 """Of the command line, where they differ from `ServerConfig`'s."""
@@ -351,11 +303,13 @@ def configure(
         try:
             values[SETTINGS[name].field] = SETTINGS[name].read(value)
         except BadValue as problem:
-            shown = "" if name == "requirepass-file" else f" (it is {value!r})"
+            shown = "" if name in _OF_SECRETS else f" (it is {value!r})"
             raise BadConfiguration(f"{origin} {problem}{shown}") from None
-    for name in ("requirepass-file", "channel-admin-token-file"):
+    for name in _OF_SECRETS:
         if name in found:
             check_secrecy(found[name][1], warn)
+    elsewhere = frozenset(name for name, (origin, _) in found.items() if path is None or origin != f"{path}: {name}")
+    values |= {"config_file": path and os.path.abspath(path), "given_elsewhere": elsewhere}
     config = ServerConfig(**values)
     if (config.tls_cert is None) != (config.tls_key is None):
         given, missing = ("tls-cert", "tls-key") if config.tls_key is None else ("tls-key", "tls-cert")

@@ -131,7 +131,7 @@ class Facts:
             "uptime_in_days": uptime_s // 86400,
             "hz": 10,
             "configured_hz": 10,
-            "config_file": "",
+            "config_file": self._config.config_file or "",
         }
 
     def _clients(self) -> InfoSection:

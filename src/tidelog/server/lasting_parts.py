@@ -26,7 +26,9 @@ from tidelog.ports import Clock
 from tidelog.scripting.scripts import ScriptLimits
 from tidelog.server.allowed_connections import allowed_connections
 from tidelog.server.configuration import ServerConfig
+from tidelog.server.configuration_file import configuration_file
 from tidelog.server.connections import Connections
+from tidelog.server.leader_password import LeaderPassword
 from tidelog.server.memory import Memory
 
 
@@ -76,6 +78,9 @@ class LastingParts:
         )
         self.http_feeds_max = self.allowed.feeds
         """Feeds over HTTP; CONFIG SET may make it less than is allowed."""
+        self.replication_options = config.replication
+        self.leader_password = LeaderPassword(config.leader_password, self.password)
+        self.configuration_file = configuration_file(config)
         self.run_id = secrets.token_hex(20)
         self.started_us = clock.monotonic_us()
 

@@ -7,7 +7,7 @@ refuses any other. The password can be set, and is never shown.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ from tidelog.engine.parameters import (
     ApplyValue,
     BadValue,
     Parameter,
+    ParameterFile,
     Parameters,
     age,
     constant,
@@ -33,9 +34,10 @@ from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.journal import Journal
 from tidelog.journal.retention import NO_LIMIT
 from tidelog.scripting.scripts import ScriptLimits
-from tidelog.server.configuration import SECRET_BYTES_MAX, ServerConfig
+from tidelog.server.configuration import ServerConfig
 from tidelog.server.connections import Connections, OutputLimits
 from tidelog.server.listener import BACKLOG, is_loopback_only
+from tidelog.server.setting_values import SECRET_BYTES_MAX
 
 if TYPE_CHECKING:
     from tidelog.server.memory import Memory
@@ -61,8 +63,10 @@ def live_parameters(
     http_feeds_allowed: int,
     sample_memory: Callable[[], None],
     begin_erasing: Callable[[], None],
+    replication: Iterable[Parameter] = (),
+    file: ParameterFile | None = None,
 ) -> Parameters:
-    """All parameters."""
+    """All parameters. `replication`: those about it; `file`: where CONFIG REWRITE puts what has changed."""
 
     def put_clients_max(value: int) -> None:
         connections.clients_max = value
@@ -154,9 +158,10 @@ def live_parameters(
             fixed("io-threads", 1),
             fixed("enable-debug-command", "local"),
             *_of_scripts(scripts),
-            fixed("replica-read-only", "yes"),
+            *replication,
             *_fixed(config),
-        ]
+        ],
+        file,
     )
 
 
@@ -204,8 +209,6 @@ def _fixed(config: ServerConfig) -> Iterator[Parameter]:
     yield fixed("dynamic-hz", "no")
     yield fixed("daemonize", "no")
     yield fixed("logfile", "")
-    yield fixed("replicaof", "")
-    yield fixed("min-replicas-to-write", 0)
 
 
 def _read_password(password: Password, sessions: Sessions, host: str, text: str) -> ApplyValue:

@@ -26,6 +26,7 @@ from tidelog.engine.gate import Gate
 from tidelog.errors import JournalFailed, JournalFull
 from tidelog.feeds.feeds import Feeds
 from tidelog.ids import SLOT_COUNT
+from tidelog.ports import NetworkAddress
 from tidelog.scripting.scripts import Scripts
 from tidelog.server.connection import Connection
 from tidelog.server.cooling import Cooling
@@ -34,6 +35,7 @@ from tidelog.server.hot import hot_commands
 from tidelog.server.lasting_parts import LastingParts
 from tidelog.server.leftovers import what_is_left
 from tidelog.server.live_parameters import live_parameters
+from tidelog.server.replication_parameters import replication_parameters
 from tidelog.server.snapshots import ServerSnapshots
 from tidelog.server.turns import Turns
 from tidelog.server.work_thread import WorkThread
@@ -95,6 +97,13 @@ class ServedStore:
                 http_feeds_allowed=lasting.allowed.feeds,
                 sample_memory=self._sample_memory,
                 begin_erasing=self._snapshots.erasing.begin,
+                replication=replication_parameters(
+                    lasting.replication_options,
+                    lasting.leader_password,
+                    leader=self._leader,
+                    options_changed=self._replication_options_changed,
+                ),
+                file=lasting.configuration_file,
             ),
             metrics=lasting.metrics,
             gate=Gate(store, lasting.sessions, clock, loop, is_loading=is_loading),
@@ -145,6 +154,13 @@ class ServedStore:
             _LOG.error("%s", error)
         self._snapshots.tick()
         self._cooling.tick()
+
+    def _leader(self) -> NetworkAddress | None:
+        return None if self.engine.replication is None else self.engine.replication.leader
+
+    def _replication_options_changed(self) -> None:
+        if self.engine.replication is not None:
+            self.engine.replication.tick()
 
     def _sample_memory(self) -> None:
         lasting = self._lasting

@@ -104,7 +104,8 @@ def pub(
         raise ClientError("--id is for one message: it needs CONTENT; for lines there is --id-from")
     from tidelog.client.channel import fresh_id
     from tidelog.client.listening import Listener
-    from tidelog.server.configuration import read_channel_expiry, setting_of
+    from tidelog.server.configuration import setting_of
+    from tidelog.server.setting_values import read_channel_expiry
 
     expire_ms = setting_of("--expire", read_channel_expiry, expire)
     address = find_address(url, password_file, takes_settings=True, takes_cluster=True)

@@ -89,7 +89,8 @@ def sub(
     password_file: PasswordFile = None,
 ) -> int:
     """Print the messages of a subscriber as JSON lines, and new messages as they come, until Ctrl-C."""
-    from tidelog.server.configuration import read_channel_expiry, setting_of
+    from tidelog.server.configuration import setting_of
+    from tidelog.server.setting_values import read_channel_expiry
 
     expire_ms = setting_of("--expire", read_channel_expiry, expire)
     address = find_address(url, password_file, takes_settings=True, takes_cluster=True)

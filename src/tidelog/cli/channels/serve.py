@@ -147,15 +147,8 @@ def serve(
 
     Prints one line when it is ready. SIGTERM or Ctrl-C stop it cleanly: polls that wait are answered.
     """
-    from tidelog.server.configuration import (
-        BadConfiguration,
-        read_channel_expiry,
-        read_names,
-        read_origins,
-        read_port,
-        setting_of,
-        with_password,
-    )
+    from tidelog.server.configuration import BadConfiguration, setting_of, with_password
+    from tidelog.server.setting_values import read_channel_expiry, read_names, read_origins, read_port
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="tidelog: %(message)s")
     if (tls_cert is None) != (tls_key is None):
@@ -199,7 +192,8 @@ def serve(
 
 
 def _secret(option: str, path: str | None) -> bytes | None:
-    from tidelog.server.configuration import check_secrecy, read_password, setting_of
+    from tidelog.server.configuration import check_secrecy, setting_of
+    from tidelog.server.setting_values import read_password
 
     if path is None:
         return None
