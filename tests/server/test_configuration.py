@@ -167,7 +167,9 @@ def test_replication(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("of the leader\n")
     (tmp_path / "secret").chmod(0o600)
     file = tmp_path / "some.toml"
-    file.write_text("min-replicas-to-write = 1\nmin-replicas-max-lag = 3\nreplica-announced = 'no'\nreplica-priority = 9")
+    file.write_text(
+        "min-replicas-to-write = 1\nmin-replicas-max-lag = 3\nreplica-announced = 'no'\nreplica-priority = 9"
+    )
     environment = {"TIDELOG_REPLICA_ANNOUNCE_IP": "h", "TIDELOG_REPLICA_PRIORITY": "0"}
     secret = str(tmp_path / "secret")
     flags = {"replica-announce-port": "7", "replica-serve-stale-data": False, "masterauth-file": secret}
@@ -196,7 +198,14 @@ def test_the_file_in_the_checkout_shows_every_setting() -> None:
 def test_the_file_in_the_checkout_shows_defaults(tmp_path: Path) -> None:
     lines = [line[2:] for line in (ROOT / "tidelog.toml").read_text().splitlines() if line.startswith("# ")]
     kept = [line for line in lines if line.partition(" = ")[0] in SETTINGS and " = " in line]
-    examples = ("unix-socket", "http-hosts", "requirepass-file", "tls-", "channel-admin-token-file", "channel-rules")
+    examples: tuple[str, ...] = (
+        "unix-socket",
+        "http-hosts",
+        "requirepass-file",
+        "tls-",
+        "channel-admin-token-file",
+        "channel-rules",
+    )
     examples += ("replicaof", "masterauth-file")
     file = tmp_path / "tidelog.toml"
     file.write_text("\n".join(line for line in kept if not line.startswith(examples)))

@@ -144,9 +144,7 @@ def test_a_server_with_a_file_and_one_without(tmp_path: Path) -> None:
         client.config_set("min-slaves-to-write", 0)
         assert client.config_get("replica-priority") == {"replica-priority": "7"}
         assert client.config_rewrite()
-        assert path.read_text() == (
-            "# ours\nmaxclients = 40  # few\nmin-replicas-to-write = 0\nreplica-priority = 7\n"
-        )
+        assert path.read_text() == ("# ours\nmaxclients = 40  # few\nmin-replicas-to-write = 0\nreplica-priority = 7\n")
     with ServerProcess(tmp_path / "data", "--config", str(path)) as server, server.client() as client:
         assert client.config_get("slave-priority") == {"slave-priority": "7"}
         assert client.config_get("maxclients") == {"maxclients": "40"}

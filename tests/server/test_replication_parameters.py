@@ -52,9 +52,7 @@ class World:
         ("replica-announced", "replica-announced", "yes", "no", "is_announced", False),
     ],
 )
-def test_it_is_at_work_at_once(
-    name: str, alias: str, default: str, value: str, field: str, meaning: object
-) -> None:
+def test_it_is_at_work_at_once(name: str, alias: str, default: str, value: str, field: str, meaning: object) -> None:
     world = World()
     assert world.get(name) == world.get(alias) == default
     world.set(alias, value)

@@ -44,6 +44,15 @@ def _is_follower(session: Session) -> bool:
     return replication is not None and replication.role is LinkRole.FOLLOWER
 
 
+def tsync(session: Session, _arguments: Arguments) -> Reply:
+    """From the reply on, the connection is a link of replication (docs/internals/replication.md)."""
+    _replication(session)
+    if not session.engine.may_wait or session.is_listening:
+        raise CommandError("ERR a connection that listens, or is inside of MULTI, cannot become a link")
+    session.become_link()
+    return "OK"
+
+
 # --- the role ---------------------------------------------------------------------------------------------------
 
 
@@ -270,5 +279,6 @@ COMMANDS: list[Command] = [
         summary="accepted from clients that pretend to be a replica of Redis",
     ),
     connection(SERVER, "PSYNC", -3, no_stream, _STREAM_FLAGS, summary="refused: Redis cannot follow a Tidelog server"),
+    connection(SERVER, "TSYNC", 1, tsync, "admin noscript no_multi", summary="become a link to a server that follows"),
     connection(SERVER, "SYNC", 1, no_stream, _STREAM_FLAGS, summary="refused: Redis cannot follow a Tidelog server"),
 ]

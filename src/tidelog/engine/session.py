@@ -81,6 +81,7 @@ class Session(ABC):
     """One client. A connection of the server is one; so is anything else that runs commands in a client's name."""
 
     __slots__ = (
+        "becomes_link",
         "channels",
         "closes_after_reply",
         "command_count",
@@ -167,6 +168,8 @@ class Session(ABC):
         self.long_reply: list[bytes] = []
         """The reply of the command that was just run, in parts, if it is long."""
         self.closes_after_reply = False
+        self.becomes_link = False
+        """With its last reply, the connection is handed over to replication instead of being closed."""
         self.is_unevictable = False
         """CLIENT NO-EVICT: kept to be shown. No client is ever evicted."""
         self.leaves_no_trace = False
@@ -327,6 +330,11 @@ class Session(ABC):
     def close_after_reply(self) -> None:
         """Run no more commands, and close once the replies so far are sent."""
         self.closes_after_reply = True
+
+    def become_link(self) -> None:
+        """The client is a server that wants to follow this one (TSYNC)."""
+        self.becomes_link = True
+        self.close_after_reply()
 
     def leave(self) -> None:
         """The client listens to nothing, monitors nothing, watches nothing and waits for no large value any more."""

@@ -235,7 +235,7 @@ class Following:
     def _rest(self, reason: str) -> None:
         """Try again after a while: longer each time, and never at the same moment as others."""
         if reason != self.error:
-            _LOG.info("cannot follow %s:%d now: %s", *self.leader, reason)
+            _LOG.warning("cannot follow %s:%d now: %s", *self.leader, reason)
         self.error = reason
         pause_s = min(limits.REPLICATION_BACKOFF_S_MIN * 2**self._failures, limits.REPLICATION_BACKOFF_S_MAX)
         self._failures = min(self._failures + 1, 16)

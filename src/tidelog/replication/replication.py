@@ -174,7 +174,8 @@ class Replication:
             elif not stored.is_deposed:
                 self._begin_epoch()
         store.is_follower = not self._leads
-        self._tell()
+        self._told = self.write_refusal, self.read_refusal
+        self.server.role_changed()  # in any case: what serves the store was not told yet
 
     @property
     def _leads(self) -> bool:
@@ -432,8 +433,5 @@ class Replication:
             lag_ms=max(0, visible.ts - link.written.ts) // 1000 if link.is_online else -1,
         )
 
-    def abort_fail_over(self) -> bool:
-        """False: there is none."""
-        was_under_way = self.failover.state != "no-failover"
+    def abort_fail_over(self) -> None:
         self.failover.abort("asked to")
-        return was_under_way

@@ -368,9 +368,17 @@ class Connection(SocketSession):
                 self._send_long()
         elif self.closes_after_reply:
             if self._transport is not None and not (self.out or self.waiting_turns):
-                self._transport.close()
+                self._end(self._transport)
         elif self._at_once_bytes < 0:
             self._settle()
+
+    def _end(self, transport: asyncio.Transport) -> None:
+        """All replies are sent: close the connection, or let it be a link of replication from now on."""
+        if not self.becomes_link:
+            transport.close()
+            return
+        self._connections.make_link(transport)
+        self.connection_lost(None)
 
     def _send_long(self) -> None:
         """Send the next piece of a long reply, if there is one and the client takes it."""

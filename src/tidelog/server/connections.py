@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import logging
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -58,6 +59,8 @@ class Connections:
         self.idle_s_max = idle_s_max
         """A connection that is silent for longer is closed; 0: never."""
         self.output_limits = OutputLimits()
+        self.make_link: Callable[[asyncio.Transport], None] = lambda transport: transport.close()
+        """Lets a connection be a link of replication (TSYNC)."""
         self.serving: tuple[Engine, Turns] | None = None
         """Serve new connections, whatever these were made with; None: what they were made with does."""
         self.waits_for_disk = False

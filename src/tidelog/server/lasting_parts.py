@@ -23,6 +23,7 @@ from tidelog.engine.surroundings import ServerProcess
 from tidelog.journal.journal import Journal
 from tidelog.journal.retention import RetentionLimits
 from tidelog.ports import Clock
+from tidelog.replication.replication import Replication
 from tidelog.scripting.scripts import ScriptLimits
 from tidelog.server.allowed_connections import allowed_connections
 from tidelog.server.configuration import ServerConfig
@@ -81,6 +82,8 @@ class LastingParts:
         self.replication_options = config.replication
         self.leader_password = LeaderPassword(config.leader_password, self.password)
         self.configuration_file = configuration_file(config)
+        self.replication: Replication
+        """Made by the process, which is the server that it is part of."""
         self.run_id = secrets.token_hex(20)
         self.started_us = clock.monotonic_us()
 

@@ -43,19 +43,23 @@ from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
 from tidelog.journal.layout import META, Meta, read_meta
+from tidelog.replication.replication import Replication
 from tidelog.server.configuration import ServerConfig
 from tidelog.server.connection import Connection
 from tidelog.server.lasting_parts import LastingParts
 from tidelog.server.line_limit import LineLimit
+from tidelog.server.link_call import LeaderCaller
 from tidelog.server.listener import UnixSocket, bind_tcp, make_tls
 from tidelog.server.loop_calls import LoopCalls
 from tidelog.server.memory import give_back
+from tidelog.server.replicated_server import make_replication
 from tidelog.server.served_store import ServedStore, free
 from tidelog.server.signals import stopped_by_signals
 from tidelog.store.store import Store
 from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
 from tidelog.system.memory_disk import MemoryDisk
+from tidelog.system.network import SystemLink, SystemNetwork
 
 if TYPE_CHECKING:
     from tidelog.flight.server import FlightServer
@@ -96,7 +100,7 @@ class Runtime:
         """Why the data could not be loaded again."""
         # Made by `start`.
         self._lasting: LastingParts
-        self._served: ServedStore
+        self.served: ServedStore
 
     # --- starting -----------------------------------------------------------------------------------------------
 
@@ -107,13 +111,15 @@ class Runtime:
         with contextlib.suppress(OSError):  # loading tells what is wrong
             if self._disk.exists(f"{self._config.data}/{META}"):
                 self._check_directory(read_meta(self._disk, self._config.data))  # before anybody waits for it
-        self._lasting = LastingParts(self._config, self._clock, loop, self)
-        self._served = self._make_empty()
+        self._lasting = lasting = LastingParts(self._config, self._clock, loop, self)
+        lasting.replication = self._make_replication(lasting)
+        lasting.connections.make_link = self._make_link
+        self.served = self._make_empty()
         _STRANGERS_LOG.addFilter(self._line_limit)
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         try:
             await self._open_ports(loop)
-            self._serve(self._served)
+            self._serve(self.served)
             self._start_timers()
             await self._load(self._open_store)
         except BaseException:
@@ -131,17 +137,28 @@ class Runtime:
             await self._gateway.stop()
         if self._flight is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._flight.stop, limits.STOP_S_MAX)
-        for connection in self._served.connections():
+        for connection in self.served.connections():
             connection.kill()
-        self._served.abandon()
+        self.served.abandon()
 
     def _start_timers(self) -> None:
         self._timers = [
-            asyncio.create_task(_every(_SECOND_S, lambda: self._served.each_second())),
-            asyncio.create_task(_every(_TENTH_S, lambda: self._served.each_tenth())),
+            asyncio.create_task(_every(_SECOND_S, lambda: self.served.each_second())),
+            asyncio.create_task(_every(_TENTH_S, lambda: self.served.each_tenth())),
         ]
         for timer in self._timers:
             timer.add_done_callback(self._on_timer_end)
+
+    # --- replication --------------------------------------------------------------------------------------------
+
+    def _make_replication(self, lasting: LastingParts) -> Replication:
+        network = SystemNetwork(lasting.loop)
+        caller = LeaderCaller(network, lambda: lasting.leader_password.secret)
+        return make_replication(self, lasting, self._disk, random.Random(), caller.connect)
+
+    def _make_link(self, transport: asyncio.Transport) -> None:
+        """TSYNC: a connection is a link from now on."""
+        SystemLink(asyncio.get_running_loop(), ("", 0), None).adopt(transport, self._lasting.replication.accept)
 
     # --- the store ----------------------------------------------------------------------------------------------
 
@@ -166,6 +183,7 @@ class Runtime:
             ),
             new_epoch_id=lambda: secrets.randbits(63),
             random=random.Random(),
+            leads=self._lasting.replication.opens_as_leader,
         )
         try:
             self._check_directory(store.journal.meta)
@@ -193,7 +211,7 @@ class Runtime:
             _LOG.warning(
                 "the last stop was not clean: %s never became complete and were set aside in %s", cut, cut.path
             )
-        loading, lasting = self._served, self._lasting
+        loading, lasting = self.served, self._lasting
         lasting.keep_changes(loading.store.journal, loading.engine.feeding)
         retention, now = store.journal.retention, lasting.retention
         store.journal.retention = replace(retention, bytes_max=now.bytes_max, age_max_us=now.age_max_us)
@@ -204,6 +222,7 @@ class Runtime:
             raise
         loading.hand_over(loaded)
         self._serve(loaded)
+        lasting.replication.opened(store)
         loading.abandon()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
@@ -232,7 +251,7 @@ class Runtime:
         Clients are cut, and get LOADING when they come again; feeds end, with the error if there is one. If the data
         cannot be loaded then, the process ends as after a start that failed.
         """
-        before = self._served
+        before = self.served
         assert not before.is_loading, "one at a time"
         self._lasting.keep_changes(before.store.journal, before.engine.feeding)
         self._serve(self._make_empty())
@@ -267,7 +286,7 @@ class Runtime:
 
     def _serve(self, served: ServedStore) -> None:
         """Let all ports serve a store."""
-        self._served = served
+        self.served = served
         self._lasting.connections.serving = served.engine, served.turns
         if self._gateway is not None:
             self._gateway.show(served.engine, served.facts)
@@ -295,7 +314,7 @@ class Runtime:
     def _make_gateway(self) -> Gateway:
         from tidelog.gateway.app import open_gateway  # heavy, and not everyone wants it
 
-        served, lasting = self._served, self._lasting
+        served, lasting = self.served, self._lasting
         parts = served.engine, served.facts, lasting.memory, self._clock
         return open_gateway(self._config, lasting.allowed, *parts, self._own_connection)
 
@@ -315,7 +334,7 @@ class Runtime:
         return self._make_connection(is_own=True)
 
     def _make_connection(self, *, is_own: bool) -> asyncio.Protocol:
-        served = self._served
+        served = self.served
         made = Connection(served.engine, served.turns, self._lasting.connections, is_own=is_own)
         return cast("asyncio.Protocol", made)
 
@@ -346,7 +365,7 @@ class Runtime:
         time.sleep(seconds)
 
     def facts(self, section: str) -> Mapping[str, object] | None:
-        return self._served.facts.section(section)
+        return self.served.facts.section(section)
 
     def fail(self, error: ApplyFailed) -> NoReturn:
         _LOG.critical("%s", error)
@@ -360,7 +379,7 @@ class Runtime:
         if error is None or isinstance(error, OSError):
             _LOG.info("%s: %s", context.get("message"), error)
         else:
-            self._served.engine.fail(error)
+            self.served.engine.fail(error)
 
     def _on_timer_end(self, timer: asyncio.Task[None]) -> None:
         error = None if timer.cancelled() else timer.exception()
@@ -372,19 +391,20 @@ class Runtime:
         if self._failure is not None:
             await self._give_up()
             raise self._failure
-        if self._served.is_loading:
+        if self.served.is_loading:
             self._leave_at_once()
         self._end_timers()
         self._close_ports()
-        self._served.begin_end(limits.STOP_S_MAX)
+        self._lasting.replication.close()
+        self.served.begin_end(limits.STOP_S_MAX)
         if self._gateway is not None:
             await self._gateway.stop()
         has_ended = True
         if self._flight is not None:
             stop = partial(self._flight.stop, limits.STOP_S_MAX / 2)
             has_ended = await asyncio.get_running_loop().run_in_executor(None, stop)
-        await self._served.finish_end()
-        self._served.store.journal.close()
+        await self.served.finish_end()
+        self.served.store.journal.close()
         if not has_ended:
             logging.shutdown()
             os._exit(0)  # everything is stored; gRPC's threads would keep the process for as long as their client likes

@@ -26,6 +26,7 @@ from tidelog.engine.gate import Gate
 from tidelog.errors import JournalFailed, JournalFull
 from tidelog.feeds.feeds import Feeds
 from tidelog.ids import SLOT_COUNT
+from tidelog.journal.durability import FsyncPolicy
 from tidelog.ports import NetworkAddress
 from tidelog.scripting.scripts import Scripts
 from tidelog.server.connection import Connection
@@ -67,7 +68,14 @@ class ServedStore:
             repeats_max=config.feed_repeats,
             http_feeds_max=lasting.http_feeds_max,
         )
-        self.turns = Turns(loop, store.journal, clock.monotonic_us, lasting.metrics.syncs.add, feeding.on_visible)
+        self.turns = Turns(
+            loop,
+            store.journal,
+            clock.monotonic_us,
+            lasting.metrics.syncs.add,
+            feeding.on_visible if is_loading else self._on_visible,
+            None if is_loading else self._on_durable,
+        )
         self._snapshots = ServerSnapshots(loop, store, self.turns, clock, config.snapshot_after)
         self._cooling = Cooling(loop, store.databases, clock)
         self._pending_expiry = PendingExpiry(store)
@@ -113,6 +121,8 @@ class ServedStore:
             worker=self._worker,
         )
         self.engine.scripting = Scripts(self.engine, lasting.script_limits)
+        self.engine.at_end_of_turn = self.turns.at_end
+        self.engine.replication = lasting.replication
         self.facts = Facts(
             config,
             self.engine,
@@ -147,13 +157,23 @@ class ServedStore:
             if not writer.has_failed:
                 writer.write()
                 writer.vouch()
-                self.engine.feeding.on_visible()
+                self._on_visible()
         except JournalFull:
             pass  # it says so itself, and `refusal` tells everyone
         except JournalFailed as error:
             _LOG.error("%s", error)
         self._snapshots.tick()
         self._cooling.tick()
+        self._lasting.replication.tick()
+
+    def _on_visible(self) -> None:
+        """More may be visible: feeds and followers get it. Hot: called at the end of each turn."""
+        self.engine.feeding.on_visible()
+        self._lasting.replication.on_visible()
+
+    def _on_durable(self) -> None:
+        self.engine.on_durable()
+        self._lasting.replication.on_durable()
 
     def _leader(self) -> NetworkAddress | None:
         return None if self.engine.replication is None else self.engine.replication.leader
@@ -165,6 +185,22 @@ class ServedStore:
     def _sample_memory(self) -> None:
         lasting = self._lasting
         self.engine.gate.set_out_of_memory(lasting.memory.sample(lasting.clock.monotonic_us()))
+
+    # --- what its leader sends ----------------------------------------------------------------------------------
+
+    def write_received(self) -> None:
+        """Write what was received, and wake whoever waits for it; errors are the writer's."""
+        writer = self.store.journal.writer
+        writer.write()
+        self.engine.serve_received()
+        self._on_visible()
+        if writer.policy is FsyncPolicy.ALWAYS:
+            self.turns.commit.gather()
+
+    def begin_snapshot(self) -> None:
+        """If none is under way."""
+        if not self._snapshots.is_under_way:
+            self._snapshots.begin()
 
     # --- its end ------------------------------------------------------------------------------------------------
 

@@ -196,6 +196,17 @@ class SystemLink(asyncio.Protocol):
             elif self._connecting is not None:
                 self._connecting.cancel()
 
+    def adopt(self, transport: asyncio.Transport, accept: Callable[[NetworkLink], LinkOwner]) -> None:
+        """Go on with a connection that was something else until now."""
+        self._transport = transport
+        transport.set_protocol(self)
+        self._set_up(transport)
+        host, port = (transport.get_extra_info("peername") or ("", 0))[:2] or ("", 0)
+        self.peer = (host, port) if isinstance(port, int) else ("", 0)
+        self._owner = accept(self)
+        self._owner.connected()
+        transport.resume_reading()
+
     # --- connecting ---------------------------------------------------------------------------------------------
 
     def begin(self, tls: ssl.SSLContext | None) -> None:
@@ -223,11 +234,7 @@ class SystemLink(asyncio.Protocol):
         if self._is_aborted or (self._port is not None and self._port.is_closed):
             _reset(transport)
             return
-        own = transport.get_extra_info("socket")
-        for level, option, value in _OPTIONS:
-            own.setsockopt(level, option, value)
-        transport.set_write_buffer_limits(limits.LINK_UNSENT_BYTES_MAX, limits.LINK_ROOM_BYTES)
-        self.is_open = True
+        self._set_up(transport)
         if self._port is not None:
             # There is no name if the peer has gone away already.
             host, port = (transport.get_extra_info("peername") or self.peer)[:2]
@@ -238,6 +245,14 @@ class SystemLink(asyncio.Protocol):
         if not self._is_receiving:
             # Again: uvloop begins to read when this returns, even if it was told to pause. But it reads nothing yet.
             self._loop.call_soon(self._pause_or_resume)
+
+    def _set_up(self, transport: asyncio.Transport) -> None:
+        own = transport.get_extra_info("socket")
+        if own.family != socket.AF_UNIX:
+            for level, option, value in _OPTIONS:
+                own.setsockopt(level, option, value)
+        transport.set_write_buffer_limits(limits.LINK_UNSENT_BYTES_MAX, limits.LINK_ROOM_BYTES)
+        self.is_open = True
 
     def data_received(self, data: bytes) -> None:
         if self.is_open and self._owner is not None:
