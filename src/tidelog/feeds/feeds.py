@@ -43,6 +43,8 @@ class Feeds:
         self.holds = FeedHolds(self._journal, clock)
         self._beginnings = Beginnings(store, clock, self.holds)
         self._live = Live(self._journal, store.types)
+        self._live_epoch_id = self._journal.epoch_id
+        """The epoch that those that are steady know of."""
         self._open: dict[int, OpenFeed] = {}
         self._of: dict[ChangeFeed, OpenFeed] = {}
         self._named: dict[tuple[int, str], OpenFeed] = {}
@@ -105,7 +107,7 @@ class Feeds:
             self.holds.begin(request.database, request.name, position)
         feed = ChangeFeed(request, protocol, position)
         self._last_number += 1
-        opened = OpenFeed(self._last_number, feed, sink)
+        opened = OpenFeed(self._last_number, feed, sink, self._journal.epoch_id)
         self._take_name(opened)
         if request.is_initial:
             opened.scan = Scan(self._store, feed)
@@ -281,6 +283,7 @@ class Feeds:
                 opened.scan = None
             self._send(opened)
             return True
+        opened.tell_epoch(self._journal)
         if router is None:
             if feed.position >= self._journal.writer.visible.ts:
                 self._join_live(opened)  # it begins now: there is nothing to read
@@ -348,6 +351,11 @@ class Feeds:
         if not len(self._live):
             return
         until_us = self._clock.monotonic_us() + limits.FEED_LIVE_SLICE_US
+        if self._live_epoch_id != self._journal.epoch_id:
+            self._live_epoch_id = self._journal.epoch_id
+            for feed in self._live.feeds:
+                feed.move_to(self._live.position)
+                self._of[feed].tell_epoch(self._journal)
         try:
             while self._live.step():
                 for feed in self._live.take_given():
@@ -410,7 +418,7 @@ class Feeds:
 
     def _checkpoint(self, opened: OpenFeed, *, is_last: bool = False) -> None:
         """Send a checkpoint if it says something true; inside a transaction only as the last event."""
-        feed, journal = opened.feed, self._journal
+        feed = opened.feed
         if not self._is_visible(feed) or opened.is_ending:
             return
         if feed.state is State.STEADY and not feed.is_at_end:
@@ -422,7 +430,7 @@ class Feeds:
         if feed.is_inside and feed.state is not State.SCANNING and not is_last:
             return
         if feed.state is not State.SCANNING:
-            feed.add_checkpoint(feed.position, journal.epoch_id, journal.writer.visible.ts)
+            opened.add_checkpoint(self._journal)
         opened.pass_on()
         if feed.is_done:
             self._end(opened)

@@ -8,6 +8,7 @@ from tidelog.feeds.fanout import Fanout
 from tidelog.feeds.feed import ChangeFeed
 from tidelog.feeds.router import Router
 from tidelog.feeds.scan import Scan
+from tidelog.journal.journal import Journal
 from tidelog.types.change import LargeString
 
 
@@ -43,10 +44,12 @@ class Sink(Protocol):
 class OpenFeed:
     """A feed that is open, and what moves it on."""
 
-    def __init__(self, number: int, feed: ChangeFeed, sink: Sink) -> None:
+    def __init__(self, number: int, feed: ChangeFeed, sink: Sink, epoch_id: int) -> None:
         self.number = number
         self.feed = feed
         self.sink = sink
+        self.epoch_id = epoch_id
+        """The epoch that its reader knows of."""
         self.scan: Scan | None = None
         self.router: Router | None = None
         self.fanout: Fanout | None = None
@@ -57,6 +60,20 @@ class OpenFeed:
         self.error: str | None = None
         """... with this."""
         self.is_closed = False
+
+    def add_checkpoint(self, journal: Journal) -> None:
+        self.epoch_id = journal.epoch_id
+        self.feed.add_checkpoint(self.feed.position, journal.epoch_id, journal.writer.visible.ts)
+
+    def tell_epoch(self, journal: Journal) -> None:
+        """If an epoch has begun, say so before anything that happened in it.
+
+        A reader that comes back with what it has seen must know whose history that is.
+        """
+        feed = self.feed
+        if self.epoch_id != journal.epoch_id and not feed.is_inside and not feed.is_at_end:
+            self.add_checkpoint(journal)
+            self.pass_on()
 
     def pass_on(self) -> None:
         """Send what has gathered, up to the end of a large string: the sink says when that is sent."""
