@@ -12,6 +12,7 @@ from benchmarks import celery
 pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs redis-server")
 
 
+@pytest.mark.long
 def test_prints_a_ratio_for_each_test(capsys: pytest.CaptureFixture[str]) -> None:
     tests = ["send", "keep"]  # a worker takes seconds to start
     celery.main(["--tasks", "20", "--rounds", "1", "--tests", ",".join(tests), "--json"])

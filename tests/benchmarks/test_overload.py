@@ -14,6 +14,7 @@ pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="ne
 TINY = ["--connections", "3", "--value-mb", "8", "--sets", "2000", "--half-open", "10", "--readers", "3", "--json"]
 
 
+@pytest.mark.long
 def test_prints_what_others_wait_for_beside_each_attack(capsys: pytest.CaptureFixture[str]) -> None:
     overload.main(["--seconds", "0.2", *TINY])
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

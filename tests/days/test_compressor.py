@@ -352,7 +352,7 @@ compress_day(server, JobSet("queue", "jobs"), date(2024, 5, 1), int(sys.argv[2])
 """
 
 
-@pytest.mark.parametrize("kind", ["tidelog", "redis"])
+@pytest.mark.parametrize("kind", ["tidelog", pytest.param("redis", marks=pytest.mark.long)])
 def test_killed_at_any_moment_nothing_is_lost_and_the_next_run_finishes(servers: Servers, kind: str) -> None:
     server = servers.client(kind)
     messages = [at(1, n, b'{"n": %d, "text": "%s"}' % (n, b"x" * 100)) for n in range(1500)]

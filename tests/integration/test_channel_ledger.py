@@ -232,6 +232,7 @@ def fail_over_cluster(folder: Path, seed: int, failovers: int) -> None:
         cluster.close()
 
 
+@pytest.mark.long  # tests/channels fails over a cluster, and one under a Sentinel is killed below, in every run
 def test_a_master_of_a_cluster_that_is_killed(tmp_path: Path) -> None:
     fail_over_cluster(tmp_path, seed=1, failovers=1)
 

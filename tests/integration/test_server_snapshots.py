@@ -131,9 +131,9 @@ def test_it_is_made_by_itself_again_and_again(tmp_path: Path) -> None:
         assert int(client.lastsave().timestamp()) == newest.point.ts // 1_000_000
 
 
-def test_a_server_that_is_killed_during_a_snapshot_has_everything(tmp_path: Path) -> None:
+def test_a_server_that_is_killed_during_a_snapshot_has_everything(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     data = tmp_path / "data"
-    for kill in range(4):
+    for kill in range(4 if pytestconfig.getoption("--long") else 2):
         with ServerProcess(data, "--snapshot-after", "0") as server:
             client = server.client()
             if kill == 0:

@@ -60,7 +60,7 @@ def play(spark: SparkSession, process: ServerProcess, folder: Path, seed: int, c
 def test_views_are_what_a_naive_computation_makes(
     spark: SparkSession, process: ServerProcess, tmp_path: Path, seed: int
 ) -> None:
-    play(spark, process, tmp_path, seed, 2)
+    play(spark, process, tmp_path, seed, 1)
 
 
 @pytest.mark.long
