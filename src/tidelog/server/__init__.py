@@ -44,6 +44,8 @@ configuration_file  what CONFIG REWRITE writes
 live_parameters  what CONFIG shows and changes
 replication_parameters  those about replication
 leader_password  what a follower says to its leader
+link_call        calls a leader: password, TSYNC, and from then on a link
+replicated_server  what replication asks of the server
 memory           how much memory the process has
 facts            the sections of INFO, and numbers for /metrics
 """
