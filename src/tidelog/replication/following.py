@@ -248,7 +248,7 @@ class Following:
     def take(self, message: LinkMessage) -> None:
         """Hot."""
         if self.state is FollowingState.LANDING:
-            self.landing.take(message)
+            self._store_landing(lambda: self.landing.take(message))
         elif self._reception is not None and isinstance(
             message, (TransactionParts, LongRecord, PayloadPiece, EpochBegins, Publication, LongPublication)
         ):
@@ -378,27 +378,32 @@ class Following:
     def _begin_landing(self, message: FullSync) -> None:
         if self.state is not FollowingState.MEETING:
             raise LinkMisused("a full sync begins where none is due")
-        self.landing.begin(message)
         self._landing_reason = message.reason
         _LOG.info(
             "full sync from %s:%d (%s): %d files, %d bytes",
             *self.leader, message.reason.name.lower(), message.files, message.size,
         )  # fmt: skip
         self._set_state(FollowingState.LANDING)
+        self._store_landing(lambda: self.landing.begin(message))
+
+    def _store_landing(self, store: Callable[[], None]) -> bool:
+        """Store something of a full sync; false: there is no space for it, and the link has ended."""
+        try:
+            store()
+        except (OSError, JournalFull, JournalFailed) as error:
+            _LOG.error("a full sync cannot be stored: %s", error)
+            if self._link is not None:
+                self._link.cut(f"the full sync cannot be stored: {error}")
+            return False
+        return True
 
     def _land(self) -> None:
         """What has landed is written; with the last of it, it takes the place of what is here."""
         landing = self.landing
         keeps_old = self._landing_reason is not SyncReason.ERASED and bool(self._server.store.journal.epochs)
-        try:
-            landing.write()
-            if not landing.is_whole:
-                return
-            landing.finish(keeps_old=keeps_old)
-        except (OSError, JournalFull, JournalFailed) as error:
-            _LOG.error("a full sync cannot be stored: %s", error)
-            if self._link is not None:
-                self._link.cut(f"the full sync cannot be stored: {error}")
+        if not self._store_landing(landing.write) or not landing.is_whole:
+            return
+        if not self._store_landing(lambda: landing.finish(keeps_old=keeps_old)):
             return
         self._wants_all = False
         self._end_link(EndReason.ROLE_CHANGED, "the full sync has landed")
