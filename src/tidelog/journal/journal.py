@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from tidelog import limits
-from tidelog.errors import ClientError, Corruption, DataDirectoryError, InternalError
+from tidelog.errors import ClientError, Corruption, DataDirectoryError, InternalError, JournalFull
 from tidelog.hlc import HybridClock, TsFile
 from tidelog.ids import Ts
 from tidelog.journal import layout
@@ -98,6 +98,8 @@ class Journal(ReadableJournal):
         """Oldest first; the last is the one that writes go to. A follower may know none yet."""
         self.needs_epoch = not (hlc.was_clean and epochs and not plan.tail_bytes)
         """What was found when it was opened says that a leader has to begin one, and none has begun since."""
+        self._unwritten_epoch: Epoch | None = None
+        """One that was to begin, and that there was no space for."""
         self.leads = False
         """Transactions are made here, and not received. A stop counts as clean only if they are: history that
         somebody else goes on with is not to be gone on with without an epoch."""
@@ -188,15 +190,29 @@ class Journal(ReadableJournal):
         if self.writer.is_syncing:
             raise InternalError("an fsync is under way: finish it before beginning an epoch")
         self.writer.write()
+        epoch, self._unwritten_epoch = self._unwritten_epoch, None
+        if epoch is None:
+            epoch = self._append_epoch(epoch_id, above)
+        self.writer.sync()
+        if self.epochs[-1:] != [epoch]:
+            self.epochs.append(epoch)
+        self.needs_epoch, self.leads = False, True
+        return epoch
+
+    def _append_epoch(self, epoch_id: int, above: Ts) -> Epoch:
         written = self.writer.written
         self.hlc.restore(max(above, written.ts))
         first_ts = self.hlc.next()
         epoch = Epoch(epoch_id, written.lsns, written.ts, first_ts)
         self.writer.append_epoch(epoch, written.ts or first_ts)
-        self.writer.write()
-        self.writer.sync()
-        self.epochs.append(epoch)
-        self.needs_epoch, self.leads = False, True
+        try:
+            self.writer.write()
+        except JournalFull:
+            # It is part of a batch that is written some time. It is of no use to anybody else before that, but whoever
+            # goes on differently from here has to know that we would have.
+            self._unwritten_epoch = epoch
+            self.epochs.append(epoch)
+            raise
         return epoch
 
     def append_received_epoch(self, epoch: Epoch) -> None:

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
-from tidelog.errors import Corruption, HolderLapsed, LinkMisused, TooOld
+from tidelog.errors import Corruption, HolderLapsed, JournalFull, LinkMisused, TooOld
 from tidelog.ids import Ts
 from tidelog.journal.merge import JournalTransaction
 from tidelog.ports import NetworkAddress, NetworkLink
@@ -201,6 +201,14 @@ class FollowerLink(LinkSpeaker):
     # --- what we lost -------------------------------------------------------------------------------------------
 
     def _take_tail(self, incoming: Incoming, message: LinkMessage) -> None:
+        if not self._followers.is_returning:
+            raise LinkMisused("the tail came too late: an epoch has begun without it")
+        try:
+            self._store_tail(incoming, message)
+        except JournalFull as error:
+            self.cut(f"there is no space for the tail: {error}")
+
+    def _store_tail(self, incoming: Incoming, message: LinkMessage) -> None:
         if isinstance(message, (TransactionParts, LongRecord, PayloadPiece)):
             for whole in incoming.take(message):
                 if isinstance(whole, JournalTransaction):

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
+from tidelog.errors import JournalFull
 from tidelog.ids import Ts
 from tidelog.journal.durability import Visible
 from tidelog.journal.journal import Journal
@@ -104,11 +105,16 @@ class Followers:
     def answered(self, link: FollowerLink) -> None:
         """It is known what a follower has."""
         self._gone.pop(link.address, None)
-        self._replication.follower_answered(link.address)
+        try:
+            self._replication.follower_answered(link.address)
+        except (OSError, JournalFull) as error:  # it comes again, and there may be space then
+            _LOG.error("follower %s:%d cannot be remembered: %s", *link.address, error)
+            link.cut(f"it cannot be remembered: {error}")
 
     def take_back(self, transaction: JournalTransaction) -> None:
-        """A transaction that this leader has lost and a follower kept."""
-        self.store.apply_received(transaction)
+        """A transaction that this leader has lost and a follower kept; another one may have sent it already."""
+        if transaction.ts > self.journal.writer.last_ts:
+            self.store.apply_received(transaction)
         if self.journal.writer.batch_bytes >= limits.BATCH_BYTES_FULL:
             self.server.write()
 
@@ -217,6 +223,10 @@ class Followers:
                 self._waits.remove(wait)
 
         return forget
+
+    def forget_waits(self) -> None:
+        """The data is loaded again: what somebody waits for may not be history any more, whoever has its ts."""
+        self._waits.clear()
 
     def good_count(self, lag_max_s: int) -> int:
         """Those that were heard of lately."""

@@ -16,13 +16,14 @@ One object lives as long as the process; stores are opened and closed under it (
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from tidelog import limits
-from tidelog.errors import NoWayBack
+from tidelog.errors import JournalFull, NoWayBack
 from tidelog.ids import Ts
 from tidelog.journal.replacement import finish_replacement
 from tidelog.journal.rewind import Rewound, rewind
@@ -46,6 +47,7 @@ _RETURNING: Final = (
     "READONLY this leader has come back after a crash and waits a few seconds for its followers, which may have more"
 )
 _DEPOSED: Final = "READONLY this server was a leader, and a newer one is known: REPLICAOF says which of them leads"
+_NO_SPACE: Final = "READONLY this server was made a leader, and waits for space on its disk to write that down"
 _TOO_FEW: Final = "NOREPLICAS Not enough good replicas to write."
 _STALE: Final = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
 
@@ -84,7 +86,7 @@ class Replication:
         """The store is open."""
         self._was_open = False
         self._begins_epoch = False
-        """It was told to lead while the store was closed."""
+        """It was told to lead, and the store is closed, or there is no space for an epoch."""
         self.is_returning = False
         self._missed: set[NetworkAddress] = set()
         """Followers that a returning leader waits for."""
@@ -131,6 +133,8 @@ class Replication:
             return _DEPOSED
         if self.is_returning:
             return _RETURNING
+        if self._begins_epoch:
+            return _NO_SPACE
         return _TOO_FEW if self._has_too_few else None
 
     @property
@@ -172,7 +176,7 @@ class Replication:
             if is_first and stored.followers and not stored.is_deposed and not self._begins_epoch:
                 self._begin_return()
             elif not stored.is_deposed:
-                self._begin_epoch()
+                self._try_epoch()
         store.is_follower = not self._leads
         self._told = self.write_refusal, self.read_refusal
         self.server.role_changed()  # in any case: what serves the store was not told yet
@@ -180,15 +184,25 @@ class Replication:
     @property
     def _leads(self) -> bool:
         """Whether it gives out a ts, and decides what has expired."""
-        return self.role is LinkRole.LEADER and not self.is_returning and not self._file.stored.is_deposed
+        is_held_up = self.is_returning or self._begins_epoch or self._file.stored.is_deposed
+        return self.role is LinkRole.LEADER and not is_held_up
 
     def _begin_epoch(self) -> None:
-        self._begins_epoch = False
+        """`JournalFull`: `tick` tries again."""
+        self._begins_epoch = True
         self.server.begin_epoch(Ts(0))
+        self._begins_epoch = False
+        self.server.store.is_follower = False
+
+    def _try_epoch(self) -> None:
+        with contextlib.suppress(JournalFull):
+            self._begin_epoch()
+            self._tell()
 
     def _close_store(self) -> None:
         """The store is about to be closed: nobody may read from it any more."""
         self.is_open = False
+        self.followers.forget_waits()
         self.followers.end_all(EndReason.ROLE_CHANGED, "the data is loaded again")
 
     def rewind(self, since: Ts, epoch: int) -> None:
@@ -232,9 +246,9 @@ class Replication:
         """Be a follower of another server. Durable when it returns."""
         if self.role is LinkRole.FOLLOWER and self.leader == address:
             return
+        self._file.store(replace(self._file.stored, role=LinkRole.FOLLOWER, leader=address, is_deposed=False))
         self._end_return()
         self._begins_epoch = False
-        self._file.store(replace(self._file.stored, role=LinkRole.FOLLOWER, leader=address, is_deposed=False))
         _LOG.warning("following %s:%d from now on", *address)
         if self._following is not None:
             self._following.close(EndReason.ROLE_CHANGED, "the leader is another")
@@ -245,26 +259,34 @@ class Replication:
         self._tell()
 
     def lead(self) -> None:
-        """Be a leader. Role and epoch are durable when it returns; while the store is closed, the role."""
+        """Be a leader. Role and epoch are durable when it returns; while the store is closed, the role.
+
+        `JournalFull`: the role is durable, and the epoch begins once there is space. No write is taken before.
+        """
         was_follower, was_deposed = self.role is LinkRole.FOLLOWER, self._file.stored.is_deposed
-        if not was_follower and not was_deposed and not self.is_returning:
+        if not was_follower and not was_deposed and not self.is_returning and not self._begins_epoch:
             return
+        self._file.store(replace(self._file.stored, role=LinkRole.LEADER, leader=None, is_deposed=False))
         self._end_return()
         if self._following is not None:
             self._following.close(EndReason.ROLE_CHANGED, "it leads now")
             self._following = None
-        self._file.store(replace(self._file.stored, role=LinkRole.LEADER, leader=None, is_deposed=False))
         _LOG.warning("leading from now on")
+        self._begins_epoch = True
+        self._tell()
         if self.is_open:
             self._begin_epoch()
-            self.server.store.is_follower = False
-        else:
-            self._begins_epoch = True
-        self._tell()
+            self._tell()
 
     def take_over(self) -> None:
         """The leader hands over to us, once this call is over: it comes from inside of its link."""
-        self._loop.call_soon(self.lead)
+        self._loop.call_soon(self._take_over)
+
+    def _take_over(self) -> None:
+        try:
+            self.lead()
+        except (OSError, JournalFull) as error:
+            _LOG.error("the leader hands over, and there is no space to take over: %s", error)
 
     def _make_following(self, address: NetworkAddress) -> Following:
         landing = Landing(self._disk, self._folder, self._clock, self._is_known)
@@ -289,9 +311,7 @@ class Replication:
     def _lead_again(self) -> None:
         if self.is_returning:
             self._end_return()
-            self._begin_epoch()
-            self.server.store.is_follower = False
-            self._tell()
+            self._try_epoch()
 
     def _end_return(self) -> None:
         self.is_returning = False
@@ -331,6 +351,8 @@ class Replication:
             self._following.tick()
         if self.is_open:
             self.followers.tick()
+            if self._begins_epoch:
+                self._try_epoch()
         self.followers_changed()
 
     def publish(self, channel: bytes, payload: bytes, *, is_sharded: bool = False) -> None:

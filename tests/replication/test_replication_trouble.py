@@ -1,0 +1,130 @@
+"""Full disks, followers that answer at the same time, and roles that change in between.
+
+Each of these was found by the simulation (`tests/simulation/replication_world.py`).
+"""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from tests.replication.simulated_server import Machine, Refused
+from tests.replication.test_replication import World, is_stable, level, value
+from tidelog.errors import JournalFull
+from tidelog.journal.durability import FsyncPolicy
+from tidelog.replication.message import LinkRole
+from tidelog.testing.network import Route
+
+
+def fill(machine: Machine) -> None:
+    machine.disk.capacity_bytes = machine.disk.used_bytes
+
+
+def test_a_full_sync_that_finds_no_space_is_tried_again() -> None:
+    world = World()
+    world.a.start()
+    world.a.live.run("SET", "x", "1" * 3000)
+    world.b.start(world.a.address)
+    fill(world.b)
+    world.loop.run(3)
+    assert not is_stable(world.b)
+    world.b.disk.capacity_bytes = None
+    level(world, world.a, world.b)
+    assert value(world.b, "x") == b"1" * 3000
+
+
+def test_a_leader_takes_back_what_several_followers_send_at_the_same_time() -> None:
+    world = World(policy=FsyncPolicy.NEVER)
+    world.pair()
+    world.c.start(world.a.address)
+    world.until(lambda: is_stable(world.c))
+    world.a.live.store.journal.writer.sync()
+    for number in range(20):
+        world.a.live.run("SET", f"key{number}", "kept")
+    level(world, world.a, world.b, world.c)
+    world.a.crash("lose_all")
+    world.loop.run(1)
+    world.network.route = Route(600_000)  # both are asked before either answers
+    world.a.start()
+    world.until(lambda: world.a.live.replication.write_refusal is None)
+    assert value(world.a, "key19") == b"kept"
+    level(world, world.a, world.b, world.c)
+
+
+def test_a_leader_without_space_to_remember_a_follower_lets_it_come_again() -> None:
+    world = World()
+    world.a.start()
+    world.a.live.run("SET", "x", "1")
+    world.a.live.store.save()
+    fill(world.a)
+    world.b.start(world.a.address)
+    world.loop.run(3)
+    assert not is_stable(world.b)
+    world.a.disk.capacity_bytes = None
+    level(world, world.a, world.b)
+
+
+def test_a_promotion_without_space_takes_no_write_before_its_epoch_has_begun() -> None:
+    world = World()
+    world.pair()
+    world.a.live.run("SET", "x", "1")
+    level(world, world.a, world.b)
+    world.a.kill()
+    replication, journal = world.b.live.replication, world.b.live.store.journal
+    world.loop.run(1)
+    epochs = len(journal.epochs)
+    world.b.disk.fail("write", errno.ENOSPC, path_contains="/shard-", times=None)  # not of the file with the role
+    with pytest.raises(JournalFull):
+        replication.lead()
+    assert replication.role is LinkRole.LEADER
+    with pytest.raises(Refused, match="READONLY"):
+        world.b.live.run("SET", "x", "2")
+    world.loop.run(1)
+    world.b.disk.clear_faults()
+    world.until(lambda: replication.write_refusal is None)
+    world.b.live.run("SET", "x", "2")
+    assert len(journal.epochs) == epochs + 1
+    world.a.start()
+    world.a.live.replication.follow(world.b.address)
+    level(world, world.b, world.a)
+    assert world.a.live.store.journal.epochs == journal.epochs
+    world.b.kill()
+    world.b.start()
+    assert world.b.live.store.journal.epochs[: epochs + 1] == journal.epochs
+
+
+def test_a_follower_that_has_no_space_for_its_new_role_goes_on_following() -> None:
+    world = World()
+    world.pair()
+    fill(world.b)
+    with pytest.raises(OSError, match="ENOSPC"):
+        world.b.live.replication.lead()
+    assert world.b.live.replication.role is LinkRole.FOLLOWER
+    world.b.disk.capacity_bytes = None
+    world.a.live.run("SET", "x", "1")
+    level(world, world.a, world.b)
+
+
+def test_a_wait_for_what_was_set_aside_is_never_over() -> None:
+    world = World()
+    world.pair()
+    world.c.start(world.a.address)
+    world.until(lambda: is_stable(world.c))
+    level(world, world.a, world.b, world.c)
+    world.network.partition([world.a.host], [world.b.host, world.c.host])
+    world.a.live.run("SET", "lost", "1")
+    done: list[str] = []
+    world.a.live.replication.wait(world.a.live.last_ts, 1, is_durable=False, done=lambda: done.append("lost"))
+    world.b.live.replication.lead()
+    world.b.live.run("SET", "x", "2")
+    world.network.heal()
+    world.a.live.replication.follow(world.b.address)
+    world.c.live.replication.follow(world.b.address)
+    level(world, world.b, world.a, world.c)
+    world.a.live.replication.lead()
+    world.a.live.run("SET", "x", "3")
+    world.c.live.replication.follow(world.a.address)
+    level(world, world.a, world.c)
+    world.loop.run(2)
+    assert not done
