@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Final
 
 from tidelog.engine.engine import Engine
+from tidelog.engine.surroundings import ServerReplication
 from tidelog.ids import Ts
 from tidelog.ports import NetworkAddress
 from tidelog.replication.facts import FollowerFacts, ReplicationFacts
 from tidelog.replication.message import LinkRole
+from tidelog.replication.replication import Replication
 
 READ_ONLY: Final = "READONLY You can't write against a read only replica."
 NO_REPLICAS: Final = "NOREPLICAS Not enough good replicas to write."
@@ -67,8 +69,10 @@ class HandMadeRole:
     def fail_over(self, target: NetworkAddress | None, timeout_ms: int, *, is_forced: bool) -> None:
         self.fail_overs.append((target, timeout_ms, is_forced))
 
-    def abort_fail_over(self) -> None:
+    def abort_fail_over(self) -> bool:
+        was_under_way = bool(self.fail_overs)
         self.fail_overs.clear()
+        return was_under_way
 
     def tick(self) -> None: ...
 
@@ -98,3 +102,8 @@ class HandMadeRole:
         for wait in self.waits[:]:
             if self.confirmed_count(wait.ts, is_durable=wait.is_durable) >= wait.count:
                 wait.done()
+
+
+def fits(replication: Replication) -> ServerReplication:
+    """The real one has all that this has: the type checker says so."""
+    return replication

@@ -190,6 +190,19 @@ async def test_nothing_expires_on_a_follower_and_all_is_read_as_expired() -> Non
 
 
 @in_loop
+async def test_a_leader_that_was_deposed_makes_no_transaction() -> None:
+    server, role, client = await made()
+    await client("SET", "k", "v", "PX", 100)
+    popping = await waiting(server, WRITES[0])
+    role.refuse("READONLY this server was a leader, and a newer one is known")
+    before = server.store.journal.writer.last_ts
+    await server.wait(200)
+    assert errors(popping) == [UNBLOCKED]
+    assert (remove_due(server.store), await client("GET", "k")) == (0, None)
+    assert server.store.journal.writer.last_ts == before
+
+
+@in_loop
 async def test_named_feeds_are_the_leaders() -> None:
     server, role, client = await made()
     await client("SET", "k", "v")

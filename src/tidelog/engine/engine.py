@@ -42,7 +42,6 @@ from tidelog.engine.tallies import NOTHING_HOT, RUNS_PER_SAMPLE, MakeHotCommands
 from tidelog.engine.would_block import TakesSteps, WouldBlock
 from tidelog.errors import ApplyFailed, CommandError, JournalFailed, JournalFull, WrongPassword
 from tidelog.ports import Clock, Loop
-from tidelog.replication.message import LinkRole
 from tidelog.resp.encoder import OK, QUEUED, ErrorReply, Reply, Wire, encode, encode_error, encode_long
 from tidelog.store.store import Store
 from tidelog.store.transaction import Transaction
@@ -405,11 +404,10 @@ class Engine:
         """The server has become a leader or a follower, or replication refuses something that it did not before."""
         replication = self.replication
         assert replication is not None
-        if replication.role is LinkRole.FOLLOWER:  # a leader makes transactions once its epoch has begun
-            self.store.is_follower = True
         self.gate.role_changed(replication)
         self.feeding.set_name_refusal(self.gate.write_refusal)
-        if self.gate.is_read_only:
+        if self.gate.is_read_only:  # otherwise it makes transactions once its epoch has begun
+            self.store.is_follower = True
             self.blocking.end_writes()
             self.feeding.end_named()
 

@@ -82,7 +82,8 @@ class ServerReplication(Protocol):
     def fail_over(self, target: NetworkAddress | None, timeout_ms: int, *, is_forced: bool) -> None:
         """Hand over to a follower, or to the one that is furthest; `ClientError` if that is impossible."""
 
-    def abort_fail_over(self) -> None: ...
+    def abort_fail_over(self) -> bool:
+        """False: there is none."""
 
     def facts(self) -> ReplicationFacts: ...
 
