@@ -17,6 +17,7 @@ import pytest
 import redis
 
 from tests.integration.server_process import ServerProcess
+from tests.integration.waiting import wait_until
 
 
 class Certificate(NamedTuple):
@@ -214,3 +215,16 @@ def test_nothing_else_is_there(server: ServerProcess) -> None:
     connection.request("POST", "/metrics", body="x")
     assert connection.getresponse().status == 405
     connection.close()
+
+
+def test_a_follower_over_tls(tmp_path: Path, certificate: Certificate) -> None:
+    arguments = ["--tls-cert", str(certificate.certificate), "--tls-key", str(certificate.key)]
+    options = {"ssl": True, "ssl_ca_certs": str(certificate.certificate)}
+    with ServerProcess(tmp_path / "a", *arguments) as leader, leader.client(**options) as writing:
+        calling = [*arguments, "--replicaof", f"localhost:{leader.port}", "--tls-replication"]
+        with ServerProcess(tmp_path / "b", *calling) as follower:
+            wait_until(lambda: "The certificate cannot be trusted" in follower.stderr)
+        calling += ["--tls-ca-cert-file", str(certificate.certificate)]
+        with ServerProcess(tmp_path / "c", *calling) as follower, follower.client(**options) as reading:
+            writing.set("x", "1")
+            wait_until(lambda: bool(reading.get("x") == b"1"))

@@ -202,7 +202,9 @@ def test_the_file_in_the_checkout_shows_defaults(tmp_path: Path) -> None:
         "unix-socket",
         "http-hosts",
         "requirepass-file",
-        "tls-",
+        "tls-cert",
+        "tls-key",
+        "tls-ca-cert-file",
         "channel-admin-token-file",
         "channel-rules",
     )

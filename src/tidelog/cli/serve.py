@@ -119,6 +119,17 @@ def serve(
         str | None, typer.Option("--tls-cert", metavar="FILE", help="Serve TLS with this certificate chain (PEM).")
     ] = None,
     tls_key: Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's key.")] = None,
+    tls_replication: Annotated[
+        bool | None, typer.Option("--tls-replication", help="Follow the leader over TLS.", show_default=False)
+    ] = None,
+    tls_ca_cert_file: Annotated[
+        str | None,
+        typer.Option(
+            "--tls-ca-cert-file",
+            metavar="FILE",
+            help="The authorities (PEM) that the leader's certificate must come from. [default: those of the system]",
+        ),
+    ] = None,
     maxmemory: Annotated[
         str | None,
         typer.Option(
@@ -349,6 +360,8 @@ def serve(
         "requirepass-file": requirepass_file,
         "tls-cert": tls_cert,
         "tls-key": tls_key,
+        "tls-replication": tls_replication,
+        "tls-ca-cert-file": tls_ca_cert_file,
         "maxmemory": maxmemory,
         "maxclients": maxclients,
         "timeout": timeout,

@@ -30,7 +30,7 @@ from tidelog.journal.rewind import Rewound, rewind
 from tidelog.journal.scan import IsKnown
 from tidelog.ports import Clock, Disk, LinkOwner, Loop, NetworkAddress, NetworkLink, Random, Timer
 from tidelog.replication.facts import FollowerFacts, ReplicationFacts
-from tidelog.replication.failover import Failover
+from tidelog.replication.failover import NO_FAILOVER, Failover
 from tidelog.replication.follower_link import FollowerLink
 from tidelog.replication.followers import AwaitedConfirmation, Followers
 from tidelog.replication.following import Connect, Following
@@ -455,5 +455,8 @@ class Replication:
             lag_ms=max(0, visible.ts - link.written.ts) // 1000 if link.is_online else -1,
         )
 
-    def abort_fail_over(self) -> None:
+    def abort_fail_over(self) -> bool:
+        """False: there is none."""
+        was_under_way = self.failover.state != NO_FAILOVER
         self.failover.abort("asked to")
+        return was_under_way

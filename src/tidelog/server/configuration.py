@@ -83,6 +83,10 @@ class ServerConfig:
     password: bytes | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
+    tls_replication: bool = False
+    """Whether the link to a leader has TLS."""
+    tls_ca: str | None = None
+    """The authorities that the leader's certificate must come from; None: those of the system."""
     maxmemory: int = 0
     """In bytes; 0: no limit."""
     maxclients: int = limits.CLIENTS_MAX
@@ -233,6 +237,8 @@ SETTINGS: Final[dict[str, Setting]] = {
     "requirepass-file": Setting("password", lambda value: read_password(read_text(value))),
     "tls-cert": Setting("tls_cert", read_text),
     "tls-key": Setting("tls_key", read_text),
+    "tls-replication": Setting("tls_replication", read_switch),
+    "tls-ca-cert-file": Setting("tls_ca", read_text),
     "maxmemory": Setting("maxmemory", size_reader("no limit")),
     "maxclients": Setting("maxclients", number_reader(1, 1_000_000, "a number of clients")),
     "timeout": Setting("timeout", number_reader(0, _INT_MAX, "a number of seconds")),

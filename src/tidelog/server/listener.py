@@ -162,6 +162,14 @@ def make_tls(certificate: str, key: str) -> ssl.SSLContext:
     return context
 
 
+def make_client_tls(authorities: str | None) -> ssl.SSLContext:
+    """For connections to other servers, whose names and certificates are checked."""
+    try:
+        return ssl.create_default_context(cafile=authorities)
+    except (OSError, ssl.SSLError) as error:
+        raise CannotListen(f"cannot use the authorities in {authorities}: {error}") from error
+
+
 def allow_descriptors(clients_max: int, http_max: int = 0) -> tuple[int, int]:
     """Let the process have enough of them; returns how many clients, and connections over HTTP, it can have."""
     wanted = clients_max + http_max + _DESCRIPTORS_BESIDE_CLIENTS

@@ -49,7 +49,7 @@ from tidelog.server.connection import Connection
 from tidelog.server.lasting_parts import LastingParts
 from tidelog.server.line_limit import LineLimit
 from tidelog.server.link_call import LeaderCaller
-from tidelog.server.listener import UnixSocket, bind_tcp, make_tls
+from tidelog.server.listener import UnixSocket, bind_tcp, make_client_tls, make_tls
 from tidelog.server.loop_calls import LoopCalls
 from tidelog.server.memory import give_back
 from tidelog.server.replicated_server import make_replication
@@ -88,6 +88,7 @@ class Runtime:
         self._tls = None
         if config.tls_cert is not None and config.tls_key is not None:
             self._tls = make_tls(config.tls_cert, config.tls_key)
+        self._client_tls = make_client_tls(config.tls_ca) if config.tls_replication else None
         self._servers: list[asyncio.AbstractServer] = []
         self._unix: UnixSocket | None = None
         self._gateway: Gateway | None = None
@@ -152,7 +153,7 @@ class Runtime:
     # --- replication --------------------------------------------------------------------------------------------
 
     def _make_replication(self, lasting: LastingParts) -> Replication:
-        network = SystemNetwork(lasting.loop)
+        network = SystemNetwork(lasting.loop, client_tls=self._client_tls)
         caller = LeaderCaller(network, lambda: lasting.leader_password.secret)
         return make_replication(self, lasting, self._disk, random.Random(), caller.connect)
 
