@@ -8,6 +8,7 @@ replication     what a server is, whom it follows, and who follows it
 role_file       the role, durable in the data directory
 options         what an operator may set
 facts           what INFO, ROLE and /metrics show
+gathered_facts  gathers it from the parts
 server          what all this asks of the server around it
 failover        a leader hands over to one of its followers
 

@@ -29,11 +29,11 @@ from tidelog.journal.replacement import finish_replacement
 from tidelog.journal.rewind import Rewound, rewind
 from tidelog.journal.scan import IsKnown
 from tidelog.ports import Clock, Disk, LinkOwner, Loop, NetworkAddress, NetworkLink, Random, Timer
-from tidelog.replication.facts import FollowerFacts, ReplicationFacts
+from tidelog.replication.facts import ReplicationFacts
 from tidelog.replication.failover import NO_FAILOVER, Failover
-from tidelog.replication.follower_link import FollowerLink
 from tidelog.replication.followers import AwaitedConfirmation, Followers
 from tidelog.replication.following import Connect, Following
+from tidelog.replication.gathered_facts import gather_facts
 from tidelog.replication.landing import Landing
 from tidelog.replication.message import EndReason, LinkRole, Publication
 from tidelog.replication.options import ReplicationOptions
@@ -95,8 +95,8 @@ class Replication:
         self._told: tuple[str | None, str | None] = (None, None)
         """What was refused when the server was last told."""
         self._rewound: Rewound | None = None
-        self._set_aside_records = self._own_full_syncs = 0
-        self._set_aside_paths: list[str] = []
+        self.set_aside_records = self.own_full_syncs = 0
+        self.set_aside_paths: list[str] = []
 
     # --- what it is ---------------------------------------------------------------------------------------------
 
@@ -223,8 +223,8 @@ class Replication:
     def _note_rewound(self) -> None:
         rewound, self._rewound = self._rewound, None
         if rewound is not None:
-            self._set_aside_records += rewound.records
-            self._set_aside_paths.append(rewound.path)
+            self.set_aside_records += rewound.records
+            self.set_aside_paths.append(rewound.path)
             _LOG.warning("%d records that were not the leader's were set aside in %s", rewound.records, rewound.path)
 
     def replace(self) -> None:
@@ -233,10 +233,10 @@ class Replication:
         def prepare() -> None:
             path = finish_replacement(self._disk, self._folder)
             if path is not None:
-                self._set_aside_paths.append(path)
+                self.set_aside_paths.append(path)
                 _LOG.warning("what was here before the full sync is set aside in %s", path)
 
-        self._own_full_syncs += 1
+        self.own_full_syncs += 1
         self._close_store()
         self.server.reload(prepare, "")
 
@@ -404,56 +404,11 @@ class Replication:
 
     def facts(self) -> ReplicationFacts:
         """All that INFO, ROLE and /metrics show."""
-        following, followers, options = self._following, self.followers, self.options
-        journal, now_us = self.server.store.journal, self._clock.monotonic_us()
-        is_up = following is not None and following.is_linked
-        return ReplicationFacts(
-            role=self.role,
-            leader=self.leader,
-            link_state="connect" if following is None else following.shown_state,
-            is_link_up=is_up,
-            link_down_s=-1 if following is None or is_up else (now_us - following.down_since_us) // 1_000_000,
-            link_error="" if following is None else following.error,
-            last_io_s=-1 if following is None or following.silent_us < 0 else following.silent_us // 1_000_000,
-            is_empty=following is not None and not journal.epochs,
-            sync_bytes_total=0 if following is None else following.landing.bytes_total,
-            sync_bytes_left=0 if following is None else following.landing.bytes_left,
-            applied_ts=journal.writer.last_ts,
-            priority=options.priority,
-            lag_ms=self._lag_ms(following, now_us),
-            followers=[self._follower_facts(link) for link in followers.links],
-            good_followers=followers.good_count(options.follower_lag_max_s),
-            full_syncs=followers.full_syncs,
-            partial_syncs=followers.partial_syncs,
-            refused_syncs=followers.refused_syncs,
-            own_full_syncs=self._own_full_syncs,
-            dropped_publications=followers.dropped_publications,
-            set_aside_records=self._set_aside_records,
-            set_aside_paths=self._set_aside_paths,
-            failover_state=self.failover.state,
-            waits_for_followers=self.is_returning,
-            is_deposed=self._file.stored.is_deposed,
-        )
+        return gather_facts(self, self._following, self._clock.monotonic_us())
 
-    def _lag_ms(self, following: Following | None, now_us: int) -> int:
-        """How old what is served here may be; -1: not known."""
-        if following is None:
-            return 0
-        return -1 if not following.announced_us else (now_us - following.announced_us) // 1000
-
-    def _follower_facts(self, link: FollowerLink) -> FollowerFacts:
-        visible = self.server.store.journal.writer.visible
-        return FollowerFacts(
-            host=link.address[0],
-            port=link.address[1],
-            state=link.state.value,
-            written_ts=link.written.ts,
-            durable_ts=link.durable.ts,
-            lag_s=link.silent_us // 1_000_000,
-            lag_records=link.records_behind,
-            lag_bytes=self.followers.lag_bytes(link.written.ts) if link.is_online else link.file_bytes_left,
-            lag_ms=max(0, visible.ts - link.written.ts) // 1000 if link.is_online else -1,
-        )
+    @property
+    def is_deposed(self) -> bool:
+        return self._file.stored.is_deposed
 
     def abort_fail_over(self) -> bool:
         """False: there is none."""
