@@ -27,11 +27,11 @@ def reload_on_signal(following: Path) -> None:
 
     async def start_and_listen(self: Any) -> None:
         def reload() -> None:
-            store = weakref.ref(self._served.store)
+            journal = weakref.ref(self.served.store.journal)  # a store that is compiled takes none
             data = Path(self._config.data)
 
             def prepare() -> None:
-                is_held = store() is not None
+                is_held = journal() is not None
                 with following.with_suffix(".log").open("a") as log:
                     log.write(f"{'held' if is_held else 'freed'} {resident_bytes()}\n")
                 if following.exists():
