@@ -27,7 +27,7 @@ class LeaderCaller:
     def connect(self, address: NetworkAddress, owner: LinkOwner) -> NetworkLink:
         password = self._password()
         commands: list[list[bytes]] = [] if password is None else [[b"AUTH", password]]
-        call = _LinkCall(owner, [*commands, [b"TSYNC"]])
+        call = _LinkCall(owner, [*commands, [b"TSYNC"]], password or b"")
         call.link = self._network.connect(address, call)
         return call.link
 
@@ -35,8 +35,10 @@ class LeaderCaller:
 class _LinkCall:
     """`ports.LinkOwner` until the leader has agreed; then it only passes on."""
 
-    def __init__(self, owner: LinkOwner, commands: list[list[bytes]]) -> None:
+    def __init__(self, owner: LinkOwner, commands: list[list[bytes]], secret: bytes) -> None:
         self._owner = owner
+        self._secret = secret
+        """What no error may repeat."""
         self._commands = commands
         self._owed = len(commands)
         """Replies that have not come."""
@@ -63,12 +65,13 @@ class _LinkCall:
                 self._refuse("it does not speak the protocol of Redis")
             return
         rest, self._line = self._line, b""
-        if rest:
+        if rest and self.link.is_open:
             self._owner.received(rest)
 
     def _take(self, line: bytes) -> None:
         if not line.startswith(b"+"):
-            self._refuse(f"the leader answers: {line.lstrip(b'-').decode(errors='replace')}")
+            shown = line.replace(self._secret, b"***") if self._secret else line
+            self._refuse(f"the leader answers: {shown.lstrip(b'-').decode(errors='replace')}")
             return
         self._owed -= 1
         if not self._owed:
@@ -83,4 +86,6 @@ class _LinkCall:
             self._owner.room()
 
     def ended(self, end: LinkEnd, reason: str) -> None:
-        self._owner.ended(*(("failed", self._problem) if self._problem else (end, reason)))
+        if self._owed:
+            end, reason = "failed", self._problem or reason
+        self._owner.ended(end, reason)

@@ -128,6 +128,11 @@ class SocketSession(Session):
     def backlog_bytes(self) -> int:
         return self._decoder.buffered_bytes + self._backlog.size
 
+    def become_link(self) -> None:
+        super().become_link()
+        if self._transport is not None:
+            self._transport.pause_reading()  # what comes now is for the link
+
     @abstractmethod
     def run_commands(self, commands: list[Words]) -> None:
         """Run them, as far as that goes now."""

@@ -204,8 +204,8 @@ class SystemLink(asyncio.Protocol):
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2] or ("", 0)
         self.peer = (host, port) if isinstance(port, int) else ("", 0)
         self._owner = accept(self)
-        self._owner.connected()
         transport.resume_reading()
+        self._owner.connected()
 
     # --- connecting ---------------------------------------------------------------------------------------------
 
