@@ -102,7 +102,7 @@ async def test_role() -> None:
     assert await client("ROLE") == [b"master", now, [[b"10.0.0.1", b"6399", b"%d" % (now - 1)]]]
     role.follow(("leader", 6399))
     assert await client("ROLE") == [b"slave", b"leader", 6399, b"connected", now]
-    role.refuse("READONLY no", "MASTERDOWN no")
+    role.is_link_up = False
     assert await client("ROLE") == [b"slave", b"leader", 6399, b"connect", now]
 
 

@@ -16,6 +16,7 @@ from tests.conformance.redis_oracle import Argument, Socket, command_rows, decod
 from tests.engine.blocked import BlockedClient, Server, in_loop
 from tests.engine.roles import MASTER_DOWN, NO_REPLICAS, READ_ONLY, HandMadeRole
 from tests.server.test_connection import turns
+from tidelog.server.replication_facts import replication_section
 
 NOT_SENT: Final = frozenset(
     [
@@ -155,6 +156,7 @@ class Roles:
     def follow(self) -> None:
         (port,) = free_ports(1)
         self._tell_redis("REPLICAOF", "127.0.0.1", port)
+        self._role.is_link_up = False
         self._role.follow(("127.0.0.1", port))
 
     def grow_stale(self) -> None:
@@ -165,6 +167,13 @@ class Roles:
     def miss_followers(self) -> None:
         self._tell_redis("CONFIG", "SET", "min-replicas-to-write", 1)
         self._role.refuse(NO_REPLICAS)
+
+    def info_of_redis(self) -> str:
+        found: bytes = decode(self._admin.call([b"INFO", b"replication"]))
+        return found.decode()
+
+    def info_of_tidelog(self) -> dict[str, object]:
+        return replication_section(self._server.engine)
 
     def close(self) -> None:
         for each in self._sockets:
@@ -237,6 +246,14 @@ async def test_commands_about_replication(roles: Roles, change: Change) -> None:
     change(roles)
     found += [await roles.each(redis, tidelog, *command) for command in REPLIES + LAST]
     assert [each for each in found if each] == []
+
+
+@in_roles
+async def test_info_has_the_fields_of_redis_in_their_order(roles: Roles, change: Change) -> None:
+    change(roles)
+    theirs = [line.partition(":")[0] for line in roles.info_of_redis().splitlines() if ":" in line]
+    ours = list(roles.info_of_tidelog())
+    assert [name for name in ours if name in theirs] == [name for name in theirs if name != "min_slaves_good_slaves"]
 
 
 @in_roles

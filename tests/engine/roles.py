@@ -35,6 +35,7 @@ class HandMadeRole:
         self._engine = engine
         self.role = LinkRole.LEADER
         self.leader: NetworkAddress | None = None
+        self.is_link_up = True
         self.write_refusal: str | None = None
         self.read_refusal: str | None = None
         self.written: list[Ts] = []
@@ -80,8 +81,8 @@ class HandMadeRole:
         return ReplicationFacts(
             role=self.role,
             leader=self.leader,
-            is_link_up=self.role is LinkRole.FOLLOWER and self.read_refusal is None,
-            link_state="connect" if self.read_refusal else "connected",
+            is_link_up=self.role is LinkRole.FOLLOWER and self.is_link_up,
+            link_state="connected" if self.is_link_up else "connect",
             followers=self.followers,
             failover_state="waiting-for-sync" if self.fail_overs else "no-failover",
             applied_ts=self._engine.store.journal.writer.last_ts,

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.engine.made import NoLoop, make_connections, make_engine
+from tests.engine.roles import MASTER_DOWN, NO_REPLICAS, READ_ONLY, HandMadeRole
 from tidelog.errors import JournalFull
 from tidelog.gateway.app import ShownEngine, make_app
 from tidelog.journal.journal import Settings
@@ -40,7 +41,7 @@ class Served:
         self.shown = ShownEngine(self.engine, facts)
         self.app = make_app(self.shown, memory, [], has_open_metrics=has_open_metrics)
 
-    def get(self, path: str, **headers: str) -> tuple[int, str]:
+    def get(self, path: str, query: str = "", **headers: str) -> tuple[int, str]:
         sent: list[Any] = []
 
         async def receive() -> Any:
@@ -53,7 +54,7 @@ class Served:
             "type": "http",
             "method": "GET",
             "path": path,
-            "query_string": b"",
+            "query_string": query.encode(),
             "headers": [(b"host", b"localhost"), *((name.encode(), each.encode()) for name, each in headers.items())],
             "client": ("127.0.0.1", 5),
         }
@@ -68,6 +69,29 @@ def served(tmp_path: Any) -> Served:
 
 def test_healthy(served: Served) -> None:
     assert served.get("/health") == (200, '{"status":"ok"}')
+
+
+def test_the_health_of_leaders_and_followers(served: Served) -> None:
+    role = HandMadeRole(served.engine)
+    assert served.get("/health") == (200, '{"status":"ok"}')
+    role.refuse(NO_REPLICAS)
+    assert served.get("/health") == (503, f'{{"status":"not writable","reason":"{NO_REPLICAS}"}}')
+    role.follow(("leader", 1))
+    assert served.get("/health") == (200, '{"status":"ok","role":"follower"}')
+    role.refuse(READ_ONLY, MASTER_DOWN)
+    assert served.get("/health") == (503, f'{{"status":"stale","reason":"{MASTER_DOWN}"}}')
+    assert "\ntidelog_follower 1\n" in served.get("/metrics")[1]
+
+
+def test_feeds_of_followers(tmp_path: Any) -> None:
+    served = Served(str(tmp_path))
+    role = HandMadeRole(served.engine)
+    role.follow(("leader", 1))
+    status, body = served.get("/feed", query="name=mine&since=0")
+    assert (status, json.loads(body)["error"]) == (503, "READONLY")
+    role.refuse(READ_ONLY, MASTER_DOWN)
+    status, body = served.get("/feed", query="since=0")
+    assert (status, json.loads(body)["error"]) == (503, "MASTERDOWN")
 
 
 def test_a_journal_that_refuses(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,11 @@ class Parameters:
     def find(self, name: str) -> Parameter | None:
         return self._by_name.get(name.lower())
 
+    def value_of(self, name: str) -> str:
+        """What a parameter is now; empty if there is none of that name."""
+        found = self.find(name)
+        return "" if found is None else found.get()
+
     def rewrite(self) -> None:
         """Write what was changed into the configuration file, which must be there."""
         assert self.file is not None

@@ -47,6 +47,8 @@ class Service:
     def _check(self) -> None:
         if self._is_closed:
             raise EnvironmentFault("the store was closed during the call")
+        if self._engine.gate.read_refusal is not None:
+            raise CommandError(self._engine.gate.read_refusal)
 
     def read_slice(self, request: ReadRequest, first: int | None, left: int | None) -> StreamSlice:
         """The next piece of a range; `first` None: from its beginning."""

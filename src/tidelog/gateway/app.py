@@ -36,6 +36,7 @@ from tidelog.gateway.own_channels import MakeConnection, OwnChannels
 from tidelog.gateway.request_line import RequestLine
 from tidelog.gateway.sample import CONTENT_TYPE, render
 from tidelog.ports import Clock
+from tidelog.replication.message import LinkRole
 from tidelog.server.allowed_connections import AllowedConnections
 from tidelog.server.configuration import ServerConfig
 from tidelog.server.facts import Facts
@@ -88,7 +89,7 @@ def make_app(
             return JSONResponse({"status": "not writable", "reason": str(refusal)}, 503)
         if engine.gate.is_out_of_memory:
             return JSONResponse({"status": "not writable", "reason": "used memory > 'maxmemory'"}, 503)
-        return JSONResponse({"status": "ok"})
+        return _health_of_role(engine)
 
     return Starlette(
         routes=[Route("/metrics", metrics), Route("/health", health), Route("/feed", feed_page(lambda: shown.engine))],
@@ -98,6 +99,18 @@ def make_app(
             *([] if channels is None else [Middleware(ChannelPaths, channels=channels)]),
         ],
     )
+
+
+def _health_of_role(engine: Engine) -> Response:
+    """A follower is well as long as it may be read from; a leader as long as it takes writes."""
+    gate, replication = engine.gate, engine.replication
+    if gate.read_refusal is not None:
+        return JSONResponse({"status": "stale", "reason": gate.read_refusal}, 503)
+    if replication is not None and replication.role is LinkRole.FOLLOWER:
+        return JSONResponse({"status": "ok", "role": "follower"})
+    if gate.write_refusal is not None:
+        return JSONResponse({"status": "not writable", "reason": gate.write_refusal}, 503)
+    return JSONResponse({"status": "ok"})
 
 
 class _Uvicorn(uvicorn.Server):

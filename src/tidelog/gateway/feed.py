@@ -30,7 +30,7 @@ from starlette.responses import JSONResponse, Response
 from tidelog import limits
 from tidelog.engine.engine import Engine
 from tidelog.engine.gate import LOADING
-from tidelog.errors import ClientError, FeedBehind, FeedDiverged, HolderLapsed, TooOld
+from tidelog.errors import ClientError, CommandError, FeedBehind, FeedDiverged, HolderLapsed, TooOld
 from tidelog.feeds.event import encode_delete_range
 from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
@@ -74,6 +74,8 @@ def feed_page(engine_now: Callable[[], Engine]) -> Callable[[Request], Awaitable
         feeding = engine.feeding
         if feeding.is_closed or len(streams) >= feeding.http_feeds_max:
             return JSONResponse({"error": "BUSY", "message": "no more feeds at the moment"}, 503, _RETRY_AFTER)
+        if engine.gate.read_refusal is not None:
+            return JSONResponse(error_members(engine.gate.read_refusal), 503, _RETRY_AFTER)
         try:
             wanted = read_query(request.scope["query_string"], request.headers.get("last-event-id"))
             if wanted.until is not None and wanted.since is not None and wanted.since >= wanted.until:
@@ -88,6 +90,8 @@ def feed_page(engine_now: Callable[[], Engine]) -> Callable[[Request], Awaitable
             return JSONResponse({"error": "TRYAGAIN", "message": str(error)}, 503, _RETRY_AFTER)
         except HolderLapsed as error:
             return JSONResponse({"error": "ERR", "message": str(error)}, 410)
+        except CommandError as error:  # a follower has no feeds with names: the leader has
+            return JSONResponse(error_members(str(error)), 503, _RETRY_AFTER)
         except ClientError as error:
             return JSONResponse({"error": "ERR", "message": str(error)}, 400)
         streams.add(sink)

@@ -48,4 +48,5 @@ link_call        calls a leader: password, TSYNC, and from then on a link
 replicated_server  what replication asks of the server
 memory           how much memory the process has
 facts            the sections of INFO, and numbers for /metrics
+replication_facts  INFO replication
 """

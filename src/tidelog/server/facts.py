@@ -16,6 +16,7 @@ from tidelog.journal.durability import FsyncPolicy
 from tidelog.scripting.functions import functions_of
 from tidelog.scripting.scripts import scripts_of
 from tidelog.server.memory import total_bytes
+from tidelog.server.replication_facts import facts_of, replication_section
 
 if TYPE_CHECKING:
     from tidelog.engine.engine import Engine
@@ -205,11 +206,15 @@ class Facts:
 
     def _stats(self) -> InfoSection:
         engine, metrics = self._engine, self._engine.metrics
+        replication = facts_of(engine)
         return {
             "total_connections_received": metrics.connections,
             "total_commands_processed": engine.sessions.command_count,
             "instantaneous_ops_per_sec": self.commands_per_s,
             "rejected_connections": metrics.connections_refused,
+            "sync_full": replication.full_syncs,
+            "sync_partial_ok": replication.partial_syncs,
+            "sync_partial_err": replication.refused_syncs,
             "expired_keys": engine.store.expired_count,
             "evicted_keys": 0,
             "evicted_clients": 0,
@@ -226,16 +231,7 @@ class Facts:
         }
 
     def _replication(self) -> InfoSection:
-        return {
-            "role": "master",
-            "connected_slaves": 0,
-            "master_failover_state": "no-failover",
-            "master_replid": self._run_id,
-            "master_replid2": "0" * 40,
-            "master_repl_offset": self._engine.store.journal.writer.written_ts,
-            "second_repl_offset": -1,
-            "repl_backlog_active": 0,
-        }
+        return replication_section(self._engine)
 
     def _cpu(self) -> InfoSection:
         used, threads = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_THREAD)
