@@ -111,7 +111,7 @@ def role(session: Session, _arguments: Arguments) -> Reply:
         ]
         return [b"master", session.engine.store.journal.writer.last_ts, followers]
     host, port = facts.leader
-    state = "connected" if facts.is_link_up else facts.link_state.replace("catch_up", "sync")
+    state = facts.link_state.replace("catch_up", "sync")  # Redis has no word for it
     return [b"slave", host.encode(), port, state.encode(), -1 if facts.is_empty else facts.applied_ts]
 
 
