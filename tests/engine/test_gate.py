@@ -112,6 +112,29 @@ def test_a_pause_of_centuries_is_looked_at_again() -> None:
     assert world.loop.call is None
 
 
+def test_a_handover_and_a_client_hold_back_on_their_own() -> None:
+    world = World()
+    gate = world.gate
+    gate.hold_writes(1000)
+    assert [gate.holds(row(words), words) for words in (SET, GET)] == [True, False]
+    gate.pause(300, writes_only=False)
+    assert [gate.holds(row(words), words) for words in (SET, GET)] == [True, True]
+    assert world.loop.seconds == 0.3
+    world.clock.advance(300_000)
+    world.loop.go_off()  # the client's is over
+    assert [gate.holds(row(words), words) for words in (SET, GET)] == [True, False]
+    gate.resume()
+    assert gate.holds(row(SET), SET)
+    gate.hold_writes(0)
+    assert (gate.pause_now, world.loop.call) == (None, None)
+    gate.pause(300, writes_only=True)
+    gate.hold_writes(0)
+    assert gate.holds(row(SET), SET)
+    gate.hold_writes(5)
+    gate.end_pauses()
+    assert (gate.pause_now, world.loop.call) == (None, None)
+
+
 def test_replication_refuses_in_the_order_of_redis() -> None:
     world, role = World(), Refusing()
     gate = world.gate

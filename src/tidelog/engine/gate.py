@@ -3,7 +3,7 @@
     refused   the client gets an error at once     memory is full (OOM); the journal takes no writes (MISCONF); the
                                                    server is a follower (READONLY), has too few followers (NOREPLICAS),
                                                    or is a follower whose data is too old to be read (MASTERDOWN)
-    held      the command waits, then runs         CLIENT PAUSE
+    held      the command waits, then runs         CLIENT PAUSE; a leader hands over to a follower
     loading   refused, reads and all               the data is not there yet (LOADING)
 
 Whatever else may stop commands belongs here: `refusal_of` names it, and a change is told to all sessions, whose hot
@@ -13,8 +13,9 @@ path looks at `writer.refusal` itself before each run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from tidelog import limits
@@ -28,7 +29,7 @@ LOADING: Final = "LOADING Tidelog is loading the dataset in memory"
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Commands are held back (CLIENT PAUSE)."""
+    """Commands are held back."""
 
     until_us: int
     """On the monotonic clock."""
@@ -63,6 +64,11 @@ class Gate:
         self.is_closed = False
         """Memory is full, or replication refuses something."""
         self.pause_now: Pause | None = None
+        """What is held back, whoever wants it; until it is looked at again."""
+        self._asked: Pause | None = None
+        """CLIENT PAUSE ..."""
+        self._handover: Pause | None = None
+        """... and a failover. Neither ends the other."""
         self._pause_timer: Timer | None = None
 
     # --- refusing -----------------------------------------------------------------------------------------------
@@ -133,30 +139,53 @@ class Gate:
         return self.refusal_of(row, arguments) is not None or self.holds(row, arguments)
 
     def pause(self, ms: int, *, writes_only: bool) -> None:
-        """Hold commands back. An earlier pause that lasts longer, or holds more, counts on."""
-        until_us = self._clock.monotonic_us() + 1000 * ms
-        before = self.pause_now
+        """CLIENT PAUSE. An earlier one that lasts longer, or holds more, counts on."""
+        until_us, before = self._clock.monotonic_us() + 1000 * ms, self._asked
         if before is not None:
             until_us = max(until_us, before.until_us)
             writes_only = writes_only and before.writes_only
-        self.pause_now = Pause(until_us, writes_only)
-        self._sessions.states_changed()
-        self._wait_for_end()
-
-    def _wait_for_end(self) -> None:
-        if self._pause_timer is not None:
-            self._pause_timer.cancel()
-        self._pause_timer = None
-        if self.pause_now is not None:
-            left_s = (self.pause_now.until_us - self._clock.monotonic_us()) / 1e6
-            # A timer cannot be set for centuries; this one looks again.
-            wake: Callable[[], None] = self.resume if left_s < limits.TIMER_S_MAX else self._wait_for_end
-            self._pause_timer = self._loop.call_later(min(max(left_s, 0), limits.TIMER_S_MAX), wake)
+        self._asked = Pause(until_us, writes_only)
+        self._set_pause()
 
     def resume(self) -> None:
-        """End a pause."""
+        """CLIENT UNPAUSE."""
+        self._asked = None
+        self._set_pause()
+
+    def hold_writes(self, ms: int) -> None:
+        """Hold writes back for so long, as another server is about to take them; 0: no longer."""
+        self._handover = Pause(self._clock.monotonic_us() + 1000 * ms, True) if ms else None
+        self._set_pause()
+
+    def end_pauses(self) -> None:
+        """The server stops: nothing is held back any more."""
+        self._asked = self._handover = None
+        self._set_pause()
+
+    def _set_pause(self, over_us: int = 0) -> None:
+        """Hold back what anybody wants held back now, and let the rest go. Pauses until `over_us` are over."""
+        now_us = max(self._clock.monotonic_us(), over_us)
+        if self._asked is not None and self._asked.until_us <= now_us:
+            self._asked = None
+        if self._handover is not None and self._handover.until_us <= now_us:
+            self._handover = None
+        pauses = [each for each in (self._asked, self._handover) if each is not None]
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+            self._pause_timer = None
         self.pause_now = None
-        self._wait_for_end()
+        if pauses:
+            until_us = min(each.until_us for each in pauses)
+            self.pause_now = Pause(until_us, all(each.writes_only for each in pauses))
+            seconds = (until_us - now_us) / 1e6
+            # A timer cannot be set for centuries; this one looks again.
+            over_us = until_us if seconds <= limits.TIMER_S_MAX else 0
+            look = partial(self._look_at_pauses, over_us)
+            self._pause_timer = self._loop.call_later(min(seconds, limits.TIMER_S_MAX), look)
         self._sessions.states_changed()
         for session in self._sessions.all():
             session.end_pause()
+
+    def _look_at_pauses(self, over_us: int) -> None:
+        self._pause_timer = None
+        self._set_pause(over_us)

@@ -62,11 +62,7 @@ class ServerOfReplication:
         self._process.served.engine.role_changed()
 
     def hold_writes(self, ms: int) -> None:
-        gate = self._process.served.engine.gate
-        if ms:
-            gate.pause(ms, writes_only=True)
-        else:
-            gate.resume()
+        self._process.served.engine.gate.hold_writes(ms)
 
     def deliver(self, publication: Publication) -> None:
         channel, payload, is_sharded = publication

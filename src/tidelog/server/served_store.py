@@ -218,7 +218,7 @@ class ServedStore:
             self.engine.blocking.end_all(REPLACED)
         self.engine.blocking.close()
         self.engine.feeding.close(feed_error)
-        self.engine.gate.resume()
+        self.engine.gate.end_pauses()
         for connection in self.connections():
             if is_replaced or not connection.is_own:
                 connection.stop_reading()
@@ -254,7 +254,7 @@ class ServedStore:
         """Let the clients go on with the store that was loaded. Nobody waits for a key here or has a feed, and nothing
         was written, so no reply waits for the disk."""
         assert self.is_loading
-        self.engine.gate.resume()
+        self.engine.gate.end_pauses()
         self.turns.end_now()
         for connection in self.connections():
             connection.move_to(loaded.engine, loaded.turns)
