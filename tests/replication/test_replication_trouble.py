@@ -128,3 +128,17 @@ def test_a_wait_for_what_was_set_aside_is_never_over() -> None:
     level(world, world.a, world.c)
     world.loop.run(2)
     assert not done
+
+
+def test_a_leader_without_space_for_its_new_role_does_not_hand_over() -> None:
+    world = World()
+    world.pair()
+    world.a.live.run("SET", "x", "1")
+    fill(world.a)
+    world.a.live.replication.fail_over(None, 0, is_forced=False)
+    world.loop.run(2)
+    assert world.a.live.replication.role is LinkRole.LEADER
+    assert not world.a.live.holds_writes
+    world.a.disk.capacity_bytes = None
+    world.a.live.run("SET", "x", "2")
+    level(world, world.a, world.b)

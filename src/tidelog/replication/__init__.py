@@ -10,6 +10,7 @@ options         what an operator may set
 facts           what INFO, ROLE and /metrics show
 gathered_facts  gathers it from the parts
 server          what all this asks of the server around it
+refusals        what clients are told that a role forbids something
 failover        a leader hands over to one of its followers
 
 Following:

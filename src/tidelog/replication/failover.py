@@ -75,7 +75,11 @@ class Failover:
         self.state = "failover-in-progress"
         self._stop_timer()
         _LOG.warning("handing over to %s:%d", *link.address)
-        self._replication.follow(link.address)
+        try:
+            self._replication.follow(link.address)
+        except OSError as error:
+            self.abort(f"it cannot be stored that we follow ({error})")
+            return
         link.send(TakeOver())
         self._end()
 

@@ -100,7 +100,10 @@ class Followers:
         return self._replication.closed_now()
 
     def depose(self, link: FollowerLink) -> None:
-        self._replication.depose(link.address)
+        try:
+            self._replication.depose(link.address)
+        except OSError as error:  # it comes again, and there may be space then
+            _LOG.error("there is no space to store that a newer leader is known: %s", error)
 
     def answered(self, link: FollowerLink) -> None:
         """It is known what a follower has."""

@@ -29,6 +29,7 @@ from tidelog.journal.replacement import finish_replacement
 from tidelog.journal.rewind import Rewound, rewind
 from tidelog.journal.scan import IsKnown
 from tidelog.ports import Clock, Disk, LinkOwner, Loop, NetworkAddress, NetworkLink, Random, Timer
+from tidelog.replication import refusals
 from tidelog.replication.facts import ReplicationFacts
 from tidelog.replication.failover import NO_FAILOVER, Failover
 from tidelog.replication.followers import AwaitedConfirmation, Followers
@@ -42,14 +43,6 @@ from tidelog.replication.server import ReplicatedServer
 from tidelog.store.store import Store
 
 _LOG: Final = logging.getLogger("tidelog")
-_READ_ONLY: Final = "READONLY You can't write against a read only replica."
-_RETURNING: Final = (
-    "READONLY this leader has come back after a crash and waits a few seconds for its followers, which may have more"
-)
-_DEPOSED: Final = "READONLY this server was a leader, and a newer one is known: REPLICAOF says which of them leads"
-_NO_SPACE: Final = "READONLY this server was made a leader, and waits for space on its disk to write that down"
-_TOO_FEW: Final = "NOREPLICAS Not enough good replicas to write."
-_STALE: Final = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
 
 
 class Replication:
@@ -128,21 +121,21 @@ class Replication:
     def write_refusal(self) -> str | None:
         """The error that writes get; None: they are taken."""
         if self.role is LinkRole.FOLLOWER:
-            return _READ_ONLY
+            return refusals.READ_ONLY
         if self._file.stored.is_deposed:
-            return _DEPOSED
+            return refusals.DEPOSED
         if self.is_returning:
-            return _RETURNING
+            return refusals.RETURNING
         if self._begins_epoch:
-            return _NO_SPACE
-        return _TOO_FEW if self._has_too_few else None
+            return refusals.NO_SPACE
+        return refusals.TOO_FEW if self._has_too_few else None
 
     @property
     def read_refusal(self) -> str | None:
         """The error that reads get; None: they are answered."""
         if self.role is LinkRole.LEADER or self.options.serves_stale_data:
             return None
-        return None if self._following is not None and self._following.is_linked else _STALE
+        return None if self._following is not None and self._following.is_linked else refusals.STALE
 
     @property
     def closed_ts(self) -> Ts | None:
@@ -259,10 +252,8 @@ class Replication:
         self._tell()
 
     def lead(self) -> None:
-        """Be a leader. Role and epoch are durable when it returns; while the store is closed, the role.
-
-        `JournalFull`: the role is durable, and the epoch begins once there is space. No write is taken before.
-        """
+        """Be a leader. Role and epoch are durable when it returns; while the store is closed, the role. `JournalFull`:
+        the role is durable, and the epoch begins once there is space. No write is taken before."""
         was_follower, was_deposed = self.role is LinkRole.FOLLOWER, self._file.stored.is_deposed
         if not was_follower and not was_deposed and not self.is_returning and not self._begins_epoch:
             return
@@ -322,8 +313,8 @@ class Replication:
 
     def depose(self, by: NetworkAddress) -> None:
         """Somebody knows of an epoch after ours: be read-only until somebody says what we are."""
-        self._end_return()
         self._file.store(replace(self._file.stored, is_deposed=True))
+        self._end_return()
         _LOG.error("%s:%d knows of a newer leader: no writes are taken until REPLICAOF says who leads", *by)
         self._tell()
 
