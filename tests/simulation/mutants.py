@@ -35,6 +35,7 @@ COPIED: Final = (
             "streams/",
             "store/",
             "feeds/",
+            "replication/",
             "engine/",
             "commands/",
             "scripting/",
@@ -55,7 +56,8 @@ class Mutant(NamedTuple):
     why: str
     """What goes wrong, for who reads that it was not caught."""
     hunt: str = "crashes"
-    """Where it must be caught: `crashes`, `damage`, `store` (`store_mutants`) or `feeds` (`feed_mutants`)."""
+    """Where it must be caught: `crashes`, `damage`, `store` (`store_mutants`), `feeds` (`feed_mutants`) or
+    `replication` (`replication_mutants`)."""
     seed: int = FIRST_SEED
     """Tried first: of a world that has caught it before."""
     focus: str = ""
@@ -550,7 +552,26 @@ def hunt_feeds(worlds_max: int, first_seed: int, _focus: str) -> Iterator[str]:
             yield f"seed {seed}: {type(error).__name__}: {error}"
 
 
-HUNTS: Final = {"crashes": hunt_crashes, "damage": hunt_damage, "store": hunt_store, "feeds": hunt_feeds}
+def hunt_replication(worlds_max: int, first_seed: int, _focus: str) -> Iterator[str]:
+    import logging
+
+    from tests.simulation.replication_world import ReplicationWorld
+
+    logging.disable(logging.CRITICAL)
+    for seed in [first_seed, *range(FIRST_SEED, FIRST_SEED + worlds_max)]:
+        try:
+            ReplicationWorld(seed).run()
+        except Exception as error:  # any failure is what is hunted for
+            yield f"seed {seed}: {type(error).__name__}: {error}"
+
+
+HUNTS: Final = {
+    "crashes": hunt_crashes,
+    "damage": hunt_damage,
+    "store": hunt_store,
+    "feeds": hunt_feeds,
+    "replication": hunt_replication,
+}
 
 
 def main() -> int:

@@ -1,4 +1,5 @@
-"""Run any number of crash points outside pytest: `python -m tests.simulation.run --crash-points 500000`.
+"""Run any number of crash points outside pytest: `python -m tests.simulation.run --crash-points 500000`; or of lives of
+servers that follow each other: `python -m tests.simulation.run --replication 100000`.
 
 Seeds are dealt out to the processes one after the other, so the same first seed and number of crash points try the
 same crashes, however many processes there are. The first failure ends the run, with its seed and the line that
@@ -8,6 +9,7 @@ replays it.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 import traceback
@@ -15,6 +17,7 @@ from collections import Counter
 from multiprocessing import Pool
 from typing import Final
 
+from tests.simulation.replication_world import ReplicationWorld
 from tests.simulation.world import World
 
 TRACE_SHOWN: Final = 30
@@ -31,13 +34,27 @@ def run_seed(seed: int) -> tuple[int, int, Counter[str], str]:
     return seed, world.crash_points, world.coverage, ""
 
 
-def replay_command(seed: int) -> str:
-    return f"bin/test tests/simulation/test_crashes.py --seed {seed}"
+def run_replication_seed(seed: int) -> tuple[int, int, Counter[str], str]:
+    """The same of one life of several servers; it counts as one."""
+    logging.disable(logging.CRITICAL)
+    world = ReplicationWorld(seed)
+    try:
+        world.run()
+    except Exception:  # whatever it is, it is to be reported with its seed
+        steps = "\n  ".join(world.trace[-TRACE_SHOWN:])
+        return seed, 1, world.coverage, f"{traceback.format_exc()}\nthe last steps:\n  {steps}"
+    return seed, 1, world.coverage, ""
+
+
+def replay_command(seed: int, *, is_replication: bool = False) -> str:
+    file = "test_replication_worlds.py" if is_replication else "test_crashes.py"
+    return f"bin/test tests/simulation/{file} --seed {seed}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--crash-points", type=int, default=20_000)
+    parser.add_argument("--replication", type=int, default=0, help="so many lives of servers instead")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
@@ -46,21 +63,25 @@ def main() -> int:
     total = failures = 0
     coverage = Counter[str]()
     seeds = iter(range(arguments.first_seed, sys.maxsize))
+    run, wanted, what = run_seed, arguments.crash_points, "crash points"
+    if arguments.replication:
+        run, wanted, what = run_replication_seed, arguments.replication, "lives"
     with Pool(arguments.processes) as pool:
-        while total < arguments.crash_points and (not failures or arguments.keep_going):
+        while total < wanted and (not failures or arguments.keep_going):
             batch = [next(seeds) for _ in range(8 * arguments.processes)]
-            for seed, crash_points, covered, problem in pool.imap_unordered(run_seed, batch):
+            for seed, crash_points, covered, problem in pool.imap_unordered(run, batch):
                 total += crash_points
                 coverage += covered
                 if problem:
                     failures += 1
-                    print(f"\nseed {seed} failed; to replay it:\n  {replay_command(seed)}\n{problem}", flush=True)
+                    command = replay_command(seed, is_replication=bool(arguments.replication))
+                    print(f"\nseed {seed} failed; to replay it:\n  {command}\n{problem}", flush=True)
             now = time.monotonic()
             if now - last_shown > 5:
                 last_shown = now
-                print(f"  {total} crash points, seed {batch[-1]}, {total / (now - begun):.0f}/s", flush=True)
+                print(f"  {total} {what}, seed {batch[-1]}, {total / (now - begun):.0f}/s", flush=True)
     print(", ".join(f"{name} {count}" for name, count in sorted(coverage.items())))
-    print(f"{total} crash points, {failures} failures, {total / (time.monotonic() - begun):.0f}/s")
+    print(f"{total} {what}, {failures} failures, {total / (time.monotonic() - begun):.0f}/s")
     return 1 if failures else 0
 
 

@@ -14,10 +14,20 @@ from tests.simulation.feed_mutants import FEED_MUTANTS
 from tests.simulation.library_mutants import LIBRARY_MUTANTS
 from tests.simulation.list_mutants import LIST_MUTANTS
 from tests.simulation.mutants import CAUGHT, FIRST_SEED, MUTANTS, RULES, Mutant, apply
+from tests.simulation.replication_mutants import REPLICATION_MUTANTS
 from tests.simulation.script_mutants import SCRIPT_MUTANTS
 from tests.simulation.store_mutants import STORE_MUTANTS
 
-ALL: Final = [*MUTANTS, *RULES, *STORE_MUTANTS, *FEED_MUTANTS, *LIST_MUTANTS, *SCRIPT_MUTANTS, *LIBRARY_MUTANTS]
+ALL: Final = [
+    *MUTANTS,
+    *RULES,
+    *STORE_MUTANTS,
+    *FEED_MUTANTS,
+    *LIST_MUTANTS,
+    *SCRIPT_MUTANTS,
+    *LIBRARY_MUTANTS,
+    *REPLICATION_MUTANTS,
+]
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 WORLDS_MAX: Final = 400
 """A mutant that survives so many was not caught."""
@@ -27,6 +37,7 @@ ALWAYS: Final = (
     "head-believed-before-it-is-proved",
     "flush-clears-other-shards",
     "named-feed-not-held",
+    "divergence-not-seen",
 )
 """One of each kind is hunted by every run, all of them with `--long`: each takes some seconds."""
 
@@ -46,7 +57,7 @@ def hunt(
     )
 
 
-@pytest.mark.parametrize("kind", ["crashes", "damage", "store", "feeds"])
+@pytest.mark.parametrize("kind", ["crashes", "damage", "store", "feeds", "replication"])
 def test_the_source_as_it_is_survives(kind: str, tmp_path: Path) -> None:
     found = hunt(kind, SOUND_WORLDS, apply(None, tmp_path))
     assert found.returncode == 0, found.stdout + found.stderr
@@ -63,5 +74,5 @@ def test_a_mutant_is_caught(mutant: Mutant, tmp_path: Path) -> None:
 
 
 def test_names_are_unique() -> None:
-    assert len({mutant.name for mutant in ALL}) == len(ALL) >= 80
+    assert len({mutant.name for mutant in ALL}) == len(ALL) >= 80 + 25
     assert {mutant.hunt for mutant in ALL if mutant.name in ALWAYS} == {mutant.hunt for mutant in ALL}

@@ -1,0 +1,290 @@
+"""Planted bugs of replication (see `mutants`): each must be caught by a life of some servers (`replication_world`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.simulation.mutants import FIRST_SEED, Mutant
+
+
+def _mutant(name: str, file: str, old: str, new: str, why: str, seed: int = FIRST_SEED) -> Mutant:
+    return Mutant(name, file, old, new, why, "replication", seed)
+
+
+REPLICATION_MUTANTS: Final = (
+    _mutant(
+        "confirmed-as-durable-when-written",
+        "replication/following.py",
+        "written, durable_ts = writer.written, writer.durable_ts",
+        "written, durable_ts = writer.written, writer.written.ts",
+        "a follower says that it has synced what a power cut takes",
+    ),
+    _mutant(
+        "confirmed-in-a-full-sync",
+        "replication/follower_link.py",
+        "return self.state in (FollowerState.CATCHING_UP, FollowerState.ONLINE)",
+        "return self.state in (FollowerState.FILES, FollowerState.CATCHING_UP, FollowerState.ONLINE)",
+        "a follower counts for WAIT while it has nothing but half of a full sync",
+    ),
+    _mutant(
+        "confirmed-before-it-is-written",
+        "replication/following.py",
+        "self._link.send(Acknowledgement(Reached(written.ts, written.lsns), durable))",
+        "self._link.send(Acknowledgement(Reached(writer.last_ts, written.lsns), durable))",
+        "a follower confirms what its disk has no space for",
+    ),
+    _mutant(
+        "received-epoch-forgotten",
+        "journal/journal.py",
+        "        writer.append_epoch(epoch, writer.last_ts or epoch.first_ts)\n        self.epochs.append(epoch)\n",
+        "        writer.append_epoch(epoch, writer.last_ts or epoch.first_ts)\n",
+        "a follower does not know in which epoch it is",
+    ),
+    _mutant(
+        "received-epoch-not-written",
+        "journal/journal.py",
+        "        writer.append_epoch(epoch, writer.last_ts or epoch.first_ts)\n        self.epochs.append(epoch)\n",
+        "        self.epochs.append(epoch)\n",
+        "a follower forgets the epoch when it is started again",
+    ),
+    _mutant(
+        "half-a-transaction-applied",
+        "store/store.py",
+        "                self._apply_parts(parts)\n",
+        "                self._apply_parts(parts[:1])\n",
+        "of a transaction over several shards, a follower applies what the first has",
+    ),
+    _mutant(
+        "received-expiry-not-journaled",
+        "journal/appender.py",
+        "flags & _TS_FINISH, payload, expire_ms if expire_ms >= 0 else None, database)",
+        "flags & _TS_FINISH, payload, None, database)",
+        "keys that were received never expire, once the follower was started again",
+    ),
+    _mutant(
+        "received-into-another-database",
+        "journal/appender.py",
+        "flags & _TS_FINISH, payload, expire_ms if expire_ms >= 0 else None, database)",
+        "flags & _TS_FINISH, payload, expire_ms if expire_ms >= 0 else None, 0)",
+        "what was received for another database is in the first one, once the follower was started again",
+    ),
+    _mutant(
+        "follower-deletes-what-has-expired",
+        "store/transaction.py",
+        "if self.store.refusal is None and not self.store.is_follower:",
+        "if self.store.refusal is None:",
+        "a read on a follower makes a transaction of its own",
+    ),
+    _mutant(
+        "follower-expires-by-itself",
+        "store/expiry.py",
+        "if store.refusal is not None or store.is_follower:",
+        "if store.refusal is not None:",
+        "a follower removes keys that are due, and gives out a ts for it",
+    ),
+    _mutant(
+        "checkpoint-beyond-the-closed-ts",
+        "feeds/feeds.py",
+        "        if self._store.is_follower:  # only a leader knows that nothing older will come\n",
+        "        if False:\n",
+        "a follower gives checkpoints by its own clock, and older transactions come after them",
+    ),
+    _mutant(
+        "closed-before-it-is-sent",
+        "replication/follower_link.py",
+        "if self.state is FollowerState.ONLINE and not history.is_inside and history.records_behind == 0:",
+        "if True:",
+        "the leader announces as closed what is still to be sent",
+    ),
+    _mutant(
+        "clock-bound-not-followed",
+        "replication/following.py",
+        "        self._server.store.journal.hlc.follow(message.clock_bound)\n",
+        "",
+        "a promoted server whose clock is late gives out a ts below checkpoints of the old leader",
+    ),
+    _mutant(
+        "led-without-an-epoch",
+        "replication/replication.py",
+        "        self.server.begin_epoch(Ts(0))\n",
+        "",
+        "a promoted server goes on in the epoch of another",
+    ),
+    _mutant(
+        "epoch-without-space-forgotten",
+        "replication/replication.py",
+        "        self._begins_epoch = True\n        self.server.begin_epoch(Ts(0))\n",
+        "        self._begins_epoch = False\n        self.server.begin_epoch(Ts(0))\n",
+        "a server that was promoted while its disk was full writes in the epoch of another",
+    ),
+    _mutant(
+        "role-not-durable",
+        "replication/role_file.py",
+        '"role": _NAMES[stored.role],\n'
+        '                "leader": None if stored.leader is None else list(stored.leader),',
+        '"role": _NAMES[self.stored.role],\n'
+        '                "leader": None if self.stored.leader is None else list(self.stored.leader),',
+        "a server forgets its role",
+    ),
+    _mutant(
+        "follower-begins-an-epoch",
+        "replication/replication.py",
+        "return stored.role is LinkRole.LEADER and not stored.followers and not stored.is_deposed",
+        "return not stored.followers and not stored.is_deposed",
+        "a follower that was not stopped in order begins an epoch when it starts",
+    ),
+    _mutant(
+        "tail-not-taken-back",
+        "replication/followers.py",
+        "if transaction.ts > self.journal.writer.last_ts:",
+        "if False:",
+        "a returning leader is sent what it has lost, and does not keep it",
+    ),
+    _mutant(
+        "tail-taken-twice",
+        "replication/followers.py",
+        "if transaction.ts > self.journal.writer.last_ts:",
+        "if True:",
+        "two followers send what a leader has lost, and it takes both",
+    ),
+    _mutant(
+        "epochs-sent-with-the-next-transaction",
+        "replication/history.py",
+        "messages = self._epochs_before(self._passes.visible_ts + 1)",
+        "messages: list[LinkMessage] = []",
+        "an epoch in which nothing has happened yet does not reach followers",
+    ),
+    _mutant(
+        "divergence-not-seen",
+        "replication/shared_history.py",
+        "    if position.ts > after.last_ts:\n",
+        "    if False:\n",
+        "a former leader keeps what it had beyond the history of the new one",
+    ),
+    _mutant(
+        "unknown-epochs-ignored",
+        "replication/shared_history.py",
+        "    if len(theirs) > 1:\n",
+        "    if False:\n",
+        "a follower keeps an epoch that is not one of its leader's history",
+    ),
+    _mutant(
+        "what-a-full-sync-replaces-is-dropped",
+        "journal/replacement.py",
+        'keeps_old = read_json(disk, moving)["keeps_old"]',
+        "keeps_old = False",
+        "what was not of the leader's history is gone without a trace",
+    ),
+    _mutant(
+        "replacement-not-finished",
+        "journal/replacement.py",
+        "for marker in (_COMPLETE, _MOVING))",
+        "for marker in (_COMPLETE,))",
+        "a crash half-way through a replacement leaves an empty directory",
+    ),
+    _mutant(
+        "rewound-tail-not-kept",
+        "journal/rewind.py",
+        "    if disk.exists(_partial(folder, name)):\n",
+        "    if False:\n",
+        "what a rewind has set aside is removed by the next start",
+    ),
+    _mutant(
+        "rewound-to-a-snapshot-above",
+        "journal/rewind.py",
+        "if snapshot.point.ts <= self._since and shared.begin_with(snapshot, self._disk):",
+        "if shared.begin_with(snapshot, self._disk):",
+        "a rewind keeps a snapshot with what is not the leader's",
+    ),
+    _mutant(
+        "rewound-not-far-enough",
+        "journal/rewind.py",
+        "last_ts > self._since) or not",
+        "last_ts > self._since + 2_000_000) or not",
+        "a rewind leaves transactions that are not the leader's",
+    ),
+    _mutant(
+        "rewound-epochs-kept",
+        "journal/rewind.py",
+        "(self._since is not None and last_ts > self._since) or not self._forgotten.isdisjoint(begun)",
+        "self._since is not None and last_ts > self._since",
+        "a rewind leaves epochs that are not the leader's, and is asked for again and again",
+    ),
+    _mutant(
+        "published-before-the-data",
+        "replication/follower_link.py",
+        "while self._publications and self._publications[0][0] <= ts:",
+        "while self._publications:",
+        "a follower delivers a message before the write that came before it",
+    ),
+    _mutant(
+        "lost-events-not-told",
+        "feeds/beginning.py",
+        "        if seen > end:\n",
+        "        if False:\n",
+        "a client that has seen what a failover has lost goes on as if nothing had happened",
+    ),
+    _mutant(
+        "broken-promise-not-told",
+        "feeds/beginning.py",
+        "if since > end and (since > now or self._first_ts_of(after) <= since):",
+        "if False:",
+        "a client goes on at a checkpoint that the new leader's clock has not reached",
+    ),
+    _mutant(
+        "landed-history-claims-its-beginning",
+        "replication/landing.py",
+        "        erased.store(self._full.ts)\n",
+        "",
+        "after a full sync, a feed is served that wants what was before it",
+    ),
+    _mutant(
+        "landed-epochs-dropped",
+        "replication/landing.py",
+        "self._writer.append_epoch(whole.epoch, max(whole.epoch.last_ts, whole.epoch.first_ts))",
+        "continue",
+        "an epoch that begins during a full sync is lost",
+    ),
+    _mutant(
+        "landed-file-not-proved",
+        "replication/landing.py",
+        "if file.size != listed.size or file.crc != end.crc:",
+        "if file.size != listed.size:",
+        "a full sync that is taken up again joins pieces of different files",
+    ),
+    _mutant(
+        "landing-complete-too-early",
+        "replication/landing.py",
+        "and all(file.is_whole for file in self._listed)",
+        "and any(file.is_whole for file in self._listed)",
+        "a full sync counts before all of its files are there",
+    ),
+    _mutant(
+        "landing-not-durable",
+        "replication/landing.py",
+        "        file.file.sync()\n        file.file.close()\n",
+        "        file.file.close()\n",
+        "files of a full sync are gone after a power cut",
+    ),
+    _mutant(
+        "landed-journal-without-its-start",
+        "replication/landing.py",
+        "                self._writer.append_received(whole)\n",
+        "                if self._writer.last_ts > self._ts:\n                    self._writer.append_received(whole)\n",  # noqa: E501
+        "what happened while a full sync was sent is not beside it",
+    ),
+    _mutant(
+        "waits-outlive-history",
+        "replication/replication.py",
+        "        self.followers.forget_waits()\n",
+        "",
+        "what was set aside is said to be confirmed",
+    ),
+    _mutant(
+        "late-tail-taken",
+        "replication/follower_link.py",
+        "        if not self._followers.is_returning:\n",
+        "        if False:\n",
+        "what a follower kept is appended behind the epoch that began without it",
+    ),
+)

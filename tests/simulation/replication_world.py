@@ -1,0 +1,589 @@
+"""A whole life of some servers on simulated machines, drawn from one seed: a leader, followers, chains, feeds, and
+whatever may happen to them.
+
+Links are slow, break, and are cut off; processes are stopped, killed, and die inside of any change of their disks; the
+power fails; disks are full for a while; wall clocks jump. A Sentinel promotes followers (`replication_sentinel`), and
+an operator does what operators do. All the while:
+
+    whatever a server has, was there in one history                        `replication_history`
+    nothing written, synced or confirmed is missing where it should be     `replication_server`
+    feeds tell no lies, wherever their clients go                          `replication_clients`
+    once everything is well, all servers become equal                      `ReplicationWorld._settle`
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from tests.simulation.feed_load import STREAMS, FeedLoad
+from tests.simulation.recovery import require
+from tests.simulation.replication_clients import FeedClient
+from tests.simulation.replication_history import full_state, place_of
+from tests.simulation.replication_sentinel import SimulatedSentinel
+from tests.simulation.replication_server import Watch, WatchedMachine, WatchedServer
+from tests.simulation.scenario import POLICIES
+from tests.simulation.store_load import KEYS, Words
+from tests.simulation.store_model import difference
+from tidelog import limits
+from tidelog.commands.families import command_table
+from tidelog.engine.dispatch import find_command, run_command
+from tidelog.errors import ClientError, EnvironmentFault
+from tidelog.ids import Ts
+from tidelog.journal.frame import Geometry
+from tidelog.journal.journal import Settings
+from tidelog.journal.retention import RetentionLimits
+from tidelog.replication.follower_link import FollowerLink
+from tidelog.replication.message import LinkRole
+from tidelog.store.expiry import remove_due
+from tidelog.store.store import Store
+from tidelog.testing.clock import SimulatedClock
+from tidelog.testing.disk import CRASH_STYLES, SimulatedCrash
+from tidelog.testing.loop import SimulatedLoop
+from tidelog.testing.network import Route, SimulatedNetwork
+from tidelog.types.library import LibDel, LibLoad
+
+TABLE: Final = command_table()
+SETTLE_S: Final = 90.0
+"""Within so much time after everything is well, all are equal."""
+TRACE_MAX: Final = 400
+
+
+@contextmanager
+def small_replication_limits() -> Iterator[None]:
+    """Let a few hundred bytes be sent in as many pieces as megabytes are."""
+    small = {
+        "NODE_ENTRIES_MAX": 10,
+        "RECORD_MEMBERS_MAX": 20,
+        "FEED_SENT_BYTES": 400,
+        "FEED_PIECE_BYTES": 100,
+        "FEED_PROVED_BYTES_AT_ONCE": 1000,
+        "REPLICATION_PARTS_BYTES": 300,
+        "REPLICATION_LONG_BYTES": 250,
+        "REPLICATION_PAYLOAD_BYTES": 400,
+        "REPLICATION_READ_BYTES": 1000,
+        "REPLICATION_PUMP_BYTES": 3000,
+        "BATCH_BYTES_FULL": 2000,
+    }
+    usual = {name: vars(limits)[name] for name in small}
+    vars(limits).update(small)
+    try:
+        yield
+    finally:
+        vars(limits).update(usual)
+
+
+class ReplicationLoad(FeedLoad):
+    """The commands of feeds, and those of producers."""
+
+    def __init__(self, rng: Random, value_bytes_max: int) -> None:
+        super().__init__(rng, value_bytes_max)
+        self._seq = 0
+
+    def command(self) -> Words:
+        if self._rng.random() < 0.08:
+            self._seq += self._rng.choice((0, 1, 1, 2))
+            pair = [self.member(), self.value()]
+            return [b"TWRITE", self.stream(), b"PRODUCER", b"p", b"%d" % self._seq, b"ENTRIES", *pair]
+        return super().command()
+
+
+class ReplicationWorld:
+    """One run. `run` raises `Violation` or `Broken`, or whatever a server should not have raised."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.trace: list[str] = []
+        """What was done, for who looks into a failure."""
+        rng = self._rng = Random(seed)
+        self._loop = SimulatedLoop(SimulatedClock())
+        delay_us = rng.choice((100, 100, 3000))
+        self._network = SimulatedNetwork(
+            self._loop,
+            seed,
+            route=Route(delay_us, rng.choice((100, 2000, 20_000)), rng.choice((None, None, 300_000.0))),
+            buffer_bytes=rng.choice((1500, 10_000, 256 * limits.KIB)),
+        )
+        self._network.loss = rng.choice((0.0, 0.0, 0.002))
+        self.watch = Watch(rng, rng.choice((0.05, 0.3)))
+        self.watch.on_feeds_over = self._feeds_over
+        self._settings = self._draw_settings(seed)
+        names = "abcd"[: rng.choice((2, 3, 3, 3, 4))]
+        self._machines = [
+            WatchedMachine(self._network, name, seed * 10 + index, self._settings, self.watch)
+            for index, name in enumerate(names)
+        ]
+        self._sentinel = SimulatedSentinel(rng, self._loop, self.watch, self._machines)
+        self._load = ReplicationLoad(rng, rng.choice((10, 300, 2500)))
+        self._clients = [FeedClient(rng, self.watch, number) for number in range(rng.randint(1, 3))]
+        self._steps = _steps_of(rng)
+
+    @property
+    def coverage(self) -> Counter[str]:
+        return self.watch.coverage
+
+    def _draw_settings(self, seed: int) -> Settings:
+        rng = self._rng
+        frame_bytes = rng.choice((1024, 2048, 4096))
+        retention = RetentionLimits(
+            bytes_max=rng.choice((0, 0, 8 * frame_bytes)),
+            age_max_us=rng.choice((100_000, 3_600_000_000)),
+            holder_lapse_us=rng.choice((1_000_000, 3_600_000_000)),
+            holder_bytes_max=rng.choice((2 * frame_bytes, 2**40)),
+            snapshots_kept=rng.choice((1, 1, 2)),
+        )
+        shards = 1 + seed // len(POLICIES) % 3
+        ring_bytes = rng.choice((0, 1500, 2**20))
+        return Settings(Geometry(frame_bytes, 2), shards, POLICIES[seed % len(POLICIES)], ring_bytes, retention)
+
+    # --- a run --------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Live through it."""
+        rng = self._rng
+        self.coverage[f"policy_{self._settings.policy.value}"] += 1
+        self.coverage[f"shards_{self._settings.shard_count}"] += 1
+        with small_replication_limits():
+            for machine in self._machines:
+                self._start(machine)
+            self._sentinel.begin()
+            if rng.random() < 0.7:
+                self._write_many()
+            for _ in range(rng.choice((1, 1, 2))):
+                for _ in range(rng.randint(8, 24)):
+                    self._step(rng.choice(self._steps))
+                self._settle()
+
+    def _step(self, step: Callable[[ReplicationWorld], None]) -> None:
+        self._tell(step.__name__.strip("_"))
+        step(self)
+        self._pass(self._rng.choice((0.002, 0.02, 0.1, 0.3, 0.8)))
+
+    def _tell(self, *words: object) -> None:
+        if len(self.trace) < TRACE_MAX:
+            self.trace.append(f"{self._loop.clock.monotonic_us() / 1e6:.3f} {' '.join(map(str, words))}")
+
+    def _pass(self, seconds: float) -> None:
+        """Let time pass, with the deaths that come in it."""
+        end_us = self._loop.clock.monotonic_us() + round(seconds * 1e6)
+        while (left_us := end_us - self._loop.clock.monotonic_us()) > 0:
+            self._guard(partial(self._loop.run, left_us / 1e6))
+
+    def _guard(self, act: Callable[[], object]) -> None:
+        """Do something in the course of which a machine may die."""
+        try:
+            act()
+        except SimulatedCrash as crash:
+            for machine in self._machines:
+                if machine.is_halted:
+                    self._tell(machine, "dies inside of", crash)
+                    self.coverage["died_inside"] += 1
+                    self._die(machine, is_kill=self._rng.random() < 0.3)
+
+    # --- machines -----------------------------------------------------------------------------------------------
+
+    def _start(self, machine: WatchedMachine) -> None:
+        if machine.server is not None:
+            return
+        machine.disk.capacity_bytes = None
+        first = self._machines[0]
+        self._tell("start", machine)
+        if self._rng.random() < 0.1 and self._loop.clock.monotonic_us():
+            machine.disk.crash_after(self._rng.randint(1, 60))
+        self._guard(lambda: machine.start(None if machine is first else first.address))
+        if self._rng.random() < 0.5:
+            self._connect()
+
+    def _die(self, machine: WatchedMachine, *, is_kill: bool) -> None:
+        for client in self._clients:
+            if client.server is not None and client.server is machine.server:
+                client.leave_dead()
+        if machine.host.loop.is_held and not machine.host.loop.is_dead:
+            machine.host.go_on()
+        if is_kill:
+            machine.kill()
+        else:
+            style = self._rng.choice(CRASH_STYLES)
+            machine.crash(style)
+            self.coverage[f"crash_{style}"] += 1
+        self._tell(machine, "is killed" if is_kill else "loses power")
+        self.coverage["kills" if is_kill else "crashes"] += 1
+        self._loop.call_later(self._rng.choice((0.1, 0.5, 3.0, 8.0)), lambda: self._start(machine))
+
+    def _any(self, machines: list[WatchedMachine] | None = None) -> WatchedMachine:
+        return self._rng.choice(self._machines if machines is None else machines)
+
+    @property
+    def _awake(self) -> list[WatchedMachine]:
+        return [machine for machine in self._machines if machine.is_awake]
+
+    @property
+    def _writable(self) -> list[WatchedMachine]:
+        return [machine for machine in self._awake if machine.watched.takes_writes]
+
+    # --- steps: a leader's clients ------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        rng = self._rng
+        for _ in range(rng.randint(1, 6)):
+            for machine in self._writable:
+                if machine is self._sentinel.leader or rng.random() < 0.6:
+                    self._guard(partial(self._transact, machine.watched))
+            if rng.random() < 0.3:
+                self._pass(0.001)
+
+    def _write_many(self) -> None:
+        for _ in range(self._rng.randint(3, 8)):
+            self._write()
+
+    def _transact(self, server: WatchedServer) -> None:
+        rng, load = self._rng, self._load
+        number = load.database()
+        commands = [load.command() for _ in range(1 if rng.random() < 0.7 else rng.randint(2, 5))]
+
+        def change(store: Store) -> None:
+            transaction = store.begin(number)
+            for words in commands:
+                run_command(find_command(TABLE, words), transaction, words)
+            if rng.random() < 0.04:
+                name = rng.choice((b"one", b"two"))
+                code = b"code %d" % rng.getrandbits(20)
+                transaction.run([LibLoad(name, code) if rng.random() < 0.8 else LibDel([name])])
+            store.commit(transaction)
+
+        self.coverage["transactions"] += server.commit_all(change)
+
+    def _expire(self) -> None:
+        for machine in self._writable:
+            self._guard(machine.watched.expire)
+
+    def _confirm(self) -> None:
+        """Somebody waits until followers have confirmed what was written last."""
+        rng = self._rng
+        for machine in self._writable:
+            server = machine.watched
+            self._guard(partial(self._transact, server))
+            if machine.server is not server or not server.is_open:
+                continue
+            journal = server.store.journal
+            place = place_of(journal.epochs, journal.writer.last_ts)
+            is_durable = rng.random() < 0.4
+            done = partial(self._confirmed, server, place, is_durable=is_durable)
+            server.replication.wait(journal.writer.last_ts, rng.randint(1, 2), is_durable=is_durable, done=done)
+
+    def _confirmed(self, server: WatchedServer, place: Any, *, is_durable: bool) -> None:
+        for link in server.replication.followers.links:
+            if link.is_online and _reached(link, is_durable=is_durable) >= place[1]:
+                machine = self.watch.machines[link.address]
+                require(
+                    machine.had_at(place, is_durable=is_durable),
+                    machine, "has confirmed", place, "and never had it", "durable" if is_durable else "",
+                )  # fmt: skip
+                if machine.has(place) and self.watch.history.has(machine.lineage, machine.kept[1], place):
+                    machine.confirmed[place] = is_durable or machine.confirmed.get(place, False)
+        self.coverage["confirmed_durable" if is_durable else "confirmed"] += 1
+
+    def _publish(self) -> None:
+        for machine in self._writable:
+            server = machine.watched
+            server.replication.publish(b"news", b"%d" % server.store.journal.writer.last_ts)
+
+    def _read(self) -> None:
+        """Followers answer reads, and change nothing by it."""
+        for machine in self._awake:
+            store = machine.watched.store
+            if store.is_follower:
+                before_ts = store.journal.writer.last_ts
+                transaction = store.begin(self._load.database())
+                for words in ([b"MGET", *KEYS], [b"RANDOMKEY"], [b"TREAD", STREAMS[0], b"0", b"9"]):
+                    run_command(find_command(TABLE, words), transaction, words)
+                store.commit(transaction)
+                remove_due(store)
+                require(store.journal.writer.last_ts == before_ts, machine, "follows, and has made a transaction")
+                self.watch.history.check(store, str(machine))
+
+    # --- steps: snapshots ---------------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        machine = self._any()
+        if machine.is_awake:
+            server = machine.watched
+            if self._rng.random() < 0.2:
+                machine.disk.crash_after(self._rng.randint(1, 20))
+            self._guard(server.save)
+            if machine.server is server:
+                self._guard(partial(self._erase_at, server))
+
+    def _erase(self) -> None:
+        for machine in self._awake:
+            self._guard(partial(self._erase_at, machine.watched))
+
+    def _erase_at(self, server: WatchedServer) -> None:
+        try:
+            self.coverage["erased"] += bool(server.store.journal.erase())
+        except (OSError, EnvironmentFault):
+            require(server.machine.disk.capacity_bytes is not None, "it cannot erase for no reason")
+
+    # --- steps: what goes wrong ---------------------------------------------------------------------------------
+
+    def _partition(self) -> None:
+        left = [machine.host for machine in self._machines if self._rng.random() < 0.5]
+        right = [machine.host for machine in self._machines if machine.host not in left]
+        if self._rng.random() < 0.3:
+            self._network.cut(left, right)
+        else:
+            self._network.partition(left, right)
+        self._tell("cut off:", *(host.name for host in left))
+        self._sentinel.unseen = {machine for machine in self._machines if self._rng.random() < 0.3}
+        if self._rng.random() < 0.4:
+            self._sentinel.unseen = {machine for machine in self._machines if machine.host in left}
+        self.coverage["partitions"] += 1
+
+    def _heal(self) -> None:
+        self._network.heal()
+        self._sentinel.unseen = set()
+
+    def _lose_link(self) -> None:
+        links = [link for machine in self._machines for link in self._network.links_of(machine.host)]
+        if links:
+            self._network.lose(self._rng.choice(links))
+
+    def _kill(self) -> None:
+        machine = self._any()
+        if machine.server is not None:
+            self._die(machine, is_kill=self._rng.random() < 0.5)
+
+    def _kill_leader(self) -> None:
+        machine = self._sentinel.leader
+        if machine.server is not None:
+            self._die(machine, is_kill=self._rng.random() < 0.5)
+
+    def _plan_crash(self) -> None:
+        machine = self._any()
+        if machine.server is not None:
+            machine.disk.crash_after(self._rng.randint(1, 80))
+
+    def _stop(self) -> None:
+        machine = self._any()
+        if machine.server is not None and not machine.host.loop.is_held:
+            machine.host.stop()
+            self.coverage["stops"] += 1
+
+            def go_on() -> None:
+                if machine.server is not None and not machine.host.loop.is_dead:
+                    machine.host.go_on()
+
+            self._loop.call_later(self._rng.choice((0.3, 2.0, 6.0)), go_on)
+
+    def _end_in_order(self) -> None:
+        machine = self._any()
+        if machine.is_awake and machine.disk.capacity_bytes is None and not machine.watched.store.refusal:
+            for client in self._clients:
+                if client.server is machine.server:
+                    client.leave()
+            self._guard(machine.stop)
+            if machine.server is None:
+                self.coverage["stopped"] += 1
+                self._loop.call_later(self._rng.choice((0.1, 1.0, 5.0)), lambda: self._start(machine))
+
+    def _fill_disk(self) -> None:
+        machine = self._any()
+        machine.disk.capacity_bytes = machine.disk.used_bytes + self._rng.randint(0, 3000)
+        self._tell("the disk of", machine, "is full")
+
+        def make_room() -> None:
+            machine.disk.capacity_bytes = None
+
+        self._loop.call_later(self._rng.choice((0.3, 2.0, 5.0)), make_room)
+        self.coverage["disks_full"] += 1
+
+    def _jump(self) -> None:
+        clock = self._any().clock
+        clock.ahead_us += self._rng.choice((-1, 1)) * self._rng.choice((1000, 500_000, 15_000_000, 3_600_000_000))
+
+    # --- steps: an operator -------------------------------------------------------------------------------------
+
+    def _let_alone(self, *machines: WatchedMachine) -> None:
+        until_us = self._loop.clock.monotonic_us() + self._rng.choice((500_000, 3_000_000, 8_000_000))
+        for machine in machines:
+            self._sentinel.let_alone[machine] = until_us
+
+    def _chain(self) -> None:
+        """One follower is made to follow another."""
+        followers = [machine for machine in self._awake if machine.watched.replication.role is LinkRole.FOLLOWER]
+        if len(followers) >= 2:
+            one, other = self._rng.sample(followers, 2)
+            if other.watched.replication.leader != one.address:
+                self._let_alone(one)
+                self._guard(lambda: self._sentinel.make_follower(one, other))
+                self.coverage["chains"] += 1
+
+    def _promote(self) -> None:
+        """A follower is made a leader while the old one lives."""
+        candidates = [machine for machine in self._awake if self._sentinel._may_lead(machine)]
+        if candidates:
+            machine = self._any(candidates)
+            self._let_alone(machine)
+            self._tell("an operator promotes", machine)
+            self._guard(lambda: self._sentinel._make_leader(machine))
+            if self._rng.random() < 0.4:
+                self._sentinel.leader = machine
+            self.coverage["promoted"] += 1
+
+    def _hand_over(self) -> None:
+        machine = self._sentinel.leader
+        if machine.is_awake and machine.watched.replication.role is LinkRole.LEADER:
+            try:
+                machine.watched.replication.fail_over(
+                    None, self._rng.choice((0, 500, 3000)), is_forced=self._rng.random() < 0.3
+                )
+                self.coverage["fail_overs"] += 1
+            except ClientError:
+                return
+
+    # --- steps: feeds -------------------------------------------------------------------------------------------
+
+    def _feeds_over(self, server: WatchedServer, error: str) -> None:
+        for client in self._clients:
+            if client.server is server:
+                client.told_over(error)
+
+    def _connect(self) -> None:
+        for client in self._clients:
+            client.look_at_end()
+            servers = [machine.watched for machine in self._awake if machine.watched.feeds is not None]
+            if not client.is_connected and servers:
+                client.connect(self._rng.choice(servers), afresh=self._rng.random() < 0.03)
+
+    def _move(self) -> None:
+        """Clients go elsewhere, by themselves."""
+        for client in self._clients:
+            if self._rng.random() < 0.5:
+                client.look_at_end()
+                client.leave()
+        self._connect()
+
+    # --- when all is well ---------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Nothing goes wrong any more: all become equal, and stay so."""
+        self._tell("settle")
+        self._network.loss = 0.0
+        self._heal()
+        for machine in self._machines:
+            machine.disk.capacity_bytes = None
+            machine.disk._plan.resume()
+            if machine.server is not None and machine.host.loop.is_held:
+                machine.host.go_on()
+        self._sentinel.let_alone.clear()
+        self._pass(0.5)
+        for machine in self._machines:
+            machine.disk._plan.resume()
+            self._start(machine)
+            machine.disk._plan.resume()
+        self._until(self._is_level)
+        leader = self._sentinel.leader.watched
+        self._guard(lambda: self._transact(leader))
+        self._until(self._is_level)
+        self._compare_all(leader)
+        for client in self._clients:
+            client.look_at_end()
+        self._until(self._has_feeds)
+        for client in self._clients:
+            client.look_when_quiet()
+        self.coverage["quiet"] += 1
+
+    def _until(self, is_reached: Callable[[], bool]) -> None:
+        end_us = self._loop.clock.monotonic_us() + round(SETTLE_S * 1e6)
+        while not is_reached():
+            require(self._loop.clock.monotonic_us() < end_us, is_reached.__name__, "is never so:", self._describe())
+            self._pass(0.2)
+
+    def _is_level(self) -> bool:
+        leader = self._sentinel.leader
+        if not leader.is_awake or not leader.watched.takes_writes:
+            return False
+        journal = leader.watched.store.journal
+        last_ts = journal.writer.last_ts
+        for machine in self._machines:
+            if machine is leader:
+                continue
+            if not machine.is_awake or machine.watched.store.journal.epochs != journal.epochs:
+                return False
+            facts = machine.watched.replication.facts()
+            if (facts.leader, facts.link_state) != (leader.address, "connected") or facts.applied_ts != last_ts:
+                return False
+        return True
+
+    def _has_feeds(self) -> bool:
+        self._connect()
+        return all(client.is_connected and client.is_level() for client in self._clients)
+
+    def _compare_all(self, leader: WatchedServer) -> None:
+        expected, journal = full_state(leader.store), leader.store.journal
+        for machine in self._machines:
+            store = machine.watched.store
+            self.watch.history.check(store, str(machine))
+            found = full_state(store)
+            require(found == expected, machine, "differs from the leader:", difference(expected, found))
+            require(store.journal.epochs == journal.epochs, machine, "has epochs", store.journal.epochs)
+            require(store.journal.writer.next_lsns == journal.writer.next_lsns, machine, "has other lsns")
+            require(store.journal.meta.database_id == journal.meta.database_id, machine, "has another id")
+
+    def _describe(self) -> str:
+        found = []
+        for machine in self._machines:
+            if machine.server is None or not machine.server.is_open:
+                found.append(f"{machine} is {'down' if machine.server is None else 'loading'}")
+                continue
+            facts = machine.watched.replication.facts()
+            found.append(
+                f"{machine} {facts.role.name} of {facts.leader} {facts.link_state} at {facts.applied_ts} "
+                f"({facts.link_error}), refuses {machine.watched.replication.write_refusal}, "
+                f"{machine.watched.store.refusal}"
+            )
+        feeds = [f"feed {client.number} at {client.server and client.server.watched}" for client in self._clients]
+        return f"leader {self._sentinel.leader}; " + "; ".join(found + feeds)
+
+
+def _reached(link: FollowerLink, *, is_durable: bool) -> Ts:
+    return link.durable.ts if is_durable else link.written.ts
+
+
+_WEIGHTS: Final[list[tuple[Callable[[ReplicationWorld], None], int]]] = [
+    (ReplicationWorld._write, 24),
+    (ReplicationWorld._write_many, 2),
+    (ReplicationWorld._expire, 4),
+    (ReplicationWorld._confirm, 8),
+    (ReplicationWorld._publish, 2),
+    (ReplicationWorld._read, 3),
+    (ReplicationWorld._save, 5),
+    (ReplicationWorld._erase, 2),
+    (ReplicationWorld._connect, 6),
+    (ReplicationWorld._move, 3),
+]
+_TROUBLE: Final[list[tuple[Callable[[ReplicationWorld], None], int]]] = [
+    (ReplicationWorld._partition, 5),
+    (ReplicationWorld._heal, 3),
+    (ReplicationWorld._lose_link, 4),
+    (ReplicationWorld._kill, 4),
+    (ReplicationWorld._kill_leader, 4),
+    (ReplicationWorld._plan_crash, 3),
+    (ReplicationWorld._stop, 3),
+    (ReplicationWorld._end_in_order, 2),
+    (ReplicationWorld._fill_disk, 2),
+    (ReplicationWorld._jump, 3),
+    (ReplicationWorld._chain, 3),
+    (ReplicationWorld._promote, 2),
+    (ReplicationWorld._hand_over, 3),
+]
+
+
+def _steps_of(rng: Random) -> list[Callable[[ReplicationWorld], None]]:
+    """What may happen in a world: not every trouble comes to all."""
+    trouble = [(step, weight) for step, weight in _TROUBLE if rng.random() < 0.6]
+    return [step for step, weight in [*_WEIGHTS, *trouble] for _ in range(weight)]

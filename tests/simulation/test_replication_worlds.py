@@ -1,0 +1,46 @@
+"""Whatever happens to leaders, followers and the links between them: all show one history (`replication_world`).
+
+bin/test tests/simulation/test_replication_worlds.py --seed 42     replays one seed
+python -m tests.simulation.run --replication 2000                  as many as you like, on two processes
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import pytest
+
+from tests.simulation.replication_world import ReplicationWorld
+from tests.simulation.run import TRACE_SHOWN
+
+CHUNKS: Final = 40
+WORLDS: Final = 50
+"""Of each chunk: 2,000 seeds in all."""
+ALWAYS: Final = 2
+"""So many chunks are lived by every run, the others with `--long`."""
+PROMISES: Final = (
+    "quiet", "epochs", "failovers", "rewind", "replaced", "set_aside", "confirmed", "confirmed_durable", "delivered",
+    "feed_compared", "feed_quiet", "feed_resumed", "crashes", "kills", "died_inside", "disks_full", "chains",
+    "handed_over",
+)  # fmt: skip
+"""That every chunk puts to the test."""
+
+
+@pytest.mark.parametrize(
+    "chunk", [pytest.param(chunk, marks=() if chunk < ALWAYS else pytest.mark.long) for chunk in range(CHUNKS)]
+)
+def test_all_servers_show_one_history(chunk: int, pytestconfig: pytest.Config) -> None:
+    seed = pytestconfig.getoption("--seed")
+    if seed is not None and chunk:
+        pytest.skip("one seed is lived once")
+    coverage: Counter[str] = Counter()
+    for each in [seed] if seed is not None else range(chunk * WORLDS, (chunk + 1) * WORLDS):
+        world = ReplicationWorld(each)
+        try:
+            world.run()
+        except Exception as error:
+            steps = "\n  ".join(world.trace[-TRACE_SHOWN:])
+            pytest.fail(f"seed {each}: {type(error).__name__}: {error}\n  {steps}", pytrace=True)
+        coverage += world.coverage
+    assert seed is not None or all(coverage[promise] for promise in PROMISES), coverage
