@@ -219,10 +219,15 @@ def steps_of(disk: SimulatedDisk, path: str) -> list[Step]:
                 puts.setdefault(record.ts, []).append((record.shard, key, value, record.database))
     steps: list[tuple[float, Step]] = [(ts, Seen(ts, tuple(found))) for ts, found in puts.items()]
     for index, record in enumerate(records):
-        if record.opcode in EPOCHS and record.shard == 0:
+        if record.opcode in EPOCHS:
             assert record.payload is not None
             epoch = decode_epoch(record.opcode, record.payload)
-            steps.append((epoch.last_ts + 0.5 + index / 2**20, epoch.id))
+            lsns = [each.lsn for each in records[:index] if each.shard == record.shard and each.lsn is not None]
+            assert lsns[-1:] in ([], [epoch.lsns[record.shard] - 1]), "it lies where it began, on every shard"
+            lsns = [each.lsn for each in records[index:] if each.shard == record.shard and each.lsn is not None]
+            assert lsns[:1] in ([], [epoch.lsns[record.shard]])
+            if record.shard == 0:
+                steps.append((epoch.last_ts + 0.5 + index / 2**20, epoch.id))
     return [step for _, step in sorted(steps, key=lambda each: each[0])]
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from tests.journal.machine import FOLDER, Machine
 from tests.journal.past import (
-    NEVER_USED,
     Past,
     check_aside,
     check_rewound,
@@ -22,6 +21,7 @@ from tests.journal.test_repair import files
 from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse, NoWayBack, TooOld
 from tidelog.hlc import TsFile, read_stored_ts
 from tidelog.ids import Lsn, Ts
+from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.layout import CLOCK, ERASED, HOLDERS, REWOUND, read_meta, write_meta
 from tidelog.journal.retention import Holders, RetentionLimits
 from tidelog.journal.rewind import Rewound, rewind
@@ -286,8 +286,8 @@ def test_a_journal_from_lsn_0_of_which_something_was_erased_has_no_beginning() -
     erased_file.store(base.point.ts)
     erased_file.close()
     for since in (Ts(base.point.ts - 1), later[1]):
-        with pytest.raises(NoWayBack):
-            rewind(machine.disk, FOLDER, since, NEVER_USED + 1)
+        with pytest.raises(NoWayBack, match="no whole snapshot"):
+            rewind(machine.disk, FOLDER, since, 0)  # no epoch is known any more
 
 
 @pytest.mark.parametrize("where", ["journal", "both snapshots"])
@@ -314,6 +314,39 @@ def test_damage_on_the_way_back_is_found_before_anything_changes(where: str) -> 
     machine.open()
     assert machine.state == past.state(len(past.steps)), "a start needs none of it"
     assert newer == machine.journal.newest_snapshot.path  # type: ignore[union-attr]
+
+
+def test_damage_on_the_way_back_that_no_mark_speaks_of_is_found_too() -> None:
+    """Nothing was fsynced but for the snapshots: to a scan that comes from before, this is a torn tail."""
+    past = Past(shards=1, policy=FsyncPolicy.NEVER)
+    for number in range(40):
+        past.append((0, b"k%d" % (number % 3), bytes(100)))
+        past.write(syncs=False)
+        if number in (10, 39):
+            past.snapshot()
+    past.machine.disk.kill()
+    disk = past.machine.disk
+    disk.flip_bit(past.machine.path(0, past.machine.segments()[1]), 8 * 1500)
+    before = files(disk)
+    with pytest.raises(NoWayBack, match="not whole"):
+        rewind(disk, FOLDER, past.transactions()[35].ts, 1)
+    assert files(disk) == before
+    machine = past.on(disk)
+    machine.open()
+    assert machine.state == past.state(len(past.steps))
+
+
+@pytest.mark.parametrize("name", [CLOCK, HOLDERS])
+def test_small_files_that_are_damaged_are_refused_before_anything_changes(name: str) -> None:
+    past = written(count=20)
+    past.machine.journal.holders.hold("ahead", past.transactions()[15].ts, 1, durable=True)
+    past.machine.journal.close()
+    disk = past.machine.disk
+    disk.write_file(f"{FOLDER}/{name}", b"?" * 1024)
+    before = files(disk)
+    with pytest.raises(Corruption):
+        rewind(disk, FOLDER, past.transactions()[9].ts, 1)
+    assert files(disk) == before
 
 
 def test_rot_is_refused_as_a_start_refuses_it() -> None:
@@ -491,6 +524,12 @@ def test_what_the_last_one_did_is_no_answer_to_another_and_may_be_damaged() -> N
     assert rewind(disk, FOLDER, Ts(times[12] + 1), 1) == Rewound("", 0, 0, Ts(0), Ts(0), times[12])
     second = rewind(disk, FOLDER, times[9], 1)
     assert (second.records == first.first_ts and second.path != first.path) or second.records
+    machine = past.on(disk)
+    machine.open()  # it begins an epoch, and nothing else
+    machine.journal.close()
+    assert rewind(disk, FOLDER, times[9], 1) == Rewound("", 0, 0, Ts(0), Ts(0), times[9])
+    assert [epoch.id for epoch in machine.open(leads=False).epochs] == [1]
+    machine.journal.close()
     disk.flip_bit(f"{FOLDER}/{REWOUND}", 80)
     assert rewind(disk, FOLDER, times[9], 1) == Rewound("", 0, 0, Ts(0), Ts(0), times[9])
     past.on(disk).open()

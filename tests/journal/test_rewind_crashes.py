@@ -75,8 +75,8 @@ def crashing(shards: int, *, is_torn: bool) -> tuple[Past, Ts]:
     ("shards", "is_torn", "every"),
     [
         (1, False, 1),
-        (2, True, 3),
-        (3, False, 3),
+        (2, True, 4),
+        (3, False, 5),
         *[pytest.param(shards, is_torn, 1, marks=LONG) for shards in (1, 2, 3) for is_torn in (False, True)],
     ],
 )

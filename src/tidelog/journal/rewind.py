@@ -309,7 +309,6 @@ def _move_aside(disk: Disk, folder: str, members: dict[str, Any]) -> None:
         return
     if disk.exists(_partial(folder, name)):
         disk.rename(_partial(folder, name), f"{folder}/{name}")
-    disk.sync_folder(folder)
     if not members["snapshots"]:
         return
     parent, target = f"{folder}/{layout.SNAPSHOTS}", f"{folder}/{name}/{layout.SNAPSHOTS}"
