@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Final
 
 from tidelog import limits
-from tidelog.errors import JournalFull, NoWayBack
+from tidelog.errors import Corruption, JournalFull, NoWayBack
 from tidelog.ids import Ts
 from tidelog.journal.replacement import finish_replacement
 from tidelog.journal.rewind import Rewound, rewind
@@ -157,7 +157,7 @@ class Replication:
         """A store is open: the first, or the next after a reload."""
         self.is_open = True
         is_first, self._was_open = not self._was_open, True
-        self._note_rewound()
+        self._note_rewound(store.journal.rewound)
         store.is_follower = True  # until it is known to lead
         if self.role is LinkRole.FOLLOWER:
             if self._following is None and self.leader is not None:
@@ -205,7 +205,7 @@ class Replication:
         def prepare() -> None:
             try:
                 self._rewound = rewind(self._disk, self._folder, since, epoch, self._is_known)
-            except NoWayBack as error:
+            except (NoWayBack, Corruption) as error:
                 _LOG.warning("%s: a full sync takes its place", error)
                 if self._following is not None:
                     self._following.want_all()
@@ -213,9 +213,10 @@ class Replication:
         self._close_store()
         self.server.reload(prepare, f"FEEDDIVERGED since={since}")
 
-    def _note_rewound(self) -> None:
-        rewound, self._rewound = self._rewound, None
-        if rewound is not None:
+    def _note_rewound(self, by_start: Rewound | None) -> None:
+        """Count what was set aside; `by_start`: by a start that finished what another process had begun."""
+        rewound, self._rewound = self._rewound or by_start, None
+        if rewound is not None and rewound.records:
             self.set_aside_records += rewound.records
             self.set_aside_paths.append(rewound.path)
             _LOG.warning("%d records that were not the leader's were set aside in %s", rewound.records, rewound.path)
