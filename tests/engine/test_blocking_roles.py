@@ -225,10 +225,25 @@ async def test_named_feeds_are_the_leaders() -> None:
         ("FEED", "DROP", "mine"),
     ):
         assert str(await client(*command)) == READ_ONLY, command
+    assert str(await client("CHANGEFEED", "NAME", "mine")).startswith("ERR a feed needs")
+    of_key = server.connect()
+    of_key.send("CHANGEFEED", "KEY", "NAME")
+    await server.wait(100)
+    assert errors(of_key) == []
     held: Any = await client("FEED", "HOLDS")
     assert b"mine" in held[0]
     role.refuse(NO_REPLICAS)
     assert str(await client("FEED", "ACK", "mine", position[0][1])) == NO_REPLICAS
     role.lead()
+    server.engine.gate.hold_writes(500)  # as for a handover
+    again = server.connect()
+    again.send("CHANGEFEED", "NAME", "mine", "KEY", "k")
+    client.send("FEED", "ACK", "mine", position[0][1])
+    await server.wait(100)
+    assert (server.engine.feeding.figures().named_lag_ms, client.replies()) == ({}, [])
+    server.engine.gate.hold_writes(0)
+    await server.wait(100)
+    assert (list(server.engine.feeding.figures().named_lag_ms), client.replies()) == (["mine"], [b"OK"])
+    again.disconnect()
     assert await client("FEED", "ACK", "mine", position[0][1]) == b"OK"
     assert await client("FEED", "DROP", "mine") == b"OK"

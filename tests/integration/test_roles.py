@@ -64,9 +64,12 @@ def two(servers: LeaderAndFollower) -> LeaderAndFollower:
     return servers
 
 
-def get(server: ServerProcess, path: str) -> tuple[int, Any]:
+def get(server: ServerProcess, path: str, body: bytes | None = None) -> tuple[int, Any]:
+    """GET, or PUT with a body."""
+    url = f"http://127.0.0.1:{server.http_port}{path}"
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}{path}", timeout=20) as answer:
+        request = urllib.request.Request(url, body, method="GET" if body is None else "PUT")
+        with urllib.request.urlopen(request, timeout=20) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
@@ -89,6 +92,7 @@ def test_what_both_say_of_each_other(two: LeaderAndFollower) -> None:
     assert b"\ntidelog_link_up 1\n" in get(two.follower, "/metrics")[1]
     assert json.loads(get(two.follower, "/health")[1]) == {"status": "ok", "role": "follower"}
     assert get(two.follower, "/feed?name=mine&since=0")[0] == 503
+    assert get(two.follower, "/channel/news/message/a1", b"{}")[0] == 503
     assert two.to_follower.config_get("replicaof")["replicaof"] == f"127.0.0.1 {two.leader.port}"
 
 

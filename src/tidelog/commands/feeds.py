@@ -8,6 +8,8 @@ There is no reply but the events, which follow until the feed ends; an error is 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidelog import limits
 from tidelog.commands.arguments import integer, quoted, syntax_error
 from tidelog.commands.help import help_reply
@@ -242,15 +244,27 @@ def feed_help(_session: Session, _arguments: Arguments) -> Reply:
     )
 
 
+_CHANGEFEED = connection(
+    SERVER,
+    "CHANGEFEED",
+    -3,
+    changefeed,
+    "pubsub noscript no_multi",
+    summary="turn the connection into a change feed",
+)
+
+
+def _as_called(session: Session, arguments: Arguments) -> Command:
+    """A feed with a name writes: the journal has the names of feeds."""
+    try:
+        request = _request(arguments, session.database, session.engine.store.journal.meta.shard_count)
+    except CommandError:
+        return _CHANGEFEED  # which says so itself
+    return _CHANGEFEED if request.name is None else replace(_CHANGEFEED, flags=_CHANGEFEED.flags | {"write"})
+
+
 COMMANDS: list[Command] = [
-    connection(
-        SERVER,
-        "CHANGEFEED",
-        -3,
-        changefeed,
-        "pubsub noscript no_multi",
-        summary="turn the connection into a change feed",
-    ),
+    replace(_CHANGEFEED, as_called=_as_called),
     connection(
         SERVER,
         "FEED|LIST",

@@ -23,6 +23,8 @@ def refusal_of(gate: Gate, session: Session, row: Command, arguments: Sequence[b
     """Why a command is refused, as an error reply; None: it is not."""
     if gate.is_open:
         return session.refusal_of(row) or session.listening_refusal_of(row) or gate.refusal_while_loading(row)
+    if session.is_plain and row.as_called is None:  # as most are on a follower
+        return gate.refusal_of(row, arguments)
     queued: Sequence[Queued] = session.queued if row.name == "EXEC" and session.queued else [(row, arguments)]
     commands = [(row_as_called(each, session, words), words) for each, words in queued]
     refusal = session.refusal_of(row)
@@ -36,7 +38,7 @@ def refusal_of(gate: Gate, session: Session, row: Command, arguments: Sequence[b
 
 def is_held(gate: Gate, session: Session, row: Command, arguments: Sequence[bytes]) -> bool:
     """Whether a pause holds a command back."""
-    if gate.holds(row, arguments) or row.name in _MAY_WRITE:
+    if gate.holds(row_as_called(row, session, arguments), arguments) or row.name in _MAY_WRITE:
         return True
     return row.name == "EXEC" and any(
         queued.journals(words) or queued.name in _MAY_WRITE for queued, words in session.queued or ()

@@ -173,7 +173,8 @@ class Engine:
         except CommandError as error:
             return self._refuse(session, arguments, str(error))
         gate = self.gate
-        if not session.is_plain or (gate.is_closed if row.kind is HandlerKind.READ else not gate.is_open):
+        is_closed = gate.read_refusal is not None if row.kind is HandlerKind.READ else not gate.is_open
+        if is_closed or not session.is_plain:
             refusal = refusal_of(gate, session, row, arguments)
             if refusal is not None:
                 return self._refuse(session, arguments, refusal)
