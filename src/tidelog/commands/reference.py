@@ -50,6 +50,7 @@ _OWN_SYNTAX: Final = {
     "FEED|HOLDS": "",
     "FEED|DROP": "name",
     "FEED|HELP": "",
+    "TSYNC": "",
 }
 """Commands that Redis does not have -> their arguments."""
 
