@@ -146,6 +146,7 @@ REPLICATION_MUTANTS: Final = (
         "if transaction.ts > self.journal.writer.last_ts:",
         "if True:",
         "two followers send what a leader has lost, and it takes both",
+        212,
     ),
     _mutant(
         "epochs-sent-with-the-next-transaction",
@@ -155,10 +156,11 @@ REPLICATION_MUTANTS: Final = (
         "an epoch in which nothing has happened yet does not reach followers",
     ),
     _mutant(
-        "divergence-not-seen",
-        "replication/shared_history.py",
-        "    if position.ts > after.last_ts:\n",
-        "    if False:\n",
+        "divergence-ignored",
+        "replication/meeting.py",
+        "    found = compare(journal, hello.epochs, hello.position)\n",
+        "    found = compare(journal, hello.epochs, hello.position)\n"
+        "    if isinstance(found, Diverged):\n        return ContinueAnswer(len(journal.epochs))\n",
         "a former leader keeps what it had beyond the history of the new one",
     ),
     _mutant(
@@ -279,6 +281,7 @@ REPLICATION_MUTANTS: Final = (
         "        self.followers.forget_waits()\n",
         "",
         "what was set aside is said to be confirmed",
+        523,
     ),
     _mutant(
         "late-tail-taken",

@@ -37,7 +37,7 @@ ALWAYS: Final = (
     "head-believed-before-it-is-proved",
     "flush-clears-other-shards",
     "named-feed-not-held",
-    "divergence-not-seen",
+    "divergence-ignored",
 )
 """One of each kind is hunted by every run, all of them with `--long`: each takes some seconds."""
 
