@@ -142,3 +142,17 @@ def test_a_leader_without_space_for_its_new_role_does_not_hand_over() -> None:
     world.a.disk.capacity_bytes = None
     world.a.live.run("SET", "x", "2")
     level(world, world.a, world.b)
+
+
+def test_the_end_of_a_chain_knows_a_clock_bound_above_all_that_it_is_told_is_closed() -> None:
+    world = World()
+    world.pair()
+    world.c.start(world.b.address)
+    world.until(lambda: is_stable(world.c))
+    world.loop.run(1)
+    closed_ts = world.c.live.store.announced_ts
+    world.a.clock.ahead_us = 3_600_000_000
+    world.until(lambda: world.c.live.store.announced_ts > closed_ts + 3_500_000_000)
+    closed_ts = world.c.live.store.announced_ts
+    world.c.live.replication.lead()
+    assert world.c.live.store.journal.epochs[-1].first_ts > closed_ts

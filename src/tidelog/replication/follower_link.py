@@ -343,7 +343,9 @@ class FollowerLink(LinkSpeaker):
             closed = history.ts
             if self.state is FollowerState.ONLINE and not history.is_inside and history.records_behind == 0:
                 closed = max(closed, followers.closed_ts())
-        self.send(Announcement(closed, followers.journal.hlc.bound, self._clock.wall_us()))
+        hlc = followers.journal.hlc
+        bound = max(hlc.bound, hlc.last)  # in a chain, what our own leader has announced
+        self.send(Announcement(closed, bound, self._clock.wall_us()))
 
     # --- what it has --------------------------------------------------------------------------------------------
 
