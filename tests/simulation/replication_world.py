@@ -105,7 +105,7 @@ class ReplicationWorld:
         self._network = SimulatedNetwork(
             self._loop,
             seed,
-            route=Route(delay_us, rng.choice((100, 2000, 20_000)), rng.choice((None, None, 300_000.0))),
+            route=Route(delay_us, rng.choice((100, 2000, 20_000)), rng.choice((None, None, None, 300_000.0, 5_000.0))),
             buffer_bytes=rng.choice((1500, 10_000, 256 * limits.KIB)),
         )
         self._network.loss = rng.choice((0.0, 0.0, 0.002))
@@ -473,6 +473,7 @@ class ReplicationWorld:
         """Nothing goes wrong any more: all become equal, and stay so."""
         self._tell("settle")
         self._network.loss = 0.0
+        self._network.route = Route()
         self._heal()
         for machine in self._machines:
             machine.disk.capacity_bytes = None
