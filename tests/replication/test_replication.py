@@ -116,6 +116,22 @@ def test_what_a_former_leader_had_alone_is_set_aside() -> None:
     assert facts.set_aside_paths[0].startswith("data/diverged-")
 
 
+def test_a_former_leader_that_has_only_an_epoch_to_forget_sets_nothing_aside() -> None:
+    world = World()
+    world.pair()
+    world.a.live.run("SET", "x", "1")
+    level(world, world.a, world.b)
+    world.a.kill()
+    world.b.live.replication.lead()
+    world.a.start()
+    world.a.live.replication.lead()
+    assert world.a.live.store.journal.epochs != world.b.live.store.journal.epochs
+    world.a.live.replication.follow(world.b.address)
+    level(world, world.b, world.a)
+    assert world.a.live.store.journal.epochs == world.b.live.store.journal.epochs
+    assert world.a.live.replication.facts().set_aside_paths == []
+
+
 def test_a_leader_that_lost_its_tail_takes_it_back_from_its_follower() -> None:
     world = World(policy=FsyncPolicy.NEVER)
     world.pair()

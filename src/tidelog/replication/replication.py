@@ -216,10 +216,12 @@ class Replication:
     def _note_rewound(self, by_start: Rewound | None) -> None:
         """Count what was set aside; `by_start`: by a start that finished what another process had begun."""
         rewound, self._rewound = self._rewound or by_start, None
-        if rewound is not None and rewound.records:
+        if rewound is None:
+            return
+        _LOG.warning("went back to the leader's history: %s", rewound)
+        if rewound.path:  # otherwise there was only an epoch to forget
             self.set_aside_records += rewound.records
             self.set_aside_paths.append(rewound.path)
-            _LOG.warning("%d records that were not the leader's were set aside in %s", rewound.records, rewound.path)
 
     def replace(self) -> None:
         """A full sync has landed: it takes the place of what is here."""
