@@ -69,6 +69,7 @@ _HOT = [
     "store/glob.py",
     "store/keyspace.py",
     "store/large.py",
+    "store/shard_records.py",
     "store/slots.py",
     "store/store.py",
     "store/transaction.py",

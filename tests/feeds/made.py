@@ -11,6 +11,7 @@ from tidelog.feeds.feeds import Feeds
 from tidelog.feeds.open_feed import OpenFeed
 from tidelog.feeds.span import Span, span_of_prefix
 from tidelog.ids import Ts
+from tidelog.store.hold_changes import change_holds
 
 EVERYTHING = [span_of_prefix(b"")]
 
@@ -50,3 +51,9 @@ class Watched(Commands):
     @property
     def now(self) -> Ts:
         return self.store.journal.writer.last_ts
+
+
+def let_go(watched: Watched) -> None:
+    """As retention does with all holds that did not move."""
+    named = list(watched.store.holds.by_name.values())
+    change_holds(watched.store, [holder._replace(lapsed="it did not move") for holder in named])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.feeds.made import Watched
+from tests.feeds.made import Watched, let_go
 from tidelog import limits
 from tidelog.errors import ClientError, FeedDiverged, HolderLapsed, TooOld
 from tidelog.feeds.feed import State
@@ -552,38 +552,45 @@ def test_large_values_are_sent_a_few_at_a_time(
     assert max(sizes) < 2000
 
 
-def test_a_name_notices_that_what_it_acknowledged_was_lost(watched: Watched) -> None:
-    losses = 0
-    for round_ in range(20):
+def test_a_name_goes_on_where_its_last_durable_acknowledgement_says(watched: Watched) -> None:
+    """What was lost in a crash takes the acknowledgement of it along. A reader that says what it has seen is told."""
+    outcomes = set()
+    for round_ in range(30):
+        name = f"n{round_}"
         watched("SET", "a", 1)
+        began = watched.now
+        opened, _ = watched.watch(name=name, since=began)
         watched.settle()
         watched.store.journal.writer.sync()
-        opened, _ = watched.watch(name=f"n{round_}", since=watched.now)
         watched("SET", "a", 2)
         watched.settle()
-        acknowledged = watched.now
-        watched.feeds.holds.acknowledge(0, f"n{round_}", acknowledged)
+        acknowledged, epoch = watched.now, watched.store.journal.epoch_id
+        watched.feeds.holds.acknowledge(0, name, acknowledged)
+        moved = watched.now
+        watched.store.journal.writer.write()
         watched.feeds.close(opened)
         watched.disk.crash()
         watched.store = watched._open()
         watched.feeds = type(watched.feeds)(watched.store, watched.clock)
         last_ts = watched.store.journal.epochs[-1].last_ts
-        if last_ts < acknowledged:
-            losses += 1
+        kept = (acknowledged <= last_ts, moved <= last_ts)
+        outcomes.add(kept)
+        assert watched.feeds.holds.get(0, name).ts == (acknowledged if kept[1] else began)
+        _, known = watched.watch(name=name)
+        events = [event for event in watched.events(known) if event[0] == b"value"]
+        assert events == ([value(b"a", "string", None, b"2")] if kept == (True, False) else [])
+        if not kept[0]:
             with pytest.raises(FeedDiverged) as error:
-                watched.watch(name=f"n{round_}")
+                watched.watch(name=name, since=acknowledged, epoch=epoch, seen=acknowledged)
             assert error.value.since == last_ts
-        else:
-            watched.watch(name=f"n{round_}")
-    assert losses > 0
+    assert {(False, False), (True, True)} <= outcomes
 
 
 def test_errors_about_a_name_have_the_name_that_was_given(watched: Watched) -> None:
     with pytest.raises(ClientError, match=r"^there is no feed named 'mine'$"):
         watched.feeds.holds.acknowledge(0, "mine", Ts(0))
     watched.watch(name="mine", since=Ts(0))
-    holders = watched.store.journal.holders
-    holders.lapse(holders.all(), "it did not move")
+    let_go(watched)
     for ask in (lambda: watched.watch(name="mine"), lambda: watched.feeds.holds.acknowledge(0, "mine", Ts(0))):
         with pytest.raises(HolderLapsed, match=r"^the feed named 'mine' was let go: it did not move$"):
             ask()

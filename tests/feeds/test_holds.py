@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.feeds.made import Watched
+from tests.feeds.made import Watched, let_go
+from tests.journal.earlier_holders import write_holders
 from tidelog.errors import ClientError, HolderLapsed
 from tidelog.feeds.holds import FeedHold
 from tidelog.ids import Ts
+from tidelog.journal.retention import Holder
 
 
 @pytest.fixture
@@ -35,16 +37,17 @@ def test_a_name_belongs_to_a_database(watched: Watched) -> None:
 def test_a_name_of_an_earlier_version_goes_to_the_first_that_asks_for_it(watched: Watched) -> None:
     watched("SET", "a", 1)
     watched.settle()
-    holders = watched.store.journal.holders
-    holders.hold("feed:n", watched.now, watched.clock.wall_us(), durable=True)
-    assert names(watched) == [(None, "n", watched.now)]
+    held = watched.now
+    write_holders(watched.disk, "/data", Holder("feed:n", held, watched.clock.wall_us()))
     watched("SET", "a", 2)
     watched.restart()
+    assert names(watched) == [(None, "n", held)]
     _, known = watched.watch(name="n")
     assert watched.events(known) == [[b"value", b"a", b"string", None, b"2"], [b"steady"]]
     assert [name[:2] for name in names(watched)] == [(0, "n")]
     watched.restart()
     assert [name[:2] for name in names(watched)] == [(0, "n")]
+    assert watched.feeds.holds.get(0, "n").ts == held
 
 
 def test_a_name_that_nobody_has_begun_is_told(watched: Watched) -> None:
@@ -92,14 +95,13 @@ def test_a_hold_is_dropped_for_good(watched: Watched) -> None:
 
 def test_a_hold_that_was_let_go_is_told_and_begun_anew_on_request(watched: Watched) -> None:
     watched.watch(name="n", since=Ts(0))
-    holders = watched.store.journal.holders
-    holders.lapse(holders.all(), "it did not move")
+    let_go(watched)
     [hold] = watched.feeds.holds.all()
     assert hold == FeedHold(0, "n", Ts(0), hold.idle_us, "it did not move")
     with pytest.raises(HolderLapsed):
         watched.watch(name="n")
     watched.watch(name="n", since=watched.now)
     assert watched.feeds.holds.all()[0].lapsed is None
-    holders.lapse(holders.all(), "it did not move")
+    let_go(watched)
     watched.feeds.holds.drop(0, "n")
     assert names(watched) == []

@@ -7,8 +7,8 @@
     link-*.bin   what a leader and a follower send each other: one piece, or all that one of them sends
     directory/   a whole data directory of two shards, as it lies on disk
 
-    earlier-directory/ was made in the same way by a version whose epochs had no first ts and whose `meta.json` had no
-    database id. It is only read.
+    earlier-directory/ was made in the same way by a version whose epochs had no first ts, whose `meta.json` had no
+    database id, and which kept holds in a file. It is only read.
 
 Everything is made of fixed values: the clock, the epoch's id and the geometry.
 """
@@ -31,10 +31,13 @@ from tidelog.journal.journal import Journal, Settings
 from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import DEL, FLUSHDB, START, VAL, core_table, encode_items, encode_pairs
 from tidelog.journal.reader import Part
+from tidelog.journal.retention import Holder
 from tidelog.replication.message import LinkPing, TransactionParts
 from tidelog.replication.wire import encode
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
+from tidelog.types import hold
+from tidelog.types.hold import HOLD_OPCODES, Release, SetHold
 
 GOLDEN: Final = Path(__file__).resolve().parent
 FOLDER: Final = "/data"
@@ -43,6 +46,10 @@ EXPIRE_MS: Final = 1_800_000_000_000
 TS_RELATIVE: Final = 0x01020304
 MADE_US: Final = 1_700_000_000_000_000
 EPOCH: Final = control.Epoch(0x0123456789ABCDEF, (Lsn(1), Lsn(2)), Ts(0xAABB), Ts(0xAACC))
+_HOLD_KIND, _RELEASE_KIND = (effect.kind for effect in hold.effects())
+HOLDER: Final = Holder("feed 3:reader", Ts(1_700_000_000_002_000), MADE_US, None, EPOCH.id, Ts(1_700_000_000_001_000))
+HOLD: Final = _HOLD_KIND.encode(SetHold(HOLDER, Ts(1_700_000_000_014_000)))
+RELEASE: Final = _RELEASE_KIND.encode(Release(["feed:old", "feed 0:n"], Ts(1_700_000_000_014_000)))
 WHALE: Final = bytes(range(256)) * 2
 
 SUMMARY: Final = sidecar.FrameSummary(
@@ -81,6 +88,8 @@ def single_files() -> dict[str, bytes]:
         "record-start.bin": record.encode(
             START, 0, operation.encode_start(operation.Start(Ts(0x0102030405060708), [ShardId(2), ShardId(4)]))
         ),
+        "record-hold.bin": record.encode(HOLD_OPCODES[0], 0, HOLD),
+        "record-release.bin": record.encode(HOLD_OPCODES[1], 0, RELEASE),
         "frame-head.bin": frame.encode_header(Lsn(0x0A), Ts(0x0102030405060708)),
         "frame-head-continued.bin": frame.encode_header(Lsn(0x0A), Ts(0x0102030405060708), 0x3F0),
         "batch-with-mark.bin": batch + crc32c(batch).to_bytes(4, "little"),
@@ -102,7 +111,7 @@ def link_files() -> dict[str, bytes]:
 
 
 def directory_files() -> dict[str, bytes]:
-    """Path -> bytes of a data directory that holds every kind of record, a snapshot, a holder and a sidecar."""
+    """Path -> bytes of a data directory that holds every kind of record, a snapshot, holds and a sidecar."""
     disk, clock = SimulatedDisk(), SimulatedClock(wall_us=MADE_US)
     settings = Settings(Geometry(1024, 2), 2, FsyncPolicy.ALWAYS)
     journal = Journal.open(
@@ -133,7 +142,8 @@ def directory_files() -> dict[str, bytes]:
     commit(NewRecord(second, FLUSHDB, b"", None, 3))
     for number in range(9):  # fills frames and a segment; one of these is split over two frames
         commit(NewRecord(first, VAL, encode_pairs([(b"long%d" % number, bytes([97 + number]) * 200)])))
-    journal.holders.hold("reader", Ts(1_700_000_000_002_000), clock.wall_us(), durable=True)
+    commit(NewRecord(first, HOLD_OPCODES[0], HOLD))
+    commit(NewRecord(first, HOLD_OPCODES[1], RELEASE))
     assert journal.make_sidecars(core_table(), 10) == 0
     journal.close()
     return dict(_tree(disk, FOLDER, ""))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import pytest
@@ -18,6 +19,7 @@ from tests.golden.make import (
     EXPIRE_MS,
     FOLDER,
     GOLDEN,
+    HOLDER,
     MADE_US,
     SET_FOO_BAR,
     SUMMARY,
@@ -37,10 +39,14 @@ from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.operation import DEL, FLUSHDB, START, VAL, decode_pairs
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.record import BLOB, EXPIRE, FINISH, NEXT_CONT, PADDED, TS, Header
+from tidelog.journal.retention import Holder
 from tidelog.replication.kinds import LinkSide
 from tidelog.replication.wire import PieceDecoder
+from tidelog.store.store import Store
+from tidelog.store.type_table import operation_table
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
+from tidelog.types.hold import Release, SetHold
 
 FILES: Final = golden_files()
 OPENED: Final = SimulatedClock()
@@ -65,6 +71,12 @@ BY_HAND: Final = {
     "record-del.bin": "02 00 17  07 07 01 09 66 6f 6f 71 75 75 78",
     # start: ts in 8 bytes, 2 shards: 2 and 4.
     "record-start.bin": "04 00 17  08 07 06 05 04 03 02 01 05 05 09",
+    # hold: a name, five numbers of 8 bytes (ts, moved, epoch, seen, data_ts), and no reason for having been let go.
+    "record-hold.bin": "80 00 73  07 1b 51 01  66 65 65 64 20 33 3a 72 65 61 64 65 72  d0 47 1e 18 24 0a 06 00"
+    "  00 40 1e 18 24 0a 06 00  ef cd ab 89 67 45 23 01  e8 43 1e 18 24 0a 06 00  b0 76 1e 18 24 0a 06 00",
+    # release: data_ts, then two names.
+    "record-release.bin": "81 00 39  07 11 11 11  b0 76 1e 18 24 0a 06 00  66 65 65 64 3a 6f 6c 64"
+    "  66 65 65 64 20 30 3a 6e",
     # A reference: blob file 9, position 4096, 1 MiB, crc.
     "record-blob.bin": "01 20 39  09 00 00 00 00 00 00 00  00 10 00 00 00 00 00 00  00 00 10 00 00 00 00 00"
     "  ef be ad de",
@@ -174,6 +186,8 @@ HEADERS: Final = {
     "record-del.bin": Header(DEL, 0, -1, -1, 0, 3, 14, 14),
     "record-flushdb.bin": Header(FLUSHDB, 0, -1, -1, 0, 3, 3, 3),
     "record-start.bin": Header(START, 0, -1, -1, 0, 3, 14, 14),
+    "record-hold.bin": Header(0x80, 0, -1, -1, 0, 3, 60, 60),
+    "record-release.bin": Header(0x81, 0, -1, -1, 0, 3, 31, 31),
     "select.bin": Header(control.SELECT, 0, -1, -1, 0, 3, 4, 4),
     "epoch.bin": Header(control.EPOCH, 0, -1, -1, 0, 3, 43, 43),
 }
@@ -185,6 +199,7 @@ def test_golden_records_are_walked(name: str) -> None:
     assert list(record.walk(data, 0, len(data))) == [HEADERS[name]]
 
 
+_TABLE: Final = operation_table()
 PAYLOADS: Final[dict[str, tuple[Callable[[bytes], object], object]]] = {
     "record-plain.bin": (decode_pairs, [(b"foo", b"bar")]),
     "record-padded.bin": (decode_pairs, [(b"foo", b"bar")]),
@@ -193,6 +208,11 @@ PAYLOADS: Final[dict[str, tuple[Callable[[bytes], object], object]]] = {
     "record-del.bin": (operation.decode_items, [b"foo", b"", b"quux"]),
     "record-start.bin": (operation.decode_start, operation.Start(Ts(0x0102030405060708), [ShardId(2), ShardId(4)])),
     "record-blob.bin": (blob.decode_reference, blob.BlobReference(Lsn(9), 4096, 1 << 20, 0xDEADBEEF)),
+    "record-hold.bin": (partial(_TABLE.decode, 0x80, expire_ms=None), SetHold(HOLDER, Ts(MADE_US + 14_000))),
+    "record-release.bin": (
+        partial(_TABLE.decode, 0x81, expire_ms=None),
+        Release(["feed:old", "feed 0:n"], Ts(MADE_US + 14_000)),
+    ),
     "select.bin": (control.decode_select, 5),
     "epoch.bin": (partial(control.decode_epoch, control.EPOCH), EPOCH),
 }
@@ -272,21 +292,36 @@ class Opened:
         self.expiries += [each.expire_ms for part in transaction.parts for each in part.records if each.expire_ms >= 0]
 
 
-@pytest.mark.parametrize(("name", "first_ts"), [("directory", MADE_US), ("earlier-directory", 0)])
-def test_the_golden_directory_is_recovered(name: str, first_ts: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "first_ts", "lsns"), [("directory", MADE_US, (15, 4)), ("earlier-directory", 0, (13, 4))]
+)
+def test_the_golden_directory_is_recovered(name: str, first_ts: int, lsns: tuple[int, int]) -> None:
     opened = Opened(golden_disk(name))
     assert opened.state == EXPECTED_STATE
     assert opened.expiries == [EXPIRE_MS]
     journal = opened.journal
     assert journal.meta.geometry == Geometry(1024, 2)
     assert journal.meta.slots == ((0, 8191), (8192, 16383))
-    assert journal.recovered.lsns == (13, 4)
+    assert journal.recovered.lsns == lsns
     assert journal.recovered.tail_bytes == 0
     assert journal.hlc.was_clean
     assert journal.epochs == [control.Epoch(EPOCH_ID, (Lsn(0), Lsn(0)), Ts(0), Ts(first_ts))]
-    assert journal.holders.get("reader").ts == 1_700_000_000_002_000
     made_us, drawn = (MADE_US, EPOCH_ID) if name == "directory" else (OPENED.wall_us(), 1)
     assert journal.meta.database_id == f"{made_us:016x}{drawn:016x}"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("directory", HOLDER), ("earlier-directory", Holder("reader", HOLDER.ts, MADE_US + 14_000))],
+)
+def test_the_holds_of_the_golden_directory_are_taken_over(name: str, expected: Holder) -> None:
+    disk = golden_disk(name)
+    for _ in range(2):
+        store = Store.open(disk, FOLDER, OPENED, Settings(), lambda: 1, Random(1))
+        assert store.holds.by_name == {expected.name: expected}
+        assert store.journal.holders.all() == [expected]
+        assert not disk.exists(f"{FOLDER}/holders.json")
+        disk.kill()
 
 
 def test_the_golden_directory_is_recovered_without_its_snapshot() -> None:
@@ -301,7 +336,7 @@ def test_the_transactions_of_the_golden_directory_are_read() -> None:
     journal = Opened(golden_disk()).journal
     reader = journal.reader_since(Ts(0))
     found = list(reader.read())
-    assert [transaction.ts - 1_700_000_000_000_000 for transaction in found] == list(range(1000, 15000, 1000))
+    assert [transaction.ts - 1_700_000_000_000_000 for transaction in found] == list(range(1000, 17000, 1000))
     assert [[part.shard for part in transaction.parts] for transaction in found][:5] == [[0], [0, 1], [1], [0], [1]]
     second = [(each.opcode, each.database) for part in found[1].parts for each in part.records]
     assert second == [(START, 0), (VAL, 0), (VAL, 0)]

@@ -45,11 +45,9 @@ def test_there_may_be_none() -> None:
 
 def test_its_files_are_listed_and_read() -> None:
     machine = made()
-    machine.journal.holders.hold("reader", machine.journal.writer.last_ts, machine.clock.wall_us(), durable=True)
     take(machine)
     pinned = pin(machine)
     assert [name for name, _ in pinned.files] == [
-        "holders.json",
         "meta.json",
         "shard-0/journal-0000000000000000.dj0",
         "shard-1/blob-0000000000000000.bin",

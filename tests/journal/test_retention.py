@@ -8,12 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.journal.earlier_holders import write_holders
 from tests.journal.machine import FOLDER, TABLE, Machine
 from tidelog import limits
 from tidelog.errors import ClientError, Corruption, HolderLapsed, LimitExceeded, TooOld
 from tidelog.ids import Lsn, ShardId, Ts
-from tidelog.journal.retention import Holders, RetentionLimits, Segment, list_erasable, plan_erasure
+from tidelog.journal.holders_file import read_holders_file
+from tidelog.journal.retention import (
+    Holder,
+    Holders,
+    RetentionLimits,
+    Segment,
+    list_erasable,
+    list_lapsing,
+    plan_erasure,
+)
 from tidelog.journal.segment import journal_name
+from tidelog.store.holds import NamedHolds
 from tidelog.testing.disk import SimulatedCrash, SimulatedDisk
 
 NOW = 1_000_000_000
@@ -21,21 +32,29 @@ PATH = f"{FOLDER}/holders.json"
 SMALL = RetentionLimits(bytes_max=0, snapshots_kept=1)
 
 
-def holders(disk: SimulatedDisk | None = None) -> Holders:
-    if disk is None:
-        disk = SimulatedDisk()
-        disk.make_folder(FOLDER)
-    return Holders(disk, FOLDER)
+def let_go(who: Holders, *names: str, reason: str = "it did not move") -> None:
+    assert who.let_go([who.get(name)._replace(lapsed=reason) for name in names]) == []
 
 
 def segments(*last_ts: int, size: int = 100) -> list[Segment]:
     return [Segment(ShardId(0), Lsn(index), Lsn(index + 1), Ts(ts), size) for index, ts in enumerate(last_ts)]
 
 
-def count_going(erasable: list[Segment], bounds: RetentionLimits, who: Holders | None = None) -> int:
-    going = plan_erasure(erasable, who or holders(), bounds, NOW)
-    assert going == erasable[: len(going)]
-    return len(going)
+def going(
+    erasable: list[Segment], bounds: RetentionLimits, who: Holders | None = None, needed_bytes: int = 0
+) -> list[Segment]:
+    """What an open journal does with them."""
+    who = who or Holders()
+    who.let_go(list_lapsing(erasable, who.holding(), bounds, NOW))
+    return plan_erasure(erasable, who.oldest_needed(Ts(NOW), Ts(NOW)), bounds, NOW, needed_bytes)
+
+
+def count_going(
+    erasable: list[Segment], bounds: RetentionLimits, who: Holders | None = None, needed_bytes: int = 0
+) -> int:
+    gone = going(erasable, bounds, who, needed_bytes)
+    assert gone == erasable[: len(gone)]
+    return len(gone)
 
 
 # --- how much is kept -------------------------------------------------------------------------------------------
@@ -59,19 +78,19 @@ def test_what_is_too_old_goes(age_max_us: int, going: int) -> None:
 )
 def test_more_goes_when_room_is_needed_but_no_more_than_it_takes(needed: int, bytes_max: int, going: int) -> None:
     bounds = RetentionLimits(bytes_max=bytes_max, age_max_us=NOW)
-    assert len(plan_erasure(segments(1, 2, 3, 4), holders(), bounds, NOW, needed)) == going
+    assert count_going(segments(1, 2, 3, 4), bounds, needed_bytes=needed) == going
 
 
 def test_what_a_holder_needs_does_not_go_for_room() -> None:
-    who = holders()
+    who = Holders()
     who.hold("reader", Ts(2), NOW)
     bounds = RetentionLimits(bytes_max=1000, age_max_us=NOW, holder_bytes_max=0)
-    assert len(plan_erasure(segments(1, 2, 3, 4), who, bounds, NOW, 9999)) == 2
+    assert count_going(segments(1, 2, 3, 4), bounds, who, 9999) == 2
     assert who.get("reader").ts == 2, "and it is not let go either"
 
 
 def test_nothing_goes_when_nothing_is_erasable() -> None:
-    assert plan_erasure([], holders(), SMALL, NOW) == []
+    assert going([], SMALL) == []
 
 
 # --- holders ----------------------------------------------------------------------------------------------------
@@ -79,14 +98,14 @@ def test_nothing_goes_when_nothing_is_erasable() -> None:
 
 @pytest.mark.parametrize(("ts", "going"), [(0, 0), (9, 0), (10, 1), (25, 2), (40, 4), (99, 4)])
 def test_a_holder_keeps_everything_after_its_ts(ts: int, going: int) -> None:
-    who = holders()
+    who = Holders()
     who.hold("reader", Ts(ts), NOW)
     assert count_going(segments(10, 20, 30, 40), SMALL, who) == going
     assert who.get("reader").ts == ts
 
 
 def test_the_furthest_behind_decides() -> None:
-    who = holders()
+    who = Holders()
     who.hold("ahead", Ts(35), NOW)
     who.hold("behind", Ts(15), NOW)
     assert count_going(segments(10, 20, 30, 40), SMALL, who) == 1
@@ -96,7 +115,7 @@ def test_the_furthest_behind_decides() -> None:
 
 
 def test_a_holder_that_stalls_is_let_go_and_told_so_at_its_next_step() -> None:
-    who = holders()
+    who = Holders()
     bounds = RetentionLimits(bytes_max=0, holder_lapse_us=1000)
     who.hold("stalled", Ts(15), NOW - 1001)
     who.hold("moving", Ts(25), NOW - 1000)
@@ -110,7 +129,7 @@ def test_a_holder_that_stalls_is_let_go_and_told_so_at_its_next_step() -> None:
 
 
 def test_the_furthest_behind_is_let_go_when_too_much_is_kept_for_holders_alone() -> None:
-    who = holders()
+    who = Holders()
     bounds = RetentionLimits(bytes_max=0, holder_bytes_max=250)
     who.hold("far behind", Ts(5), NOW)
     who.hold("behind", Ts(15), NOW)
@@ -123,7 +142,7 @@ def test_the_furthest_behind_is_let_go_when_too_much_is_kept_for_holders_alone()
 
 
 def test_what_would_be_kept_anyway_is_not_held_against_a_holder() -> None:
-    who = holders()
+    who = Holders()
     bounds = RetentionLimits(bytes_max=10**6, age_max_us=10 * NOW, holder_bytes_max=0)
     who.hold("behind", Ts(0), NOW)
     assert count_going(segments(10, 20, 30, 40), bounds, who) == 0
@@ -143,14 +162,14 @@ def test_what_goes_is_a_prefix_that_no_holder_needs(
         Segment(ShardId(0), Lsn(index), Lsn(index + 1), Ts(NOW - 100 + ts), size)
         for index, (ts, size) in enumerate(sorted(rows))
     ]
-    who = holders()
+    who = Holders()
     for number, ts in enumerate(held):
         who.hold(f"h{number}", Ts(NOW - 100 + ts), NOW)
     bounds = RetentionLimits(bytes_max=bytes_max, age_max_us=age_max_us)
-    going = plan_erasure(erasable, who, bounds, NOW)
-    assert going == erasable[: len(going)]
-    assert all(segment.last_ts <= NOW - 100 + ts for segment in going for ts in held)
-    left = erasable[len(going) :]
+    gone = going(erasable, bounds, who)
+    assert gone == erasable[: len(gone)]
+    assert all(segment.last_ts <= NOW - 100 + ts for segment in gone for ts in held)
+    left = erasable[len(gone) :]
     if not held:
         assert sum(segment.size for segment in left) <= bytes_max
         assert all(NOW - segment.last_ts <= age_max_us for segment in left)
@@ -159,26 +178,82 @@ def test_what_goes_is_a_prefix_that_no_holder_needs(
 # --- names ------------------------------------------------------------------------------------------------------
 
 
-def test_durable_holders_outlive_a_restart_and_others_do_not() -> None:
-    disk = SimulatedDisk()
-    disk.make_folder(FOLDER)
-    disk.sync_folder("/")
-    first = holders(disk)
-    first.hold("named", Ts(5), NOW, durable=True)
-    first.hold("passing", Ts(6), NOW)
-    first.move("named", Ts(7), NOW + 1)
-    disk.crash("lose_all")
-    second = holders(disk)
-    assert [(holder.name, holder.ts, holder.moved_us) for holder in second.all()] == [("named", 7, NOW + 1)]
-    second.lapse([second.get("named")], "a reason")
-    with pytest.raises(HolderLapsed, match="a reason"):
-        holders(disk).get("named")
-    second.release("named")
-    assert holders(disk).all() == []
+def test_named_holders_count_and_are_let_go_by_a_record_only() -> None:
+    who, named = Holders(), NamedHolds()
+    who.set_named(named)
+    far = Holder("far", Ts(5), NOW - 2000)
+    for holder in (far, Holder("near", Ts(15), NOW)):
+        named.put(holder, Ts(0))
+    who.hold("far", Ts(30), NOW)  # the same name means another one
+    assert [holder.ts for holder in who.holding()] == [5, 15, 30]
+    erasable = segments(10, 20, 30, 40)
+    bounds = RetentionLimits(bytes_max=0, holder_lapse_us=1000)
+    [lapsed] = list_lapsing(erasable, who.holding(), bounds, NOW)
+    assert lapsed == far._replace(lapsed="it did not move for 0 s")
+    assert who.let_go([lapsed]) == [lapsed]
+    assert who.get("far").ts == 30, "the other one is not"
+    assert count_going(erasable, bounds, who) == 0
+    named.put(lapsed, Ts(0))
+    assert count_going(erasable, bounds, who) == 1
+
+
+def test_what_a_named_holder_held_stays_until_it_is_durable_that_it_moved() -> None:
+    who, named = Holders(), NamedHolds()
+    who.set_named(named)
+
+    def move(ts: int) -> None:
+        named.put(Holder("n", Ts(ts), NOW), Ts(0))
+
+    def needed(durable_ts: int, last_ts: int) -> int | None:
+        return who.oldest_needed(Ts(durable_ts), Ts(last_ts))
+
+    move(10)  # the record has ts 100, and is durable before anybody asks
+    move(20)  # 101
+    assert needed(100, 101) == 10
+    assert needed(100, 101) == 10
+    move(30)  # 102: it moves all the time, and the newest is never durable
+    assert needed(100, 102) == 10
+    assert needed(101, 102) == 20
+    move(40)  # 103
+    move(50)  # 104
+    assert needed(102, 104) == 30
+    assert needed(103, 104) == 30, "it may be asked for less often than it would help"
+    assert needed(104, 104) == 50
+    who.hold("passing", Ts(25), NOW)
+    assert needed(104, 104) == 25
+    who.release("passing")
+    named.remove("n", Ts(0))  # 105
+    assert needed(104, 105) == 50
+    assert needed(105, 105) is None
+    move(7)  # 106: a new one counts at once
+    assert needed(105, 106) == 7
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 3), st.booleans()), max_size=30))
+def test_no_crash_brings_back_a_holder_of_what_may_be_erased(steps: list[tuple[int, int, bool]]) -> None:
+    """Every state that a crash can leave, from what is durable on, holds no less than what is said to be needed."""
+    who, named = Holders(), NamedHolds()
+    who.set_named(named)
+    states: list[int | None] = [None]
+    """After each record: what is held."""
+    durable = 0
+    for ts, fsynced, is_asked in steps:
+        if ts:
+            named.put(Holder("n", Ts(ts), NOW), Ts(0))
+        else:
+            named.remove("n", Ts(0))
+        states.append(ts or None)
+        durable = min(len(states) - 1, durable + fsynced)
+        if is_asked:
+            needed = who.oldest_needed(Ts(durable), Ts(len(states) - 1))
+            held = [each for each in states[durable:] if each is not None]
+            assert not held or (needed is not None and needed <= min(held))
+    needed = who.oldest_needed(Ts(len(states)), Ts(len(states) - 1))
+    assert needed == states[-1], "and it does not hold more for ever"
 
 
 def test_a_holder_never_moves_back_unless_it_holds_anew() -> None:
-    who = holders()
+    who = Holders()
     who.hold("reader", Ts(10), NOW)
     who.move("reader", Ts(5), NOW + 1)
     assert (who.get("reader").ts, who.get("reader").moved_us) == (10, NOW + 1)
@@ -188,18 +263,18 @@ def test_a_holder_never_moves_back_unless_it_holds_anew() -> None:
 
 def test_a_holder_that_never_was_is_the_clients_error() -> None:
     with pytest.raises(ClientError, match="there is no holder 'nobody'"):
-        holders().get("nobody")
+        Holders().get("nobody")
 
 
 @pytest.mark.parametrize("name", ["", "x" * 257, "ü" * 129])
 def test_a_name_has_its_limits(name: str) -> None:
     with pytest.raises(LimitExceeded, match="1 to 256 bytes"):
-        holders().hold(name, Ts(0), NOW)
+        Holders().hold(name, Ts(0), NOW)
 
 
 def test_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "HOLDERS_MAX", 2)
-    who = holders()
+    who = Holders()
     who.hold("a", Ts(0), NOW)
     who.hold("b", Ts(0), NOW)
     who.hold("b", Ts(1), NOW)
@@ -207,26 +282,22 @@ def test_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
         who.hold("c", Ts(0), NOW)
 
 
-@pytest.mark.parametrize("durable", [False, True])
-def test_those_that_were_let_go_make_room_for_others(monkeypatch: pytest.MonkeyPatch, durable: bool) -> None:
+def test_those_that_were_let_go_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "HOLDERS_MAX", 3)
-    disk = SimulatedDisk()
-    disk.make_folder(FOLDER)
-    who = holders(disk)
+    who = Holders()
     for number, name in enumerate(("a", "b", "c")):
-        who.hold(name, Ts(number), NOW, durable=durable)
-    who.lapse([who.get("b"), who.get("c")], "it did not move")
+        who.hold(name, Ts(number), NOW)
+    let_go(who, "b", "c")
     with pytest.raises(HolderLapsed):
         who.get("b")
-    who.hold("d", Ts(9), NOW, durable=durable)
+    who.hold("d", Ts(9), NOW)
     assert [holder.name for holder in who.all()] == ["a", "c", "d"], "the furthest behind of them made room"
     with pytest.raises(ClientError, match="there is no holder 'b'"):
         who.get("b")
-    who.hold("e", Ts(9), NOW, durable=durable)
+    who.hold("e", Ts(9), NOW)
     with pytest.raises(LimitExceeded, match="3 holders already"):
-        who.hold("f", Ts(9), NOW, durable=durable)
+        who.hold("f", Ts(9), NOW)
     assert [holder.name for holder in who.holding()] == ["a", "d", "e"]
-    assert [holder.name for holder in holders(disk).all()] == (["a", "d", "e"] if durable else [])
 
 
 def test_holders_that_stalled_make_room_in_an_open_journal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,14 +314,16 @@ def test_holders_that_stalled_make_room_in_an_open_journal(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("bit", range(0, 800, 53))
-def test_damaged_holders_are_refused(bit: int) -> None:
+def test_a_damaged_file_of_an_earlier_version_is_refused(bit: int) -> None:
     disk = SimulatedDisk()
     disk.make_folder(FOLDER)
-    holders(disk).hold("named", Ts(123456), NOW, durable=True)
-    before = holders(disk).all()
+    assert read_holders_file(disk, FOLDER) == []
+    before = [Holder("named", Ts(123456), NOW, None, 7, Ts(123)), Holder("gone", Ts(1), NOW, "it did not move")]
+    write_holders(disk, FOLDER, *before)
+    assert read_holders_file(disk, FOLDER) == before
     disk.flip_bit(PATH, bit)
     with suppress(Corruption):
-        assert holders(disk).all() == before, "a change of white space alone does not matter"
+        assert read_holders_file(disk, FOLDER) == before, "a change of white space alone does not matter"
 
 
 # --- on disk ----------------------------------------------------------------------------------------------------

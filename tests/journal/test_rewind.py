@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from tests.journal.earlier_holders import write_holders
 from tests.journal.machine import FOLDER, Machine
 from tests.journal.past import (
     Past,
@@ -23,7 +24,7 @@ from tidelog.hlc import TsFile, read_stored_ts
 from tidelog.ids import Lsn, Ts
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.layout import CLOCK, ERASED, HOLDERS, REWOUND, read_meta, write_meta
-from tidelog.journal.retention import Holders, RetentionLimits
+from tidelog.journal.retention import Holder, RetentionLimits
 from tidelog.journal.rewind import Rewound, rewind
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot, remove_snapshot
 from tidelog.journal.tail import list_cut_tails
@@ -381,33 +382,11 @@ def test_a_torn_tail_goes_where_a_start_puts_it(shards: int) -> None:
     check_rewound(past, disk, since, 1, rewound)
 
 
-def test_named_readers_that_have_seen_what_is_lost_keep_saying_so() -> None:
+def test_a_file_of_holders_is_left_alone() -> None:
+    """It is of an earlier version, and for whoever leads: holders are records, and go back with the others."""
     past = written(count=20)
-    times = [seen.ts for seen in past.transactions()]
-    holders, now = past.machine.journal.holders, past.machine.clock.wall_us()
-    for name, ts in (("shared", times[3]), ("edge", times[9]), ("lost", times[3]), ("ahead", times[3])):
-        holders.hold(name, ts, now, durable=True)
-    holders.move("shared", times[8], now, 1, times[8])
-    holders.move("lost", times[15], now, 1, times[15])
-    holders.move("ahead", Ts(times[15] + 7), now, 1, times[7])
-    holders.hold("begun", times[12], now, durable=True)
     past.machine.journal.close()
-    disk = past.machine.disk
-    rewind(disk, FOLDER, times[9], 1)
-    kept = {each.name: (each.ts, each.epoch, each.seen) for each in Holders(disk, FOLDER).all()}
-    assert kept == {
-        "shared": (times[8], 1, times[8]),
-        "edge": (times[9], 0, 0),
-        "lost": (times[9], 1, times[15]),
-        "ahead": (times[9], 1, times[7]),
-        "begun": (times[9], 1, times[12]),
-    }
-
-
-def test_holders_that_are_not_ahead_are_not_touched() -> None:
-    past = written(count=20)
-    past.machine.journal.holders.hold("behind", past.transactions()[3].ts, 1, durable=True)
-    past.machine.journal.close()
+    write_holders(past.machine.disk, FOLDER, Holder("ahead", past.transactions()[15].ts, 1))
     before = past.machine.disk.read_file(f"{FOLDER}/{HOLDERS}")
     rewind(past.machine.disk, FOLDER, past.transactions()[9].ts, 1)
     assert past.machine.disk.read_file(f"{FOLDER}/{HOLDERS}") == before

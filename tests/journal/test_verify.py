@@ -6,11 +6,12 @@ import errno
 
 import pytest
 
+from tests.journal.earlier_holders import write_holders
 from tests.journal.machine import FOLDER, FRAME_BYTES, TABLE, Machine, State
 from tidelog.errors import DataDirectoryError
 from tidelog.ids import Ts
 from tidelog.journal.layout import CLOCK, ERASED, HOLDERS, META
-from tidelog.journal.retention import RetentionLimits
+from tidelog.journal.retention import Holder, RetentionLimits
 from tidelog.journal.snapshot import Snapshot
 from tidelog.journal.verify import VerifyReport, verify
 from tidelog.testing.disk import SimulatedCrash, SimulatedDisk
@@ -74,7 +75,7 @@ def test_a_new_directory_is_sound() -> None:
 
 def test_it_only_reads_and_runs_beside_the_server() -> None:
     machine = grown()
-    machine.journal.holders.hold("feed", Ts(1), machine.clock.wall_us(), durable=True)
+    write_holders(machine.disk, FOLDER, Holder("feed", Ts(1), machine.clock.wall_us()))
     operations, open_paths = machine.disk.operations, machine.disk.open_paths
     assert audit(machine).is_sound
     assert machine.disk.operations == operations

@@ -8,7 +8,7 @@ After any crash the journal must show exactly the first `k` transactions of the 
 - no ts is ever given out twice, also not one whose transaction is lost;
 - an epoch begins exactly if the stop was not clean;
 - what is cut was torn, lies in `cut-tails` byte for byte, and is told;
-- what was erased stays refused, and what was not can be read; named holders are where they were.
+- what was erased stays refused, and what was not can be read.
 
 `Known` is what the run knows at the moment of the crash; it belongs to no disk, so any number of clones can be held
 against it.
@@ -71,10 +71,6 @@ class Known:
     """The point of the newest snapshot that was finished; -1: none."""
     snapshot_states: dict[int, State] = field(default_factory=dict)
     """The keyspace at each point at which a snapshot was begun."""
-    holders: dict[str, int] = field(default_factory=dict)
-    """Durable holders and their ts."""
-    doubtful_holders: set[str] = field(default_factory=set)
-    """Those whose change was cut short or failed, so that they may be as before or as after."""
     next_epoch_id: int = 1
 
 
@@ -239,10 +235,6 @@ class Recovery:
         partial = [name for name in disk.list(f"{FOLDER}/snapshots") if name.endswith(".partial")]
         require(not partial, "half-written snapshots are left:", partial)
         require(journal.erased_ts >= known.erased_ts, "erased up to", known.erased_ts, "not", journal.erased_ts)
-        holders = {holder.name: holder.ts for holder in journal.holders.all()}
-        for name, ts in known.holders.items():
-            if name not in known.doubtful_holders:
-                require(holders.get(name) == ts, "holder", name, "is at", holders.get(name), "instead of", ts)
 
     # --- readers ------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from functools import cache
 from random import Random
 from typing import Final
 
+from tests.journal.earlier_holders import write_holders
 from tests.simulation.ledger import VAL, Ledger, PlainTransaction, fold, plain
 from tests.simulation.scenario import Scenario, Workload
 from tidelog.errors import Corruption, EnvironmentFault
@@ -20,7 +21,7 @@ from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Journal, Settings
 from tidelog.journal.operation import encode_pairs
-from tidelog.journal.retention import RetentionLimits
+from tidelog.journal.retention import Holder, RetentionLimits
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
 
@@ -168,12 +169,12 @@ def make_torn(seed: int, geometry: Geometry, shard_count: int, bytes_wanted: int
 
 
 def make_with_snapshot(seed: int, geometry: Geometry, shard_count: int, bytes_wanted: int) -> Specimen:
-    """A journal of which the beginning is erased, behind a snapshot, and a durable holder; closed in order."""
+    """A journal of which the beginning is erased, behind a snapshot, and a file of holders; closed in order."""
     maker = _Maker(seed, geometry, shard_count)
     maker.fill(bytes_wanted)
     maker.snapshot()
     assert maker.journal.erase()
-    maker.journal.holders.hold("reader", maker.journal.erased_ts, 5, durable=True)
+    write_holders(maker.specimen.disk, FOLDER, Holder("reader", maker.journal.erased_ts, 5))
     maker.append()
     maker.write()
     return maker.close()

@@ -132,8 +132,6 @@ class World:
         known.epochs = list(recovered.journal.epochs)
         known.tried_epoch_ids.clear()
         known.erased_ts = recovered.journal.erased_ts
-        known.holders = {holder.name: int(holder.ts) for holder in recovered.journal.holders.all()}
-        known.doubtful_holders.clear()
         snapshot = recovered.journal.recovered.snapshot
         known.snapshot_ts = snapshot.point.ts if snapshot is not None else -1
         self.trace.append(f"open: {recovered.count} transactions, epoch {recovered.began_epoch}")
@@ -379,7 +377,7 @@ class World:
 
     def _plan_fault(self) -> None:
         rng = self._rng
-        where = rng.choice((f"{FOLDER}/shard-", f"{FOLDER}/shard-", "/snapshots", "/holders", "/erased", "/clock"))
+        where = rng.choice((f"{FOLDER}/shard-", f"{FOLDER}/shard-", "/snapshots", "/erased", "/clock"))
         operation = rng.choice(("write", "sync", "sync", "sync_folder"))
         self._disk.fail(operation, errno.EIO, after=rng.randint(1, 4), path_contains=where)  # type: ignore[arg-type]
 
@@ -494,29 +492,20 @@ class World:
                 self.coverage["erase_with_holder"] += 1
 
     def _hold(self) -> None:
-        rng, journal, known = self._rng, self._journal, self._known
+        rng, journal = self._rng, self._journal
         name, now_us = rng.choice(("one", "two")), self._clock.wall_us()
         ts = Ts(max(journal.erased_ts, rng.choice(self._ledger.ts or [0])))
-        is_durable = rng.random() < 0.6
-        is_doubtful = name in known.doubtful_holders
-        known.doubtful_holders.add(name)
         kind = rng.random()
         try:
             if kind < 0.4 or not any(holder.name == name for holder in journal.holders.holding()):
-                journal.holders.hold(name, ts, now_us, durable=is_durable)
+                journal.holders.hold(name, ts, now_us)
                 self.coverage["holder"] += 1
             elif kind < 0.7:
                 journal.holders.move(name, ts, now_us)
             else:
                 journal.holders.release(name)
-        except (OSError, EnvironmentFault):
-            self._require_fault()
-            return
         except HolderLapsed:
             pass
-        if not is_doubtful:
-            known.doubtful_holders.discard(name)
-        known.holders = {holder.name: int(holder.ts) for holder in journal.holders.all() if holder.is_durable}
 
     # --- the end ------------------------------------------------------------------------------------------------
 

@@ -8,11 +8,23 @@ from typing import Any
 import pytest
 
 from tests.feeds.made import Watched
+from tests.feeds.rebuilt import Rebuilt
+from tests.journal.earlier_holders import write_holders
 from tests.store.changes import change, open_store, state
-from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse, FeedDiverged, LimitExceeded, TooOld
+from tidelog.errors import (
+    ClientError,
+    Corruption,
+    DataDirectoryError,
+    DirectoryInUse,
+    FeedDiverged,
+    LimitExceeded,
+    TooOld,
+)
 from tidelog.feeds.feeds import Feeds
 from tidelog.ids import Ts
 from tidelog.journal.journal import Settings
+from tidelog.journal.operation import Val
+from tidelog.journal.retention import Holder
 from tidelog.journal.snapshot import list_snapshot_paths
 from tidelog.store.backup import copy_newest_snapshot
 from tidelog.store.restore import Restored, restore
@@ -214,9 +226,18 @@ class Followed:
         for number in range(5):
             self.watched("MSET", "a", number, "b", number)
             self.watched.settle()
-            self.watched.tick()
+            self.places.append(self._look(known))
             self.watched.feeds.holds.acknowledge(0, "mine", Ts(known.checkpoint))
-            self.places.append({"since": Ts(known.checkpoint), "epoch": known.epoch, "seen": Ts(known.seen)})
+        self._known = known
+
+    def _look(self, known: Rebuilt) -> dict[str, Any]:
+        self.watched.tick()
+        return {"since": Ts(known.checkpoint), "epoch": known.epoch, "seen": Ts(known.seen)}
+
+    def look(self) -> dict[str, Any]:
+        """Where the feed is now: behind everything."""
+        self.watched.settle()
+        return self._look(self._known)
 
     def restored(self, source: str, clock_us: int, **options: Any) -> Watched:
         """What is restored, on a machine with another clock."""
@@ -234,30 +255,62 @@ class Followed:
 def test_a_feed_goes_on_after_a_restore_into_other_shards(is_backup: bool, behind_us: int) -> None:
     """Where the clock is behind the last checkpoint, and somebody writes before it has caught up, it is told."""
     followed = Followed()
+    last = followed.look()
     source = "/data"
     if is_backup:
         followed.watched.store.save()
         source = copy_newest_snapshot(followed.watched.disk, "/data", "/backup").path
     followed.watched.store.journal.close()
-    last = followed.places[-1]
     made = followed.restored(source, last["since"] - behind_us)
     assert made.store.journal.meta.shard_count == 3
     made("SET", "early", "1")
     made.settle()
     assert (made.now <= last["since"]) == (behind_us > 0)
-    for wanted in (last, {"name": "mine"}):
-        if behind_us > 0:  # it was promised that nothing comes at or below its checkpoint
-            with pytest.raises(FeedDiverged) as diverged:
-                made.watch(**wanted)
-            assert diverged.value.since == last["seen"]
-            wanted = {"since": diverged.value.since}
-        _, known = made.watch(**wanted)
+    wanted = last
+    if behind_us > 0:  # it was promised that nothing comes at or below its checkpoint
+        with pytest.raises(FeedDiverged) as diverged:
+            made.watch(**wanted)
+        assert diverged.value.since == last["seen"]
+        wanted = {"since": diverged.value.since}
+    for each in (wanted, followed.places[-1], {"name": "mine"}):  # the last two are before the last acknowledgement
+        _, known = made.watch(**each)
         assert made.events(known) == [[b"value", b"early", b"string", None, b"1"], [b"steady"]]
     with pytest.raises(TooOld) as too_old:
         made.watch(**followed.places[-2])
-    assert too_old.value.oldest == last["seen"]
+    assert too_old.value.oldest == followed.places[-1]["seen"]
     with pytest.raises(TooOld):
         made.watch(**followed.places[2])  # of the epoch before
+
+
+@pytest.mark.parametrize("acknowledges", [1, 3])
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_name_goes_on_after_a_restore_however_often_it_had_acknowledged(acknowledges: int, is_saved: bool) -> None:
+    """Acknowledgements are transactions, but no reader misses one: after a start and in a snapshot as well."""
+    followed = Followed()
+    for _ in range(acknowledges):
+        if is_saved:
+            followed.watched.store.save()
+        followed.watched.restart()
+        followed.watched.feeds.holds.acknowledge(0, "mine", followed.places[-1]["since"])
+    followed.watched.store.save()
+    backup = copy_newest_snapshot(followed.watched.disk, "/data", "/backup").path
+    made = followed.restored(backup, followed.watched.clock.wall_us())
+    made.watch(name="mine")
+    assert made.store.journal.erased_ts == followed.places[-1]["seen"]
+
+
+def test_what_is_in_one_transaction_with_an_acknowledgement_counts() -> None:
+    followed = Followed()
+    watched = followed.watched
+    transaction = watched.store.begin()
+    transaction.run([Val([(b"a", b"more")])])
+    watched.feeds.holds.acknowledge(0, "mine", followed.places[-1]["since"], transaction)
+    watched.store.commit(transaction)
+    watched.settle()
+    watched.store.journal.close()
+    made = followed.restored("/data", watched.clock.wall_us())
+    with pytest.raises(TooOld):
+        made.watch(name="mine")
 
 
 def test_a_feed_that_saw_more_than_was_restored_is_told_from_where_on() -> None:
@@ -272,6 +325,23 @@ def test_a_feed_that_saw_more_than_was_restored_is_told_from_where_on() -> None:
     made.watch(**place)
 
 
+def test_a_hold_that_began_after_what_was_restored_is_told() -> None:
+    followed = Followed()
+    watched = followed.watched
+    until = watched.now
+    watched("SET", "a", "lost")
+    watched.settle()
+    watched.watch(name="late", since=watched.now)
+    watched.feeds.holds.drop(0, "mine")
+    watched.store.journal.close()
+    made = followed.restored("/data", watched.clock.wall_us() + 10_000_000, until=until)
+    with pytest.raises(FeedDiverged) as error:
+        made.watch(name="late")
+    assert error.value.since == until
+    with pytest.raises(ClientError, match="there is no feed named 'mine'"):
+        made.watch(name="mine")
+
+
 def test_a_restored_hold_is_as_if_it_had_just_moved() -> None:
     followed = Followed()
     before = followed.watched.store.journal.holders.all()
@@ -282,3 +352,18 @@ def test_a_restored_hold_is_as_if_it_had_just_moved() -> None:
         before[0].name, before[0].ts, before[0].epoch, before[0].seen
     )  # fmt: skip
     assert hold.moved_us != before[0].moved_us
+
+
+@pytest.mark.parametrize("is_backup", [False, True])
+def test_holders_of_an_earlier_version_come_along(is_backup: bool) -> None:
+    followed = Followed()
+    disk, store = followed.watched.disk, followed.watched.store
+    earlier = [Holder("feed:old", store.journal.writer.last_ts, 5), Holder("feed 0:mine", Ts(1), 5)]
+    store.save()
+    store.journal.close()
+    source = copy_newest_snapshot(disk, "/data", "/backup").path if is_backup else "/data"
+    write_holders(disk, source, *earlier)
+    made = followed.restored(source, followed.places[-1]["since"])
+    held = {holder.name: holder.ts for holder in made.store.journal.holders.all()}
+    assert held == {"feed:old": earlier[0].ts, "feed 0:mine": followed.places[-1]["since"]}
+    assert not disk.exists("/new/holders.json")

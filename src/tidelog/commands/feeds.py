@@ -49,7 +49,7 @@ def changefeed(session: Session, arguments: Arguments) -> Reply:
     except FeedDiverged as error:
         raise CommandError(f"FEEDDIVERGED since={error.since}") from error
     except CommandError:
-        raise  # the role of the server forbids it
+        raise  # the role of the server forbids it, or its disk is full
     except FeedBehind as error:
         raise CommandError(f"TRYAGAIN {error}") from error
     except (HolderLapsed, ClientError) as error:
@@ -202,7 +202,9 @@ def feed_ack(session: Session, arguments: Arguments) -> Reply:
     if name is None or ts < 0:
         raise syntax_error()
     try:
-        session.engine.feeding.acknowledge(session.database, name, Ts(ts))
+        session.engine.feeding.acknowledge(session.database, name, Ts(ts), session.engine.transaction)
+    except CommandError:
+        raise
     except ClientError as error:
         raise CommandError(f"ERR {error}") from error
     return "OK"
@@ -216,7 +218,9 @@ def feed_drop(session: Session, arguments: Arguments) -> Reply:
     name = _name(arguments[2])
     assert name is not None
     try:
-        session.engine.feeding.drop(session.database, name)
+        session.engine.feeding.drop(session.database, name, session.engine.transaction)
+    except CommandError:
+        raise
     except ClientError as error:
         raise CommandError(f"ERR {error}") from error
     return "OK"
@@ -287,7 +291,7 @@ COMMANDS: list[Command] = [
         "FEED|ACK",
         4,
         feed_ack,
-        "write noscript stale fast",
+        "write noscript fast",
         summary="tell a named feed how far its reader has come",
     ),
     connection(

@@ -27,6 +27,7 @@ from tidelog.feeds.repeats import Repeats
 from tidelog.ids import Ts
 from tidelog.ports import Clock, Loop, Timer
 from tidelog.resp.encoder import encode_error
+from tidelog.store.transaction import Transaction
 from tidelog.types.change import LargeString
 
 if TYPE_CHECKING:
@@ -283,17 +284,18 @@ class Feeding:
         """The server has become a follower: the leader alone has feeds with names."""
         self._feeds.end_named(self._name_refusal or "")
 
-    def acknowledge(self, database: int, name: str, ts: Ts) -> None:
-        self._feeds.holds.acknowledge(database, name, ts)
+    def acknowledge(self, database: int, name: str, ts: Ts, joined: Transaction | None = None) -> None:
+        """`joined`: the transaction that it is a part of, if there is one."""
+        self._feeds.holds.acknowledge(database, name, ts, joined)
 
-    def drop(self, database: int, name: str) -> None:
+    def drop(self, database: int, name: str, joined: Transaction | None = None) -> None:
         """Keep nothing for a name any more. One that is being read is kept: the reader relies on it."""
         reader = self._feeds.reader_of(database, name)
         if reader is not None:
             raise ClientError(
                 f"feed {reader.number} has the name {name!r}: end it first, with FEED KILL {reader.number}"
             )
-        self._feeds.holds.drop(database, name)
+        self._feeds.holds.drop(database, name, joined)
 
     def on_visible(self) -> None:
         """Something has become visible. Hot."""

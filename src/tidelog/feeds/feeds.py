@@ -40,7 +40,7 @@ class Feeds:
         self._store = store
         self._journal = store.journal
         self._clock = clock
-        self.holds = FeedHolds(self._journal, clock)
+        self.holds = FeedHolds(store, clock)
         self._beginnings = Beginnings(store, clock, self.holds)
         self._live = Live(self._journal, store.types)
         self._live_epoch_id = self._journal.epoch_id

@@ -1,21 +1,26 @@
 """Holds of named feeds: how far the reader of a name has come, for which the journal keeps what it has not read.
 
-A hold belongs to a database and a name. It is a durable holder of the journal (`journal/retention.py`), called
-`feed <database>:<name>`. Earlier versions called it `feed:<name>`, whatever the database: such a hold goes to the first
+A hold belongs to a database and a name. It is a named holder of the store (`store/holds.py`), called
+`feed <database>:<name>`. Early versions called it `feed:<name>`, whatever the database: such a hold goes to the first
 reader that asks for its name.
 
 A hold only moves forwards, by FEED ACK. It is let go when it has not moved for too long; its next reader is told so.
+Each change is a transaction like any other, or a part of one: it is durable when they are, and followers get it. A
+promoted follower has the holds, and the journal that they hold.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.errors import ClientError, HolderLapsed
+from tidelog import limits
+from tidelog.errors import ClientError, HolderLapsed, LimitExceeded
 from tidelog.ids import Ts
-from tidelog.journal.journal import Journal
-from tidelog.journal.retention import Holder
+from tidelog.journal.retention import Holder, check_name, first_lapsed
 from tidelog.ports import Clock
+from tidelog.store.hold_changes import change_holds
+from tidelog.store.store import Store
+from tidelog.store.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +41,22 @@ class FeedHold:
 class FeedHolds:
     """The holds of all named feeds."""
 
-    def __init__(self, journal: Journal, clock: Clock) -> None:
-        self._journal = journal
-        self._holders = journal.holders
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._journal = store.journal
+        self._named = store.holds.by_name
         self._clock = clock
 
     def find(self, database: int, name: str) -> Holder | None:
         """The hold of a name; None if there is none. `HolderLapsed` if it was let go."""
-        own = holder_name(database, name)
-        if own not in self._holders and _earlier_name(name) in self._holders:
-            self._holders.rename(_earlier_name(name), own)
-        return self._get(own, name) if own in self._holders else None
+        found = self._find_any(database, name)
+        if found is not None and found.lapsed is not None:
+            raise HolderLapsed(f"the feed named {name!r} was let go: {found.lapsed}", reason=found.lapsed)
+        return found
+
+    def _find_any(self, database: int, name: str) -> Holder | None:
+        """The same, let go or not."""
+        return self._named.get(holder_name(database, name)) or self._named.get(_early_name(name))
 
     def get(self, database: int, name: str) -> Holder:
         """The hold from which a reader goes on. A name that nobody has begun is most likely a mistake, and to begin now
@@ -61,54 +71,62 @@ class FeedHolds:
 
     def begin(self, database: int, name: str, ts: Ts) -> None:
         """Hold everything after `ts`, unless the hold of that name keeps more. One that was let go begins anew."""
-        try:
-            found = self.find(database, name)
-        except HolderLapsed:
-            found = None
-        if found is None or found.ts > ts:
-            self._holders.hold(holder_name(database, name), ts, self._clock.wall_us(), durable=True)
+        own, found = holder_name(database, name), self._find_any(database, name)
+        if found is None:
+            check_name(own)
+            change_holds(self._store, [Holder(own, ts, self._clock.wall_us())], self._make_room())
+        elif found.lapsed is not None or found.ts > ts:
+            self._change(found, Holder(own, ts, self._clock.wall_us()))
+        elif found.name != own:
+            self._change(found, found._replace(name=own))
 
-    def acknowledge(self, database: int, name: str, ts: Ts) -> None:
-        """The reader of a name needs nothing at or below `ts` any more."""
-        if ts > max(self._journal.hlc.last, self._clock.wall_us()):
+    def _make_room(self) -> list[str]:
+        """Which other hold goes for a new one: it was let go, and its reader never came to hear of it."""
+        if len(self._named) < limits.HOLDERS_MAX:
+            return []
+        lapsed = first_lapsed(self._named.values())
+        if lapsed is None:
+            raise LimitExceeded(f"there are {limits.HOLDERS_MAX} named feeds already")
+        return [lapsed]
+
+    def _change(self, before: Holder, after: Holder, joined: Transaction | None = None) -> None:
+        change_holds(self._store, [after], [before.name] if before.name != after.name else [], joined)
+
+    def acknowledge(self, database: int, name: str, ts: Ts, joined: Transaction | None = None) -> None:
+        """The reader of a name needs nothing at or below `ts` any more: a transaction, or a part of `joined`."""
+        now_us = self._clock.wall_us()
+        if ts > max(self._journal.hlc.last, now_us):
             raise ClientError(f"{ts} lies ahead of the clock here")
-        if self.find(database, name) is None:
+        found = self.find(database, name)
+        if found is None:
             raise _unknown(name)
         seen = min(ts, self._journal.writer.visible.ts)
-        epoch = self._journal.epoch_id
-        self._holders.move(holder_name(database, name), ts, self._clock.wall_us(), epoch, seen)
+        moved = Holder(holder_name(database, name), max(found.ts, ts), now_us, epoch=self._journal.epoch_id, seen=seen)
+        self._change(found, moved, joined)
 
-    def drop(self, database: int, name: str) -> None:
+    def drop(self, database: int, name: str, joined: Transaction | None = None) -> None:
         """Keep nothing for a name any more, also if it was let go already."""
-        for known in (holder_name(database, name), _earlier_name(name)):
-            if known in self._holders:
-                self._holders.release(known)
-                return
-        raise _unknown(name)
+        found = self._find_any(database, name)
+        if found is None:
+            raise _unknown(name)
+        change_holds(self._store, [], [found.name], joined)
 
     def all(self) -> list[FeedHold]:
         """By database and name."""
         now_us = self._clock.wall_us()
         found = [
             FeedHold(*where, holder.ts, max(0, now_us - holder.moved_us), holder.lapsed)
-            for holder in self._holders.all()
+            for holder in self._named.values()
             if (where := _database_and_name(holder.name)) is not None
         ]
         return sorted(found, key=lambda hold: (-1 if hold.database is None else hold.database, hold.name))
-
-    def _get(self, holder: str, name: str) -> Holder:
-        """Errors have the name that the client gave."""
-        try:
-            return self._holders.get(holder)
-        except HolderLapsed as error:
-            raise HolderLapsed(f"the feed named {name!r} was let go: {error.reason}", reason=error.reason) from error
 
 
 def holder_name(database: int, name: str) -> str:
     return f"feed {database}:{name}"
 
 
-def _earlier_name(name: str) -> str:
+def _early_name(name: str) -> str:
     return f"feed:{name}"
 
 

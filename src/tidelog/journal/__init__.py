@@ -54,6 +54,7 @@ Keeping it small and quick to search:
 snapshot           the state at one moment, as a journal of its own
 pins               snapshots that stay because somebody reads their files
 retention          which segments may be erased, and who still needs them
+holders_file       who still needed them, as earlier versions kept it
 sidecar            an index of each sealed frame: which keys it may hold
 
 For operators:

@@ -25,13 +25,22 @@ from tidelog.journal.control import Epoch
 from tidelog.journal.directory import find_or_make
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
+from tidelog.journal.holders_file import read_holders_file
 from tidelog.journal.layout import Meta, SnapshotPoint
 from tidelog.journal.loader import Apply, RecoveryPlan, cut_tails, plan_recovery, replay
 from tidelog.journal.operation import OperationTable
 from tidelog.journal.pins import PinnedSnapshot, SnapshotPins
 from tidelog.journal.readable import ReadableJournal
 from tidelog.journal.reader import LoadStrings
-from tidelog.journal.retention import Holders, RetentionLimits, Segment, list_erasable, plan_erasure
+from tidelog.journal.retention import (
+    Holder,
+    Holders,
+    RetentionLimits,
+    Segment,
+    list_erasable,
+    list_lapsing,
+    plan_erasure,
+)
 from tidelog.journal.rewind import Rewound, finish_rewind
 from tidelog.journal.ring import Ring
 from tidelog.journal.scan import IsKnown
@@ -103,7 +112,11 @@ class Journal(ReadableJournal):
         self.leads = False
         """Transactions are made here, and not received. A stop counts as clean only if they are: history that
         somebody else goes on with is not to be gone on with without an epoch."""
-        self.holders = Holders(disk, folder)
+        self.holders = Holders()
+        self.on_lapse: Callable[[list[Holder]], None] | None = None
+        """Makes the record that named holders were let go. Only asked on a leader ..."""
+        self.on_lead: Callable[[], None] | None = None
+        """... and told when this is one, after its epoch has begun."""
         self._pins = SnapshotPins(disk, folder)
         self._snapshot: SnapshotWriter | None = None
         """The one that was begun last."""
@@ -142,6 +155,7 @@ class Journal(ReadableJournal):
             meta = find_or_make(disk, folder, settings.geometry, settings.shard_count, clock, draw_id)
             rewound = finish_rewind(disk, folder, meta)
             hlc = HybridClock(clock, TsFile.open(disk, folder, layout.CLOCK))
+            read_holders_file(disk, folder)  # a damaged one is refused before anything is changed
             plan = plan_recovery(disk, folder, meta, is_known)
             layout.write_shard_metas(disk, folder, meta)  # versions before this one did not
             cut_tail = set_aside_tail(disk, folder, plan.tail, plan.complete.cycle, plan.cuts)
@@ -197,6 +211,8 @@ class Journal(ReadableJournal):
         if self.epochs[-1:] != [epoch]:
             self.epochs.append(epoch)
         self.needs_epoch, self.leads = False, True
+        if self.on_lead is not None:
+            self.on_lead()
         return epoch
 
     def _append_epoch(self, epoch_id: int, above: Ts) -> Epoch:
@@ -267,13 +283,7 @@ class Journal(ReadableJournal):
         if snapshot_path(self._folder, written.ts) in list_snapshot_paths(self._disk, self._folder):
             return None
         point = SnapshotPoint(written.ts, written.lsns)
-        self._snapshot = SnapshotWriter(
-            self._disk,
-            self._folder,
-            replace(self.meta, point=point),
-            self.epochs,
-            self.holders.members() if self.holders.all() else None,
-        )
+        self._snapshot = SnapshotWriter(self._disk, self._folder, replace(self.meta, point=point), self.epochs)
         return self._snapshot
 
     def finish_snapshot(self, snapshot: SnapshotWriter) -> Snapshot:
@@ -347,8 +357,18 @@ class Journal(ReadableJournal):
                 source.close()
 
     def choose_erased(self, erasable: Sequence[Segment], needed_bytes: int = 0) -> list[Segment]:
-        """Which of them go now, also to make so much room. For the owner's thread; they get no sidecars any more."""
-        going = plan_erasure(erasable, self.holders, self.retention, self._clock.wall_us(), needed_bytes)
+        """Which of them go now, also to make so much room. For the owner's thread; they get no sidecars any more.
+
+        Holders that are past their limits are let go, but none for the sake of room. A named one only by a leader, and
+        what it held goes once the record of that is durable.
+        """
+        now_us, writer = self._clock.wall_us(), self.writer
+        named = self.holders.let_go(list_lapsing(erasable, self.holders.holding(), self.retention, now_us))
+        if named and self.leads and self.on_lapse is not None and writer.refusal is None:
+            self.on_lapse(named)
+        fsyncs = writer.policy is not FsyncPolicy.NEVER
+        needed = self.holders.oldest_needed(writer.durable_ts if fsyncs else writer.written_ts, writer.last_ts)
+        going = plan_erasure(erasable, needed, self.retention, now_us, needed_bytes)
         gone = {(segment.shard, segment.first) for segment in going}
         self.writer.sealed = [
             (shard, position) for shard, position in self.writer.sealed if (shard, position.segment) not in gone

@@ -5,7 +5,7 @@
       lock                       held by the process that writes
       clock                      the upper bound of the hybrid clock (`hlc.TsFile`)
       erased                     the erased-through ts (`hlc.TsFile`)
-      holders.json               named holders (`retention`)
+      holders.json               named holders, if an earlier version made it (`holders_file`)
       shard-<n>/                 the segments of a shard (`segment`)
       shard-<n>/shard.json       its slots and the frame size once more
       snapshots/snapshot-<ts>/   each a journal of its own, with its own meta.json (`snapshot`)

@@ -9,7 +9,7 @@ Opcodes by family (a number is never given a second meaning):
     0x01 val      0x02 del      0x03 flushdb  0x04 start     0x05-0x0F  keys (`types/key.py`)
     0x10-0x1F  hashes           0x20-0x2F  sets              0x30-0x3F  sorted sets
     0x40-0x4F  lists            0x50-0x6F  streams           0x70-0x7F  libraries of functions
-    0x80-0xEF  free
+    0x80-0x8F  holds of named feeds                          0x90-0xEF  free
     0xF0 and above: the journal itself (`control`)
 
 Payloads:

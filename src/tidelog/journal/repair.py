@@ -27,6 +27,7 @@ from tidelog.journal import layout
 from tidelog.journal.blob import decode_reference
 from tidelog.journal.cycles import CompleteCycle, find_complete_cycle
 from tidelog.journal.frame import CRC_BYTES, decode_header
+from tidelog.journal.holders_file import read_holders_file
 from tidelog.journal.layout import Meta, shard_folder
 from tidelog.journal.loader import (
     RecoveryPlan,
@@ -38,7 +39,6 @@ from tidelog.journal.loader import (
     start_scans,
 )
 from tidelog.journal.record import BLOB, walk
-from tidelog.journal.retention import Holders
 from tidelog.journal.rewind import finish_rewind
 from tidelog.journal.scan import IsKnown, ShardScan
 from tidelog.journal.segment import list_segments, segment_file_names
@@ -135,7 +135,7 @@ class _Repair:
     def _set_aside_small_files(self) -> None:
         """What a start does without: holders, the erased-through ts (the files say what is gone), second copies."""
         checks: list[tuple[str, Callable[[], object]]] = [
-            (layout.HOLDERS, lambda: Holders(self._disk, self._folder)),
+            (layout.HOLDERS, lambda: read_holders_file(self._disk, self._folder)),
             (layout.ERASED, lambda: read_stored_ts(self._disk, self._folder, layout.ERASED)),
         ]
         for shard in range(self._meta.shard_count):

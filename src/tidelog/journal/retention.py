@@ -8,28 +8,31 @@ A segment is erased when all of this holds:
 
 A *holder* is anything that still wants to read: a follower, a feed, a reader. It holds everything after its `ts`. One
 that does not move for too long, or for whose sake alone too much is kept, is let go, and told so at its next step.
-Named holders are durable: they outlive their connection and a restart.
+
+Named holders outlive their connection, a restart and a failover: they are part of the state that the journal's records
+make (`store/holds.py`), on followers as well. Only the leader lets one go, by a record like any other.
 
 The erased-through ts is durable before the first segment is unlinked, so nobody is ever given a beginning that is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from tidelog import limits
 from tidelog.errors import ClientError, Corruption, HolderLapsed, LimitExceeded
-from tidelog.ids import Lsn, ShardId, Ts
-from tidelog.journal.layout import HOLDERS, read_json, write_json
+from tidelog.ids import U64_MAX, Lsn, ShardId, Ts
 from tidelog.journal.segment import segment_bytes
 from tidelog.journal.source import ShardSource
 from tidelog.ports import Disk
 
 NO_LIMIT: Final = 1 << 62
 """As bytes or as microseconds: more than there can be."""
+NOTHING: Final = Ts(U64_MAX)
+"""In the place of the lowest ts that is held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +60,7 @@ class Segment(NamedTuple):
     """With its blobs."""
 
 
-@dataclass(slots=True)
-class Holder:
+class Holder(NamedTuple):
     """Someone who still wants to read."""
 
     name: str
@@ -66,7 +68,6 @@ class Holder:
     """It needs every transaction after this one."""
     moved_us: int
     """When it last moved (wall clock)."""
-    is_durable: bool
     lapsed: str | None = None
     """Why it was let go."""
     epoch: int = 0
@@ -75,50 +76,55 @@ class Holder:
     """... and the newest transaction that it can have read then: lost history is noticed by that."""
 
 
+class NamedHolders(Protocol):
+    """The named ones (`store/holds.py`): state that the journal's records make, and that only records change."""
+
+    @property
+    def by_name(self) -> Mapping[str, Holder]: ...
+
+    def take_replaced(self) -> Ts:
+        """The lowest ts that one held before it moved, was let go or released, since this was last asked; `NOTHING` if
+        none did."""
+
+
 class Holders:
     """All holders of a data directory."""
 
-    def __init__(self, disk: Disk, folder: str) -> None:
-        self._disk = disk
-        self._path = f"{folder}/{HOLDERS}"
-        self._holders: dict[str, Holder] = {}
-        self._is_stored = True
-        """The file has the durable ones as they are here; false after it could not be written."""
-        if disk.exists(self._path):
-            for stored in read_json(disk, self._path)["holders"]:
-                holder = Holder(stored["name"], Ts(stored["ts"]), stored["moved_us"], True, stored["lapsed"])
-                holder.epoch, holder.seen = stored.get("epoch", 0), Ts(stored.get("seen", 0))
-                self._holders[holder.name] = holder
+    def __init__(self) -> None:
+        self._passing: dict[str, Holder] = {}
+        self._named: NamedHolders | None = None
+        self._replaced = NOTHING
+        """The lowest ts that a named one held before a change up to ..."""
+        self._changed_ts = Ts(0)
+        """... this transaction ..."""
+        self._replaced_since = NOTHING
+        """... and before a later one."""
 
-    def hold(self, name: str, ts: Ts, now_us: int, *, durable: bool = False) -> Holder:
+    def set_named(self, named: NamedHolders) -> None:
+        """The named ones, as recovery has found them. They go on changing, as records are applied."""
+        self._named = named
+        named.take_replaced()
+
+    # --- those that pass ----------------------------------------------------------------------------------------
+
+    def hold(self, name: str, ts: Ts, now_us: int) -> None:
         """Hold everything after `ts`; a holder of that name moves there, forwards or back, and is fresh again."""
-        if not name or len(name.encode()) > limits.HOLDER_NAME_BYTES_MAX:
-            raise LimitExceeded(f"a holder's name has 1 to {limits.HOLDER_NAME_BYTES_MAX} bytes")
-        if name not in self._holders and len(self._holders) >= limits.HOLDERS_MAX:
-            lapsed = [each.name for each in self.all() if each.lapsed is not None]
-            if not lapsed:
+        check_name(name)
+        if name not in self._passing and len(self._passing) >= limits.HOLDERS_MAX:
+            lapsed = first_lapsed(self._passing.values())
+            if lapsed is None:
                 raise LimitExceeded(f"there are {limits.HOLDERS_MAX} holders already")
-            self.release(lapsed[0])  # it was let go, and never came to hear of it
-        before = self._holders.get(name)
-        holder = self._holders[name] = Holder(name, ts, now_us, durable)
-        if durable or (before is not None and before.is_durable):  # the file must not bring the old one back
-            self._store()
-        return holder
+            self.release(lapsed)  # it was let go, and never came to hear of it
+        self._passing[name] = Holder(name, ts, now_us)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._holders
-
-    def move(self, name: str, ts: Ts, now_us: int, epoch: int = 0, seen: Ts = Ts(0)) -> None:
-        """The holder has read up to `ts`: in this epoch, and no transaction after `seen`."""
+    def move(self, name: str, ts: Ts, now_us: int) -> None:
+        """The holder has read up to `ts`."""
         holder = self.get(name)
-        holder.ts, holder.moved_us = max(holder.ts, ts), now_us
-        holder.epoch, holder.seen = epoch, seen
-        if holder.is_durable:
-            self._store()
+        self._passing[name] = holder._replace(ts=max(holder.ts, ts), moved_us=now_us)
 
     def get(self, name: str) -> Holder:
         """The holder, or the reason why it no longer is one."""
-        holder = self._holders.get(name)
+        holder = self._passing.get(name)
         if holder is None:
             raise ClientError(f"there is no holder {name!r}")
         if holder.lapsed is not None:
@@ -127,55 +133,56 @@ class Holders:
 
     def release(self, name: str) -> None:
         """It needs nothing any more; fine if it never was."""
-        holder = self._holders.pop(name, None)
-        if holder is not None and holder.is_durable:
-            self._store()
+        self._passing.pop(name, None)
 
-    def rename(self, name: str, to: str) -> None:
-        """Call a holder otherwise."""
-        holder = self._holders[to] = self._holders.pop(name)
-        holder.name = to
-        if holder.is_durable:
-            self._store()
+    def let_go(self, lapsing: Iterable[Holder]) -> list[Holder]:
+        """Those of them that pass are let go. The others are named, and are returned: it takes a record."""
+        left: list[Holder] = []
+        for holder in lapsing:
+            if self._passing.get(holder.name) == holder._replace(lapsed=None):
+                self._passing[holder.name] = holder
+            else:
+                left.append(holder)
+        return left
+
+    # --- all of them --------------------------------------------------------------------------------------------
 
     def all(self) -> list[Holder]:
-        return sorted(self._holders.values(), key=lambda holder: holder.ts)
+        named = () if self._named is None else self._named.by_name.values()
+        return sorted([*self._passing.values(), *named], key=lambda holder: holder.ts)
 
     def holding(self) -> list[Holder]:
         """Those that count, furthest behind first."""
         return [holder for holder in self.all() if holder.lapsed is None]
 
-    def lapse(self, holders: Iterable[Holder], reason: str) -> None:
-        for holder in holders:
-            holder.lapsed = reason
-            if holder.is_durable:
-                self._store()
+    def oldest_needed(self, durable_ts: Ts, last_ts: Ts) -> Ts | None:
+        """The ts after which everything is needed; None: nothing is. `durable_ts`, `last_ts`: of the newest transaction
+        that is durable, and of the newest.
 
-    def settle(self) -> None:
-        """Make sure that a restart finds the holders as they are here; before anything is erased for it."""
-        if not self._is_stored:
-            self._store()
+        A crash may take back that a named one has moved, was let go or released. What it held before stays until its
+        record is durable, or the reader would come back to a place that is gone.
+        """
+        if self._named is not None:
+            self._replaced_since = min(self._replaced_since, self._named.take_replaced())
+        if durable_ts >= last_ts:
+            self._replaced = self._replaced_since = NOTHING
+        elif durable_ts >= self._changed_ts:
+            self._replaced, self._replaced_since, self._changed_ts = self._replaced_since, NOTHING, last_ts
+        held = (holder.ts for holder in self.holding())
+        needed = min(self._replaced, self._replaced_since, *held)
+        return None if needed == NOTHING else needed
 
-    def _store(self) -> None:
-        self._is_stored = False
-        write_json(self._disk, self._path, self.members())
-        self._is_stored = True
 
-    def members(self, moved_us: int | None = None) -> dict[str, Any]:
-        """The durable ones, as files have them; with a time, as if all had moved then."""
-        return {
-            "holders": [
-                {
-                    "name": holder.name,
-                    "ts": holder.ts,
-                    "moved_us": holder.moved_us if moved_us is None else moved_us,
-                    "lapsed": holder.lapsed,
-                    **({"epoch": holder.epoch, "seen": holder.seen} if holder.epoch else {}),
-                }
-                for holder in self.all()
-                if holder.is_durable
-            ]
-        }
+def check_name(name: str) -> None:
+    """`LimitExceeded` unless a holder may be called so."""
+    if not name or len(name.encode()) > limits.HOLDER_NAME_BYTES_MAX:
+        raise LimitExceeded(f"a holder's name has 1 to {limits.HOLDER_NAME_BYTES_MAX} bytes")
+
+
+def first_lapsed(holders: Iterable[Holder]) -> str | None:
+    """The name of the one that is furthest behind of those that were let go."""
+    lapsed = min((each for each in holders if each.lapsed is not None), key=lambda each: each.ts, default=None)
+    return None if lapsed is None else lapsed.name
 
 
 def list_erasable(disk: Disk, sources: Sequence[ShardSource], covered: Sequence[Lsn]) -> list[Segment]:
@@ -202,28 +209,39 @@ def list_erasable(disk: Disk, sources: Sequence[ShardSource], covered: Sequence[
     return sorted(found, key=lambda segment: (segment.last_ts, segment.shard, segment.first))
 
 
+def list_lapsing(
+    erasable: Sequence[Segment], holding: Sequence[Holder], bounds: RetentionLimits, now_us: int
+) -> list[Holder]:
+    """Those of the holders (furthest behind first) that are past their limits, each with the reason."""
+    lapsing: list[Holder] = []
+    moving: list[Holder] = []
+    for holder in holding:
+        if now_us - holder.moved_us > bounds.holder_lapse_us:
+            lapsing.append(holder._replace(lapsed=f"it did not move for {bounds.holder_lapse_us / 1e6:.0f} s"))
+        else:
+            moving.append(holder)
+    wanted = _past_limits(erasable, bounds, now_us)
+    for holder in moving:
+        if sum(segment.size for segment in wanted if segment.last_ts > holder.ts) <= bounds.holder_bytes_max:
+            break  # those further ahead hold less
+        reason = f"more than {bounds.holder_bytes_max} bytes of journal were kept for it"
+        lapsing.append(holder._replace(lapsed=reason))
+    return lapsing
+
+
 def plan_erasure(
-    erasable: Sequence[Segment], holders: Holders, bounds: RetentionLimits, now_us: int, needed_bytes: int = 0
+    erasable: Sequence[Segment], needed: Ts | None, bounds: RetentionLimits, now_us: int, needed_bytes: int = 0
 ) -> list[Segment]:
-    """Which of the erasable segments go now; lets go of holders that are past their limits.
+    """Which of the erasable segments go now. `needed`: the ts after which holders need everything; None: they do not.
 
     `needed_bytes`: how much room the disk lacks. For its sake more segments go than the limits say, oldest first and no
-    more than it takes; but no holder is let go.
+    more than it takes.
 
     The answer is a prefix of `erasable`, which is in order of time: so it is a prefix of every shard's segments, and
     one ts says what is gone.
     """
     wanted = _past_limits(erasable, bounds, now_us)
-    stalled = [holder for holder in holders.holding() if now_us - holder.moved_us > bounds.holder_lapse_us]
-    holders.lapse(stalled, f"it did not move for {bounds.holder_lapse_us / 1e6:.0f} s")
-    for holder in holders.holding():
-        held = [segment for segment in wanted if segment.last_ts > holder.ts]
-        if sum(segment.size for segment in held) <= bounds.holder_bytes_max:
-            break  # those further ahead hold less
-        holders.lapse([holder], f"more than {bounds.holder_bytes_max} bytes of journal were kept for it")
-    holders.settle()
     wanted = list(erasable[: max(len(wanted), _count_freeing(erasable, needed_bytes))])
-    needed = min((holder.ts for holder in holders.holding()), default=None)
     if needed is None:
         return wanted
     kept = next((index for index, segment in enumerate(wanted) if segment.last_ts > needed), len(wanted))

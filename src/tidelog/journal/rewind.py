@@ -34,7 +34,6 @@ from tidelog.journal.cycles import CompleteCycle
 from tidelog.journal.excerpt import Excerpt, write_excerpt
 from tidelog.journal.layout import Meta, shard_folder
 from tidelog.journal.loader import RecoveryPlan, cut_tails, plan_recovery_from
-from tidelog.journal.retention import Holders
 from tidelog.journal.scan import IsKnown, ValidMark
 from tidelog.journal.segment import FilePosition, list_segments
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, newest_snapshot, open_snapshot, remove_tree
@@ -133,7 +132,7 @@ class _Rewind:
         back = self._way_back(shared, now)
         if back.complete.cycle == now.complete.cycle:
             return Rewound("", 0, 0, Ts(0), Ts(0), back.last_ts)
-        members = self._intent(back, list(everything.epochs.values()))
+        members = self._intent(back)
         self._cut_torn_tail(now)
         self._set_aside(back, now, list(shared.epochs), members)
         done = finish_rewind(self._disk, self._folder, self._meta)
@@ -219,7 +218,7 @@ class _Rewind:
         cut_tail = set_aside_tail(self._disk, self._folder, now.tail, now.complete.cycle, now.cuts)
         cut_tails(self._disk, self._folder, self._meta, now, None if cut_tail is None else cut_tail.path)
 
-    def _intent(self, back: RecoveryPlan, epochs: list[Epoch]) -> dict[str, Any]:
+    def _intent(self, back: RecoveryPlan) -> dict[str, Any]:
         """All that is left to do after the copy, so that nobody has to find it out again."""
         self._stored_ts(layout.CLOCK)  # a damaged one is refused now, and not half-way
         kept = back.snapshot.path if back.snapshot is not None else ""
@@ -233,24 +232,8 @@ class _Rewind:
             "snapshots": [
                 posixpath.basename(path) for path in list_snapshot_paths(self._disk, self._folder) if path > kept
             ],
-            "holders": self._holders_going_back(epochs),
             "ends_ts": back.last_ts,
         }
-
-    def _holders_going_back(self, epochs: list[Epoch]) -> dict[str, Any] | None:
-        """The holders as they are to be; None: as they are.
-
-        One that has read on gets what follows `since`. In which epoch it has seen what, it still says, and so its
-        reader is told that this was lost. One that has only begun says it from now on.
-        """
-        holders = Holders(self._disk, self._folder)
-        ahead = [holder for holder in holders.all() if holder.ts > self._since]
-        for holder in ahead:
-            if not holder.epoch:
-                lived = [epoch.id for epoch in epochs if epoch.last_ts < holder.ts]
-                holder.epoch, holder.seen = (lived[-1] if lived else 0), holder.ts
-            holder.ts = self._since
-        return holders.members() if ahead else None
 
     def _set_aside(self, back: RecoveryPlan, now: RecoveryPlan, known: list[int], members: dict[str, Any]) -> None:
         """Copy what is about to be cut; afterwards the intent is durable."""
@@ -294,8 +277,6 @@ def finish_rewind(disk: Disk, folder: str, meta: Meta) -> Rewound | None:
     members = layout.read_json(disk, unfinished)
     _move_aside(disk, folder, members)
     mark_unclean(disk, folder, layout.CLOCK)
-    if members["holders"] is not None:
-        layout.write_json(disk, f"{folder}/{layout.HOLDERS}", members["holders"])
     cut_tails(disk, folder, meta, _plan_of(members))
     disk.rename(unfinished, f"{folder}/{layout.REWOUND}")
     disk.sync_folder(folder)

@@ -3,7 +3,7 @@
     snapshots/
       snapshot-<point ts, 16 hex digits>/          complete: it got its name when all of it was durable
         meta.json                                  with the point: its ts and, per shard, the lsn that follows
-        holders.json                               who still wanted to read the journal then, for a restore
+        holders.json                               of an earlier version only: see `holders_file`
         shard-<n>/journal-....dj0, blob-....bin    whole values; every record is a transaction at the point's ts
       snapshot-....partial/                        half-written: ignored, and removed by the next one
 
@@ -22,7 +22,7 @@ import errno
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from tidelog import limits
 from tidelog.errors import Corruption, DataDirectoryError, SnapshotFailed, UnreadableRecord
@@ -30,14 +30,12 @@ from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import control
 from tidelog.journal.cycles import find_complete_cycle
 from tidelog.journal.layout import (
-    HOLDERS,
     SNAPSHOTS,
     Meta,
     SnapshotPoint,
     make_shard_folders,
     read_meta,
     shard_folder,
-    write_json,
     write_meta,
 )
 from tidelog.journal.merge import JournalTransaction
@@ -200,7 +198,6 @@ class SnapshotWriter:
         folder: str,
         meta: Meta,
         epochs: Sequence[control.Epoch],
-        holders: dict[str, Any] | None = None,
     ) -> None:
         """`meta`: of the directory, with the point."""
         self._disk = disk
@@ -209,7 +206,6 @@ class SnapshotWriter:
         self._parent = f"{folder}/{SNAPSHOTS}"
         self.path = snapshot_path(folder, point.ts)
         self._partial = f"{self.path}.partial"
-        self._holders = holders
         self._files = NewFiles(disk)
         self._cycle = 0
         self._gathered = 0
@@ -297,8 +293,6 @@ class SnapshotWriter:
             self.abandon()
             for shard in range(self._meta.shard_count):
                 self._disk.sync_folder(shard_folder(self._partial, shard))
-            if self._holders is not None:
-                write_json(self._disk, f"{self._partial}/{HOLDERS}", self._holders)
             write_meta(self._disk, self._partial, self._meta)
             self._disk.rename(self._partial, self.path)
             self._disk.sync_folder(self._parent)

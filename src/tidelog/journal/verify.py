@@ -24,12 +24,12 @@ from tidelog.hlc import read_stored_ts
 from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal import layout
 from tidelog.journal.cycles import CompleteCycle, find_complete_cycle, find_damage
+from tidelog.journal.holders_file import read_holders_file
 from tidelog.journal.loader import RecoveryPlan, plan_recovery, refuse_rot, replay
 from tidelog.journal.merge import JournalReader, JournalTransaction, unreadable
 from tidelog.journal.operation import OperationTable
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.record import BLOB
-from tidelog.journal.retention import Holders
 from tidelog.journal.scan import ShardScan
 from tidelog.journal.segment import FilePosition, blob_name, list_segments
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot
@@ -173,7 +173,7 @@ class Audit:
         for name in (layout.CLOCK, layout.ERASED):
             if self._disk.exists(f"{self._folder}/{name}"):
                 self._attempt(lambda name=name: read_stored_ts(self._disk, self._folder, name))  # type: ignore[misc]
-        self._attempt(lambda: Holders(self._disk, self._folder))
+        self._attempt(lambda: read_holders_file(self._disk, self._folder))
         self.report.refusal = next(iter(self.report.problems), None)
 
     def check_start(self) -> None:

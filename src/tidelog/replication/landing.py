@@ -307,9 +307,6 @@ class Landing:
         erased = TsFile.open(self._disk, self._sync, layout.ERASED)
         erased.store(self._full.ts)
         erased.close()
-        holders = f"{self._snapshot(self._ts)}/{layout.HOLDERS}"
-        if self._disk.exists(holders):
-            write_json(self._disk, f"{self._sync}/{layout.HOLDERS}", read_json(self._disk, holders))
         self._disk.sync_folder(self._sync)
         mark_complete(self._disk, self._folder, keeps_old=keeps_old)
         self._forget()

@@ -1,6 +1,7 @@
 """The state of a server: the keyspace, transactions over it, and how both get into the journal and back.
 
 store          all state, together with the journal
+shard_records  the records of an operation on a store with several shards
 type_table     the types that values may have, one row each
 keyspace       one database: its values by slot, and when they expire
 deadlines      keys that have a time, and which of them comes first
@@ -9,6 +10,8 @@ range_removal  DELRANGE: finds the keys of a range
 slots          which of the 16384 slots a key belongs to
 uses           when keys were last used
 libraries      libraries of functions: names and code
+holds          named holders: whom the journal is kept for
+hold_changes   changes them, by transactions
 transaction    what a command reads and writes through
 large          large strings that are made before the command that wants them runs
 expiry         removes keys that have expired

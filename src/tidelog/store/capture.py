@@ -33,6 +33,7 @@ from tidelog.store.buckets import Buckets
 from tidelog.store.keyspace import Database
 from tidelog.store.slots import slot_of
 from tidelog.types.effect import StoredValue
+from tidelog.types.hold import SetHold
 from tidelog.types.library import LibLoad
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ class Capture:
         self.keys_written = 0
         self.keys_total = sum(database.size for database in self._databases)
         self._add([LibLoad(name, code) for name, code in store.libraries.codes.items()])
+        data_ts = store.holds.data_ts(snapshot.point.ts)
+        self._add([SetHold(holder, data_ts) for holder in store.holds.by_name.values()])
         self._skip_empty()
         snapshot.keys = 0
 

@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 
 from tidelog import limits
-from tidelog.ids import SLOT_COUNT
+from tidelog.ids import SLOT_COUNT, Ts
+from tidelog.journal.retention import Holder
 from tidelog.store.buckets import Buckets
 from tidelog.store.deadlines import Deadlines
+from tidelog.store.holds import NamedHolds
 from tidelog.store.libraries import Libraries
 from tidelog.store.range_removal import RangeRemoval
 from tidelog.store.slots import Positions, slot_of, slots_of
@@ -38,6 +40,7 @@ class Database:
         "cleared_count",
         "expiries",
         "expiring",
+        "holds",
         "libraries",
         "number",
         "observer",
@@ -56,6 +59,7 @@ class Database:
         signals: dict[tuple[int, bytes], bool] | None = None,
         uses: KeyUses | None = None,
         libraries: Libraries | None = None,
+        holds: NamedHolds | None = None,
     ) -> None:
         self.number = number
         self.waiting: set[bytes] = set()
@@ -64,7 +68,8 @@ class Database:
         self.uses = uses if uses is not None else KeyUses()
         """Told of every key that a client looks for."""
         self.libraries = libraries if libraries is not None else Libraries()
-        """Of the store, not of this database."""
+        """Of the store, not of this database. So is the next."""
+        self.holds = holds if holds is not None else NamedHolds()
         self.slots: list[Any] = [None] * SLOT_COUNT
         self.expiring = Deadlines()
         self.expiries = self.expiring.times
@@ -236,6 +241,12 @@ class Database:
 
     def remove_library(self, name: bytes) -> None:
         self.libraries.remove(name)
+
+    def put_hold(self, holder: Holder, data_ts: Ts) -> None:
+        self.holds.put(holder, data_ts)
+
+    def remove_hold(self, name: str, data_ts: Ts) -> None:
+        self.holds.remove(name, data_ts)
 
     def remove_range(self, removal: RangeRemoval) -> None:
         """Every key from a start to before an end is gone, or those of a shard's slots. The dicts that they were in are

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog import limits
 from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse, LimitExceeded, UnreadableRecord
@@ -28,16 +28,18 @@ from tidelog.hlc import TsFile
 from tidelog.ids import Lsn, Ts, slot_ranges
 from tidelog.journal import layout
 from tidelog.journal.control import Epoch
+from tidelog.journal.holders_file import read_holders_file
 from tidelog.journal.layout import Meta, SnapshotPoint
 from tidelog.journal.loader import RecoveryPlan, plan_recovery_from
-from tidelog.journal.merge import JournalReader
-from tidelog.journal.retention import Holders
+from tidelog.journal.merge import JournalReader, JournalTransaction
+from tidelog.journal.reader import Part, Record
 from tidelog.journal.segment import list_segments, segment_bytes
 from tidelog.journal.snapshot import Snapshot, SnapshotWriter, list_snapshot_paths, open_snapshot, remove_tree
 from tidelog.ports import Disk, Lock
 from tidelog.store.capture import Capture
 from tidelog.store.slots import shards_by_slot
 from tidelog.store.store import Store
+from tidelog.types.hold import HOLD_OPCODES, SetHold
 
 OnProgress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is, and how much there is."""
@@ -81,6 +83,7 @@ def restore(
     _check_target(disk, target)
     reading = _BackupReading(disk, store, source, meta, until, on_progress)
     reading.read()
+    reading.settle_holds()
     slots = tuple(slot_ranges(shard_count or meta.shard_count))
     lock = _take_target(disk, target)
     try:
@@ -142,11 +145,21 @@ class _BackupReading:
         self._total = 2 * snapshot.size(self._disk)
         self._read_snapshot(snapshot)
 
+    def settle_holds(self) -> None:
+        """Named holders are as if they had all moved just now. Those in the file of an earlier version come along."""
+        named, now_us = self._store.holds.by_name, 1000 * self._store.now_ms()
+        for holder in read_holders_file(self._disk, self._source):
+            named.setdefault(holder.name, holder)
+        for name, holder in named.items():
+            if holder.ts > self.ts and not holder.epoch:  # it is to be told that it holds what is no more
+                lived = [epoch.id for epoch in self._epochs if epoch.last_ts < holder.ts]
+                holder = holder._replace(epoch=lived[-1] if lived else 0, seen=holder.ts)
+            named[name] = holder._replace(moved_us=now_us)
+
     @property
-    def holders(self) -> dict[str, Any] | None:
-        """Who wanted to read the journal, as if they had all come just now; None: nobody."""
-        holders = Holders(self._disk, self._source)
-        return holders.members(1000 * self._store.now_ms()) if holders.all() else None
+    def data_ts(self) -> Ts:
+        """The last transaction that feeds may tell of; those after it are about named holders only."""
+        return self._store.holds.data_ts(self.ts)
 
     def epochs(self, shard_count: int) -> list[Epoch]:
         """Those that had begun by then, each once; before the first record of a journal with so many shards."""
@@ -214,7 +227,8 @@ class _BackupReading:
             reader.seek_lsns(start)
             for transaction in reader.read():
                 if self._until is not None and transaction.ts > self._until:
-                    break
+                    self._take_holds(transaction, reader.payload_of)
+                    continue
                 self._store.replay(transaction, reader.payload_of)
                 self.ts = transaction.ts
                 self.transactions += 1
@@ -222,6 +236,19 @@ class _BackupReading:
             raise reader.located(error) from None
         finally:
             reader.close()
+
+    def _take_holds(self, transaction: JournalTransaction, payload_of: Callable[[Part, Record], bytes]) -> None:
+        """How far a reader has come is not undone by a restore: after the moment that is restored, holds go on."""
+        named = self._store.holds.by_name
+        for part in transaction.parts:
+            for record in part.records:
+                if record.opcode in HOLD_OPCODES:
+                    operation = self._store.types.operations.decode(record.opcode, payload_of(part, record), None)
+                    if isinstance(operation, SetHold):
+                        named[operation.holder.name] = operation.holder
+                    else:
+                        for name in operation.names:
+                            named.pop(name, None)
 
 
 def _journal_bytes(disk: Disk, folder: str, meta: Meta, plan: RecoveryPlan) -> int:
@@ -327,12 +354,9 @@ def _fill(
         made.check(disk, count)
         erased = TsFile.open(disk, target, layout.ERASED)
         try:
-            erased.store(ts)  # nothing up to here is in the journal of this directory
+            erased.store(reading.data_ts)  # nothing up to here is in the journal of this directory
         finally:
             erased.close()
-    holders = reading.holders
-    if holders is not None:
-        layout.write_json(disk, f"{target}/{layout.HOLDERS}", holders)
     disk.sync_folder(target)
     layout.write_shard_metas(disk, target, meta)
     layout.write_meta(disk, target, meta)

@@ -12,7 +12,7 @@ the transaction is durable.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from tidelog import limits
 from tidelog.errors import ApplyFailed
@@ -22,27 +22,20 @@ from tidelog.journal.journal import Journal, Settings
 from tidelog.journal.layout import slots_in
 from tidelog.journal.merge import JournalTransaction, unreadable
 from tidelog.journal.new_record import NewRecord
-from tidelog.journal.operation import (
-    DEL,
-    DELRANGE,
-    FLUSHDB,
-    START,
-    VAL,
-    decode_pairs,
-    decode_start,
-    encode_items,
-    encode_pairs,
-)
+from tidelog.journal.operation import DELRANGE, FLUSHDB, START, VAL, decode_pairs, decode_start
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.replacement import finish_replacement
 from tidelog.journal.staging import StagedBlob
 from tidelog.ports import Clock, Disk, Random
 from tidelog.store.capture import Capture
+from tidelog.store.hold_changes import change_holds, take_over_holders
+from tidelog.store.holds import NamedHolds
 from tidelog.store.keyspace import Database
 from tidelog.store.large import Joined
 from tidelog.store.libraries import Libraries
 from tidelog.store.range_removal import ALL_SLOTS, RangeRemoval
 from tidelog.store.scan_orders import ScanOrders
+from tidelog.store.shard_records import FIRST_SHARD, Encoded, encode_by_shard
 from tidelog.store.slots import shards_by_slot, slot_of
 from tidelog.store.string_loader import StringLoader
 from tidelog.store.transaction import Transaction
@@ -51,14 +44,6 @@ from tidelog.store.uses import KeyUses
 from tidelog.store.watch import Watcher, Watches
 from tidelog.types.effect import Effect
 from tidelog.types.key import DelRange, decode_range
-from tidelog.types.library import LIBRARY_OPCODES
-
-Encoded = tuple[ShardId, int, bytes]
-"""Shard, opcode and payload of a record."""
-
-
-_ONE_SHARD: Final = ShardId(0)
-"""Of a store that has only one; and of records that name no key."""
 
 
 class Store:
@@ -78,8 +63,10 @@ class Store:
         """When keys were last used."""
         self.libraries = Libraries()
         """Functions (FUNCTION LOAD)."""
+        self.holds = NamedHolds()
+        """Whom the journal is kept for, by name."""
         self._databases = [
-            Database(number, self.signals, self.uses, self.libraries) for number in range(limits.DATABASES)
+            Database(number, self.signals, self.uses, self.libraries, self.holds) for number in range(limits.DATABASES)
         ]
         self.effect_of = self.types.effect_of
         """Class of operations -> what they do. Hot: kept at hand."""
@@ -141,7 +128,17 @@ class Store:
             leads=leads,
         )
         store._loader.flush()
+        store._connect_holds(disk, folder)
         return store
+
+    def _connect_holds(self, disk: Disk, folder: str) -> None:
+        """Let the journal keep what named holders need; whoever leads lets them go, and takes over a file of them."""
+        journal = self.journal
+        journal.holders.set_named(self.holds)
+        journal.on_lapse = lambda lapsed: change_holds(self, lapsed)
+        journal.on_lead = lambda: take_over_holders(self, disk, folder)
+        if journal.leads:
+            journal.on_lead()
 
     @property
     def is_follower(self) -> bool:
@@ -151,6 +148,8 @@ class Store:
     @is_follower.setter
     def is_follower(self, value: bool) -> None:
         self.journal.leads = not value
+        if not value and self.journal.on_lead is not None:
+            self.journal.on_lead()
 
     @property
     def refusal(self) -> Exception | None:
@@ -300,22 +299,9 @@ class Store:
     def encode(self, effect: Effect, operation: Any) -> list[Encoded]:
         """The records of an operation: one per shard that it names keys of."""
         kind = effect.kind
-        opcode = kind.opcode
         if len(self.slots) == 1:
-            return [(_ONE_SHARD, opcode, kind.encode(operation))]
-        if opcode == VAL:
-            return [
-                (shard, VAL, encode_pairs(pairs))
-                for shard, pairs in self._by_shard(operation.pairs, lambda pair: pair[0])
-            ]
-        if opcode == DEL:
-            return [(shard, DEL, encode_items(keys)) for shard, keys in self._by_shard(operation.keys, lambda key: key)]
-        payload = kind.encode(operation)
-        if opcode in (FLUSHDB, DELRANGE):
-            return [(ShardId(shard), opcode, payload) for shard in range(len(self.slots))]
-        if opcode in LIBRARY_OPCODES:
-            return [(_ONE_SHARD, opcode, payload)]
-        return [(self.owners[slot_of(operation.key)], opcode, payload)]
+            return [(FIRST_SHARD, kind.opcode, kind.encode(operation))]
+        return encode_by_shard(kind, operation, self.owners, len(self.slots))
 
     def encode_staged(self, effect: Effect, operation: Any) -> tuple[ShardId, int, bytes, StagedBlob] | None:
         """The record of an operation whose payload ends with a value that was staged: shard, opcode, head and value.
@@ -343,7 +329,7 @@ class Store:
         before = kind.parts(operation)[:-1]
         if sum(map(len, before)) > limits.STAGED_HEAD_BYTES_MAX:
             return None
-        shard = _ONE_SHARD
+        shard = FIRST_SHARD
         if len(self.slots) > 1:
             keys = [key for key, _ in operation.pairs] if kind.opcode == VAL else [operation.key]
             shards = {self.owners[slot_of(key)] for key in keys}
@@ -356,12 +342,6 @@ class Store:
         """The command with large values has run."""
         self.staged.clear()
         self.joined.clear()
-
-    def _by_shard(self, items: Any, key_of: Callable[[Any], bytes]) -> list[tuple[ShardId, list[Any]]]:
-        found: dict[ShardId, list[Any]] = {}
-        for item in items:
-            found.setdefault(self.owners[slot_of(key_of(item))], []).append(item)
-        return list(found.items())
 
     # --- recovery -----------------------------------------------------------------------------------------------
 
@@ -376,6 +356,8 @@ class Store:
                     raise
                 except Exception as error:  # whatever it is, it is told with the place
                     raise unreadable(part, record, error) from error
+        if self.holds.is_touched:
+            self.holds.note(transaction.ts)
 
     def _replay_record(self, slots: tuple[int, int], record: Record, payload: bytes) -> None:
         """`slots`: the first and the last that a record without keys is about."""
@@ -418,6 +400,8 @@ class Store:
                 self._apply_parts(parts)
         except Exception as error:
             raise ApplyFailed(f"transaction {ts} could not be applied: {type(error).__name__}") from error
+        if self.holds.is_touched:
+            self.holds.note(ts)
         if self.on_range is not None:
             for part in parts:
                 for record in part.records:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from tidelog.journal.operation import START, VAL, OperationKind, OperationTable, Val, core_table
+from tidelog.types import hold as hold_operations
 from tidelog.types import key as key_operations
 from tidelog.types import library as library_operations
 from tidelog.types.change import Change
@@ -44,7 +45,7 @@ def _kinds(types: Iterable[ValueType]) -> list[OperationKind]:
 
 
 def _effects_of_no_type() -> list[Effect]:
-    return [*key_operations.effects(), *library_operations.effects()]
+    return [*key_operations.effects(), *library_operations.effects(), *hold_operations.effects()]
 
 
 def _kinds_of_no_type() -> list[OperationKind]:

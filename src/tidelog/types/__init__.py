@@ -10,6 +10,7 @@ effect      what an operation is: its record, its effect on a keyspace, what fee
 change      a change of a key, as feeds tell it
 key         operations on keys of any type: delete, flush, expire
 library     operations on libraries of functions, which belong to no key
+hold        operations on the holds of named feeds, which belong to no key
 string      strings: `bytes`
 hash        hashes: a dict
 set         sets: a dict without values

@@ -12,7 +12,9 @@ from typing import Any, Protocol
 
 from tidelog import limits
 from tidelog.errors import FormatError
+from tidelog.ids import Ts
 from tidelog.journal.operation import OperationKind, decode_items, encode_items, first_item, item_parts
+from tidelog.journal.retention import Holder
 from tidelog.types.change import Change
 
 StoredValue = Any
@@ -48,6 +50,12 @@ class Keyspace(Protocol):
 
     def remove_library(self, name: bytes) -> None:
         """A library of functions is gone; fine if it was not there."""
+
+    def put_hold(self, holder: Holder, data_ts: Ts) -> None:
+        """A named holder, as it is now; it belongs to no database."""
+
+    def remove_hold(self, name: str, data_ts: Ts) -> None:
+        """A named holder is gone; fine if it was not there."""
 
     def remove_range(self, removal: Any) -> None:
         """The keys of a range are gone: see `store/range_removal.py`."""
