@@ -20,6 +20,7 @@ from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
 from tidelog.streams.stream import Stream
 from tidelog.types.hash import Hash, HDel, HSet, HSets
+from tidelog.types.hold import Release, SetHold
 from tidelog.types.key import DelRange, Expire
 from tidelog.types.library import LibDel, LibLoad
 from tidelog.types.list import LPop, LPush, RPop, RPush
@@ -31,6 +32,8 @@ State = dict[tuple[int, bytes], tuple[Any, int | None]]
 """Database and key -> value and expiry. A value is `bytes`, or the name of its type and what it holds."""
 LIBRARIES: Final = -1
 """In the place of a database: libraries of functions, which belong to none, with their names as keys."""
+HOLDS: Final = -2
+"""The same for named holders."""
 
 _NOTHING: Final = (None, None)
 
@@ -77,6 +80,11 @@ class Model:
             case LibDel(names):
                 for name in names:
                     state.pop((LIBRARIES, name), None)
+            case SetHold(holder, _):
+                state[HOLDS, holder.name.encode()] = holder, None
+            case Release(released, _):
+                for holder_name in released:
+                    state.pop((HOLDS, holder_name.encode()), None)
             case _ if isinstance(operation, ListOperation):
                 old, expire_ms = state.get((number, operation.key), (("list", ()), None))
                 elements = list_after(old[1], operation)
@@ -129,6 +137,7 @@ def hot_operation(state: State, number: int, words: list[bytes]) -> Any:
 def live_state(store: Store) -> State:
     """What a store has, expired or not."""
     state: State = {(LIBRARIES, name): (code, None) for name, code in store.libraries.codes.items()}
+    state |= {(HOLDS, name.encode()): (holder, None) for name, holder in store.holds.by_name.items()}
     for database in store.databases:
         if not database.size:
             require(not database.expiries, "database", database.number, "is empty and has expiries")

@@ -32,12 +32,16 @@ from tidelog import limits
 from tidelog.commands.families import command_table
 from tidelog.engine.dispatch import find_command, run_command
 from tidelog.errors import ApplyFailed, EnvironmentFault, JournalFailed, JournalFull
+from tidelog.ids import Ts
 from tidelog.journal.durability import SyncJob
+from tidelog.journal.journal import Journal
+from tidelog.journal.retention import Holder
 from tidelog.resp.encoder import ErrorReply
 from tidelog.server.hot import HotPath
 from tidelog.store.capture import Capture
 from tidelog.store.dead_letters import PendingExpiry
 from tidelog.store.expiry import remove_due
+from tidelog.store.hold_changes import change_holds
 from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedCrash, SimulatedDisk
@@ -256,6 +260,7 @@ class StoreWorld:
         require(count >= promised, "only", count, "transactions came back, and", promised, "were promised")
         found = live_state(store)
         require(found == ledger.states[count], "after", count, "transactions:", difference(ledger.states[count], found))
+        self._check_holds(store.journal)
         self.crash_points += 1
         self.coverage["lists"] += any(type(value) is tuple and value[0] == "list" for value, _ in found.values())
         self.coverage["lost_some"] += count < len(ledger.ts)
@@ -263,6 +268,7 @@ class StoreWorld:
         self.coverage["from_snapshot"] += has_snapshot
         self.coverage["libraries"] += has_libraries
         self.coverage["libraries_from_snapshot"] += has_libraries and has_snapshot
+        self.coverage["holds_from_snapshot"] += bool(store.holds.by_name) and has_snapshot
         return store, count
 
     def _new_epoch_id(self) -> int:
@@ -329,6 +335,29 @@ class StoreWorld:
         expected = b"-ERR Function not found\r\n" if code is None else b":%d\r\n" % number_of(code)
         reply = self._client.read(name)
         require(reply == expected, "function", name, "returns", reply, "instead of", expected)
+
+    def _change_holds(self) -> None:
+        """Named holders come, move, are let go and go, alone or with keys in one transaction."""
+        rng, store = self._rng, self._store
+        if store.refusal is not None:
+            return
+        known = list(store.holds.by_name)
+        released = [rng.choice(known)] if known and rng.random() < 0.3 else []
+        ts = max(store.journal.erased_ts, rng.choice(self._ledger.ts or [0]))
+        lapsed = rng.choice((None, None, None, "why"))
+        changed = [Holder(rng.choice(("one", "two", "three")), Ts(ts), self._clock.wall_us(), lapsed, rng.randrange(3))]
+        joined = store.begin(self._load.database()) if rng.random() < 0.3 else None
+        if joined is not None:
+            words = self._load.command()
+            run_command(find_command(TABLE, words), joined, words)
+        try:
+            change_holds(store, changed if not released or rng.random() < 0.5 else [], released, joined)
+            if joined is not None:
+                store.commit(joined)
+        except (ApplyFailed, JournalFailed):
+            self._require_fault()
+            raise ProcessEnds from None
+        self._note()
 
     def _run_as_one(self, run: Callable[[Scripted], bytes]) -> None:
         """Something that is one transaction at most, and none while writes are refused."""
@@ -518,10 +547,19 @@ class StoreWorld:
         self._erase()
 
     def _erase(self) -> None:
+        journal = self._store.journal
         try:
-            self.coverage["erase"] += bool(self._store.journal.erase())
+            has_erased = bool(journal.erase())
+            self.coverage["erase"] += has_erased
+            self.coverage["erase_with_holds"] += has_erased and bool(self._store.holds.by_name)
         except (OSError, EnvironmentFault):
             self._require_fault()
+        self._note()  # a holder may have been let go
+        self._check_holds(journal)
+
+    def _check_holds(self, journal: Journal) -> None:
+        for holder in journal.holders.holding():
+            require(holder.ts >= journal.erased_ts, "what", holder.name, "holds was erased")
 
     def _close(self) -> None:
         self._doing = "close"
@@ -568,6 +606,12 @@ _FOCUSED_STEPS: Final[dict[str, list[Callable[[StoreWorld], None]]]] = {
         *[StoreWorld._change_libraries] * 60,
         *[StoreWorld._take_snapshot] * 10,
         *[StoreWorld._run_out_of_space] * 5,
+    ],
+    "holds": [
+        *[StoreWorld._change_holds] * 40,
+        *[StoreWorld._take_snapshot] * 20,
+        *[StoreWorld._grow] * 6,
+        *[StoreWorld._erase] * 20,
     ],
 }
 """Steps that are taken so much more often."""

@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from tests.simulation.feed_mutants import FEED_MUTANTS
+from tests.simulation.hold_mutants import HOLD_MUTANTS
 from tests.simulation.library_mutants import LIBRARY_MUTANTS
 from tests.simulation.list_mutants import LIST_MUTANTS
 from tests.simulation.mutants import CAUGHT, FIRST_SEED, MUTANTS, RULES, Mutant, apply
@@ -27,6 +28,7 @@ ALL: Final = [
     *SCRIPT_MUTANTS,
     *LIBRARY_MUTANTS,
     *REPLICATION_MUTANTS,
+    *HOLD_MUTANTS,
 ]
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 WORLDS_MAX: Final = 400

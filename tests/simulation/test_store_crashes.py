@@ -59,9 +59,9 @@ RARE: Final = (
 )
 
 
-def run_world(seed: int, coverage: Counter[str], *, tries_fates: bool = True) -> int:
+def run_world(seed: int, coverage: Counter[str], *, tries_fates: bool = True, focus: str = "") -> int:
     """Run one world; a failure says how to replay it."""
-    world = StoreWorld(seed, coverage, tries_fates=tries_fates)
+    world = StoreWorld(seed, coverage, tries_fates=tries_fates, focus=focus)
     try:
         return world.run()
     except Exception as error:
@@ -94,6 +94,16 @@ def test_every_crash_leaves_a_state_that_was(chunk: int | None, pytestconfig: py
     if wanted >= COVERED_FROM_CRASH_POINTS:
         missing = [name for name in COMMON if not coverage[name]]
         assert not missing, f"{found} crash points never met {missing}"
+
+
+def test_holds_come_back_with_what_they_hold(pytestconfig: pytest.Config) -> None:
+    if pytestconfig.getoption("--seed") is not None:
+        pytest.skip("a seed was given")
+    coverage = Counter[str]()
+    for seed in range(910_000_000, 910_000_012):
+        run_world(seed, coverage, tries_fates=False, focus="holds")
+    assert coverage["holds_from_snapshot"]
+    assert coverage["erase_with_holds"]
 
 
 def test_what_is_rare_still_happens(pytestconfig: pytest.Config) -> None:

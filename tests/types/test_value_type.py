@@ -63,7 +63,7 @@ def _pieces(key: bytes, tally: Tally) -> Iterator[Any]:
 
 
 KIND = OperationKind(
-    0x80,
+    0xE0,
     "stroke",
     lambda op: encode_keyed(op.key, op.strokes),
     lambda payload, _: Stroke(*decode_keyed(payload)),

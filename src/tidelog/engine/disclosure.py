@@ -8,10 +8,15 @@ cost a pipeline of SETs a tenth.
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidelog.engine.dispatch import find_command
 from tidelog.engine.table import NO_KEYS, CommandTable, HandlerKind, find_keys
 from tidelog.errors import CommandError
 from tidelog.resp.exact import Words
+
+_ABOUT_HOLDS: Final = frozenset(["FEED|ACK", "FEED|DROP", "FEED|HOLDS"])
+"""Commands that change the holds of named feeds, or tell of them."""
 
 Watched = set[tuple[int, bytes]]
 """Databases and keys."""
@@ -67,8 +72,8 @@ def _may_tell_of(keys: frozenset[bytes] | None, table: CommandTable, words: Word
             return False
         if "no_mandatory_keys" in row.flags:
             return True  # a script, which may look at any key
-        if row.name.startswith("FUNCTION|"):
-            return not (are_writes_refused and "write" in row.flags)  # libraries, whose changes name no key
+        if row.name.startswith("FUNCTION|") or row.name in _ABOUT_HOLDS:
+            return not (are_writes_refused and "write" in row.flags)  # their changes name no key
         if row.keys == NO_KEYS:
             return row.kind is not HandlerKind.CONNECTION  # DBSIZE, KEYS, SCAN, FLUSHALL ...
         return keys is None or not keys.isdisjoint(find_keys(row.keys, words))

@@ -90,7 +90,7 @@ def feed_page(engine_now: Callable[[], Engine]) -> Callable[[Request], Awaitable
             return JSONResponse({"error": "TRYAGAIN", "message": str(error)}, 503, _RETRY_AFTER)
         except HolderLapsed as error:
             return JSONResponse({"error": "ERR", "message": str(error)}, 410)
-        except CommandError as error:  # a follower has no feeds with names: the leader has
+        except CommandError as error:  # a name, which is the leader's alone, and has to be journaled
             return JSONResponse(error_members(str(error)), 503, _RETRY_AFTER)
         except ClientError as error:
             return JSONResponse({"error": "ERR", "message": str(error)}, 400)
