@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.feeds.made import Watched
-from tidelog.errors import FeedDiverged
+from tidelog.errors import ClientError, FeedDiverged
 from tidelog.feeds.feeds import Feeds
 from tidelog.ids import Ts
 from tidelog.journal.control import Epoch
@@ -79,33 +79,26 @@ def test_an_epoch_of_an_earlier_version_begins_with_its_first_transaction(watche
         assert error.value.since == newest.last_ts
 
 
-def test_named_readers_of_history_that_was_set_aside_are_told() -> None:
+def test_holds_go_back_with_the_history_that_they_are_part_of() -> None:
     watched = Watched(2)
-    times = []
-    for number in range(6):
-        watched("MSET", "a", number, "b", number)
-        watched.settle()
-        times.append(watched.now)
-    shared, lost = times[2], times[4]
-    for name, since in (("behind", times[0]), ("at", times[0]), ("read", times[0]), ("begun", lost)):
-        watched.watch(name=name, since=since)
-    for name, ts in (("behind", times[1]), ("at", shared), ("read", lost)):
-        watched.feeds.holds.acknowledge(0, name, ts)
+    watched("MSET", "a", "0", "b", "0")
+    watched.settle()
+    watched.watch(name="reader", since=watched.now)
+    watched("MSET", "a", "1", "b", "1")
+    watched.settle()
+    shared = watched.now
+    watched("MSET", "a", "2", "b", "2")
+    watched.settle()
+    watched.feeds.holds.acknowledge(0, "reader", watched.now)
+    watched.watch(name="later", since=watched.now)
+    watched.settle()
     watched.disk.kill()
     assert rewind(watched.disk, "/data", shared, watched.store.journal.epoch_id).ends_ts == shared
     watched.store = watched._open()
     watched.feeds = Feeds(watched.store, watched.clock)
-    assert watched("GET", "a") == b"2"
     watched("SET", "a", "other")
     watched.settle()
-    for name in ("read", "begun"):
-        with pytest.raises(FeedDiverged, match="lost") as error:
-            watched.watch(name=name)
-        assert error.value.since == shared
-        _, known = watched.watch(name=name, since=shared)  # as it is told to
-        assert watched.events(known) == [[b"value", b"a", b"string", None, b"other"], [b"steady"]]
-        watched.feeds.holds.acknowledge(0, name, watched.now)
-        watched.watch(name=name)
-    for name, values in (("behind", [b"2", b"2", b"other"]), ("at", [b"other"])):
-        _, known = watched.watch(name=name)
-        assert [event[4] for event in watched.events(known) if event[0] == b"value"] == values
+    _, known = watched.watch(name="reader")
+    assert [event[4] for event in watched.events(known) if event[0] == b"value"] == [b"1", b"1", b"other"]
+    with pytest.raises(ClientError, match="no feed named 'later'"):
+        watched.watch(name="later")

@@ -154,7 +154,7 @@ def test_without_space_it_has_not_begun_and_may_be_tried_again() -> None:
     with pytest.raises(JournalFull) as full:
         machine.journal.begin_epoch(7)
     assert full.value.errno == errno.ENOSPC
-    assert (machine.journal.epochs, machine.journal.leads) == ([], False)
+    assert ([epoch.id for epoch in machine.journal.epochs], machine.journal.leads) == ([7], False)
     machine.disk.capacity_bytes = None
     epoch = machine.journal.begin_epoch(7)
     machine.commit((0, b"a", b"1"))

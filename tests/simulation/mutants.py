@@ -272,6 +272,7 @@ MUTANTS: Final = (
         "            remove_segment(self._disk, layout.shard_folder(self._folder, segment.shard), segment.first)\n"
         "        self._erased.store(going_ts)\n",
         "segments go before it is durable that they are gone",
+        seed=7_000_347,
     ),
     Mutant(
         "erases-what-is-not-covered",

@@ -22,6 +22,7 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
+from tests.simulation.hold_load import check_holds, draw_change
 from tests.simulation.library_load import NAMES, LibraryLoad, number_of
 from tests.simulation.recovery import FOLDER, require
 from tests.simulation.scenario import HOUR_US, draw_scenario, small_limits
@@ -32,16 +33,12 @@ from tidelog import limits
 from tidelog.commands.families import command_table
 from tidelog.engine.dispatch import find_command, run_command
 from tidelog.errors import ApplyFailed, EnvironmentFault, JournalFailed, JournalFull
-from tidelog.ids import Ts
 from tidelog.journal.durability import SyncJob
-from tidelog.journal.journal import Journal
-from tidelog.journal.retention import Holder
 from tidelog.resp.encoder import ErrorReply
 from tidelog.server.hot import HotPath
 from tidelog.store.capture import Capture
 from tidelog.store.dead_letters import PendingExpiry
 from tidelog.store.expiry import remove_due
-from tidelog.store.hold_changes import change_holds
 from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedCrash, SimulatedDisk
@@ -260,7 +257,7 @@ class StoreWorld:
         require(count >= promised, "only", count, "transactions came back, and", promised, "were promised")
         found = live_state(store)
         require(found == ledger.states[count], "after", count, "transactions:", difference(ledger.states[count], found))
-        self._check_holds(store.journal)
+        check_holds(store.journal)
         self.crash_points += 1
         self.coverage["lists"] += any(type(value) is tuple and value[0] == "list" for value, _ in found.values())
         self.coverage["lost_some"] += count < len(ledger.ts)
@@ -337,23 +334,10 @@ class StoreWorld:
         require(reply == expected, "function", name, "returns", reply, "instead of", expected)
 
     def _change_holds(self) -> None:
-        """Named holders come, move, are let go and go, alone or with keys in one transaction."""
-        rng, store = self._rng, self._store
-        if store.refusal is not None:
+        if self._store.refusal is not None:
             return
-        known = list(store.holds.by_name)
-        released = [rng.choice(known)] if known and rng.random() < 0.3 else []
-        ts = max(store.journal.erased_ts, rng.choice(self._ledger.ts or [0]))
-        lapsed = rng.choice((None, None, None, "why"))
-        changed = [Holder(rng.choice(("one", "two", "three")), Ts(ts), self._clock.wall_us(), lapsed, rng.randrange(3))]
-        joined = store.begin(self._load.database()) if rng.random() < 0.3 else None
-        if joined is not None:
-            words = self._load.command()
-            run_command(find_command(TABLE, words), joined, words)
         try:
-            change_holds(store, changed if not released or rng.random() < 0.5 else [], released, joined)
-            if joined is not None:
-                store.commit(joined)
+            draw_change(self._rng, self._store, self._ledger.ts, self._clock.wall_us(), self._load.command())
         except (ApplyFailed, JournalFailed):
             self._require_fault()
             raise ProcessEnds from None
@@ -555,11 +539,7 @@ class StoreWorld:
         except (OSError, EnvironmentFault):
             self._require_fault()
         self._note()  # a holder may have been let go
-        self._check_holds(journal)
-
-    def _check_holds(self, journal: Journal) -> None:
-        for holder in journal.holders.holding():
-            require(holder.ts >= journal.erased_ts, "what", holder.name, "holds was erased")
+        check_holds(journal)
 
     def _close(self) -> None:
         self._doing = "close"
