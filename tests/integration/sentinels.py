@@ -16,8 +16,8 @@ from tests.integration.waiting import wait_until
 SERVICE: Final = "orders"
 COUNT: Final = 3
 QUORUM: Final = 2
-DOWN_MS: Final = 1000
-"""After so long without an answer, a Sentinel takes a server for dead."""
+DOWN_MS: Final = 2000
+"""After so long without an answer, a Sentinel takes a server for dead. Longer than this machine pauses, mostly."""
 FAILOVER_MS: Final = 4000
 """After so long a failover is given up, and after twice as long there may be another."""
 PERIODS_MS: Final = {"info-period": 1000, "publish-period": 500, "ping-period": 250}

@@ -75,9 +75,16 @@ class WatchedServers:
 
     @property
     def leader(self) -> WatchedServer:
-        """The one that all Sentinels name."""
-        (port,) = self.sentinels.leader_ports()
-        return next(each for each in self.servers if each.port == port)
+        """The one that all Sentinels name, once they agree."""
+        ports: set[int] = set()
+
+        def agree() -> bool:
+            nonlocal ports
+            ports = self.sentinels.leader_ports()
+            return len(ports) == 1
+
+        wait_until(agree, FAR_S)
+        return next(each for each in self.servers if each.port in ports)
 
     @property
     def followers(self) -> list[WatchedServer]:
@@ -90,8 +97,12 @@ class WatchedServers:
 
     def wait_until_joined(self) -> None:
         """All others follow the leader, and any of them could be promoted."""
-        wait_until(lambda: all(each.follows(self.leader) for each in self.followers), FAR_S)
+        wait_until(self.have_joined, FAR_S)
         self.sentinels.wait_until_ready(COUNT - 1)
+
+    def have_joined(self) -> bool:
+        leader = self.leader
+        return all(each.follows(leader) for each in self.servers if each is not leader)
 
     def __enter__(self) -> WatchedServers:
         return self
