@@ -46,8 +46,9 @@ class Failovers:
         self._rng = Random(seed)
         self.numbers: Counter[str] = Counter()
         """What happened, by name."""
+        self.options = "--shards", self._rng.choice("123"), "--fsync", self._rng.choice(("everysec", "always"))
         with ExitStack() as running:
-            self._servers = running.enter_context(WatchedServers(folder))
+            self._servers = running.enter_context(WatchedServers(folder, *self.options))
             self._servers.wait_until_joined()
             sentinels = self._servers.sentinels
             self._writer = running.enter_context(Writer(sentinels, "sure"))
@@ -87,7 +88,7 @@ class Failovers:
                 self.run_round(harm)
             except BaseException as problem:
                 logs = "".join(f"--- {each.data.name}\n{each.process.stderr[-3000:]}" for each in self._servers.servers)
-                problem.add_note(f"in round {number}, {harm}; {logs}{self._servers.sentinels.logs}")
+                problem.add_note(f"round {number}, {harm}, {self.options}; {logs}{self._servers.sentinels.logs}")
                 raise
 
     def run_round(self, harm: str) -> None:

@@ -14,7 +14,7 @@ from tests.integration.failover_ledger import Fate, FeedReader, judge
 from tests.integration.failovers import Failovers
 from tidelog.client import Checkpoint, Value
 
-SEED_DEFAULT = 1
+SEED_DEFAULT = 5
 
 
 @pytest.mark.timeout(4 * 60 * 60)
@@ -22,7 +22,7 @@ def test_no_confirmed_write_is_lost(tmp_path: Path, pytestconfig: pytest.Config)
     rounds, seed = pytestconfig.getoption("--failovers"), pytestconfig.getoption("--seed") or SEED_DEFAULT
     with Failovers(tmp_path, seed) as failovers:
         failovers.run(rounds)
-    print(dict(failovers.numbers))
+    print(*failovers.options, dict(failovers.numbers))
     assert failovers.numbers["rounds"] == rounds
     assert failovers.numbers["confirmed"] > 0
 

@@ -17,10 +17,10 @@ COUNT = 3
 class WatchedServer:
     """One of them. Others know it by the port of its proxy, whichever process serves there."""
 
-    def __init__(self, data: Path, proxy: CutProxy, leader_port: int | None) -> None:
+    def __init__(self, data: Path, proxy: CutProxy, leader_port: int | None, *options: str) -> None:
         self.data = data
         self.proxy = proxy
-        self._options = ["--replica-announce-ip", "127.0.0.1", "--replica-announce-port", str(proxy.port)]
+        self._options = [*options, "--replica-announce-ip", "127.0.0.1", "--replica-announce-port", str(proxy.port)]
         if leader_port is not None:
             self._options += ["--replicaof", f"127.0.0.1:{leader_port}"]
         self.process = ServerProcess(data, *self._options)
@@ -61,14 +61,15 @@ class WatchedServer:
 class WatchedServers:
     """Leaving the block stops all of them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
+        """`options`: those of all servers."""
         self._running = ExitStack()
         self.servers: list[WatchedServer] = []
         with ExitStack() as running:
             for number in range(COUNT):
                 proxy = running.enter_context(CutProxy())
                 leader_port = self.servers[0].port if self.servers else None
-                self.servers.append(WatchedServer(folder / f"server-{number}", proxy, leader_port))
+                self.servers.append(WatchedServer(folder / f"server-{number}", proxy, leader_port, *options))
                 running.callback(self.servers[-1].close)
             self.sentinels = running.enter_context(Sentinels(folder, self.servers[0].port))
             self._running = running.pop_all()
