@@ -267,7 +267,7 @@ class Landing:
                     self._writer.write()
                 self._writer.append_received(whole)
             elif isinstance(whole, EpochBegins):
-                self._writer.append_epoch(whole.epoch, max(whole.epoch.last_ts, whole.epoch.first_ts))
+                self._writer.append_epoch(whole.epoch, self._writer.last_ts or whole.epoch.first_ts)
 
     def write(self) -> None:
         """Write what has come."""
