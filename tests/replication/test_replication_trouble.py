@@ -9,9 +9,13 @@ import errno
 
 import pytest
 
+from tests.feeds.rebuilt import Rebuilt
 from tests.replication.simulated_server import Machine, Refused
 from tests.replication.test_replication import World, is_stable, level, value
 from tidelog.errors import JournalFull
+from tidelog.feeds.feed import ChangeFeedRequest
+from tidelog.feeds.feeds import Feeds
+from tidelog.feeds.span import span_of_prefix
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.replication.message import LinkRole
 from tidelog.testing.network import Route
@@ -156,3 +160,44 @@ def test_the_end_of_a_chain_knows_a_clock_bound_above_all_that_it_is_told_is_clo
     closed_ts = world.c.live.store.announced_ts
     world.c.live.replication.lead()
     assert world.c.live.store.journal.epochs[-1].first_ts > closed_ts
+
+
+def test_a_feed_of_a_former_leader_ends_if_the_next_one_began_below_its_checkpoints() -> None:
+    world = World()
+    world.pair()
+    world.a.live.run("SET", "x", "1")
+    level(world, world.a, world.b)
+    spans = [span_of_prefix(b"")]
+    feeds, known = Feeds(world.a.live.store, world.a.clock), Rebuilt(spans)
+    feeds.open(ChangeFeedRequest(spans, is_initial=True), 3, known)
+    world.network.partition([world.a.host], [world.b.host])
+    world.b.live.replication.lead()
+    world.b.live.run("SET", "x", "2")
+    world.loop.run(15)
+    while feeds.work(world.a.clock.monotonic_us() + 1):
+        pass
+    feeds.tick()
+    assert known.checkpoint > world.b.live.last_ts > world.a.live.last_ts
+    world.network.heal()
+    world.a.live.replication.follow(world.b.address)
+    level(world, world.b, world.a)
+    feeds.advance()
+    assert known.ended == [f"FEEDDIVERGED since={world.b.live.store.journal.epochs[-1].last_ts}"]
+
+
+def test_an_epoch_beside_a_full_sync_does_not_hide_the_history_before_it() -> None:
+    world = World()
+    world.a.start()
+    world.a.live.run("SET", "x", "1")
+    world.a.live.store.save()
+    world.a.kill()
+    world.a.start()  # an epoch begins, and nothing happens in it
+    world.b.start(world.a.address)
+    level(world, world.a, world.b)
+    assert len(world.b.live.store.journal.epochs) == 2
+    world.b.kill()
+    world.b.start()
+    assert world.b.live.store.journal.erased_ts == world.b.live.last_ts
+    world.b.live.replication.lead()
+    world.a.live.replication.follow(world.b.address)
+    level(world, world.b, world.a)

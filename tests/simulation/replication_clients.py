@@ -139,11 +139,15 @@ class FeedClient:
         return {key: value for key, value in held.items() if _is_in(key, spans)}
 
     def look_at_end(self) -> None:
-        """A feed ends only because what it wants was erased."""
+        """A feed ends only because what it wants was erased, or a promise was given that another leader breaks."""
         known, server = self.known, self.server
         if known is None or not known.ended:
             return
         error = known.ended.pop()
+        if server is not None and error is not None and error.startswith("FEEDDIVERGED"):
+            self._refused(server, "diverged while open", self._has_diverged(server, known))
+            self.server = self._opened = None
+            return
         if error is None or not error.startswith("FEEDTOOOLD"):
             raise Broken(f"feed {self.number} at {server and server.watched} ended: {error}")
         self.known = self.server = self._opened = None

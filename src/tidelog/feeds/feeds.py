@@ -23,7 +23,7 @@ from tidelog.feeds.fanout import Fanout
 from tidelog.feeds.feed import ChangeFeed, ChangeFeedRequest, State
 from tidelog.feeds.holds import FeedHolds
 from tidelog.feeds.live import Live
-from tidelog.feeds.open_feed import OpenFeed, Sink
+from tidelog.feeds.open_feed import OpenFeed, Sink, end_reason
 from tidelog.feeds.router import Router
 from tidelog.feeds.scan import Scan
 from tidelog.feeds.span import Span
@@ -251,7 +251,7 @@ class Feeds:
             try:
                 is_behind = self._step(opened)
             except (TooOld, Corruption, OSError) as error:
-                self._end(opened, self._reason(error))
+                self._end(opened, end_reason(error, self._journal))
                 continue
             if opened.is_closed or opened.is_ending:
                 pass  # it came to its end
@@ -283,7 +283,8 @@ class Feeds:
                 opened.scan = None
             self._send(opened)
             return True
-        opened.tell_epoch(self._journal)
+        if self._ends_with_epoch(opened):
+            return False
         if router is None:
             if feed.position >= self._journal.writer.visible.ts:
                 self._join_live(opened)  # it begins now: there is nothing to read
@@ -335,12 +336,6 @@ class Feeds:
             fanout.touch(opened.feed)
         return Router(self._journal, shards, opened.feed.position, request.spans, fanout.wants)
 
-    def _reason(self, error: Exception) -> str:
-        """Why a feed cannot go on, as its client is told: the damage is for the operator, the server goes on."""
-        if isinstance(error, TooOld):
-            return f"FEEDTOOOLD oldest={self._journal.erased_ts}"
-        return f"ERR the feed ends: {error}"
-
     # --- what becomes visible -----------------------------------------------------------------------------------
 
     def advance(self) -> None:
@@ -355,7 +350,7 @@ class Feeds:
             self._live_epoch_id = self._journal.epoch_id
             for feed in self._live.feeds:
                 feed.move_to(self._live.position)
-                self._of[feed].tell_epoch(self._journal)
+                self._ends_with_epoch(self._of[feed])
         try:
             while self._live.step():
                 for feed in self._live.take_given():
@@ -364,12 +359,19 @@ class Feeds:
                     break
         except (TooOld, Corruption, OSError) as error:
             for feed in self._live.feeds:
-                self._end(self._of[feed], self._reason(error))
+                self._end(self._of[feed], end_reason(error, self._journal))
             return
         for feed in list(self._ending):
             feed.move_to(self._live.position)
             if feed.is_at_end:
                 self._checkpoint(self._of[feed])
+
+    def _ends_with_epoch(self, opened: OpenFeed) -> bool:
+        """Tell of an epoch, if one has begun; true: the feed is over with it."""
+        error = opened.tell_epoch(self._journal)
+        if error is not None:
+            self._end(opened, error)
+        return error is not None
 
     def _is_visible(self, feed: ChangeFeed) -> bool:
         """Whether what a feed has read of the store may be seen."""

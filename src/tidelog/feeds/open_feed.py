@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Protocol
 
+from tidelog.errors import TooOld
 from tidelog.feeds.fanout import Fanout
 from tidelog.feeds.feed import ChangeFeed
 from tidelog.feeds.router import Router
@@ -65,18 +67,31 @@ class OpenFeed:
         self.epoch_id = journal.epoch_id
         self.feed.add_checkpoint(self.feed.position, journal.epoch_id, journal.writer.visible.ts)
 
-    def tell_epoch(self, journal: Journal) -> None:
-        """If an epoch has begun, say so before anything that happened in it.
+    def tell_epoch(self, journal: Journal) -> str | None:
+        """If an epoch has begun, say so before anything that happened in it; the answer is why the feed has to end.
 
-        A reader that comes back with what it has seen must know whose history that is.
+        A reader that comes back with what it has seen must know whose history that is. On a former leader, its reader
+        may have been promised that nothing more comes up to a ts that the next leader has begun below.
         """
         feed = self.feed
-        if self.epoch_id != journal.epoch_id and not feed.is_inside and not feed.is_at_end:
-            self.add_checkpoint(journal)
-            self.pass_on()
+        if self.epoch_id == journal.epoch_id or feed.is_inside or feed.is_at_end:
+            return None
+        for epoch, after in pairwise(journal.epochs):
+            if epoch.id == self.epoch_id and after.last_ts < feed.position and 0 < after.first_ts <= feed.position:
+                return f"FEEDDIVERGED since={after.last_ts}"
+        self.add_checkpoint(journal)
+        self.pass_on()
+        return None
 
     def pass_on(self) -> None:
         """Send what has gathered, up to the end of a large string: the sink says when that is sent."""
         feed, sink = self.feed, self.sink
         while feed.out and not sink.is_held:
             sink.send(feed.take())
+
+
+def end_reason(error: Exception, journal: Journal) -> str:
+    """Why a feed cannot go on, as its client is told: the damage is for the operator, the server goes on."""
+    if isinstance(error, TooOld):
+        return f"FEEDTOOOLD oldest={journal.erased_ts}"
+    return f"ERR the feed ends: {error}"
