@@ -5,6 +5,7 @@
     ```python    run by one Python process per page, so that blocks share names and a Spark session; or, if the first
                  line is a comment that names a file (`# orders.py`), written to that file
     ```toml      written to the file that its first line names
+    ```conf      the same, for a program that cannot choose its port: a free one takes the place of that in `port N`
     ```text      what the block above must have printed, stderr included. White space at the end of a line does not
                  count; `...` stands for anything within a line, and alone on a line for any number of lines
     ```          a diagram, a syntax or a command for another machine: neither run nor compared
@@ -34,6 +35,7 @@ from typing import Final, NamedTuple, Self
 
 import pytest
 
+from benchmarks.peers import free_ports
 from tests.cli.command_line import ENVIRONMENT
 from tidelog.testing.ready_line import read_ports
 
@@ -44,7 +46,8 @@ PORTS: Final = (*DEFAULT_PORTS.values(), "6400")
 """The ports that pages use."""
 
 FENCED: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE_NAME: Final = re.compile(r"# (\w+\.(?:py|toml))\n")
+FILE_NAME: Final = re.compile(r"# (\w+\.(?:py|toml|conf))\n")
+CHOSEN_PORT: Final = re.compile(r"^port (\d+)$", re.MULTILINE)
 SERVE: Final = re.compile(r"\s*(?:#.*\n)*(tidelog serve [^&|;\n]*?)\s*(?:#[^\n]*)?\n")
 BLOCK_S_MAX: Final = 300.0
 STOP_S_MAX: Final = 30.0
@@ -92,7 +95,7 @@ def blocks_of(page: str) -> list[Block]:
 
 def is_run(block: Block) -> bool:
     """Whether `follow` runs a block, or writes it to a file that another block runs."""
-    return block.kind in ("sh", "python", "toml")
+    return block.kind in ("sh", "python", "toml", "conf")
 
 
 def starts_server(block: Block) -> bool:
@@ -250,6 +253,11 @@ class Desk:
                 self._ports[port] = str(real)
         return printed
 
+    def choose_ports(self, text: str) -> None:
+        """Find free ports for a program that is told its port by a file."""
+        ports = CHOSEN_PORT.findall(text)
+        self._ports.update(zip(ports, map(str, free_ports(len(ports))), strict=True))
+
     def at_real_ports(self, text: str) -> str:
         """A text of the page with the ports that its servers have."""
         for port, real in self._ports.items():
@@ -298,12 +306,14 @@ def follow(page: str, folder: Path) -> None:
                         f"line {block.line}: {block.text}\nis not: {printed}"
                     )
                     printed = None
-                case "python" | "toml":
+                case "python" | "toml" | "conf":
                     name = FILE_NAME.match(block.text)
                     if name is not None:
                         later = [each.text for each in blocks[number + 1 :] if is_run(each)]
                         module = re.compile(rf"\b{name[1].partition('.')[0]}\b")  # a module may be imported
                         assert any(map(module.search, later)), f"line {block.line}: nothing runs {name[1]}"
+                        if block.kind == "conf":
+                            desk.choose_ports(block.text)
                         (desk.inside / name[1]).write_text(desk.at_real_ports(block.text))
                         printed = None
                     else:

@@ -68,6 +68,8 @@ def test_pages_have_something_to_run() -> None:
         "```toml\n# views.toml\n```\n",
         "```python\n# one.py\nprint(1)\n```\n",
         "```sh\necho a\n```\n```toml\n# views.toml\n```\n```text\na\n```\n```sh\ncat views.toml\n```\n",
+        "```conf\nport 1\n```\n",
+        "```conf\n# some.conf\nport 1\n```\n",
         "```python\n1 / 0\n```\n",
         "```python\nprint(1)\n```\n```text\n2\n```\n",
         "```python\n# one.py\n1 / 0\n```\n```sh\npython one.py\n```\n",
@@ -117,6 +119,18 @@ print("two.py" in here)
 ```
 ```text
 True
+```
+```conf
+# other.conf
+port 7000
+peer 127.0.0.1 6399
+```
+```sh
+sed -n 's/port //p' other.conf; echo 7000
+```
+```text
+7000
+7000
 ```
 ```sh
 redis-cli -p 6399 ping
