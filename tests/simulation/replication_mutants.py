@@ -20,20 +20,6 @@ REPLICATION_MUTANTS: Final = (
         "a follower says that it has synced what a power cut takes",
     ),
     _mutant(
-        "confirmed-in-a-full-sync",
-        "replication/follower_link.py",
-        "return self.state in (FollowerState.CATCHING_UP, FollowerState.ONLINE)",
-        "return self.state in (FollowerState.FILES, FollowerState.CATCHING_UP, FollowerState.ONLINE)",
-        "a follower counts for WAIT while it has nothing but half of a full sync",
-    ),
-    _mutant(
-        "confirmed-before-it-is-written",
-        "replication/following.py",
-        "self._link.send(Acknowledgement(Reached(written.ts, written.lsns), durable))",
-        "self._link.send(Acknowledgement(Reached(writer.last_ts, written.lsns), durable))",
-        "a follower confirms what its disk has no space for",
-    ),
-    _mutant(
         "received-epoch-forgotten",
         "journal/journal.py",
         "        writer.append_epoch(epoch, writer.last_ts or epoch.first_ts)\n        self.epochs.append(epoch)\n",
@@ -90,13 +76,6 @@ REPLICATION_MUTANTS: Final = (
         "a follower gives checkpoints by its own clock, and older transactions come after them",
     ),
     _mutant(
-        "closed-before-it-is-sent",
-        "replication/follower_link.py",
-        "if self.state is FollowerState.ONLINE and not history.is_inside and history.records_behind == 0:",
-        "if True:",
-        "the leader announces as closed what is still to be sent",
-    ),
-    _mutant(
         "clock-bound-not-followed",
         "replication/following.py",
         "        self._server.store.journal.hlc.follow(message.clock_bound)\n",
@@ -109,13 +88,6 @@ REPLICATION_MUTANTS: Final = (
         "        self.server.begin_epoch(Ts(0))\n",
         "",
         "a promoted server goes on in the epoch of another",
-    ),
-    _mutant(
-        "epoch-without-space-forgotten",
-        "replication/replication.py",
-        "        self._begins_epoch = True\n        self.server.begin_epoch(Ts(0))\n",
-        "        self._begins_epoch = False\n        self.server.begin_epoch(Ts(0))\n",
-        "a server that was promoted while its disk was full writes in the epoch of another",
     ),
     _mutant(
         "role-not-durable",
@@ -141,14 +113,6 @@ REPLICATION_MUTANTS: Final = (
         "a returning leader is sent what it has lost, and does not keep it",
     ),
     _mutant(
-        "tail-taken-twice",
-        "replication/followers.py",
-        "if transaction.ts > self.journal.writer.last_ts:",
-        "if True:",
-        "two followers send what a leader has lost, and it takes both",
-        212,
-    ),
-    _mutant(
         "epochs-sent-with-the-next-transaction",
         "replication/history.py",
         "messages = self._epochs_before(self._passes.visible_ts + 1)",
@@ -171,32 +135,11 @@ REPLICATION_MUTANTS: Final = (
         "a follower keeps an epoch that is not one of its leader's history",
     ),
     _mutant(
-        "what-a-full-sync-replaces-is-dropped",
-        "journal/replacement.py",
-        'keeps_old = read_json(disk, moving)["keeps_old"]',
-        "keeps_old = False",
-        "what was not of the leader's history is gone without a trace",
-    ),
-    _mutant(
-        "replacement-not-finished",
-        "journal/replacement.py",
-        "for marker in (_COMPLETE, _MOVING))",
-        "for marker in (_COMPLETE,))",
-        "a crash half-way through a replacement leaves an empty directory",
-    ),
-    _mutant(
         "rewound-tail-not-kept",
         "journal/rewind.py",
         "    if disk.exists(_partial(folder, name)):\n",
         "    if False:\n",
         "what a rewind has set aside is removed by the next start",
-    ),
-    _mutant(
-        "rewound-to-a-snapshot-above",
-        "journal/rewind.py",
-        "if snapshot.point.ts <= self._since and shared.begin_with(snapshot, self._disk):",
-        "if shared.begin_with(snapshot, self._disk):",
-        "a rewind keeps a snapshot with what is not the leader's",
     ),
     _mutant(
         "rewound-not-far-enough",
@@ -218,6 +161,7 @@ REPLICATION_MUTANTS: Final = (
         "while self._publications and self._publications[0][0] <= ts:",
         "while self._publications:",
         "a follower delivers a message before the write that came before it",
+        7_000_029,
     ),
     _mutant(
         "lost-events-not-told",
@@ -227,32 +171,11 @@ REPLICATION_MUTANTS: Final = (
         "a client that has seen what a failover has lost goes on as if nothing had happened",
     ),
     _mutant(
-        "broken-promise-not-told",
-        "feeds/beginning.py",
-        "if since > end and (since > now or self._first_ts_of(after) <= since):",
-        "if False:",
-        "a client goes on at a checkpoint that the new leader's clock has not reached",
-    ),
-    _mutant(
-        "landed-history-claims-its-beginning",
-        "replication/landing.py",
-        "        erased.store(self._full.ts)\n",
-        "",
-        "after a full sync, a feed is served that wants what was before it",
-    ),
-    _mutant(
         "landed-epochs-dropped",
         "replication/landing.py",
-        "self._writer.append_epoch(whole.epoch, max(whole.epoch.last_ts, whole.epoch.first_ts))",
+        "self._writer.append_epoch(whole.epoch, self._writer.last_ts or whole.epoch.first_ts)",
         "continue",
         "an epoch that begins during a full sync is lost",
-    ),
-    _mutant(
-        "landed-file-not-proved",
-        "replication/landing.py",
-        "if file.size != listed.size or file.crc != end.crc:",
-        "if file.size != listed.size:",
-        "a full sync that is taken up again joins pieces of different files",
     ),
     _mutant(
         "landing-complete-too-early",
@@ -274,20 +197,5 @@ REPLICATION_MUTANTS: Final = (
         "                self._writer.append_received(whole)\n",
         "                if self._writer.last_ts > self._ts:\n                    self._writer.append_received(whole)\n",  # noqa: E501
         "what happened while a full sync was sent is not beside it",
-    ),
-    _mutant(
-        "waits-outlive-history",
-        "replication/replication.py",
-        "        self.followers.forget_waits()\n",
-        "",
-        "what was set aside is said to be confirmed",
-        523,
-    ),
-    _mutant(
-        "late-tail-taken",
-        "replication/follower_link.py",
-        "        if not self._followers.is_returning:\n",
-        "        if False:\n",
-        "what a follower kept is appended behind the epoch that began without it",
     ),
 )
