@@ -240,14 +240,6 @@ def test_a_publish_that_too_few_replicas_confirm(tmp_path: Path, backend: RedisP
         assert (reply.status, reply.code) == (503, "tidelog.channels.not-confirmed")
 
 
-def test_a_backend_that_knows_no_replicas_cannot_confirm(tmp_path: Path) -> None:
-    """A gateway that started all the same would store each message and tell its publisher that it failed."""
-    with ServerProcess(tmp_path / "data") as server:
-        with pytest.raises(RuntimeError, match="it has no command WAIT; leave out --confirm-replicas"):
-            GatewayProcess(tmp_path, f"redis://127.0.0.1:{server.port}", "--confirm-replicas", "1")
-        assert server.client().dbsize() == 0
-
-
 def test_only_so_many_polls_wait(tmp_path: Path, backend: RedisProcess) -> None:
     backend.client.flushall()
     with GatewayProcess(tmp_path, backend.url, "--polls", "4") as gateway:

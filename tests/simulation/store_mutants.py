@@ -50,7 +50,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         "flush-clears-other-shards",
         "store/store.py",
-        "database.clear(self.slots[shard])",
+        "database.clear(slots)",
         "database.clear()",
         "what a transaction writes on one shard after a flush is cleared by another shard's part of it",
         "store",

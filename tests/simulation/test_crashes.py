@@ -75,7 +75,6 @@ RARE: Final = (
     "crash_in_sync",
     "crash_in_close",
     "crash_in_write",
-    "crash_in_hold",
     "crash_in_make_sidecars",
     "crash_in_grow",
     "sidecars",

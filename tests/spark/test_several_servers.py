@@ -43,9 +43,9 @@ def test_the_options_of_a_known_server_name_all_of_them() -> None:
 
 
 def test_spark_reads_from_the_server_that_leads(spark: SparkSession, tide: Peer) -> None:
-    tide.fill("orders", 10)
+    tide.fill("several", 10)
     url = tide.url.replace("//", "//127.0.0.1:1,")
-    for kind in ("stream:orders", "feed:key:orders"):
+    for kind in ("stream:several", "feed:key:several"):
         frame = spark.read.format("tidelog").option("url", url).option("from_followers", "true").load(kind)
         assert frame.count() == (10 if kind.startswith("stream") else 1)
 
