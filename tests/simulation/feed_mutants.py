@@ -185,7 +185,7 @@ FEED_MUTANTS: Final = (
     ),
     Mutant(
         "one-visible-for-all-passes",
-        "feeds/router.py",
+        "journal/passes.py",
         "        self._ends[:] = self._visible.ends\n",
         "        self._ends[:1] = self._visible.ends[:1]\n",
         "only the first shard goes on with the next pass",

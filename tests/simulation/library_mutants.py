@@ -21,8 +21,8 @@ LIBRARY_MUTANTS: Final = (
     Mutant(
         "flush-removes-libraries-after-a-start",
         "store/store.py",
-        "            database.clear(self.slots[shard])\n",
-        "            database.clear(self.slots[shard])\n            self.libraries.codes.clear()\n",
+        "            database.clear(slots)\n",
+        "            database.clear(slots)\n            self.libraries.codes.clear()\n",
         "a library that outlived a FLUSHALL is gone after a start",
         "store",
         focus="libraries",

@@ -74,7 +74,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "synced-place-too-far",
-        "journal/scan.py",
+        "journal/cycles.py",
         "self._places[1][0] <= synced_cycle:",
         "True:",
         "what is written again after a restart begins behind what was fsynced",
@@ -103,7 +103,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "vector-ignored",
-        "journal/scan.py",
+        "journal/cycles.py",
         "lacking = tuple(scan.shard for scan in scans if ends[scan.shard] < mark.ends[scan.shard])",
         "lacking = ()",
         "each shard recovers to its own newest mark, whatever the others have",
@@ -117,7 +117,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "finish-missing",
-        "journal/writer.py",
+        "journal/appender.py",
         "flags = FINISH if last_of[new.shard] == index else 0",
         "flags = FINISH if index == len(records) - 1 else 0",
         "only one shard of a transaction ends its part",
@@ -304,7 +304,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "first-ts-omitted",
-        "journal/writer.py",
+        "journal/appender.py",
         "                flags |= TS\n",
         "                flags |= TS if index == 0 else 0\n",
         "the first record of a transaction in a further shard has no ts",
@@ -427,7 +427,7 @@ RULES: Final = (
     ),
     Mutant(
         "what-no-crash-leaves-is-cut",
-        "journal/scan.py",
+        "journal/cycles.py",
         "refused = [scan for scan in scans if scan.is_refused]",
         "refused = []",
         "records of a newer version, and what follows a missing segment, are cut like a torn tail",

@@ -58,7 +58,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         "range-clears-other-shards",
         "store/store.py",
-        "RangeRemoval(database, operation.start, operation.end, self.slots[shard])",
+        "RangeRemoval(database, operation.start, operation.end, slots)",
         "RangeRemoval(database, operation.start, operation.end)",
         "what a transaction writes on one shard after a range is removed by another shard's part of it",
         "store",
