@@ -218,11 +218,11 @@ class Following:
         self._link = None
         if self.state in (FollowingState.RELOADING, FollowingState.OVER):
             return
-        was_linked = self.is_linked
+        if self.is_linked:
+            _LOG.warning("the link to the leader %s:%d is over: %s", *self.leader, reason)
+            self.error = reason  # it is told once
         self._drop_reading()
         self._rest(reason)
-        if was_linked:
-            _LOG.warning("the link to the leader %s:%d is over: %s", *self.leader, reason)
 
     def _drop_reading(self) -> None:
         self._reception = None
