@@ -118,7 +118,7 @@ GROUPS: Final = (
 )
 
 COMMANDS: Final = (
-    CommandRow("serve", serve.serve, serve.EPILOG),
+    CommandRow("serve", serve.serve, serve.EPILOG, serve.ServeCommand),
     CommandRow("snapshot", snapshot.snapshot, snapshot.EPILOG),
     CommandRow("feed", feed.feed, feed.EPILOG, feed.FeedCommand),
     CommandRow("restore", restore.restore, restore.EPILOG),

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from typer.core import TyperCommand
 
 from tidelog.address import PORT_DEFAULT
 from tidelog.cli.exits import FINE, guarded
@@ -26,9 +27,26 @@ Examples:
 
   tidelog serve --data data --fsync always --requirepass-file secret.txt --host 0.0.0.0
 
-  tidelog serve --data copy --port 6400 --http-port 0 --flight-port 0 --replicaof 127.0.0.1:6399
+  tidelog serve --data copy --port 6400 --http-port 0 --flight-port 0 --replicaof 127.0.0.1 6399
 
   redis-cli -p {PORT_DEFAULT} set greeting hello"""
+
+
+class ServeCommand(TyperCommand):
+    """Takes `--replicaof HOST PORT`, as redis-server does, beside `--replicaof HOST:PORT`."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # as click has it
+        return super().parse_args(ctx, join_leader(args))
+
+
+def join_leader(words: list[str]) -> list[str]:
+    """The words of a command line, with a leader's host and port as one. `serve` takes no words without an option, so a
+    number after the host can be nothing else."""
+    if "--replicaof" in words:
+        host = words.index("--replicaof") + 1
+        if len(words) > host + 1 and words[host + 1].isdecimal():
+            return [*words[:host], f"{words[host]} {words[host + 1]}", *words[host + 2 :]]
+    return words
 
 
 @guarded
@@ -268,8 +286,8 @@ def serve(
     replicaof: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST:PORT",
-            help="Follow this server, unless the data directory says which role the server has had last.",
+            metavar="HOST PORT",
+            help="Follow this server (or HOST:PORT), unless the data directory says which role it had last.",
         ),
     ] = None,
     masterauth_file: Annotated[
