@@ -201,3 +201,26 @@ def test_an_epoch_beside_a_full_sync_does_not_hide_the_history_before_it() -> No
     world.b.live.replication.lead()
     world.a.live.replication.follow(world.b.address)
     level(world, world.b, world.a)
+
+
+def test_a_follower_without_space_closes_nothing_that_it_cannot_show() -> None:
+    world = World()
+    world.pair()
+    world.c.start(world.b.address)
+    world.until(lambda: is_stable(world.c))
+    spans = [span_of_prefix(b"")]
+    feeds, known = Feeds(world.c.live.store, world.c.clock), Rebuilt(spans)
+    feeds.open(ChangeFeedRequest(spans, is_initial=True), 3, known)
+    while feeds.work(world.c.clock.monotonic_us() + 1):
+        pass
+    fill(world.b)
+    world.a.live.run("SET", "x", "1")
+    world.loop.run(2)
+    feeds.tick()
+    assert known.is_steady
+    assert known.checkpoint < world.a.live.last_ts
+    world.b.disk.capacity_bytes = None
+    level(world, world.a, world.b)
+    level(world, world.a, world.c)
+    feeds.advance()
+    assert known.state == {b"x": b"1"}

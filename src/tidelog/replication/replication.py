@@ -145,11 +145,9 @@ class Replication:
     def closed_now(self) -> Ts:
         """A ts such that no transaction at or below it will become visible here."""
         closed, journal = self.closed_ts, self.server.store.journal
-        if closed is not None:
-            return closed
-        if journal.writer.visible.ts < journal.writer.last_ts:
+        if journal.writer.visible.ts < journal.writer.last_ts:  # also of a follower, whose disk may be full
             return journal.writer.visible.ts
-        return journal.hlc.next()  # nothing else will have it
+        return journal.hlc.next() if closed is None else closed  # nothing else will have the next one
 
     # --- stores -------------------------------------------------------------------------------------------------
 
