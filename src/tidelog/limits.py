@@ -239,6 +239,9 @@ REPLICATION_BACKOFF_S_MIN = 0.1
 """Before a follower tries again, doubled each time ..."""
 REPLICATION_BACKOFF_S_MAX = 2.0
 """... up to here."""
+REPLICATION_PACE_US = 1000
+"""Between two sends to followers, unless somebody waits for their confirmation: a send costs as much as several writes
+of a client do, and a turn may have only one."""
 REPLICATION_PUMP_BYTES = 512 * KIB
 """What one follower is sent before others get their turn."""
 REPLICATION_PUBLICATIONS_BYTES_MAX = 4 * MIB

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +13,7 @@ from tidelog import limits
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.journal import Settings
 from tidelog.journal.retention import RetentionLimits
+from tidelog.ports import NetworkLink
 from tidelog.replication.message import LinkRole
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.loop import SimulatedLoop
@@ -33,6 +36,21 @@ class World:
 
     def until(self, reached: Callable[[], bool], seconds: float = 60) -> None:
         assert self.loop.run_until(reached, seconds)
+
+
+class ListedSends:
+    """A link that lists what is sent."""
+
+    def __init__(self, link: object, sent: list[bytes]) -> None:
+        self._link: Any = link
+        self._sent = sent
+
+    def send(self, data: bytes) -> None:
+        self._sent.append(data)
+        self._link.send(data)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._link, name)
 
 
 def is_stable(machine: Machine) -> bool:
@@ -326,3 +344,35 @@ def test_a_server_that_is_silent_is_taken_for_gone() -> None:
     world.a.host.go_on()
     world.a.live.run("SET", "x", "1")
     level(world, world.a, world.b)
+
+
+def test_a_follower_is_sent_what_came_within_a_millisecond_at_once() -> None:
+    world = World()
+    world.pair()
+    world.a.live.run("SET", "x", "0")
+    level(world, world.a, world.b)
+    world.loop.run(1)
+    sent: list[bytes] = []
+    (link,) = world.a.live.replication.followers.links
+    link._link = cast("NetworkLink", ListedSends(link._link, sent))
+    for number in range(10):
+        world.a.live.run("SET", "x", str(number))
+        world.loop.run(0.000_05)
+    assert len(sent) == 1, "the first write after a pause is sent at once"
+    world.loop.run(0.001)
+    assert len(sent) == 2
+    level(world, world.a, world.b)
+    assert value(world.b, "x") == b"9"
+
+
+def test_a_write_that_somebody_waits_for_is_sent_at_once() -> None:
+    world = World()
+    world.network.route = Route(10)
+    world.pair()
+    for number in range(20):
+        world.a.live.run("SET", "x", str(number))
+        done: list[int] = []
+        began_us = world.a.clock.monotonic_us()
+        world.a.live.replication.wait(world.a.live.last_ts, 1, is_durable=False, done=partial(done.append, number))
+        world.until(lambda done=done: bool(done))  # type: ignore[misc]
+        assert world.a.clock.monotonic_us() - began_us < limits.REPLICATION_PACE_US / 2
