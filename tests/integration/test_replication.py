@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -90,3 +93,20 @@ def test_a_password_is_needed_to_follow(tmp_path: Path) -> None:
             wait_until(lambda: "NOAUTH" in follower.stderr)
         with follower_of(leader, tmp_path / "b", "--masterauth-file", str(secret)) as follower:
             wait_until(lambda: is_connected(follower))
+
+
+def test_a_leader_that_stops_in_order_gives_its_follower_everything_first(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "a") as leader, follower_of(leader, tmp_path / "b") as follower:
+        wait_until(lambda: is_connected(follower))
+        os.kill(follower.pid, signal.SIGSTOP)
+        try:
+            with leader.client() as writing:
+                for number in range(32):  # more than sockets hold
+                    writing.set(f"key{number}", b"x" * 1_000_000)
+            os.kill(leader.pid, signal.SIGTERM)
+            time.sleep(0.5)
+        finally:
+            os.kill(follower.pid, signal.SIGCONT)
+        assert leader.process.wait(30) == 0
+        with follower.client() as reading:
+            assert reading.exists(*(f"key{number}" for number in range(32))) == 32

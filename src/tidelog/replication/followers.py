@@ -257,6 +257,11 @@ class Followers:
         """The data is loaded again: what somebody waits for may not be history any more, whoever has its ts."""
         self._waits.clear()
 
+    def lagging(self) -> list[NetworkAddress]:
+        """Those that had caught up, and have not confirmed all that is visible."""
+        ts = self.journal.writer.visible.ts
+        return [link.address for link in self._links if link.state is FollowerState.ONLINE and link.written.ts < ts]
+
     def good_count(self, lag_max_s: int) -> int:
         """Those that were heard of lately."""
         return sum(link.is_online and link.silent_us <= lag_max_s * 1_000_000 for link in self._links)

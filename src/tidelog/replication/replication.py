@@ -374,12 +374,15 @@ class Replication:
             self._told = now
             self.server.role_changed()
 
-    def close(self) -> None:
-        """The server stops."""
+    def begin_end(self) -> None:
+        """The server stops: nothing more is received. Followers are still sent what clients have been answered."""
         self._end_return()
         if self._following is not None:
             self._following.close(EndReason.STOPPING, "the follower stops")
             self._following = None
+
+    def close(self) -> None:
+        self.begin_end()
         self.followers.end_all(EndReason.STOPPING, "the server stops")
 
     # --- what commands ask --------------------------------------------------------------------------------------

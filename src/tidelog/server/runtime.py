@@ -4,7 +4,7 @@ start   open the ports, and then the data directory (recovering it), say that it
 run     timers: once a second the fsync of `everysec` and a look at the clients, ten times a second memory, what has
         expired, whether a snapshot is due, and which nodes of streams are cold
 stop    on SIGTERM, SIGINT or SHUTDOWN: close the ports, give up a snapshot that is under way, answer what was read,
-        fsync, a clean stop of the journal
+        let followers confirm it, fsync, a clean stop of the journal
 fail    a bug while applying or journaling: the process ends at once, as if it were killed. What was answered is in
         the journal, and nothing that is not comes after it
 
@@ -396,7 +396,7 @@ class Runtime:
             self._leave_at_once()
         self._end_timers()
         self._close_ports()
-        self._lasting.replication.close()
+        self._lasting.replication.begin_end()
         self.served.begin_end(limits.STOP_S_MAX)
         if self._gateway is not None:
             await self._gateway.stop()
@@ -405,6 +405,8 @@ class Runtime:
             stop = partial(self._flight.stop, limits.STOP_S_MAX / 2)
             has_ended = await asyncio.get_running_loop().run_in_executor(None, stop)
         await self.served.finish_end()
+        await self.served.send_rest()
+        self._lasting.replication.close()
         self.served.store.journal.close()
         if not has_ended:
             logging.shutdown()

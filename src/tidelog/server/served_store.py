@@ -243,6 +243,14 @@ class ServedStore:
             connection.kill()
         self._worker.close()
 
+    async def send_rest(self) -> None:
+        """Let followers confirm what clients were answered, so that one of them can take over without a loss."""
+        loop, followers = self._lasting.loop, self._lasting.replication.followers
+        while (lagging := followers.lagging()) and loop.time() < self._deadline_s:
+            await asyncio.sleep(0.001)
+        for host, port in lagging:
+            _LOG.warning("the server stops, and follower %s:%d has not confirmed all that was written", host, port)
+
     async def wait_for_disk(self) -> None:
         """Until no fsync is under way, however long that takes: the journal cannot be closed before."""
         while self.turns.commit.is_under_way:
