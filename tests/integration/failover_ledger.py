@@ -22,7 +22,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.integration.sentinels import SERVICE, Sentinels
+from benchmarks.sentinels import SERVICE, Sentinels
 from tests.integration.waiting import wait_until
 from tidelog.client import Checkpoint, Client, FeedDiverged, ServerUnreachable, Value
 

@@ -18,9 +18,8 @@ import redis
 
 from tests.cli.command_line import invoke
 from tests.integration.failover_ledger import Fate, FeedReader, Writer, judge
-from tests.integration.sentinels import DOWN_MS
 from tests.integration.waiting import wait_until
-from tests.integration.watched_servers import WatchedServer, WatchedServers
+from tests.integration.watched_servers import DOWN_MS, WatchedServer, WatchedServers
 
 BATCHES_AWAY: Final = 5
 """Written to a leader that is cut off: nobody else ever has them."""

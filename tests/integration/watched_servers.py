@@ -5,13 +5,20 @@ from __future__ import annotations
 import signal
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
+from benchmarks.sentinels import Sentinels
 from tests.integration.cut_proxy import CutProxy
-from tests.integration.sentinels import FAR_S, Sentinels
 from tests.integration.server_process import ServerProcess
 from tests.integration.waiting import wait_until
 
-COUNT = 3
+COUNT: Final = 3
+DOWN_MS: Final = 2000
+"""Longer than this machine pauses, mostly."""
+FAILOVER_MS: Final = 4000
+PERIODS_MS: Final = {"info-period": 1000, "publish-period": 500, "ping-period": 250}
+"""Sentinels look some times as often as by themselves, so that a round takes seconds."""
+FAR_S: Final = 60.0
 
 
 class WatchedServer:
@@ -71,7 +78,10 @@ class WatchedServers:
                 leader_port = self.servers[0].port if self.servers else None
                 self.servers.append(WatchedServer(folder / f"server-{number}", proxy, leader_port, *options))
                 running.callback(self.servers[-1].close)
-            self.sentinels = running.enter_context(Sentinels(folder, self.servers[0].port))
+            watching = Sentinels(
+                folder, self.servers[0].port, down_ms=DOWN_MS, failover_ms=FAILOVER_MS, periods_ms=PERIODS_MS
+            )
+            self.sentinels = running.enter_context(watching)
             self._running = running.pop_all()
 
     @property

@@ -1,40 +1,47 @@
-"""Three real Sentinels that watch one service."""
+"""Three real Sentinels that watch one service, of Redis or of Tidelog."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import redis
 from redis.sentinel import Sentinel
 
-from benchmarks.peers import start_peer, stop_peer
-from tests.conformance.redis_oracle import REDIS_SERVER, is_this_redis
-from tests.integration.waiting import wait_until
+from benchmarks.peers import PeerFailed, start_peer, stop_peer
 
+REDIS_SERVER: Final = shutil.which("redis-server") or "redis-server"
 SERVICE: Final = "orders"
 COUNT: Final = 3
 QUORUM: Final = 2
-DOWN_MS: Final = 2000
-"""After so long without an answer, a Sentinel takes a server for dead. Longer than this machine pauses, mostly."""
-FAILOVER_MS: Final = 4000
-"""After so long a failover is given up, and after twice as long there may be another."""
-PERIODS_MS: Final = {"info-period": 1000, "publish-period": 500, "ping-period": 250}
-"""How often they look: some times as often as by themselves, so that a round takes seconds."""
-FAR_S: Final = 60.0
+USUAL_PERIODS_MS: Final = {"info-period": 10_000, "publish-period": 2000, "ping-period": 1000}
+"""How often Sentinels look by themselves."""
+READY_S_MAX: Final = 60.0
+LOOK_S: Final = 0.02
 
 
 class Sentinels:
     """Leaving the block stops them."""
 
-    def __init__(self, folder: Path, leader_port: int) -> None:
+    def __init__(
+        self, folder: Path, leader_port: int, *, down_ms: int, failover_ms: int, periods_ms: Mapping[str, int]
+    ) -> None:
+        """`down_ms`: after so long without an answer, a Sentinel takes a server for dead.
+
+        `failover_ms`: after so long a failover is given up, and after twice as long there may be another.
+        """
         self._folder = folder
+        self._down_ms, self._failover_ms = down_ms, failover_ms
         self._processes: list[subprocess.Popen[bytes]] = []
         self.ports: list[int] = []
         try:
             for _ in range(COUNT):
                 self._start(leader_port)
+            self.set_periods(periods_ms)
         except BaseException:
             self.close()
             raise
@@ -45,17 +52,28 @@ class Sentinels:
             settings.write_text(
                 f"port {ports[0]}\nbind 127.0.0.1\ndir {self._folder}\n"
                 f"sentinel monitor {SERVICE} 127.0.0.1 {leader_port} {QUORUM}\n"
-                f"sentinel down-after-milliseconds {SERVICE} {DOWN_MS}\n"
-                f"sentinel failover-timeout {SERVICE} {FAILOVER_MS}\n"
+                f"sentinel down-after-milliseconds {SERVICE} {self._down_ms}\n"
+                f"sentinel failover-timeout {SERVICE} {self._failover_ms}\n"
                 f"sentinel parallel-syncs {SERVICE} 2\n"
             )
             return [REDIS_SERVER, str(settings), "--sentinel"]
 
         log = self._folder / f"sentinel-{len(self._processes)}.log"
-        process, ports = start_peer(command, is_this_redis, log=log)
+        process, ports = start_peer(command, self._is_this_one, log=log)
         self._processes.append(process)
         self.ports += ports
-        self._call(ports[0], "SENTINEL DEBUG", *(str(each) for pair in PERIODS_MS.items() for each in pair))
+
+    def _is_this_one(self, process: subprocess.Popen[bytes], ports: list[int]) -> bool:
+        """Whether it is this process, and not another one on its port, that answers."""
+        try:
+            return bool(self._call(ports[0], "INFO", "server")["process_id"] == process.pid)
+        except redis.ConnectionError:
+            return False
+
+    def set_periods(self, periods_ms: Mapping[str, int]) -> None:
+        """How often they look. They find each other, and followers, as fast as that."""
+        for port in self.ports:
+            self._call(port, "SENTINEL DEBUG", *(str(each) for pair in periods_ms.items() for each in pair))
 
     @property
     def url(self) -> str:
@@ -73,7 +91,15 @@ class Sentinels:
 
     def wait_until_ready(self, follower_count: int) -> None:
         """They agree on the leader, know each other, and could promote so many followers."""
-        wait_until(lambda: all(self._is_ready(port, follower_count) for port in self.ports), FAR_S)
+        deadline = time.monotonic() + READY_S_MAX
+        while time.monotonic() < deadline:
+            try:
+                if all(self._is_ready(port, follower_count) for port in self.ports):
+                    return
+            except redis.ConnectionError:
+                pass  # it may be there later
+            time.sleep(LOOK_S)
+        raise PeerFailed(f"the Sentinels were not ready in {READY_S_MAX:g} s: {self.logs}")
 
     def _is_ready(self, port: int, follower_count: int) -> bool:
         leader = self._fields(self._call(port, "SENTINEL MASTER", SERVICE))
