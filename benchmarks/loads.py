@@ -29,7 +29,10 @@ class Link:
 
     def receive(self) -> Any:
         while (reply := self._reader.gets()) is False:
-            self._reader.feed(self._socket.recv(1 << 18))
+            data = self._socket.recv(1 << 18)
+            if not data:
+                raise ConnectionError("a server has closed the connection")
+            self._reader.feed(data)
         if isinstance(reply, Exception):
             raise SystemExit(f"a server answered {reply}")
         return reply

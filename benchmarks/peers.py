@@ -14,6 +14,7 @@ from pathlib import Path
 
 ATTEMPTS_MAX = 5
 LOOK_S = 0.01
+STOP_S_MAX = 10.0
 
 
 class PeerFailed(Exception):
@@ -65,11 +66,11 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def stop_peer(process: subprocess.Popen[bytes]) -> None:
+def stop_peer(process: subprocess.Popen[bytes], stop_s_max: float = STOP_S_MAX) -> None:
     """End a peer, whatever it takes."""
     process.terminate()
     try:
-        process.wait(10)
+        process.wait(stop_s_max)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -15,12 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers import start_peer
+from benchmarks.peers import start_peer, stop_peer
 from tidelog.testing.ready_line import ReadyPorts, read_ports
 
 NAMES = ("tidelog", "redis")
 START_S_MAX = 600.0
-"""How long a server may take to load what there is."""
+"""How long a server may take to load what there is ..."""
+STOP_S_MAX = 60.0
+"""... and to stop in order."""
 
 
 def encode(*words: bytes) -> bytes:
@@ -67,8 +69,8 @@ class Server:
         raise SystemExit(f"{self.name} has ended")
 
     def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(60)
+        """In order if it does so in time; in any case it is gone then."""
+        stop_peer(self._process, STOP_S_MAX)
 
 
 def _start_redis(folder: str, fsync: str, password: str) -> Server:
@@ -96,8 +98,12 @@ def _start_tidelog(folder: str, fsync: str, *more: str) -> Server:
     words = [sys.executable, "-m", "tidelog.cli", "serve", "--port", "auto", *more, "--data", f"{folder}/data"]
     process = subprocess.Popen([*words, "--fsync", fsync, "--snapshot-after", "0"], stdout=subprocess.PIPE)
     assert process.stdout is not None
-    with process.stdout as lines:  # it prints one line, when everything is loaded
-        ready = lines.readline().decode()
+    try:
+        with process.stdout as lines:  # it prints one line, when everything is loaded
+            ready = lines.readline().decode()
+    except BaseException:
+        stop_peer(process)
+        raise
     if not ready:
         raise SystemExit(f"tidelog did not start: it ended with {process.wait(60)}")
     return Server("tidelog", process, read_ports(ready))
