@@ -68,6 +68,11 @@ class Server:
                 return int(line.split()[1]) * 1024
         raise SystemExit(f"{self.name} has ended")
 
+    def kill(self) -> None:
+        """At once, as in a crash."""
+        self._process.kill()
+        self._process.wait()
+
     def stop(self) -> None:
         """In order if it does so in time; in any case it is gone then."""
         stop_peer(self._process, STOP_S_MAX)
