@@ -26,14 +26,14 @@ REPLIES_S_MAX: Final = 60.0
 class Written(NamedTuple):
     """What a writer did."""
 
-    count: int
+    writes: int
     seconds: float
     probes_sent_ns: list[int]
     """By the number of the probe, on the monotonic clock, which all processes share."""
 
     @property
     def per_s(self) -> float:
-        return self.count / self.seconds
+        return self.writes / self.seconds
 
 
 class PacedWriter:
