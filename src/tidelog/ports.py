@@ -1,4 +1,4 @@
-"""The edges of the machine, as protocols: clock, timers, randomness, disk and network.
+"""The edges of the machine, as protocols: clock, timers, a thread, randomness, disk and network.
 
 Everything above `system/` receives these through its constructor, so that the whole of it runs on real files and
 sockets or inside a simulation that can crash at any write and cut any link. `system/` has the real ones, `testing/` the
@@ -58,6 +58,14 @@ class Loop(Protocol):
         """As soon as the loop comes round to it."""
 
     def call_later(self, seconds: float, call: Callable[[], None], /) -> Timer: ...
+
+
+class Worker(Protocol):
+    """A thread beside the loop, for work that touches nothing that the loop owns."""
+
+    def submit(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """Run `work` there, after all that was submitted before, and then `done` on the loop, never inside of this
+        call. What `work` raises is raised on the loop in the place of `done`."""
 
 
 _Drawn = TypeVar("_Drawn")

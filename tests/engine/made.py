@@ -16,11 +16,10 @@ from tidelog.engine.parameters import Parameters
 from tidelog.engine.password import Password
 from tidelog.engine.sessions import Sessions
 from tidelog.engine.slow_log import SlowLog
-from tidelog.engine.staging import Worker
 from tidelog.engine.subscriptions import Subscriptions
 from tidelog.errors import ApplyFailed
 from tidelog.feeds.feeds import Feeds
-from tidelog.ports import Clock, Loop, Timer
+from tidelog.ports import Clock, Loop, Timer, Worker
 from tidelog.server.connections import Connections
 from tidelog.server.hot import hot_commands
 from tidelog.store.store import Store

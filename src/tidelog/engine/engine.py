@@ -34,14 +34,14 @@ from tidelog.engine.publishing import Publishing
 from tidelog.engine.session import Queued, Session
 from tidelog.engine.sessions import Sessions
 from tidelog.engine.slow_log import SlowLog
-from tidelog.engine.staging import Staging, Worker
+from tidelog.engine.staging import Staging
 from tidelog.engine.subscriptions import Subscriptions
 from tidelog.engine.surroundings import ServerProcess, ServerReplication, Snapshots
 from tidelog.engine.table import Command, CommandTable, HandlerKind
 from tidelog.engine.tallies import NOTHING_HOT, RUNS_PER_SAMPLE, MakeHotCommands, TalliedRun, TalliedRuns
 from tidelog.engine.would_block import TakesSteps, WouldBlock
 from tidelog.errors import ApplyFailed, CommandError, JournalFailed, JournalFull, WrongPassword
-from tidelog.ports import Clock, Loop
+from tidelog.ports import Clock, Loop, Worker
 from tidelog.resp.encoder import OK, QUEUED, ErrorReply, Reply, Wire, encode, encode_error, encode_long
 from tidelog.store.store import Store
 from tidelog.store.transaction import Transaction

@@ -16,10 +16,9 @@ nothing has changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
 
 from tidelog import limits
 from tidelog.engine.session import Session
@@ -27,18 +26,12 @@ from tidelog.engine.table import Command
 from tidelog.errors import CommandError, JournalFailed
 from tidelog.ids import ShardId
 from tidelog.journal.staging import StageJob
+from tidelog.ports import Worker
 from tidelog.store.large import Joined, Pieces, is_same, join, size_of, whole
 from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
 
 Wanted = list[tuple[ShardId, Pieces]]
-
-
-class Worker(Protocol):
-    """A thread beside the loop, for work that touches nothing that the loop owns."""
-
-    def submit(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run `work` there and then `done` on the loop."""
 
 
 class StagedCommand:

@@ -6,6 +6,7 @@ here reads the real time, touches the real disk, opens a socket or draws an unse
 
 clock       SimulatedClock
 loop        SimulatedLoop: calls that happen when a test lets time pass, and what one process has of it
+worker      SimulatedWorker: a thread, whose work takes simulated time
 disk        SimulatedDisk: what a test creates and crashes
 file        what a process holds of a disk: open files and locks
 inode       the contents of one file, and what a crash makes of them
