@@ -263,6 +263,8 @@ LINK_UNSENT_BYTES_MAX = 1 * MIB
 """With more than this unsent, a link has no room: its sender is to wait ..."""
 LINK_ROOM_BYTES = 256 * KIB
 """... until no more than this is left."""
+LINK_LET_OTHERS_BYTES = 64 * KIB
+"""When so much has come at once, others have their turn before more is read from a link."""
 LINK_ACCEPT_PAUSE_S = 1.0
 """After an attempt to accept one for which there was no descriptor or memory."""
 LINK_HANDSHAKE_S = 10

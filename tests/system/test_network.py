@@ -7,8 +7,10 @@ import os
 import resource
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,24 @@ def test_both_sides_are_kept_alive_and_send_at_once(meeting: Meeting) -> None:
         assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == limits.KEEPALIVE_S
         assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert repr(side.link).endswith(" open>")
+
+
+def test_others_have_their_turn_while_much_arrives(meeting: Meeting, loop: asyncio.AbstractEventLoop) -> None:
+    received_bytes = [0]
+
+    def next_turn() -> None:
+        received_bytes.append(len(receiver.received_bytes))
+        loop.call_soon(next_turn)
+
+    with socket.socket() as peer:
+        receiver = accepted_from(meeting, peer)
+        receiver.when_received = lambda: time.sleep(0.005)  # so that more has come when it is over
+        loop.call_soon(next_turn)
+        sending = threading.Thread(target=peer.sendall, args=(bytes(8 * limits.MIB),))
+        sending.start()
+        meeting.wait_until(lambda: len(receiver.received_bytes) == 8 * limits.MIB)
+        sending.join()
+    assert max(after - before for before, after in pairwise(received_bytes)) < 1 * limits.MIB
 
 
 # --- peers that do not behave -----------------------------------------------------------------------------------

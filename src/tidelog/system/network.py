@@ -257,6 +257,14 @@ class SystemLink(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.is_open and self._owner is not None:
             self._owner.received(data)
+            if len(data) >= limits.LINK_LET_OTHERS_BYTES:
+                self._let_others()
+
+    def _let_others(self) -> None:
+        """There is much to read, and uvloop would read from here dozens of times before it looks at other sockets."""
+        if self.is_open and self._transport is not None:
+            self._transport.pause_reading()
+            self._loop.call_soon(self._pause_or_resume)
 
     def eof_received(self) -> None:
         self._is_closed_by_peer = True
