@@ -24,7 +24,9 @@ from tidelog.journal.operation import (
     Val,
     core_table,
     encode_items,
+    encode_pairs,
     first_item,
+    head_of_pair,
 )
 
 KEYS = st.lists(st.binary(max_size=200), max_size=20)
@@ -197,3 +199,13 @@ def test_the_parts_of_a_payload_are_what_it_consists_of() -> None:
     assert kind.last is not None
     assert b"".join(kind.parts(val)) == kind.encode(val)
     assert kind.parts(val)[-1] is kind.last(val)
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200), st.integers(0, 500))
+def test_the_head_of_a_pair_is_found_in_its_beginning(key: bytes, value: bytes, size: int) -> None:
+    payload = encode_pairs([(key, value)])
+    value_at = len(payload) - len(value)
+    expected = (key, value_at) if size >= value_at else None
+    assert head_of_pair(payload[:size], len(payload)) == expected
+    assert head_of_pair(payload[:size], len(payload) + 1) is None
+    assert head_of_pair(encode_pairs([(key, value), (key, value)]), 2 * len(payload)) is None

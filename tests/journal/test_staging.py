@@ -14,8 +14,11 @@ from tidelog import limits
 from tidelog.errors import JournalFailed
 from tidelog.ids import ShardId, Ts
 from tidelog.journal.durability import FsyncPolicy
+from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import VAL, encode_pairs
+from tidelog.journal.reader import Part, Record
+from tidelog.journal.record import FINISH, TS
 from tidelog.journal.segment import blob_name
 from tidelog.journal.staging import StagedBlob, StageJob, joined_crc
 from tidelog.journal.verify import verify
@@ -180,3 +183,75 @@ def test_a_crash_at_any_write_leaves_what_was_durable(monkeypatch: pytest.Monkey
         machine.disk.crash()
         machine.open()
         assert machine.state in ({(0, 0, b"a"): b"1"}, {(0, 0, b"a"): b"1", (0, 0, b"k"): VALUE})
+
+
+# --- payloads that were received --------------------------------------------------------------------------------
+
+
+def received(machine: Machine, payload: bytes, cut_at: int) -> StageJob:
+    """A payload in two pieces, as it is written."""
+    job = machine.journal.writer.begin_stage_received(ShardId(0), [payload[:cut_at], payload[cut_at:]])
+    job.run()
+    return job
+
+
+def error_of(job: StageJob) -> OSError | None:
+    return job.error
+
+
+def append_received(machine: Machine, payload: bytes, job: StageJob) -> Ts:
+    machine.clock.advance(1000)
+    writer, ts = machine.journal.writer, machine.journal.hlc.next()
+    record = Record(writer.next_lsns[0], ts, VAL, TS | FINISH, 0, -1, b"")
+    part = Part(ts, ShardId(0), [record], True)
+    writer.append_received(JournalTransaction(ts, [part]), {(0, record.lsn): job.blob})
+    writer.write()
+    writer.sync()
+    return ts
+
+
+def test_a_received_payload_is_read_and_recovered_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "STAGED_PIECE_BYTES", 3000)
+    payload = encode_pairs([(b"k", VALUE)])
+    for cut_at in (1, 10, 2990, 3000, 7000, len(payload)):
+        machine = Machine()
+        machine.commit((0, b"another whale", bytes(5000)))
+        job = received(machine, payload, cut_at)
+        machine.journal.writer.finish_stage(job)
+        ts = append_received(machine, payload, job)
+        assert machine.read()[-1] == (ts, ((0, b"k", VALUE, 0),))
+        machine.disk.crash("lose_all")
+        machine.open()
+        assert machine.state[0, 0, b"k"] == VALUE
+        machine.journal.close()
+        assert verify(machine.disk, FOLDER, TABLE).is_sound
+
+
+def test_a_received_payload_is_written_again_for_a_record_of_a_later_segment() -> None:
+    machine = Machine()
+    payload = encode_pairs([(b"k", VALUE)])
+    job = received(machine, payload, 5)
+    machine.fill(40)
+    assert not machine.journal.writer.can_refer_to(job.blob)
+    ts = append_received(machine, payload, job)
+    assert machine.read(ts - 1) == [(ts, ((0, b"k", VALUE, 0),))]
+
+
+def test_a_job_that_runs_again_writes_in_the_same_place() -> None:
+    machine = Machine()
+    payload = encode_pairs([(b"k", VALUE)])
+    machine.commit((0, b"a", b"1"))
+    machine.disk.capacity_bytes = machine.disk.used_bytes + 2000
+    job = received(machine, payload, 5)
+    used = machine.disk.used_bytes
+    assert error_of(job) is not None
+    job.run()
+    assert error_of(job) is not None
+    assert machine.disk.used_bytes == used
+    machine.disk.capacity_bytes = None
+    job.run()
+    assert error_of(job) is None
+    machine.journal.writer.finish_stage(job)
+    assert not machine.journal.writer.is_staging
+    ts = append_received(machine, payload, job)
+    assert machine.read()[-1] == (ts, ((0, b"k", VALUE, 0),))

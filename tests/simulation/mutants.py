@@ -146,7 +146,7 @@ MUTANTS: Final = (
     Mutant(
         "staged-crc-of-the-value-alone",
         "journal/shard_writer.py",
-        "crc = joined_crc(crc32c(head), staged.crc, len(staged.value))",
+        "crc = joined_crc(crc32c(head), staged.crc, staged.size)",
         "crc = staged.crc",
         "the checksum of a staged payload leaves out its head",
     ),

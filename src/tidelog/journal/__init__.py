@@ -25,6 +25,7 @@ open_files         the files that a writer has open, and which of them are to be
 new_files          the files of a journal that counts only once it is whole
 shard_writer       makes the frames of one shard: bytes only, no disk
 staging            large values, written to the blob file before the command with them runs
+large_bytes        large values that are made little by little, while others run
 unwritten          which keys a cycle changes that there is no space for
 durability         the values between the writer and the thread that fsyncs: what is visible, what is durable
 ring               the newest bytes of the journal, in memory

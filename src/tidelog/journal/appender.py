@@ -10,7 +10,7 @@ touches the disk; `JournalWriter` writes what has gathered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidelog import limits
@@ -23,8 +23,10 @@ from tidelog.journal.new_record import NewRecord, check_record, check_sizes
 from tidelog.journal.operation import START, Start, encode_start
 from tidelog.journal.record import CONTROL, EXPIRE, FINISH, TS
 from tidelog.journal.shard_writer import ShardWriter
+from tidelog.journal.staging import StagedBlob
 
 _TS_FINISH: Final = TS | FINISH
+_NONE_STAGED: Final[Mapping[tuple[int, int], StagedBlob]] = {}
 _RECORD_BYTES: Final = 16
 """What a record takes beside its payload, roughly: so that many empty ones fill a batch too."""
 
@@ -110,14 +112,17 @@ class TransactionAppender:
                 begun.add(new.shard)
             self._add(ts, new, flags)
 
-    def append_received(self, transaction: JournalTransaction) -> None:
+    def append_received(
+        self, transaction: JournalTransaction, staged: Mapping[tuple[int, int], StagedBlob] = _NONE_STAGED
+    ) -> None:
         """A whole transaction of the history that is followed: its records as they came, `start` among them, under the
         lsns that are due here. All of it or, with an error, nothing. Hot: a follower runs it for each transaction.
 
-        The payloads are whole: none is a reference to a blob.
+        The payloads are whole: none is a reference to a blob. `staged` has those that lie in the blob file already, by
+        shard and lsn; their records come without.
         """
         ts, parts = transaction
-        if len(parts) == 1 and len(parts[0].records) == 1:  # most
+        if len(parts) == 1 and len(parts[0].records) == 1 and not staged:  # most
             part_ts, shard, records, _ = parts[0]
             lsn, _, opcode, flags, database, expire_ms, payload = records[0]
             if (
@@ -137,8 +142,13 @@ class TransactionAppender:
         self._check(ts, size)
         for _, shard, records, _ in parts:
             writer = self._shards[shard]
-            for _, _, opcode, flags, database, expire_ms, payload in records:
-                writer.add(ts, opcode, flags & _TS_FINISH, payload, expire_ms if expire_ms >= 0 else None, database)
+            for lsn, _, opcode, flags, database, expire_ms, payload in records:
+                blob = staged.get((shard, lsn)) if staged else None
+                if blob is not None:
+                    expiry = expire_ms if expire_ms >= 0 else None
+                    writer.add_staged(ts, opcode, flags & _TS_FINISH, b"", blob, expiry, database)
+                else:
+                    writer.add(ts, opcode, flags & _TS_FINISH, payload, expire_ms if expire_ms >= 0 else None, database)
                 self.batch_bytes += len(payload) + _RECORD_BYTES
         self._last_ts = ts
 

@@ -29,9 +29,11 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
+from tidelog import limits
 from tidelog.errors import FormatError, InternalError
 from tidelog.ids import ShardId, Ts
 from tidelog.journal import flit
+from tidelog.journal.large_bytes import cut
 from tidelog.journal.record import CONTROL
 
 VAL: Final = 0x01
@@ -42,6 +44,7 @@ DELRANGE: Final = 0x06
 """Its operation is one of keys (`types/key.py`); like a flush, every shard has a record of it."""
 
 _U64: Final = struct.Struct("<Q")
+_LARGE: Final = limits.STAGED_BYTES_MIN
 _ODD: Final = bytes(range(1, 256, 2))
 """The first bytes of flits that have only one."""
 _SHORT_FLITS: Final = _ODD + bytes(128)
@@ -242,7 +245,7 @@ def _decode_blocks(payload: bytes, per_item: int) -> list[bytes]:
     sizes, at = _decode_sizes(payload, per_item)
     items = []
     for size in sizes:
-        items.append(payload[at : at + size])
+        items.append(payload[at : at + size] if size < _LARGE else cut(payload, at, at + size))
         at += size
     return items
 
@@ -269,6 +272,21 @@ def decode_pairs(payload: bytes) -> list[tuple[bytes, bytes]]:
                 return [(payload[3:key_end], payload[key_end:])]
     flat = _decode_blocks(payload, 2)
     return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def head_of_pair(beginning: bytes, size: int) -> tuple[bytes, int] | None:
+    """The key of a payload that is one pair, and where its value begins; None: it is not, or that comes later.
+
+    `beginning` is what the payload begins with, and `size` what all of it has."""
+    try:
+        count, at = flit.decode(beginning, 0)
+        key_size, at = flit.decode(beginning, at)
+        value_size, at = flit.decode(beginning, at)
+    except IndexError:
+        return None
+    if count != 1 or at + key_size > len(beginning) or at + key_size + value_size != size:
+        return None
+    return beginning[at : at + key_size], at + key_size
 
 
 def _encode_val(op: Val) -> bytes:

@@ -247,9 +247,9 @@ class ShardWriter:
 
     # --- values that are written before their records -----------------------------------------------------------
 
-    def reserve(self, size: int) -> FilePosition:
+    def reserve(self, size: int, head_bytes: int) -> FilePosition:
         """Room for a value in the blob file, with room for a head before it; returns where the value goes."""
-        start = self._blob_end + limits.STAGED_HEAD_BYTES_MAX
+        start = self._blob_end + head_bytes
         self._blob_end = start + size
         return FilePosition(self._segment, start)
 
@@ -269,16 +269,16 @@ class ShardWriter:
             self._select(ts, database)
         if self._room < record.HEADER_BYTES_MAX + blob.REFERENCE_BYTES:
             self._open_frame(ts)
-        size = len(head) + len(staged.value)
+        size = len(head) + staged.size
         if staged.position.segment != self._segment or len(head) > limits.STAGED_HEAD_BYTES_MAX:
             # The segment ended meanwhile, and the value's blob file will be erased with it: write the value again.
             self.add(ts, opcode, flags, head + staged.value, expire_ms, database)
             return
         at = staged.position.at - len(head)
         # Also if it is empty: by its write the file is known to have changed.
-        crc = joined_crc(crc32c(head), staged.crc, len(staged.value))
+        crc = joined_crc(crc32c(head), staged.crc, staged.size)
         self._blobs.append(BlobWrite(FilePosition(self._segment, at), head))
-        self._staged_bytes += len(staged.value)
+        self._staged_bytes += staged.size
         reference = blob.encode_reference(blob.BlobReference(self._segment, at, size, crc))
         self._append_record(ts, opcode, flags | BLOB, reference, expire_ms)
         self.next_lsn = Lsn(self.next_lsn + 1)

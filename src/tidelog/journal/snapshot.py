@@ -250,13 +250,13 @@ class SnapshotWriter:
 
     def begin_stage(self, shard: ShardId, value: bytes) -> StageJob:
         """Write a large value before its record, on any thread (`staging`); one at a time."""
-        position = self._shards[shard].reserve(len(value))
+        position = self._shards[shard].reserve(len(value), limits.STAGED_HEAD_BYTES_MAX)
         path = f"{shard_folder(self._partial, shard)}/{blob_name(position.segment)}"
         try:
             self._files.make(path)  # the thread finds it there
         except OSError as error:
             raise self._failed(error) from error
-        self._stage_job = StageJob(self._disk, path, StagedBlob(shard, position), lambda: value, fsyncs=True)
+        self._stage_job = StageJob(self._disk, path, StagedBlob(shard, position), lambda: (value,), fsyncs=True)
         return self._stage_job
 
     def add_staged(self, opcode: int, head: bytes, expire_ms: int | None, database: int) -> None:
@@ -268,7 +268,7 @@ class SnapshotWriter:
         shard = self._shards[job.blob.shard]
         shard.add_staged(self.point.ts, opcode, TS | FINISH, head, job.blob, expire_ms, database)
         self._gathered += len(head)
-        self._staged_bytes += len(job.blob.value)
+        self._staged_bytes += job.blob.size
 
     def _write(self, cycle: Cycle, shards: Sequence[ShardWriter]) -> None:
         ends = [shard.next_lsn for shard in self._shards]

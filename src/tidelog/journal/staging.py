@@ -4,6 +4,9 @@
       job.run    the value is written there, in pieces, with its checksum        │ any thread
     use          a record refers to it: only its head is left to be written      ┘ the writer's thread
 
+A value that is made here is one piece. One that was received is never put together for this: its pieces are written as
+they came, and are the whole payload of its record, so that it has no head.
+
     blob file    ... | room | head | value ............ |       the payload of the record is head and value
                                    ^ `StagedBlob.position`
 
@@ -21,7 +24,7 @@ make the kernel slow down everybody's writes, and the fsync of the cycle would t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from crc32c import crc32c
@@ -30,7 +33,7 @@ from tidelog import limits
 from tidelog.ids import ShardId
 from tidelog.journal.layout import write_all
 from tidelog.journal.segment import FilePosition
-from tidelog.ports import Disk, File
+from tidelog.ports import Chunk, Disk, File
 
 _POLYNOMIAL: Final = 0x82F63B78
 """Of CRC32C, reflected."""
@@ -39,22 +42,31 @@ _POLYNOMIAL: Final = 0x82F63B78
 class StagedBlob:
     """A value in the blob file that no record refers to yet."""
 
-    __slots__ = ("crc", "position", "shard", "value")
+    __slots__ = ("crc", "pieces", "position", "shard", "size")
 
     def __init__(self, shard: ShardId, position: FilePosition) -> None:
         self.shard = shard
-        self.value = b""
-        """Once it is made."""
+        self.pieces: Sequence[bytes] = ()
+        """What it consists of, once it is made ..."""
+        self.size = 0
+        """... and their size."""
         self.position = position
         """Where it begins."""
         self.crc = 0
         """CRC32C of the value, once it is written."""
 
+    @property
+    def value(self) -> bytes:
+        """All of it; if it is one piece, that piece itself."""
+        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+
 
 class StageJob:
     """Makes and writes one value. `run` is for any thread; the rest is for the writer."""
 
-    def __init__(self, disk: Disk, path: str, blob: StagedBlob, make: Callable[[], bytes], *, fsyncs: bool) -> None:
+    def __init__(
+        self, disk: Disk, path: str, blob: StagedBlob, make: Callable[[], Sequence[bytes]], *, fsyncs: bool
+    ) -> None:
         self._disk = disk
         self._path = path
         self._make = make
@@ -68,9 +80,12 @@ class StageJob:
         """Why it could not be fsynced; after that nothing in the file can be trusted to be durable."""
 
     def run(self) -> None:
-        """Make and write the value. Errors are kept for the writer's thread."""
+        """Make and write the value. Errors are kept for the writer's thread. Once more writes it in the same place."""
+        blob = self.blob
+        self.error = None
         try:
-            self.blob.value = self._make()
+            blob.pieces = self._make()
+            blob.size = sum(map(len, blob.pieces))
             self._write()
         except FileNotFoundError:
             pass  # its segment was erased meanwhile, so no record can refer to it: it is staged again
@@ -78,16 +93,18 @@ class StageJob:
             self.error = error
 
     def _write(self) -> None:
-        view, at, crc, unsynced = memoryview(self.blob.value), 0, 0, 0
+        at, crc, unsynced = 0, 0, 0
         file = self._disk.open(self._path, "write")
         try:
-            while at < len(view) and not self.is_given_up:
-                piece = view[at : at + limits.STAGED_PIECE_BYTES]
-                write_all(file, self.blob.position.at + at, [piece])
-                crc = crc32c(piece, crc)
-                at += len(piece)
-                unsynced += len(piece)
-                if self._fsyncs and (unsynced >= limits.STAGED_SYNC_BYTES or at == len(view)):
+            for chunks in _in_writes(self.blob.pieces):
+                if self.is_given_up:
+                    break
+                write_all(file, self.blob.position.at + at, chunks)
+                for chunk in chunks:
+                    crc = crc32c(chunk, crc)
+                    at += len(chunk)
+                    unsynced += len(chunk)
+                if self._fsyncs and (unsynced >= limits.STAGED_SYNC_BYTES or at == self.blob.size):
                     self._sync(file)
                     unsynced = 0
             self.blob.crc = crc
@@ -100,6 +117,24 @@ class StageJob:
         except OSError as error:
             self.sync_error = error
             raise
+
+
+def _in_writes(pieces: Sequence[bytes]) -> Iterator[list[Chunk]]:
+    """What is to be written, as much at a time as one write takes."""
+    gathered: list[Chunk] = []
+    room = limits.STAGED_PIECE_BYTES
+    for piece in pieces:
+        view, at = memoryview(piece), 0
+        while at < len(view):
+            chunk = view[at : at + room]
+            gathered.append(chunk)
+            at += len(chunk)
+            room -= len(chunk)
+            if not room:
+                yield gathered
+                gathered, room = [], limits.STAGED_PIECE_BYTES
+    if gathered:
+        yield gathered
 
 
 def joined_crc(first: int, second: int, second_bytes: int) -> int:

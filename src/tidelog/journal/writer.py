@@ -45,6 +45,11 @@ _FOR_NOW: Final = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 """Errors of a write that pass: no space, and no descriptor for a new segment."""
 
 
+def passes(error: OSError) -> bool:
+    """Whether a write that failed may be tried again."""
+    return error.errno in _FOR_NOW
+
+
 class JournalWriter(TransactionAppender):
     """Writes one data directory. See the module for its invariants."""
 
@@ -146,13 +151,28 @@ class JournalWriter(TransactionAppender):
 
     def begin_stage(self, shard: ShardId, size: int, make: Callable[[], bytes]) -> StageJob:
         """Make a large value and write it before its record (`staging`); `OSError` if there is no file for it."""
+        return self._begin_stage(shard, self._place(shard, size, limits.STAGED_HEAD_BYTES_MAX), lambda: (make(),))
+
+    def begin_stage_received(self, shard: ShardId, pieces: Sequence[bytes]) -> StageJob:
+        """The same for a whole payload that was received in pieces."""
+        return self._begin_stage(shard, self._place(shard, sum(map(len, pieces)), 0), lambda: pieces)
+
+    def _place(self, shard: ShardId, size: int, head_bytes: int) -> FilePosition:
         if self.refusal is not None:
             raise self.refusal.with_traceback(None)
-        position = self._shards[shard].reserve(size)
+        return self._shards[shard].reserve(size, head_bytes)
+
+    def _begin_stage(self, shard: ShardId, position: FilePosition, make: Callable[[], Sequence[bytes]]) -> StageJob:
         folder, fsyncs = self._folders[shard], self.policy is not FsyncPolicy.NEVER
         path = self._files.get(folder, f"{folder}/{blob_name(position.segment)}").path
-        self._stage_jobs.append(StageJob(self._disk, path, StagedBlob(shard, position), make, fsyncs=fsyncs))
-        return self._stage_jobs[-1]
+        job = StageJob(self._disk, path, StagedBlob(shard, position), make, fsyncs=fsyncs)
+        self._stage_jobs.append(job)
+        return job
+
+    @property
+    def is_staging(self) -> bool:
+        """A large value is being written: it must be finished before the journal can be closed."""
+        return bool(self._stage_jobs)
 
     def finish_stage(self, job: StageJob) -> None:
         """The job has run. After a failed fsync the journal takes no more writes."""
@@ -222,7 +242,7 @@ class JournalWriter(TransactionAppender):
                     path = self._files.path_of(folder, write.position.segment)
                     write_all(self._files.get(folder, path), write.position.at, write.chunks)
         except OSError as error:
-            if error.errno not in _FOR_NOW:
+            if not passes(error):
                 self._fail(f"writing {path}", error)
             self.refusal = JournalFull(
                 f"no space is left for {path} ({error.strerror}): writes are refused until there is (nothing that was "

@@ -11,9 +11,11 @@ from tidelog import limits
 from tidelog.errors import FormatError
 from tidelog.ids import U64_MAX
 from tidelog.journal import flit
+from tidelog.journal.large_bytes import cut
 
 WIDTHS: Final = {1: "B", 2: "H", 4: "I"}
 """Of sizes in an append -> their type in `array`."""
+_LARGE: Final = limits.STAGED_BYTES_MIN
 _pack_head: Final = struct.Struct("<QQQBBI").pack
 
 
@@ -143,7 +145,7 @@ class PayloadReader:
         payload, at = self._payload, self._at
         found = []
         for size in sizes:
-            found.append(payload[at : at + size])
+            found.append(payload[at : at + size] if size < _LARGE else cut(payload, at, at + size))
             at += size
         if at > len(payload):
             raise FormatError(f"a payload of {len(payload)} bytes should have {at}")
