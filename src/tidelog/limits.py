@@ -215,6 +215,8 @@ REPLICATION_LONG_BYTES = 32 * KIB
 """... where each payload is smaller than this: larger ones follow by themselves ..."""
 REPLICATION_PAYLOAD_BYTES = 128 * KIB
 """... in pieces of this size, as files of a full sync do."""
+REPLICATION_STAGED_BYTES_MIN = 4 * MIB
+"""A payload that is received of this size is written to the blob file and put together by a thread."""
 REPLICATION_READ_BYTES = 256 * KIB
 """Of the history that is read for a follower at once, about."""
 REPLICATION_RECORDS_MAX = 2**26

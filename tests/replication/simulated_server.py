@@ -30,6 +30,7 @@ from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import CrashStyle, SimulatedDisk
 from tidelog.testing.host import SimulatedHost
 from tidelog.testing.network import SimulatedNetwork
+from tidelog.testing.worker import SimulatedWorker
 
 TABLE: Final = command_table()
 FOLDER: Final = "data"
@@ -68,6 +69,8 @@ class Machine:
         self.server: SimulatedServer | None = None
         self.on_start: Callable[[SimulatedServer], None] = lambda _server: None
         self.starts = 0
+        self.work_s = 0.001
+        """How long work takes that a thread of its processes does."""
 
     @property
     def address(self) -> NetworkAddress:
@@ -126,14 +129,18 @@ class SimulatedServer:
         if replicaof is not None and not disk.exists(f"{FOLDER}/role.json"):
             RoleFile(disk, FOLDER).store(StoredRole(LinkRole.FOLLOWER, replicaof))
         self.options = ReplicationOptions(announce_host=machine.host.name)
+        self.worker = self._make_worker()
         self.replication = Replication(
-            self, disk, FOLDER, machine.clock, self.loop, machine.rng, machine.host.connect, self.options, IS_KNOWN,
-            port=lambda: PORT,
+            self, disk, FOLDER, machine.clock, self.loop, self.worker, machine.rng, machine.host.connect, self.options,
+            IS_KNOWN, port=lambda: PORT,
         )  # fmt: skip
         self.store: Store
         self._open()
         machine.host.listen(machine.address, self.replication.accept)
         self.loop.call_later(TICK_S, self._tick)
+
+    def _make_worker(self) -> SimulatedWorker:
+        return SimulatedWorker(self.loop, self.machine.work_s)
 
     # --- stores -------------------------------------------------------------------------------------------------
 
@@ -150,6 +157,7 @@ class SimulatedServer:
     def reload(self, prepare: Callable[[], None], feed_error: str) -> None:
         self.feed_errors.append(feed_error)
         self.is_open = False
+        self.worker.close()
         self.store.journal.close()
 
         def load() -> None:
@@ -160,6 +168,7 @@ class SimulatedServer:
 
     def stop(self) -> None:
         self.replication.close()
+        self.worker.close()
         if self.is_open:
             self.store.journal.close()
         self.is_open = False

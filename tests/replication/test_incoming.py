@@ -17,10 +17,10 @@ from tidelog import limits
 from tidelog.errors import LinkMisused
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal.merge import JournalTransaction
-from tidelog.journal.operation import DEL, START, VAL, Start, encode_start
+from tidelog.journal.operation import DEL, DELRANGE, START, VAL, Start, encode_items, encode_pairs, encode_start
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.record import FINISH, TS
-from tidelog.replication.incoming import Incoming, OrderedMessage, Whole
+from tidelog.replication.incoming import Incoming, LongPayload, LongTransaction, OrderedMessage, Whole
 from tidelog.replication.message import (
     EpochBegins,
     LongPublication,
@@ -192,3 +192,70 @@ def test_opcodes_are_asked_for_once() -> None:
     for lsn in range(20):
         assert len(take_all(taker, TransactionParts([part(lsn + 1, 0, record(lsn, lsn + 1))]))) == 1
     assert asked == [VAL]
+
+
+# --- large payloads ---------------------------------------------------------------------------------------------
+
+
+def large(lsn: int, payload: bytes, opcode: int = VAL, flags: int = TS | FINISH, *, is_last: bool = True) -> LongRecord:
+    return LongRecord(part(5, 0, record(lsn, 5, flags, b"", opcode), is_last=is_last), len(payload))
+
+
+def pieces(payload: bytes) -> list[PayloadPiece]:
+    return [PayloadPiece(payload[at : at + 7]) for at in range(0, len(payload), 7)]
+
+
+def leaving(monkeypatch: pytest.MonkeyPatch) -> Incoming:
+    monkeypatch.setattr(limits, "REPLICATION_STAGED_BYTES_MIN", 20)
+    return Incoming(Reached(Ts(0), (Lsn(0), Lsn(0))), lambda opcode: opcode < 0x80, leaves_large=True)
+
+
+def test_large_payloads_are_left_out_of_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    taker = leaving(monkeypatch)
+    payload = encode_pairs([(b"key", b"a value of some length")])
+    first, second = large(0, payload, flags=TS, is_last=False), large(1, payload, flags=FINISH)
+    assert take_all(taker, first, *pieces(payload)) == []
+    assert taker.held_bytes == len(payload)
+    assert take_all(taker, second, PayloadPiece(payload[:7])) == []
+    assert taker.held_bytes == len(payload) + 7
+    (found,) = take_all(taker, *pieces(payload[7:]))
+    assert isinstance(found, LongTransaction)
+    records = found.transaction.parts[0].records
+    assert [each.payload for each in records] == [b"", b""]
+    for each, long in zip(records, found.payloads, strict=True):
+        assert long == LongPayload(ShardId(0), each, b"key", [payload[:6], b"a value of some length"])
+    assert taker.held_bytes == 0
+    assert isinstance(take_all(taker, TransactionParts([part(6, 0, record(2, 6))]))[0], JournalTransaction)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "payload"),
+    [
+        (VAL, encode_pairs([(b"key", b"value"), (b"other", b"another value")])),
+        (VAL, encode_pairs([(b"a key that ends in a later piece", b"value")])),
+        (0x10, encode_items([b"hash", b"field", b"a value of some length"])),
+    ],
+)
+def test_a_large_payload_that_is_not_one_string_is_put_together(
+    monkeypatch: pytest.MonkeyPatch, opcode: int, payload: bytes
+) -> None:
+    (found,) = take_all(leaving(monkeypatch), large(0, payload, opcode), *pieces(payload))
+    assert isinstance(found, LongTransaction)
+    assert found.payloads[0].key is None
+    assert found.payloads[0].pieces == [payload]
+
+
+def test_payloads_that_everybody_looks_into_stay_in_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    payload = encode_items([b"from here on, and then", b"up to there"])
+    (found,) = take_all(leaving(monkeypatch), large(0, payload, DELRANGE), *pieces(payload))
+    assert isinstance(found, JournalTransaction)
+    assert found.parts[0].records[0].payload == payload
+
+
+def test_large_payloads_count_for_the_size_of_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    taker = leaving(monkeypatch)
+    payload = bytes(30)
+    monkeypatch.setattr(limits, "TRANSACTION_BYTES_MAX", 50)
+    take_all(taker, large(0, payload, flags=TS, is_last=False), *pieces(payload))
+    with pytest.raises(LinkMisused, match="transaction 5 has 60 bytes"):
+        taker.take(large(1, payload, flags=FINISH))

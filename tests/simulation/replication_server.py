@@ -33,6 +33,7 @@ from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import CrashStyle
 from tidelog.testing.network import SimulatedNetwork
+from tidelog.testing.worker import SimulatedWorker
 
 SYNC_S: Final = 0.003
 """How long an fsync takes that a reply waits for."""
@@ -207,6 +208,19 @@ class WatchedMachine(Machine):
         return {record.ts for record in show(twin, folder) if record.lsn is not None}
 
 
+class CountingWorker(SimulatedWorker):
+    """A thread, and what it was given to do."""
+
+    def __init__(self, machine: WatchedMachine) -> None:
+        super().__init__(machine.host.loop, machine.work_s)
+        self._coverage = machine.watch.coverage
+
+    def submit(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        owner = getattr(work, "__self__", None)
+        self._coverage[f"thread_{type(owner).__name__.lower()}"] += 1
+        super().submit(work, done)
+
+
 class WatchedServer(SimulatedServer):
     """One process, with feeds."""
 
@@ -216,6 +230,9 @@ class WatchedServer(SimulatedServer):
         self.feeds: Feeds | None = None
         self._is_sync_due = False
         super().__init__(machine, replicaof)
+
+    def _make_worker(self) -> SimulatedWorker:
+        return CountingWorker(self.watched)
 
     # --- stores -------------------------------------------------------------------------------------------------
 

@@ -51,6 +51,8 @@ TABLE: Final = command_table()
 SETTLE_S: Final = 90.0
 """Within so much time after everything is well, all are equal."""
 TRACE_MAX: Final = 400
+WORK_S: Final = (0.0, 0.001, 0.1, 1.0)
+"""How long a thread takes for what it is given."""
 
 
 @contextmanager
@@ -65,6 +67,7 @@ def small_replication_limits() -> Iterator[None]:
         "REPLICATION_PARTS_BYTES": 300,
         "REPLICATION_LONG_BYTES": 250,
         "REPLICATION_PAYLOAD_BYTES": 400,
+        "REPLICATION_STAGED_BYTES_MIN": 600,
         "REPLICATION_READ_BYTES": 1000,
         "REPLICATION_PUMP_BYTES": 3000,
         "BATCH_BYTES_FULL": 2000,
@@ -117,6 +120,8 @@ class ReplicationWorld:
             WatchedMachine(self._network, name, seed * 10 + index, self._settings, self.watch)
             for index, name in enumerate(names)
         ]
+        for index, machine in enumerate(self._machines):
+            machine.work_s = WORK_S[(seed + index) % len(WORK_S)]
         self._sentinel = SimulatedSentinel(rng, self._loop, self.watch, self._machines)
         self._load = ReplicationLoad(rng, rng.choice((10, 300, 2500)))
         self._clients = [FeedClient(rng, self.watch, number) for number in range(rng.randint(1, 3))]

@@ -16,8 +16,10 @@ failover        a leader hands over to one of its followers
 Following:
 
 following       the follower's state machine
+states          its states, and what they are called elsewhere
 leader_link     our end of the link to the leader
 reception       applies what the leader sends
+preparation     large payloads of it, which a thread writes and decodes
 landing         a full sync as it lands
 giving_tail     what a leader has lost and we have kept, sent up
 

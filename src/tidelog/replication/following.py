@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
@@ -56,6 +55,7 @@ from tidelog.replication.message import (
 )
 from tidelog.replication.reception import Reception
 from tidelog.replication.shared_history import Shared, compare, own_position
+from tidelog.replication.states import LINKED, SHOWN, FollowingState
 
 if TYPE_CHECKING:
     from tidelog.replication.replication import Replication
@@ -65,34 +65,6 @@ _DENOMINATOR: Final = 1000
 """Jitter is drawn in parts of this."""
 
 Connect = Callable[[NetworkAddress, LinkOwner], NetworkLink]
-
-
-class FollowingState(Enum):
-    """See the module."""
-
-    RESTING = "resting"
-    CONNECTING = "connecting"
-    MEETING = "meeting"
-    LANDING = "landing"
-    GIVING_TAIL = "giving its tail"
-    CATCHING_UP = "catching up"
-    STABLE = "stable"
-    RELOADING = "reloading"
-    OVER = "over"
-
-
-_LINKED: Final = (FollowingState.CATCHING_UP, FollowingState.STABLE)
-_SHOWN: Final[dict[FollowingState, LinkState]] = {
-    FollowingState.RESTING: "connect",
-    FollowingState.CONNECTING: "connecting",
-    FollowingState.MEETING: "handshake",
-    FollowingState.LANDING: "sync",
-    FollowingState.GIVING_TAIL: "handshake",
-    FollowingState.CATCHING_UP: "catch_up",
-    FollowingState.STABLE: "connected",
-    FollowingState.RELOADING: "sync",
-    FollowingState.OVER: "connect",
-}
 
 
 class Following:
@@ -151,12 +123,12 @@ class Following:
     @property
     def is_linked(self) -> bool:
         """It follows: all that the leader has comes here."""
-        return self.state in _LINKED
+        return self.state in LINKED
 
     @property
     def shown_state(self) -> LinkState:
         """As INFO and ROLE have it."""
-        return _SHOWN[self.state]
+        return SHOWN[self.state]
 
     @property
     def silent_us(self) -> int:
@@ -225,7 +197,9 @@ class Following:
         self._rest(reason)
 
     def _drop_reading(self) -> None:
-        self._reception = None
+        if self._reception is not None:
+            self._reception.drop()
+            self._reception = None
         self._is_stopped = False
         if self._tail is not None:
             self._tail.close()
@@ -285,7 +259,8 @@ class Following:
         visible = self._server.store.journal.writer.visible
         if self.state not in (FollowingState.MEETING, FollowingState.GIVING_TAIL) or message.ts != visible.ts:
             raise LinkMisused(f"the leader goes on after ts {message.ts}, and {visible.ts} is reached here")
-        self._reception = Reception(self._server, Reached(visible.ts, visible.lsns))
+        begin = Reached(visible.ts, visible.lsns)
+        self._reception = Reception(self._server, begin, self._replication.worker, self._go_on)
         self.landing.discard()
         self._failures = 0
         self.error = ""

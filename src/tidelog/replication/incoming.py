@@ -9,18 +9,22 @@ has come, whatever happens to the link, and a peer with a bug cannot make a hole
 - every opcode is known here: what cannot be applied must not be journaled either.
 
 What is held is the transaction that is under way, and it has a bound.
+
+A payload that comes in pieces is put together. If the receiver has a thread for large ones, that is done as they come,
+so that nothing is left to do at once: the transaction then comes out as a `LongTransaction`.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from tidelog import limits
 from tidelog.errors import FormatError, LinkMisused, TransactionTorn
 from tidelog.ids import Lsn, ShardId, Ts
+from tidelog.journal.large_bytes import GrowingBytes
 from tidelog.journal.merge import JournalTransaction, check_whole
-from tidelog.journal.operation import START
+from tidelog.journal.operation import DELRANGE, FLUSHDB, START, VAL, head_of_pair
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.record import FINISH, TS
 from tidelog.journal.scan import IsKnown
@@ -36,8 +40,56 @@ from tidelog.replication.message import (
 
 OrderedMessage: TypeAlias = TransactionParts | LongRecord | PayloadPiece | EpochBegins | Publication | LongPublication
 """What is put together."""
-Whole: TypeAlias = JournalTransaction | EpochBegins | Publication
+
+
+class LongPayload(NamedTuple):
+    """A large payload; its record comes without it."""
+
+    shard: ShardId
+    record: Record
+    key: bytes | None
+    """If it sets one string, the key of that ..."""
+    pieces: list[bytes]
+    """... and then these are a head and the value. Otherwise it is one piece."""
+
+
+class _GrowingPayload:
+    """A large payload while it comes."""
+
+    def __init__(self, long: LongRecord) -> None:
+        self._long = long
+        self._key: bytes | None = None
+        self._head: bytes | None = None
+        """None: nothing has come."""
+        self._rest = GrowingBytes()
+
+    def add(self, data: bytes) -> None:
+        if self._head is None:
+            self._head = b""
+            found = head_of_pair(data, self._long.size) if self._long.part.records[0].opcode == VAL else None
+            if found is not None:
+                self._key, value_at = found
+                self._head, data = data[:value_at], data[value_at:]
+        self._rest.add(data)
+
+    def whole(self) -> LongPayload:
+        part = self._long.part
+        pieces = [self._rest.whole()] if not self._head else [self._head, self._rest.whole()]
+        return LongPayload(part.shard, part.records[0], self._key, pieces)
+
+
+class LongTransaction(NamedTuple):
+    """A whole transaction, and the large payloads of its records."""
+
+    transaction: JournalTransaction
+    payloads: list[LongPayload]
+
+
+Whole: TypeAlias = JournalTransaction | LongTransaction | EpochBegins | Publication
 """What comes out."""
+
+_PUT_TOGETHER: Final = (START, FLUSHDB, DELRANGE)
+"""Records that are looked into wherever they come. They are small, unless a range has ends of megabytes."""
 
 _make_transaction: Final = partial(tuple.__new__, JournalTransaction)  # hot: the call of the class itself is Python
 
@@ -45,23 +97,29 @@ _make_transaction: Final = partial(tuple.__new__, JournalTransaction)  # hot: th
 class Incoming:
     """The history that a link brings, from a position on."""
 
-    def __init__(self, begin: Reached, is_known: IsKnown) -> None:
+    def __init__(self, begin: Reached, is_known: IsKnown, *, leaves_large: bool = False) -> None:
         self._ts: int = begin.ts
         """Of the last whole transaction."""
         self._next_lsns: list[int] = list(begin.lsns)
         self._is_known = is_known
+        self._leaves_large = leaves_large
+        """Large payloads are left out of their records."""
         self._known: set[int] = set()
         """Opcodes that were asked for."""
         self._open_ts = 0
         """Of the transaction that is under way ..."""
         self._open: dict[int, list[Record]] = {}
         """... and its records by shard; empty: there is none."""
+        self._open_long: list[LongPayload] = []
+        """Those of its payloads that are."""
         self._open_bytes = 0
         self._open_records = 0
         self._long: LongRecord | LongPublication | None = None
         """What the payload belongs to that is under way ..."""
         self._payload: list[bytes] = []
         """... of which this has come ..."""
+        self._growing: _GrowingPayload | None = None
+        """... or this, if it is large ..."""
         self._owed = 0
         """... and so much has not."""
 
@@ -78,16 +136,17 @@ class Incoming:
     @property
     def held_bytes(self) -> int:
         """Payloads of what is under way."""
-        return self._open_bytes + sum(map(len, self._payload))
+        due = self._long.size if isinstance(self._long, LongRecord) else 0
+        return self._open_bytes + (due - self._owed if self._growing is not None else sum(map(len, self._payload)))
 
     def take(self, message: OrderedMessage) -> list[Whole]:
         """What has become whole by a message. Hot."""
         if isinstance(message, TransactionParts):
             found: list[Whole] = []
             for part in message.parts:
-                transaction = self._take_part(part)
-                if transaction is not None:
-                    found.append(transaction)
+                whole = self._take_part(part)
+                if whole is not None:
+                    found.append(whole)
             return found
         if isinstance(message, PayloadPiece):
             return self._take_payload(message.data)
@@ -96,6 +155,9 @@ class Incoming:
             if self._open_bytes + message.size > limits.TRANSACTION_BYTES_MAX:
                 raise self._too_large(message.part.ts, self._open_bytes + message.size)
             self._long, self._owed = message, message.size
+            is_large = message.size >= limits.REPLICATION_STAGED_BYTES_MIN
+            if is_large and self._leaves_large and message.part.records[0].opcode not in _PUT_TOGETHER:
+                self._growing = _GrowingPayload(message)
             return []
         if isinstance(message, LongPublication):
             self._refuse_inside_transaction("a publication")
@@ -115,18 +177,27 @@ class Incoming:
         long = self._long
         if long is None or len(data) > self._owed:
             raise LinkMisused(f"{len(data)} bytes of a payload came where {self._owed} are due")
-        self._payload.append(data)
+        growing = self._growing
+        if growing is not None:
+            growing.add(data)
+        else:
+            self._payload.append(data)
         self._owed -= len(data)
         if self._owed:
             return []
+        self._long = self._growing = None
         payload = b"".join(self._payload)
-        self._long = None
         self._payload.clear()
         if isinstance(long, LongPublication):
             return [Publication(payload[: long.channel_size], payload[long.channel_size :], long.is_sharded)]
         part = long.part
-        transaction = self._take_part(part._replace(records=[part.records[0]._replace(payload=payload)]))
-        return [] if transaction is None else [transaction]
+        if growing is not None:
+            self._open_bytes += long.size
+            self._open_long.append(growing.whole())
+        else:
+            part = part._replace(records=[part.records[0]._replace(payload=payload)])
+        whole = self._take_part(part)
+        return [] if whole is None else [whole]
 
     def _refuse_inside_payload(self) -> None:
         if self._long is not None:
@@ -138,7 +209,7 @@ class Incoming:
 
     # --- transactions -------------------------------------------------------------------------------------------
 
-    def _take_part(self, part: Part) -> JournalTransaction | None:
+    def _take_part(self, part: Part) -> JournalTransaction | LongTransaction | None:
         """The transaction that a part ends; None: it goes on. Hot."""
         if self._long is not None:
             self._refuse_inside_payload()
@@ -164,6 +235,9 @@ class Incoming:
         self._end_transaction(whole)
         self._ts = ts
         self._open_bytes = self._open_records = 0
+        if self._open_long:
+            payloads, self._open_long = self._open_long, []
+            return LongTransaction(whole, payloads)
         return whole
 
     def _check_records(self, ts: int, shard: int, records: list[Record]) -> None:

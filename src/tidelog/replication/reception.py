@@ -1,34 +1,45 @@
 """Applies what a leader sends to an open store: each transaction whole, journaled before it is applied.
 
 A disk without space stops it, not the link: what has come waits, and the leader is not read from until there is space.
+So it is while a thread works on a transaction with large payloads (`preparation`): what came after it waits, and the
+order is kept.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
 
 from tidelog import limits
 from tidelog.errors import JournalFull
 from tidelog.journal.merge import JournalTransaction
-from tidelog.replication.incoming import Incoming, OrderedMessage, Whole
-from tidelog.replication.message import EpochBegins, Reached
+from tidelog.ports import Worker
+from tidelog.replication.incoming import Incoming, LongTransaction, OrderedMessage
+from tidelog.replication.message import EpochBegins, Publication, Reached
+from tidelog.replication.preparation import Preparation
 from tidelog.replication.server import ReplicatedServer
+
+_Received: TypeAlias = JournalTransaction | Preparation | EpochBegins | Publication
 
 
 class Reception:
     """The history of a leader, from a position on."""
 
-    def __init__(self, server: ReplicatedServer, begin: Reached) -> None:
+    def __init__(self, server: ReplicatedServer, begin: Reached, worker: Worker, went_on: Callable[[], None]) -> None:
         self._server = server
         self._store = server.store
         self._writer = server.store.journal.writer
-        self._incoming = Incoming(begin, server.store.types.operations.is_known)
-        self._waiting: deque[Whole] = deque()
-        """What is whole and could not be written yet."""
+        self._worker = worker
+        self._went_on = went_on
+        """Told when the thread is done with something that `go_on` waits for."""
+        self._incoming = Incoming(begin, server.store.types.operations.is_known, leaves_large=True)
+        self._waiting: deque[_Received] = deque()
+        """What is whole and could not be applied yet."""
 
     @property
     def is_stuck(self) -> bool:
-        """There is no space: take nothing more until `go_on` says that there is."""
+        """There is no space, or a thread works: take nothing more until `go_on` says so."""
         return bool(self._waiting)
 
     @property
@@ -38,26 +49,33 @@ class Reception:
 
     def take(self, message: OrderedMessage) -> None:
         """Hot."""
-        whole = self._incoming.take(message)
-        if self._waiting:
-            self._waiting.extend(whole)
-            return
-        for index, each in enumerate(whole):
-            try:
-                self._apply(each)
-            except JournalFull:
-                self._waiting.extend(whole[index:])
-                return
+        for whole in self._incoming.take(message):
+            received: _Received
+            if isinstance(whole, LongTransaction):
+                received = Preparation(whole, self._store, self._worker, self._went_on)
+            else:
+                received = whole
+            if self._waiting or not self._apply(received):
+                self._waiting.append(received)
 
-    def _apply(self, whole: Whole) -> None:
-        if isinstance(whole, JournalTransaction):
+    def _apply(self, received: _Received) -> bool:
+        """False: it cannot be applied yet."""
+        try:
             if self._writer.batch_bytes >= limits.BATCH_BYTES_FULL:
                 self._server.write()
-            self._store.apply_received(whole)
-        elif isinstance(whole, EpochBegins):
-            self._store.journal.append_received_epoch(whole.epoch)
-        else:
-            self._server.deliver(whole)
+            if isinstance(received, JournalTransaction):
+                self._store.apply_received(received)
+            elif isinstance(received, Preparation):
+                if not received.is_ready():
+                    return False
+                received.apply()
+            elif isinstance(received, EpochBegins):
+                self._store.journal.append_received_epoch(received.epoch)
+            else:
+                self._server.deliver(received)
+        except JournalFull:
+            return False
+        return True
 
     def write(self) -> None:
         """Write what has come."""
@@ -67,13 +85,21 @@ class Reception:
             return  # `go_on` tries again
 
     def go_on(self) -> bool:
-        """Try again what there was no space for; true: all is written."""
+        """Try again what could not be applied; true: all is written."""
         try:
             self._server.write()
             while self._waiting:
-                self._apply(self._waiting[0])
+                if not self._apply(self._waiting[0]):
+                    return False
                 self._waiting.popleft()
             self._server.write()
         except JournalFull:
             return False
         return True
+
+    def drop(self) -> None:
+        """The link is over: what is not applied comes again."""
+        for received in self._waiting:
+            if isinstance(received, Preparation):
+                received.give_up()
+        self._waiting.clear()

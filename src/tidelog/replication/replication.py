@@ -28,7 +28,7 @@ from tidelog.ids import Ts
 from tidelog.journal.replacement import finish_replacement
 from tidelog.journal.rewind import Rewound, rewind
 from tidelog.journal.scan import IsKnown
-from tidelog.ports import Clock, Disk, LinkOwner, Loop, NetworkAddress, NetworkLink, Random, Timer
+from tidelog.ports import Clock, Disk, LinkOwner, Loop, NetworkAddress, NetworkLink, Random, Timer, Worker
 from tidelog.replication import refusals
 from tidelog.replication.facts import ReplicationFacts
 from tidelog.replication.failover import NO_FAILOVER, Failover
@@ -55,6 +55,7 @@ class Replication:
         folder: str,
         clock: Clock,
         loop: Loop,
+        worker: Worker,
         random: Random,
         connect: Connect,
         options: ReplicationOptions,
@@ -67,6 +68,7 @@ class Replication:
         self._folder = folder
         self._clock = clock
         self._loop = loop
+        self.worker = worker
         self._random = random
         self._connect = connect
         self._is_known = is_known

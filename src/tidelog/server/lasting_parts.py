@@ -31,6 +31,7 @@ from tidelog.server.configuration_file import configuration_file
 from tidelog.server.connections import Connections
 from tidelog.server.leader_password import LeaderPassword
 from tidelog.server.memory import Memory
+from tidelog.server.work_thread import WorkThread
 
 
 class HostProcess(ServerProcess, Protocol):
@@ -82,6 +83,7 @@ class LastingParts:
         self.replication_options = config.replication
         self.leader_password = LeaderPassword(config.leader_password, self.password)
         self.configuration_file = configuration_file(config)
+        self.replication_worker = WorkThread(loop, "replication")
         self.replication: Replication
         """Made by the process, which is the server that it is part of."""
         self.run_id = secrets.token_hex(20)

@@ -84,6 +84,7 @@ def make_replication(
         config.data,
         lasting.clock,
         lasting.loop,
+        lasting.replication_worker,
         random,
         connect,
         lasting.replication_options,

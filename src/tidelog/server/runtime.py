@@ -407,6 +407,7 @@ class Runtime:
         await self.served.finish_end()
         await self.served.send_rest()
         self._lasting.replication.close()
+        self._lasting.replication_worker.close()
         self.served.store.journal.close()
         if not has_ended:
             logging.shutdown()

@@ -252,8 +252,9 @@ class ServedStore:
             _LOG.warning("the server stops, and follower %s:%d has not confirmed all that was written", host, port)
 
     async def wait_for_disk(self) -> None:
-        """Until no fsync is under way, however long that takes: the journal cannot be closed before."""
-        while self.turns.commit.is_under_way:
+        """Until no fsync is under way, and no value that was received is being written, however long that takes: the
+        journal cannot be closed before."""
+        while self.turns.commit.is_under_way or self.store.journal.writer.is_staging:
             await asyncio.sleep(0.001)
 
     # --- while another is loaded --------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""A thread beside the loop for large values: it joins what arrived in pieces, and writes values to the blob file.
+"""A thread beside the loop for what takes long (`ports.Worker`).
 
-One thread, so that large values wait for each other and for nothing else. What it does lets the loop go on: joining
-`bytes` of more than a megabyte, checksums and writes release the interpreter's lock.
+One is for large values: it joins what arrived in pieces, and writes values to the blob file. Another is for what a
+leader sends. Each is one thread, so that large values wait for each other and for nothing else. What they do lets the
+loop go on: joining `bytes` of more than a megabyte, checksums and writes release the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 class WorkThread:
     """Runs work in the order in which it comes. For the loop's thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str = "large") -> None:
         self._loop = loop
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="large")
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     def submit(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         """Run `work` there and then `done` on the loop. If it raises, so does what is run on the loop."""

@@ -7,10 +7,11 @@ which asks for the string of its pieces (`Transaction.join`). If the pieces are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from tidelog import limits
+from tidelog.journal.staging import StagedBlob
 
 _ZEROS: Final = bytes(limits.MIB)
 
@@ -31,6 +32,19 @@ class Joined(NamedTuple):
 
     pieces: Pieces
     value: bytes
+
+
+class LargePayloads(NamedTuple):
+    """Large payloads of a received transaction that a thread has written and decoded, by the shard and the lsn of their
+    records."""
+
+    blobs: Mapping[tuple[int, int], StagedBlob]
+    """Where they lie ..."""
+    operations: Mapping[tuple[int, int], Any]
+    """... and what they mean."""
+
+
+NONE_LARGE: Final = LargePayloads({}, {})
 
 
 def whole(source: bytes) -> Piece:

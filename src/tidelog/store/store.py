@@ -11,7 +11,7 @@ the transaction is durable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidelog import limits
@@ -31,7 +31,7 @@ from tidelog.store.capture import Capture
 from tidelog.store.hold_changes import change_holds, take_over_holders
 from tidelog.store.holds import NamedHolds
 from tidelog.store.keyspace import Database
-from tidelog.store.large import Joined
+from tidelog.store.large import NONE_LARGE, Joined, LargePayloads
 from tidelog.store.libraries import Libraries
 from tidelog.store.range_removal import ALL_SLOTS, RangeRemoval
 from tidelog.store.scan_orders import ScanOrders
@@ -83,6 +83,8 @@ class Store:
         """Large values of the command that runs now which lie in the blob file already, by their identity ..."""
         self.joined: list[Joined] = []
         """... and those of them that it makes itself."""
+        self._received: Mapping[tuple[int, int], Any] = NONE_LARGE.operations
+        """Of the transaction that is being applied: operations that were decoded before."""
         self._unwritten: tuple[Visible, frozenset[bytes] | None] | None = None
         """What `unwritten_keys` said, and what was written then: until more is, it stays so."""
         self.on_range: Callable[[Ts, int, DelRange], None] | None = None
@@ -383,23 +385,26 @@ class Store:
 
     # --- following ----------------------------------------------------------------------------------------------
 
-    def apply_received(self, transaction: JournalTransaction) -> None:
+    def apply_received(self, transaction: JournalTransaction, large: LargePayloads = NONE_LARGE) -> None:
         """Journal a transaction that was made elsewhere, and apply it by the code of recovery. Hot on a follower.
 
         Clients that watch or wait for its keys, a snapshot that is being made, and scans of feeds are told as they are
         of transactions that are made here. If the journal refuses it, nothing has happened. `ApplyFailed`: state and
         journal may differ, and the process must stop.
         """
-        self.journal.writer.append_received(transaction)
+        self.journal.writer.append_received(transaction, large.blobs)
         ts, parts = transaction
+        self._received = large.operations
         try:
             if len(self.slots) == 1:
                 for record in parts[0].records:
-                    self._replay_record(ALL_SLOTS, record, record.payload)
+                    self._apply_record(ALL_SLOTS, FIRST_SHARD, record)
             else:
                 self._apply_parts(parts)
         except Exception as error:
             raise ApplyFailed(f"transaction {ts} could not be applied: {type(error).__name__}") from error
+        finally:
+            self._received = NONE_LARGE.operations
         if self.holds.is_touched:
             self.holds.note(ts)
         if self.on_range is not None:
@@ -424,8 +429,17 @@ class Store:
                     if record.opcode in (FLUSHDB, DELRANGE):
                         flush = record
                         break
-                    self._replay_record(slots, record, record.payload)
+                    self._apply_record(slots, shard, record)
                 places[index] = place
             if flush is None:
                 return
             self._replay_record(ALL_SLOTS, flush, flush.payload)
+
+    def _apply_record(self, slots: tuple[int, int], shard: ShardId, record: Record) -> None:
+        """Hot."""
+        if self._received:
+            operation = self._received.get((shard, record.lsn))
+            if operation is not None:
+                self._by_opcode[record.opcode].apply(self._databases[record.database], operation)
+                return
+        self._replay_record(slots, record, record.payload)
