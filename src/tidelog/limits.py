@@ -233,6 +233,8 @@ REPLICATION_SILENCE_S = 10.0
 """A peer that is not heard of for so long is taken for gone."""
 REPLICATION_MEETING_S = 10.0
 """For the hello of a peer, and for connecting to one."""
+REPLICATION_CHAIN_MAX = 16
+"""Servers from one to its leader: a longer chain is taken for a circle, in which nobody leads."""
 REPLICATION_ANNOUNCE_US = 100 * 1000
 """Between two announcements of a leader ..."""
 REPLICATION_ACKNOWLEDGE_US = 1 * SECOND_US

@@ -376,3 +376,53 @@ def test_a_write_that_somebody_waits_for_is_sent_at_once() -> None:
         world.a.live.replication.wait(world.a.live.last_ts, 1, is_durable=False, done=partial(done.append, number))
         world.until(lambda done=done: bool(done))  # type: ignore[misc]
         assert world.a.clock.monotonic_us() - began_us < limits.REPLICATION_PACE_US / 2
+
+
+def test_servers_that_follow_each_other_know_that_nobody_leads() -> None:
+    world = World()
+    world.pair()
+    world.c.start(world.b.address)
+    world.until(lambda: is_stable(world.c))
+    world.a.live.replication.follow(world.c.address)
+    machines = (world.a, world.b, world.c)
+    world.until(lambda: not any(each.live.replication.facts().is_link_up for each in machines))
+    world.loop.run(5)
+    assert not any(is_stable(each) for each in machines)
+    assert "no link to a server that does" in world.b.live.replication.facts().link_error
+    world.b.live.replication.lead()
+    world.b.live.run("SET", "x", "1")
+    level(world, world.b, world.c, world.a)
+    assert value(world.a, "x") == b"1"
+
+
+def test_a_server_that_follows_itself_is_not_connected() -> None:
+    world = World()
+    world.a.start()
+    world.a.live.replication.follow(world.a.address)
+    world.loop.run(5)
+    assert not world.a.live.replication.facts().is_link_up
+
+
+def test_the_end_of_a_chain_knows_that_its_beginning_is_gone() -> None:
+    world = World()
+    world.pair()
+    world.c.start(world.b.address)
+    world.until(lambda: is_stable(world.c))
+    world.a.kill()
+    world.until(lambda: not world.c.live.replication.facts().is_link_up)
+    world.loop.run(3)
+    assert world.c.live.replication.facts().lag_ms > 2000
+    world.a.start()
+    world.until(lambda: is_stable(world.c))
+
+
+def test_a_server_that_was_never_written_to_has_nothing_to_set_aside() -> None:
+    world = World()
+    world.a.start()
+    world.a.live.run("SET", "x", "1")
+    world.b.start()
+    world.loop.run(1)
+    world.b.live.replication.follow(world.a.address)
+    level(world, world.a, world.b)
+    assert world.b.live.replication.facts().set_aside_paths == []
+    assert not [name for name in world.b.disk.list("data") if name.startswith("set-aside")]

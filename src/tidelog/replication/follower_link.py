@@ -345,7 +345,7 @@ class FollowerLink(LinkSpeaker):
                 closed = max(closed, followers.closed_ts())
         hlc = followers.journal.hlc
         bound = max(hlc.bound, hlc.last)  # in a chain, what our own leader has announced
-        self.send(Announcement(closed, bound, self._clock.wall_us()))
+        self.send(Announcement(closed, bound, self._clock.wall_us(), followers.distance))
 
     # --- what it has --------------------------------------------------------------------------------------------
 

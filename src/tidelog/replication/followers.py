@@ -101,6 +101,10 @@ class Followers:
     def is_returning(self) -> bool:
         return self._replication.is_returning
 
+    @property
+    def distance(self) -> int:
+        return self._replication.distance
+
     def closed_ts(self) -> Ts:
         return self._replication.closed_now()
 

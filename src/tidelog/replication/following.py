@@ -28,6 +28,7 @@ from tidelog.replication.giving_tail import GivingTail
 from tidelog.replication.landing import Landing
 from tidelog.replication.leader_link import LeaderLink
 from tidelog.replication.message import (
+    NOBODY_LEADS,
     Acknowledgement,
     Announcement,
     ContinueSync,
@@ -55,7 +56,7 @@ from tidelog.replication.message import (
 )
 from tidelog.replication.reception import Reception
 from tidelog.replication.shared_history import Shared, compare, own_position
-from tidelog.replication.states import LINKED, SHOWN, FollowingState
+from tidelog.replication.states import RECEIVING, SHOWN, FollowingState
 
 if TYPE_CHECKING:
     from tidelog.replication.replication import Replication
@@ -113,6 +114,9 @@ class Following:
         """As announced by the leader; all up to it is applied here."""
         self.announced_us = 0
         """When that was (monotonic)."""
+        self.distance = NOBODY_LEADS
+        """How many links away from a server that leads we are, as the announcements say."""
+        self._was_linked = False
         self.down_since_us = clock.monotonic_us()
         """Since when there is no link, if there is none."""
         self.error = ""
@@ -122,13 +126,18 @@ class Following:
 
     @property
     def is_linked(self) -> bool:
-        """It follows: all that the leader has comes here."""
-        return self.state in LINKED
+        """It follows: all that a leader has comes here, perhaps over others."""
+        return self.is_receiving and self.distance != NOBODY_LEADS
+
+    @property
+    def is_receiving(self) -> bool:
+        """Whatever the server has that it is connected to comes here."""
+        return self.state in RECEIVING
 
     @property
     def shown_state(self) -> LinkState:
         """As INFO and ROLE have it."""
-        return SHOWN[self.state]
+        return SHOWN[FollowingState.CATCHING_UP if self.is_receiving and not self.is_linked else self.state]
 
     @property
     def silent_us(self) -> int:
@@ -156,12 +165,17 @@ class Following:
         link.set_link(self._connect(self.leader, link))
 
     def _set_state(self, state: FollowingState) -> None:
-        was_linked = self.is_linked
         self.state = state
         self._state_us = self._clock.monotonic_us()
-        if self.is_linked != was_linked:
-            if was_linked:
-                self.down_since_us = self._state_us
+        if not self.is_receiving:
+            self.distance = NOBODY_LEADS
+        self._look_at_link()
+
+    def _look_at_link(self) -> None:
+        if self.is_linked != self._was_linked:
+            self._was_linked = self.is_linked
+            if not self._was_linked:
+                self.down_since_us = self._clock.monotonic_us()
             self._replication.link_changed()
 
     def meet(self, link: LeaderLink) -> None:
@@ -190,7 +204,7 @@ class Following:
         self._link = None
         if self.state in (FollowingState.RELOADING, FollowingState.OVER):
             return
-        if self.is_linked:
+        if self.is_receiving:
             _LOG.warning("the link to the leader %s:%d is over: %s", *self.leader, reason)
             self.error = reason  # it is told once
         self._drop_reading()
@@ -239,7 +253,7 @@ class Following:
             self._begin_tail()
         elif isinstance(message, LinkRefused):
             self._take_refusal(message)
-        elif isinstance(message, TakeOver) and self.is_linked:
+        elif isinstance(message, TakeOver) and self.is_receiving:
             self._replication.take_over()
         else:
             raise LinkMisused(f"{type(message).__name__} came in state {self.state.value}")
@@ -268,17 +282,28 @@ class Following:
         self._acknowledge(is_due=True)
 
     def _take_announcement(self, message: Announcement) -> None:
-        if not self.is_linked:
+        if not self.is_receiving:
             self._state_us = self._clock.monotonic_us()  # it is there, and makes a snapshot
             return
+        self._take_distance(message.distance)
         if self._reception is not None and not self._reception.is_stuck:
             self._reception.write()
             self.closed_ts = self._server.store.announced_ts = max(self.closed_ts, message.closed_ts)
-            self.announced_us = self._clock.monotonic_us()
+            if self.is_linked:
+                self.announced_us = self._clock.monotonic_us()
         self._server.store.journal.hlc.follow(message.clock_bound)
         if self.state is FollowingState.CATCHING_UP and self._is_level(message.closed_ts):
             self._set_state(FollowingState.STABLE)
             _LOG.info("following %s:%d", *self.leader)
+
+    def _take_distance(self, distance: int) -> None:
+        """Servers that follow each other in a circle count up, until it is known that none of them leads."""
+        before = self.distance
+        self.distance = distance + 1 if distance < limits.REPLICATION_CHAIN_MAX else NOBODY_LEADS
+        if NOBODY_LEADS == self.distance != before:
+            self.error = "it leads no longer, and has no link to a server that does"
+            _LOG.warning("following %s:%d: %s", *self.leader, self.error)
+        self._look_at_link()
 
     def _is_level(self, closed_ts: Ts) -> bool:
         """Whether we have what the leader had when we met."""
@@ -375,7 +400,7 @@ class Following:
     def _land(self) -> None:
         """What has landed is written; with the last of it, it takes the place of what is here."""
         landing = self.landing
-        keeps_old = self._landing_reason is not SyncReason.ERASED and bool(self._server.store.journal.epochs)
+        keeps_old = self._landing_reason is not SyncReason.ERASED and self._server.store.journal.writer.last_ts > 0
         if not self._store_landing(landing.write) or not landing.is_whole:
             return
         if not self._store_landing(lambda: landing.finish(keeps_old=keeps_old)):

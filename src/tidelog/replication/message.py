@@ -269,6 +269,8 @@ class TailEnd:
 
 # --- beside it --------------------------------------------------------------------------------------------------
 
+NOBODY_LEADS: Final = 255
+
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
@@ -280,6 +282,8 @@ class Announcement:
     """The leader gives out no ts above it before it has announced a higher one: who is promoted begins above it."""
     wall_us: int
     """When this was said, by the leader's clock: its age is the lag."""
+    distance: int
+    """How many links away from a server that leads whoever says this is; `NOBODY_LEADS`: none is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from tidelog.replication.followers import AwaitedConfirmation, Followers
 from tidelog.replication.following import Connect, Following
 from tidelog.replication.gathered_facts import gather_facts
 from tidelog.replication.landing import Landing
-from tidelog.replication.message import EndReason, LinkRole, Publication
+from tidelog.replication.message import NOBODY_LEADS, EndReason, LinkRole, Publication
 from tidelog.replication.options import ReplicationOptions
 from tidelog.replication.role_file import RoleFile
 from tidelog.replication.server import ReplicatedServer
@@ -138,6 +138,13 @@ class Replication:
         if self.role is LinkRole.LEADER or self.options.serves_stale_data:
             return None
         return None if self._following is not None and self._following.is_linked else refusals.STALE
+
+    @property
+    def distance(self) -> int:
+        """How many links away from a leader we are."""
+        if self._following is not None:
+            return self._following.distance
+        return 0 if self._leads else NOBODY_LEADS
 
     @property
     def closed_ts(self) -> Ts | None:

@@ -22,8 +22,8 @@ class FollowingState(Enum):
     OVER = "over"
 
 
-LINKED: Final = (FollowingState.CATCHING_UP, FollowingState.STABLE)
-"""All that the leader has comes here."""
+RECEIVING: Final = (FollowingState.CATCHING_UP, FollowingState.STABLE)
+"""All that the server has that it follows comes here."""
 SHOWN: Final[dict[FollowingState, LinkState]] = {
     FollowingState.RESTING: "connect",
     FollowingState.CONNECTING: "connecting",
