@@ -254,6 +254,8 @@ REPLICATION_RETURN_S = 5.0
 """So long a leader that comes back after a crash waits for the followers that it had."""
 LANDING_SYNC_BYTES = 8 * MIB
 """What is written of a full sync between two fsyncs."""
+LANDING_WAITING_BYTES_MAX = 8 * MIB
+"""What a full sync has brought and the disk has not taken; with more, no more is received for now."""
 FOLLOWERS_MAX = 64
 """Links of one server to servers that follow it ..."""
 FOLLOWERS_KNOWN_MAX = 64

@@ -217,7 +217,7 @@ class CountingWorker(SimulatedWorker):
 
     def submit(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         owner = getattr(work, "__self__", None)
-        self._coverage[f"thread_{type(owner).__name__.lower()}"] += 1
+        self._coverage[f"thread_{type(owner).__name__.strip('_').lower()}"] += 1
         super().submit(work, done)
 
 

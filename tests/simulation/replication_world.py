@@ -69,6 +69,8 @@ def small_replication_limits() -> Iterator[None]:
         "REPLICATION_PAYLOAD_BYTES": 400,
         "REPLICATION_STAGED_BYTES_MIN": 600,
         "REPLICATION_READ_BYTES": 1000,
+        "LANDING_SYNC_BYTES": 2000,
+        "LANDING_WAITING_BYTES_MAX": 3000,
         "REPLICATION_PUMP_BYTES": 3000,
         "BATCH_BYTES_FULL": 2000,
     }

@@ -21,6 +21,8 @@ leader_link     our end of the link to the leader
 reception       applies what the leader sends
 preparation     large payloads of it, which a thread writes and decodes
 landing         a full sync as it lands
+landing_disk    ... and what a thread does for it on disk
+disk_queue      steps on disk that a thread does in order
 giving_tail     what a leader has lost and we have kept, sent up
 
 Being followed:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
-from tidelog.errors import JournalFailed, JournalFull, LinkMisused
+from tidelog.errors import EnvironmentFault, LinkMisused
 from tidelog.ids import Lsn, Ts
 from tidelog.ports import Clock, LinkOwner, Loop, NetworkAddress, NetworkLink, Random, Timer
 from tidelog.replication.facts import LinkState
@@ -236,7 +236,7 @@ class Following:
     def take(self, message: LinkMessage) -> None:
         """Hot."""
         if self.state is FollowingState.LANDING:
-            self._store_landing(lambda: self.landing.take(message))
+            self.landing.take(message)
         elif self._reception is not None and isinstance(
             message, (TransactionParts, LongRecord, PayloadPiece, EpochBegins, Publication, LongPublication)
         ):
@@ -267,7 +267,7 @@ class Following:
                 self._is_stopped = True
                 self._link.stop_receiving()
         elif self.state is FollowingState.LANDING:
-            self._land()
+            self.landing_went_on()
 
     def _continue(self, message: ContinueSync) -> None:
         visible = self._server.store.journal.writer.visible
@@ -384,26 +384,30 @@ class Following:
             *self.leader, message.reason.name.lower(), message.files, message.size,
         )  # fmt: skip
         self._set_state(FollowingState.LANDING)
-        self._store_landing(lambda: self.landing.begin(message))
+        self.landing.begin(message, self)
 
-    def _store_landing(self, store: Callable[[], None]) -> bool:
-        """Store something of a full sync; false: there is no space for it, and the link has ended."""
-        try:
-            store()
-        except (OSError, JournalFull, JournalFailed) as error:
-            _LOG.error("a full sync cannot be stored: %s", error)
-            if self._link is not None:
-                self._link.cut(f"the full sync cannot be stored: {error}")
-            return False
-        return True
-
-    def _land(self) -> None:
-        """What has landed is written; with the last of it, it takes the place of what is here."""
-        landing = self.landing
-        keeps_old = self._landing_reason is not SyncReason.ERASED and self._server.store.journal.writer.last_ts > 0
-        if not self._store_landing(landing.write) or not landing.is_whole:
+    def landing_went_on(self) -> None:
+        """With the last of it, it takes the place of what is here."""
+        link, landing = self._link, self.landing
+        if landing.has_landed:
+            self._replace()
             return
-        if not self._store_landing(lambda: landing.finish(keeps_old=keeps_old)):
+        landing.write()
+        if link is not None and self._is_stopped != landing.is_clogged:
+            self._is_stopped = landing.is_clogged
+            (link.stop_receiving if self._is_stopped else link.resume_receiving)()
+
+    def landing_failed(self, error: OSError | EnvironmentFault) -> None:
+        _LOG.error("a full sync cannot be stored: %s", error)
+        if self._link is not None:
+            self._link.cut(f"the full sync cannot be stored: {error}")
+
+    def _replace(self) -> None:
+        keeps_old = self._landing_reason is not SyncReason.ERASED and self._server.store.journal.writer.last_ts > 0
+        try:
+            self.landing.complete(keeps_old=keeps_old)
+        except OSError as error:
+            self.landing_failed(error)
             return
         self._wants_all = False
         self._end_link(EndReason.ROLE_CHANGED, "the full sync has landed")

@@ -5,31 +5,34 @@
     sync/progress.json                 files that are whole, so that another link, or another process, goes on there
 
 Files are taken up again where a link left them. The journal is not: it is sent from its beginning again.
+
+Here it is decided what may come, and when all is there. A thread writes and fsyncs it, in the order in which it came
+(`landing_disk`), while clients are served from what the server had before. Nothing counts before the thread is done
+with it, and the link is not read from while too much waits for the thread.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
 
 from crc32c import crc32c
 
 from tidelog import limits
-from tidelog.errors import Corruption, LinkMisused
-from tidelog.hlc import HybridClock, TsFile
-from tidelog.ids import Cycle, Lsn, Ts
+from tidelog.errors import Corruption, EnvironmentFault, LinkMisused
+from tidelog.ids import Lsn, Ts
 from tidelog.journal import layout
-from tidelog.journal.durability import FsyncPolicy, Resume
-from tidelog.journal.layout import read_json, write_json
+from tidelog.journal.layout import read_json
 from tidelog.journal.merge import JournalTransaction
-from tidelog.journal.replacement import mark_complete, remove_folder
-from tidelog.journal.ring import Ring
+from tidelog.journal.replacement import mark_complete
 from tidelog.journal.scan import IsKnown
-from tidelog.journal.shard_writer import ShardState
-from tidelog.journal.snapshot import snapshot_path
-from tidelog.journal.writer import JournalWriter
-from tidelog.ports import Clock, Disk, File
-from tidelog.replication.incoming import Incoming, OrderedMessage
+from tidelog.ports import Clock, Disk, Worker
+from tidelog.replication.disk_queue import DiskQueue
+from tidelog.replication.incoming import Incoming, LongTransaction, OrderedMessage, Whole
+from tidelog.replication.landing_disk import PROGRESS, LandingDisk
 from tidelog.replication.message import (
     Acknowledgement,
     Announcement,
@@ -49,7 +52,7 @@ from tidelog.replication.message import (
     UnfinishedSync,
 )
 
-_PROGRESS: Final = "progress.json"
+_LOG: Final = logging.getLogger("tidelog")
 
 
 @dataclass(slots=True)
@@ -61,20 +64,34 @@ class LandingFile:
     size: int
     """What has come of it ..."""
     crc: int
-    """... and its checksum."""
-    file: File | None = None
+    """... and its checksum ..."""
+    written: tuple[int, int]
+    """... and the same of what is written."""
+    has_ended: bool = False
+    """All of it has come."""
     is_whole: bool = False
+    """All of it is durable."""
+
+
+class LandingOwner(Protocol):
+    """Who receives a full sync. Both are called by the loop, never inside of a call of `Landing`."""
+
+    def landing_went_on(self) -> None:
+        """The thread has done some more."""
+
+    def landing_failed(self, error: OSError | EnvironmentFault) -> None:
+        """It could not: the link must end."""
 
 
 class Landing:
-    """Takes full syncs, one at a time. `begin` for each link."""
+    """Takes full syncs, one at a time; `begin` for each link. One per process: so it knows what a thread still does."""
 
-    def __init__(self, disk: Disk, folder: str, clock: Clock, is_known: IsKnown) -> None:
+    def __init__(self, disk: Disk, folder: str, clock: Clock, is_known: IsKnown, worker: Worker) -> None:
         self._disk = disk
         self._folder = folder
-        self._sync = f"{folder}/{layout.SYNC}"
-        self._clock = clock
         self._is_known = is_known
+        self._landing_disk = LandingDisk(disk, folder, clock)
+        self._queue = DiskQueue(worker, _ignore, _tell_leftovers)
         self._full: FullSync | None = None
         """The one that is under way on a link."""
         self._ts = Ts(0)
@@ -82,23 +99,28 @@ class Landing:
         self._files: dict[str, LandingFile] = {}
         self._listed: list[LandingFile] = []
         """As the leader numbers them."""
-        self._unsynced = 0
-        """Bytes of files that were written since the last fsync."""
         self._incoming: Incoming | None = None
-        self._writer: JournalWriter | None = None
-        self._hlc: HybridClock | None = None
+        """What comes beside the files; None: not before the journal has its description."""
+        self._has_journal = self._is_unwritten = False
+        """There is a journal to append to, and something was appended that is to be written."""
+        self._written = Reached(Ts(0), ())
+        """How far the journal goes."""
+        self._is_finishing = False
+        """All is there: nothing more is taken."""
+        self.has_landed = False
+        """... and durable: it can be completed."""
         self._read_progress()
 
     def _read_progress(self) -> None:
         """Go on with what another process left."""
-        path = f"{self._sync}/{_PROGRESS}"
+        path = f"{self._folder}/{layout.SYNC}/{PROGRESS}"
         if not self._disk.exists(path):
             return
         try:
             members = read_json(self._disk, path)
             self._ts = Ts(members["ts"])
             for name, size, crc in members["files"]:
-                self._files[name] = LandingFile(None, size, crc, is_whole=True)
+                self._files[name] = LandingFile(None, size, crc, (size, crc), has_ended=True, is_whole=True)
         except (Corruption, KeyError, TypeError, ValueError):
             self._ts, self._files = Ts(0), {}  # it is sent again
 
@@ -116,39 +138,32 @@ class Landing:
         """What there is, for the hello."""
         if not self._ts or not self._files:
             return None
-        parts = [FilePart(name, file.size, file.crc) for name, file in sorted(self._files.items()) if file.size]
+        parts = [FilePart(name, *file.written) for name, file in sorted(self._files.items()) if file.written[0]]
         return UnfinishedSync(self._ts, tuple(parts[: limits.REPLICATION_UNFINISHED_MAX]))
 
     # --- a link -------------------------------------------------------------------------------------------------
 
-    def begin(self, full: FullSync) -> None:
+    def begin(self, full: FullSync, owner: LandingOwner) -> None:
         """The leader is about to send a snapshot."""
-        disk = self._disk
-        if full.ts != self._ts:
-            self.discard()
-        disk.make_folder(self._sync)
-        self._drop_journal()
-        disk.make_folder(f"{self._sync}/{layout.SNAPSHOTS}")
-        disk.make_folder(self._snapshot(full.ts))
-        disk.sync_folder(f"{self._sync}/{layout.SNAPSHOTS}")
-        disk.sync_folder(self._sync)
-        disk.sync_folder(self._folder)
+        self.interrupt()
+        keeps_files = full.ts == self._ts
+        if not keeps_files:
+            self._forget()
         self._full, self._ts = full, full.ts
-        self._listed = []
-        self._incoming = Incoming(Reached(full.ts, full.lsns), self._is_known)
+        self._incoming = Incoming(Reached(full.ts, full.lsns), self._is_known, leaves_large=True)
+        self._written = Reached(full.ts, full.lsns)
+        self._queue.on_end, self._queue.on_failure = owner.landing_went_on, partial(self._fail, owner)
+        self._queue.add(partial(self._landing_disk.begin, full.ts, keeps_files=keeps_files))
 
-    def _snapshot(self, ts: Ts) -> str:
-        return snapshot_path(self._sync, ts)
-
-    def _drop_journal(self) -> None:
-        """What came beside the files on an earlier link is sent again."""
-        self._close_journal()
-        for name in self._disk.list(self._sync):
-            if name.startswith("shard-"):
-                remove_folder(self._disk, f"{self._sync}/{name}")
+    def _fail(self, owner: LandingOwner, error: OSError | EnvironmentFault) -> None:
+        if isinstance(error, Corruption):
+            self._ts, self._files = Ts(0), {}  # what was written is not what came: all of it is sent again
+        owner.landing_failed(error)
 
     def take(self, message: LinkMessage) -> None:
         """Something came, of whatever is sent during a full sync."""
+        if self._is_finishing:
+            return  # it is sent again, to the store that is made of this
         if isinstance(message, FilePiece):
             self._take_piece(message)
         elif isinstance(message, SyncFile):
@@ -160,57 +175,55 @@ class Landing:
         elif not isinstance(message, (Announcement, Publication, LongPublication)):
             raise LinkMisused(f"{type(message).__name__} came inside of a full sync")
 
+    def write(self) -> None:
+        """Have written what has come; with the last of it, have it finished."""
+        if self._is_unwritten:
+            self._is_unwritten = False
+            self._queue.add(self._landing_disk.write_journal, self._journal_written)
+        if self.is_whole and not self._is_finishing:
+            self._is_finishing = True
+            self._queue.add(partial(self._landing_disk.finish, self._ts), self._finished)
+        self._queue.go()
+
+    @property
+    def is_clogged(self) -> bool:
+        """The disk does not keep up: take no more for now."""
+        return self._is_finishing or self._queue.waiting_bytes >= limits.LANDING_WAITING_BYTES_MAX
+
     # --- files --------------------------------------------------------------------------------------------------
 
     def _add_file(self, listed: SyncFile) -> None:
         """The next file of the list."""
         if self._full is None or listed.number != len(self._listed) or len(self._listed) >= self._full.files:
             raise LinkMisused(f"file {listed.number} is listed where {len(self._listed)} is due")
-        known = self._files.get(listed.name)
-        if known is None or known.size < listed.begin:
-            if listed.begin:
-                raise LinkMisused(f"{listed.name} is sent from {listed.begin} on, and less of it is here")
-            known = None
+        old = self._files.get(listed.name)
+        if listed.begin > (0 if old is None else old.size):
+            raise LinkMisused(f"{listed.name} is sent from {listed.begin} on, and less of it is here")
+        known = old
         if known is None or known.size > listed.begin:
-            known = LandingFile(listed, 0, 0)
-        known.listed, known.is_whole = listed, False
+            known = LandingFile(None, 0, 0, (0, 0))
+        known.listed, known.has_ended, known.is_whole = listed, False, False
         self._files[listed.name] = known
         self._listed.append(known)
+        if known is not old:
+            self._add_progress()  # before it is written over, it is not said to be whole
 
     def _take_piece(self, piece: FilePiece) -> None:
         """Hot while a full sync is under way."""
         file = self._at(piece.number)
-        listed = file.listed
+        listed, data = file.listed, piece.data
         assert listed is not None
-        if piece.position != file.size or file.size + len(piece.data) > listed.size:
+        if piece.position != file.size or file.size + len(data) > listed.size:
             raise LinkMisused(f"{listed.name} goes on at {piece.position} where {file.size} of {listed.size} are here")
-        if file.file is None:
-            file.file = self._open(listed.name)
-        layout.write_all(file.file, piece.position, [piece.data])
-        file.size += len(piece.data)
-        file.crc = crc32c(piece.data, file.crc)
-        self._unsynced += len(piece.data)
-        if self._unsynced >= limits.LANDING_SYNC_BYTES:
-            # Little by little: at the end of a large file, everyone here would wait for the disk.
-            file.file.sync()
-            self._unsynced = 0
+        file.size += len(data)
+        file.crc = crc32c(data, file.crc)
+        work = partial(self._landing_disk.write, self._ts, listed.name, piece.position, data)
+        self._queue.add(work, partial(setattr, file, "written", (file.size, file.crc)), len(data))
 
     def _at(self, number: int) -> LandingFile:
         if not 0 <= number < len(self._listed):
             raise LinkMisused(f"file {number} was not listed")
         return self._listed[number]
-
-    def _open(self, name: str) -> File:
-        """For writing; folders on the way are made."""
-        folder = self._snapshot(self._ts)
-        *folders, _ = name.split("/")
-        for each in folders:
-            folder = f"{folder}/{each}"
-            self._disk.make_folder(folder)
-        path = f"{self._snapshot(self._ts)}/{name}"
-        if not self._disk.exists(path):
-            self._disk.open(path, "create").close()
-        return self._disk.open(path, "write")
 
     def _end_file(self, end: FileEnd) -> None:
         file = self._at(end.number)
@@ -218,123 +231,106 @@ class Landing:
         assert listed is not None
         if file.size != listed.size or file.crc != end.crc:
             del self._files[listed.name]
-            self._write_progress()
             raise LinkMisused(
                 f"{listed.name} has {file.size} of {listed.size} bytes, or another checksum than it should"
             )
-        if file.file is None:
-            file.file = self._open(listed.name)
-        file.file.truncate(file.size)
-        file.file.sync()
-        file.file.close()
-        file.file = None
-        self._disk.sync_folder(f"{self._snapshot(self._ts)}/{listed.name}".rpartition("/")[0])
-        self._disk.sync_folder(self._snapshot(self._ts))
-        file.is_whole = True
-        self._write_progress()
+        file.has_ended = True
+        self._queue.add(partial(self._landing_disk.end_file, self._ts, listed.name, listed.size))
+        self._add_progress(partial(setattr, file, "is_whole", True))
         if listed.name == layout.META:
-            self._open_journal()
+            assert self._full is not None
+            self._has_journal = True
+            self._queue.add(partial(self._landing_disk.open_journal, self._full))
 
-    def _write_progress(self) -> None:
-        whole = [[name, file.size, file.crc] for name, file in sorted(self._files.items()) if file.is_whole]
-        write_json(self._disk, f"{self._sync}/{_PROGRESS}", {"ts": self._ts, "files": whole})
+    def _add_progress(self, done: Callable[[], None] | None = None) -> None:
+        """Steps are done in order: what has ended now is durable when this is written."""
+        ended = [(name, file.size, file.crc) for name, file in sorted(self._files.items()) if file.has_ended]
+        self._queue.add(partial(self._landing_disk.write_progress, self._ts, ended), done)
 
     # --- what happens meanwhile ---------------------------------------------------------------------------------
 
-    def _open_journal(self) -> None:
-        """The snapshot says how its journal is to be laid out."""
-        assert self._full is not None
-        meta = replace(layout.read_meta(self._disk, self._snapshot(self._ts)), point=None)
-        if meta.shard_count != len(self._full.lsns):
-            raise LinkMisused(f"a snapshot of {meta.shard_count} shards, and a history of {len(self._full.lsns)}")
-        layout.make_shard_folders(self._disk, self._sync, meta.shard_count)
-        layout.write_shard_metas(self._disk, self._sync, meta)
-        layout.write_meta(self._disk, self._sync, meta)
-        self._hlc = HybridClock(self._clock, TsFile.open(self._disk, self._sync, layout.CLOCK))
-        states = tuple(ShardState(None, lsn, Ts(0), 0, 0, 0) for lsn in self._full.lsns)
-        resume = Resume(states, Cycle(0), Cycle(0), self._full.ts)
-        self._writer = JournalWriter(
-            self._disk, self._sync, meta, resume, self._hlc, FsyncPolicy.EVERYSEC, Ring(meta.shard_count, 0)
-        )
-
     def _take_history(self, message: OrderedMessage) -> None:
         """Some of the history after the snapshot."""
-        if self._writer is None or self._incoming is None:
+        if self._incoming is None or not self._has_journal:
             raise LinkMisused("history came before the description of the snapshot that it follows")
-        for whole in self._incoming.take(message):
-            if isinstance(whole, JournalTransaction):
-                if self._writer.batch_bytes >= limits.BATCH_BYTES_FULL:
-                    self._writer.write()
-                self._writer.append_received(whole)
-            elif isinstance(whole, EpochBegins):
-                self._writer.append_epoch(whole.epoch, self._writer.last_ts or whole.epoch.first_ts)
+        history = self._incoming.take(message)
+        if history:
+            self._is_unwritten = True
+            self._queue.add(partial(self._landing_disk.append, history), None, sum(map(_size_of, history)))
 
-    def write(self) -> None:
-        """Write what has come."""
-        if self._writer is not None:
-            self._writer.write()
-            if self._writer.unsynced_bytes >= limits.LANDING_SYNC_BYTES:
-                self._writer.sync()
+    def _journal_written(self) -> None:
+        self._written = self._landing_disk.written
 
     def acknowledgement(self) -> Acknowledgement:
         """So that the leader need not keep its journal for us: what came beside the files is ours now."""
-        assert self._full is not None
-        reached = Reached(self._full.ts, self._full.lsns)
-        if self._writer is not None:
-            reached = Reached(self._writer.written.ts, self._writer.written.lsns)
-        return Acknowledgement(reached, Reached(Ts(0), (Lsn(0),) * len(reached.lsns)))
+        return Acknowledgement(self._written, Reached(Ts(0), (Lsn(0),) * len(self._written.lsns)))
 
     # --- the end ------------------------------------------------------------------------------------------------
 
     @property
     def is_whole(self) -> bool:
-        """All files are there, and nothing of the history is half here."""
+        """All files are there, and the journal is."""
         return (
             self._full is not None
-            and self._writer is not None
+            and self._has_journal
             and len(self._listed) == self._full.files
             and all(file.is_whole for file in self._listed)
         )
 
-    def finish(self, *, keeps_old: bool) -> None:
-        """Make it durable; from then on it counts, and `finish_replacement` puts it in its place."""
-        assert self._full is not None
-        assert self._writer is not None
-        assert self._hlc is not None
-        self._writer.close()
-        self._hlc.close(clean=False)
-        self._writer = self._hlc = None
-        erased = TsFile.open(self._disk, self._sync, layout.ERASED)
-        erased.store(self._full.ts)
-        erased.close()
-        self._disk.sync_folder(self._sync)
+    def _finished(self) -> None:
+        self.has_landed = True
+
+    def complete(self, *, keeps_old: bool) -> None:
+        """Once it has landed: from then on it counts, and `finish_replacement` puts it in its place.
+
+        Here and now, and not on the thread: whoever asks for something else in between would find that it still
+        happens. Clients are about to be sent away in any case.
+        """
+        assert self.has_landed
         mark_complete(self._disk, self._folder, keeps_old=keeps_old)
         self._forget()
 
     def interrupt(self) -> None:
         """The link is gone: keep what is there."""
-        self._close_journal()
+        if self._full is None:
+            return
+        self._queue.drop()
+        self._queue.add(self._landing_disk.close)
+        self._queue.go()
+        self._queue.on_end, self._queue.on_failure = _ignore, _tell_leftovers
         for file in self._files.values():
-            if file.file is not None:
-                file.file.close()
-                file.file = None
+            file.size, file.crc = file.written
+            file.has_ended = file.is_whole
         self._full = self._incoming = None
-
-    def _close_journal(self) -> None:
-        if self._writer is not None:
-            self._writer.abandon()
-            self._writer = None
-        if self._hlc is not None:
-            self._hlc.close(clean=False)
-            self._hlc = None
+        self._listed = []
+        self._has_journal = self._is_unwritten = self._is_finishing = self.has_landed = False
 
     def discard(self) -> None:
         """Nothing of it is wanted any more."""
         self.interrupt()
         self._forget()
-        if self._disk.exists(self._sync):
-            remove_folder(self._disk, self._sync)
-            self._disk.sync_folder(self._folder)
+        if self._landing_disk.is_there():
+            self._queue.add(self._landing_disk.remove)
+            self._queue.go()
 
     def _forget(self) -> None:
         self._full, self._ts, self._files, self._listed, self._incoming = None, Ts(0), {}, [], None
+        self._has_journal = self._is_unwritten = self._is_finishing = self.has_landed = False
+
+
+def _ignore() -> None:
+    return
+
+
+def _tell_leftovers(error: OSError | EnvironmentFault) -> None:
+    _LOG.warning("what is left of a full sync cannot be removed now: %s", error)
+
+
+def _size_of(whole: Whole) -> int:
+    """What it makes the server hold, about."""
+    if isinstance(whole, LongTransaction):
+        long_bytes = sum(len(piece) for payload in whole.payloads for piece in payload.pieces)
+        return long_bytes + _size_of(whole.transaction)
+    if isinstance(whole, JournalTransaction):
+        return sum(len(record.payload) for part in whole.parts for record in part.records)
+    return 0

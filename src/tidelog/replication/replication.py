@@ -77,6 +77,7 @@ class Replication:
         self.followers = Followers(self, server, clock, loop)
         self.failover = Failover(self, loop)
         self._following: Following | None = None
+        self._landing: Landing | None = None
         self.is_open = False
         """The store is open."""
         self._was_open = False
@@ -290,8 +291,9 @@ class Replication:
             _LOG.error("the leader hands over, and there is no space to take over: %s", error)
 
     def _make_following(self, address: NetworkAddress) -> Following:
-        landing = Landing(self._disk, self._folder, self._clock, self._is_known)
-        return Following(self, address, self._clock, self._loop, self._random, self._connect, landing)
+        if self._landing is None:
+            self._landing = Landing(self._disk, self._folder, self._clock, self._is_known, self.worker)
+        return Following(self, address, self._clock, self._loop, self._random, self._connect, self._landing)
 
     # --- a leader that comes back -------------------------------------------------------------------------------
 
