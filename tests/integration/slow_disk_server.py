@@ -1,7 +1,8 @@
 """A server whose disk takes its time for large values: run as `tidelog` is.
 
 A write of 64 KiB or more to a blob file takes 300 ms for each mebibyte, of a snapshot too. With `FULL` in the
-environment naming a file that exists, such a write finds no space.
+environment naming a file that exists, such a write finds no space. With `SYNC_S`, an fsync of a file that a full sync
+brings takes so many seconds.
 """
 
 from __future__ import annotations
@@ -31,6 +32,14 @@ def slow_down() -> None:
         return write(self, position, chunks)
 
     SystemFile.write = write_slowly  # type: ignore[method-assign]
+    sync, sync_s = SystemFile.sync, float(os.environ.get("SYNC_S", "0"))
+
+    def sync_slowly(self: SystemFile) -> None:
+        if "/sync/snapshots/" in self.path:
+            time.sleep(sync_s)
+        sync(self)
+
+    SystemFile.sync = sync_slowly  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
