@@ -30,6 +30,7 @@ listing         lists channels and subscribers
 backend         where channels are kept: a server, or the one that Sentinels name
 pipelined       ... or one that is connected from inside
 cluster         ... or a Redis Cluster
+closing         how a client is closed so that nothing stays open
 http/           the calls over HTTP
 """
 

@@ -31,6 +31,7 @@ from redis.exceptions import (
 
 from tidelog import limits
 from tidelog.address import ServerAddress
+from tidelog.channels.closing import close_client
 from tidelog.channels.scripts import LuaScript
 from tidelog.errors import NotConfirmed, ServerRefused, ServerUnreachable
 from tidelog.redis_client import connect_calls, explained
@@ -114,6 +115,7 @@ class ServerBackend:
         self.url = url
         self._client = client
         self._turns = asyncio.Semaphore(limits.CHANNEL_CALLS_MAX)
+        self._is_closed = False
 
     async def run(
         self, script: LuaScript, keys: Sequence[bytes], arguments: Sequence[Word], confirm: Confirmation | None = None
@@ -154,12 +156,17 @@ class ServerBackend:
         return made
 
     async def aclose(self) -> None:
-        await self._client.aclose()
+        self._is_closed = True
+        await close_client(self._client)
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
         async with self._turns, our_errors(self.url):
-            yield
+            try:
+                yield
+            finally:
+                if self._is_closed:  # meanwhile, and the call may have connected again
+                    await close_client(self._client)
 
 
 def script_commands(

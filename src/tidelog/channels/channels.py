@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.channels.backend import Backend, Confirmation, Word, backend_at
+from tidelog.channels.closing import finished
 from tidelog.channels.handle import KEY_BYTES, Handles
 from tidelog.channels.listing import ListedPage, list_page
 from tidelog.channels.message import ChannelMessage, ChannelPlace, body_of, message_in, trail_in
@@ -314,6 +315,9 @@ class Channels:
         self._wakes.stop()
 
     async def aclose(self) -> None:
+        await finished(self._close())
+
+    async def _close(self) -> None:
         await self._wakes.aclose()
         await self._backend.aclose()
 

@@ -38,6 +38,7 @@ from tidelog.channels.backend import (
     run_script,
     script_commands,
 )
+from tidelog.channels.closing import close_client
 from tidelog.channels.scripts import LuaScript
 from tidelog.errors import NotConfirmed
 
@@ -56,6 +57,7 @@ class ClusterBackend:
         self._client = client
         self._turns: dict[str, asyncio.Semaphore] = {}
         """By the name of the node."""
+        self._is_closed = False
 
     async def run(
         self, script: LuaScript, keys: Sequence[bytes], arguments: Sequence[Word], confirm: Confirmation | None = None
@@ -139,7 +141,8 @@ class ClusterBackend:
             return made
 
     async def aclose(self) -> None:
-        await self._client.aclose()
+        self._is_closed = True
+        await close_client(self._client)
 
     async def _patiently(self, call: Callable[[], Awaitable[_Reply]]) -> _Reply:
         pause_s = limits.CHANNEL_RETRY_S_MIN
@@ -157,10 +160,14 @@ class ClusterBackend:
     async def _turn(self, key: Word | None = None) -> AsyncIterator[None]:
         """`key`: of the call; None: it asks several nodes."""
         async with our_errors(self.url):
-            await self._client.initialize()
-            node = "" if key is None else self._client.get_node_from_key(key).name
-            turns = self._turns.get(node)
-            if turns is None:
-                turns = self._turns[node] = asyncio.Semaphore(limits.CHANNEL_CALLS_MAX)
-            async with turns:
-                yield
+            try:
+                await self._client.initialize()
+                node = "" if key is None else self._client.get_node_from_key(key).name
+                turns = self._turns.get(node)
+                if turns is None:
+                    turns = self._turns[node] = asyncio.Semaphore(limits.CHANNEL_CALLS_MAX)
+                async with turns:
+                    yield
+            finally:
+                if self._is_closed:  # meanwhile, and the call may have connected again
+                    await close_client(self._client)

@@ -17,6 +17,7 @@ import redis
 
 from tidelog.address import URL_DEFAULT, ServerAddress
 from tidelog.channels import Channels, Confirmation, ListedChannel, backend_at
+from tidelog.channels.closing import close_client, finished
 from tidelog.client.channel import EXPIRE_DEFAULT, Channel, expire_ms_of, list_all
 from tidelog.client.event import Checkpoint
 from tidelog.client.feed import Feed, FeedConnections, Lost
@@ -63,6 +64,7 @@ class Client:
         self._channels: dict[int, Channels] = {}
         """By the number of replicas that confirm a message."""
         self._readers: WeakSet[MessageReader] = WeakSet()
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -74,6 +76,10 @@ class Client:
 
     async def aclose(self) -> None:
         """Close the client, all of its feeds, and all readers of its channels."""
+        self._is_closed = True
+        await finished(self._close())
+
+    async def _close(self) -> None:
         for reader in list(self._readers):
             await reader.aclose()
         for feed in list(self._feeds):
@@ -82,7 +88,7 @@ class Client:
             await channels.aclose()
         for connections in (self._connections, self._follower_connections):
             if connections is not None:
-                await connections.aclose()
+                await close_client(connections)
 
     # --- feeds ------------------------------------------------------------------------------------------------
 
@@ -196,6 +202,9 @@ class Client:
             return await self._redis.execute_command(*words)
         except (redis.RedisError, OSError) as error:
             raise explained(error) from error
+        finally:
+            if self._is_closed:  # meanwhile, and the call may have connected again
+                await close_client(self._redis)
 
     # --- channels ---------------------------------------------------------------------------------------------
 

@@ -102,9 +102,11 @@ class Listener:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.run_through(self.client.aclose())
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+        try:
+            self.run_through(self.client.aclose())
+        finally:  # also if a signal came meanwhile
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """The result of a call of the client, such as `client.positions()`. A signal ends it in order."""

@@ -10,9 +10,10 @@ from typing import Final
 
 import pytest
 
+from tests.channels.leftovers import leftovers
 from tests.channels.servers import ChannelServer, ChannelServers, channel_servers, emptied
 
-__all__ = ["channel_servers"]
+__all__ = ["channel_servers", "leftovers"]
 
 REDIS: Final = pytest.param("redis", marks=pytest.mark.long)
 CLUSTER: Final = pytest.param("cluster", marks=pytest.mark.long)
