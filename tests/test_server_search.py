@@ -16,6 +16,7 @@ from tidelog.server_search import (
     RefusedCommand,
     ServerNotFound,
     ServerSearch,
+    UnknownService,
     is_elsewhere,
 )
 
@@ -176,9 +177,14 @@ def test_another_sentinel_may_know_more() -> None:
 @pytest.mark.parametrize("reply", [None, RefusedCommand("ERR No such master with that name")])
 def test_a_service_that_nobody_knows(reply: Any) -> None:
     with pytest.raises(
-        ServerNotFound, match=r"x:8: this Sentinel does not know the service 'orders'.*; y:9: connection"
-    ):
+        UnknownService, match=r"x:8: this Sentinel does not know the service 'orders'.*; y:9: connection"
+    ) as caught:
         Fleet(x_GET=[reply]).find(ServerSearch(SENTINELS))
+    assert not caught.value.has_answered, "nothing says that the name is right"
+    with pytest.raises(ServerNotFound, match=r"x:8: this Sentinel does not know .*; a:1: connection") as found:
+        Fleet(x_GET=[reply], y_GET=[[b"a", b"1"]]).find(ServerSearch(SENTINELS))
+    assert found.type is ServerNotFound
+    assert found.value.has_answered, "another Sentinel knows it"
 
 
 def test_a_follower_that_sentinels_know() -> None:

@@ -92,9 +92,14 @@ class ServerAddress:
         return ",".join(shown_place(host, port) for host, port in self.hosts)
 
     @property
+    def names_several(self) -> bool:
+        """It names several servers, or those who know them: if one is gone, another may take its place."""
+        return bool(self.more_hosts) or self.service is not None
+
+    @property
     def is_searched(self) -> bool:
         """There are several servers: which of them to talk to is found out whenever a connection is made."""
-        return not self.is_cluster and (bool(self.more_hosts) or self.service is not None)
+        return not self.is_cluster and self.names_several
 
     def server_at(self, host: str, port: int) -> ServerAddress:
         """One of the servers."""

@@ -288,6 +288,8 @@ CLIENT_FEED_READ_BYTES = 256 * KIB
 CLIENT_RECONNECT_S_MIN = 0.05
 CLIENT_RECONNECT_S_MAX = 5.0
 """Between these, doubling, a feed waits before it connects again."""
+CLIENT_START_S_MAX = 30.0
+"""So long, at its start, a reader waits for several servers of which none answers: perhaps none of them is right."""
 CLIENT_ASK_S_MAX = 2.0
 """How long one of several servers may take to say whether it leads ..."""
 CLIENT_SEARCHES_MAX = 25

@@ -40,7 +40,7 @@ from tidelog.redis_search import (
     searching_pool,
     settings_of,
 )
-from tidelog.server_search import ServerNotFound, ServerSearch, is_elsewhere
+from tidelog.server_search import ServerSearch, is_elsewhere
 
 _REPLY_S_MAX: Final = 30.0
 _RAW_REPLY_S_MAX: Final = 60.0
@@ -158,7 +158,7 @@ def explained(error: Exception, url: str = "") -> TidelogError:
         if is_elsewhere(text):
             return ServerUnreachable(f"the server{at} cannot answer now: {text}")
         return CommandError(f"ERR {error}")
-    reason = str(error) or type(error).__name__
     if isinstance(error, NoServerFound):
-        return ServerNotFound(reason, has_answered=error.may_come)
+        return error.reason
+    reason = str(error) or type(error).__name__
     return ServerUnreachable(f"no server answers at {url}: {reason}" if url else reason)

@@ -14,7 +14,7 @@ had been lost, so that the call is repeated, if it is to be, where the leader is
 
 A client for threads waits for a server, for about half a minute: a failover takes a while. The very first time it
 waits only if somebody answers, because a wrong address should be an error at once. A client for asyncio looks once for
-each connection: its users have patience of their own.
+each connection: its users have patience of their own (`client/patience.py`).
 """
 
 from __future__ import annotations
@@ -55,12 +55,14 @@ _CODES: Final = {redis.ReadOnlyError: "READONLY", MasterDownError: "MASTERDOWN",
 class NoServerFound(redis.ConnectionError):
     """None of several servers can be used now; the message is for users. They are not asked again right away."""
 
-    may_come = False
-    """Whether they are the right ones, as far as we know, so that one may lead soon."""
+    def __init__(self, reason: ServerNotFound) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+        """The same as an error of ours."""
 
 
 class _NotYetFound(NoServerFound):
-    may_come = True
+    """They are the right ones, as far as we know, so that one may lead soon."""
 
 
 class CallRetry(Retry):
@@ -101,8 +103,9 @@ def _failure(search: ServerSearch, error: ServerNotFound | ServerRefused) -> red
     """What redis-py and its callers understand."""
     if isinstance(error, ServerRefused):
         return redis.AuthenticationError(str(error))
-    waits = error.has_answered or search.found is not None
-    return (_NotYetFound if waits else NoServerFound)(f"no server answers at {search.address.url}: {error}")
+    may_come = error.has_answered or search.found is not None
+    reason = type(error)(f"no server answers at {search.address.url}: {error}", has_answered=may_come)
+    return (_NotYetFound if may_come else NoServerFound)(reason)
 
 
 def _lost(connection: Any, error: redis.ResponseError) -> redis.ConnectionError | None:

@@ -49,6 +49,10 @@ class ServerNotFound(ServerUnreachable):
         """Some did answer: they are the right ones, and perhaps one of them will lead soon."""
 
 
+class UnknownService(ServerNotFound):
+    """The Sentinels that answer watch no service of this name: it is wrong, or not there yet."""
+
+
 class FoundServer(NamedTuple):
     """The server to talk to."""
 
@@ -228,6 +232,8 @@ class _Asking:
         """Each once, in order."""
         self._refusal: str | None = None
         self._has_answered = False
+        self._is_service_unknown = False
+        """To a Sentinel."""
 
     def note(self, place: Place, problem: str) -> None:
         self._problems[f"{shown_place(*place)}: {problem}"] = None
@@ -235,13 +241,15 @@ class _Asking:
     def failure(self) -> ServerNotFound | ServerRefused:
         if self._refusal is not None:
             return ServerRefused(self._refusal)
-        return ServerNotFound("; ".join(self._problems), has_answered=self._has_answered)
+        kind = UnknownService if self._is_service_unknown and not self._has_answered else ServerNotFound
+        return kind("; ".join(self._problems), has_answered=self._has_answered)
 
     def server(self, place: Place) -> Generator[Question, Answer, _Standing | None]:
         """What a server says of itself; None: it cannot be used now."""
         replies = yield from self._ask(place, Question(self._address.server_at(*place), _STANDING))
         if replies is None:
             return None
+        self._has_answered = True
         role, size = replies
         if isinstance(size, RefusedCommand) and is_elsewhere(size.text):
             self.note(place, size.text)
@@ -258,7 +266,9 @@ class _Asking:
         if reply is None or isinstance(reply, RefusedCommand):
             why = "" if reply is None else f" ({reply.text})"
             self.note(place, f"this Sentinel does not know the service {self._address.service!r}{why}")
+            self._is_service_unknown = True
             return None
+        self._has_answered = True
         found: Sequence[Any] = reply
         return found
 
@@ -273,5 +283,4 @@ class _Asking:
             if answer.is_refused:
                 self._refusal = f"{shown_place(*place)}: {answer.reason}"
             return None
-        self._has_answered = True
         return answer

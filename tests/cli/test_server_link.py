@@ -106,7 +106,8 @@ def test_the_link_is_to_the_one_that_leads(with_replica: tuple[int, int], monkey
         ["channel", "ls"],
     ],
 )
-def test_commands_take_several_servers(servers: Servers, command: list[str]) -> None:
+def test_commands_take_several_servers(servers: Servers, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CLIENT_START_S_MAX", 0.1)
     url = f"redis://127.0.0.1:1,127.0.0.1:{servers.port('tidelog')}"
     outcome = invoke(*command, "--url", url, "--json")
     assert (outcome.status, outcome.stderr) == (0, "")

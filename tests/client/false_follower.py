@@ -1,4 +1,5 @@
-"""A server that says it follows, and answers CHANGEFEED with what it is told to: what a real one does rarely."""
+"""A server that says it follows, and answers CHANGEFEED with what it is told to: what a real one does rarely. And one
+that leads, and is not there yet when it is asked for a feed."""
 
 from __future__ import annotations
 
@@ -58,14 +59,18 @@ class FalseFollower:
                         self.feeds.append(words)
                         await self._send_feed(writer)
                         return
-                    writer.write(self._reply(words))
+                    reply = self._reply(words)
+                    if reply is None:
+                        return
+                    writer.write(reply)
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
             writer.close()
             self._connections.discard(task)
 
-    def _reply(self, words: list[bytes]) -> bytes:
+    def _reply(self, words: list[bytes]) -> bytes | None:
+        """None: it hangs up."""
         match words[0]:
             case b"ROLE":
                 return b"*5\r\n" + bulk(b"slave") + bulk(b"h") + number(1) + bulk(b"connected") + number(0)
@@ -80,3 +85,22 @@ class FalseFollower:
             writer.write(piece)
             await writer.drain()
             await asyncio.sleep(self._each_s)
+
+
+class FalseLeader(FalseFollower):
+    """It leads, and hangs up or cannot answer the first times that it is asked how far it is."""
+
+    refusals = 3
+
+    def __init__(self) -> None:
+        super().__init__(5, 7, lambda: checkpoint(6, 7))
+        self._asked = 0
+
+    def _reply(self, words: list[bytes]) -> bytes | None:
+        if words[0] == b"ROLE":
+            return b"*3\r\n" + bulk(b"master") + number(5) + b"*0\r\n"
+        if words[0] == b"FEED":
+            self._asked += 1
+            if self._asked <= self.refusals:
+                return None if self._asked % 2 else b"-LOADING not yet\r\n"
+        return super()._reply(words)

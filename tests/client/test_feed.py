@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.client.bounded import run_bounded
-from tests.client.false_follower import FalseFollower, checkpoint
+from tests.client.false_follower import FalseFollower, FalseLeader, checkpoint
 from tests.integration.heir import Heir, heir
 from tests.integration.server_process import ServerProcess
 from tidelog import limits
@@ -81,19 +81,47 @@ async def test_a_feed_that_has_seen_more_is_told_so(heir: Heir) -> None:
         assert caught.value.since == checkpoint_ts
 
 
+# --- the first connection ---------------------------------------------------------------------------------------------
+
+
 @run_bounded
-async def test_the_first_connection_waits_if_somebody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "CLIENT_SILENT_S_MAX", 0.3)
+async def test_the_first_connection_is_waited_for_while_somebody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CLIENT_START_S_MAX", 0.0)
     async with FalseFollower(5, 7, lambda: None) as follower:
         url = f"redis://127.0.0.1:{follower.port},127.0.0.1:1"
         async with Client(url) as client:
             lost: list[Lost] = []
             with pytest.raises(ServerUnreachable, match=rf"127\.0\.0\.1:{follower.port}: it follows h:1; 127"):
-                await anext(client.feed(on_lost=lost.append))
-            assert lost
-        async with Client("redis://127.0.0.1:1,127.0.0.1:2") as client:
-            with pytest.raises(ServerUnreachable, match="no server answers at redis://127"):
-                await anext(client.feed(on_lost=lambda _: pytest.fail("it was not to wait")))
+                await anext(client.feed(on_lost=lost.append, reconnect_s_max=0.3))
+            assert len(lost) > 1
+            assert not any(each.has_begun for each in lost)
+
+
+@run_bounded
+async def test_several_of_which_none_answers_are_waited_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CLIENT_START_S_MAX", 0.3)
+    async with Client("redis://127.0.0.1:1,127.0.0.1:2") as client:
+        lost: list[Lost] = []
+        with pytest.raises(ServerUnreachable, match="no server answers at redis://127"):
+            await anext(client.feed(on_lost=lost.append))
+        assert len(lost) > 1
+
+
+@run_bounded
+async def test_a_single_server_that_does_not_answer_is_an_error_at_once() -> None:
+    async with Client("redis://127.0.0.1:1") as client:
+        with pytest.raises(ServerUnreachable):
+            await anext(client.feed(on_lost=lambda _: pytest.fail("it was not to wait")))
+
+
+@run_bounded
+async def test_one_that_leads_and_is_gone_before_it_answers_is_looked_for_again() -> None:
+    """A failover that begins between the search and the feed."""
+    async with FalseLeader() as leader, Client(f"redis://127.0.0.1:{leader.port},127.0.0.1:1") as client:
+        lost: list[Lost] = []
+        feed = client.feed(since=0, on_lost=lost.append)
+        assert isinstance(await anext(feed), Checkpoint)
+        assert [each.has_begun for each in lost] == [False] * leader.refusals
 
 
 # --- followers --------------------------------------------------------------------------------------------------------

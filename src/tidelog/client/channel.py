@@ -37,9 +37,19 @@ _AROUND_BYTES: Final = 128
 class Channel:
     """A channel of a server. `Client.channel` makes it; the server is not contacted before the first call."""
 
-    def __init__(self, channels: Channels, name: str, expire_ms: int, readers: WeakSet[MessageReader]) -> None:
+    def __init__(
+        self,
+        channels: Channels,
+        name: str,
+        expire_ms: int,
+        readers: WeakSet[MessageReader],
+        *,
+        waits_at_start: bool = False,
+    ) -> None:
+        """`waits_at_start`: there are several servers, and readers wait for the first connection, too."""
         ChannelKeys(name)  # which refuses a name that no channel can have
         self._channels = channels
+        self._waits_at_start = waits_at_start
         self.name: Final = name
         self.expire_ms: Final = expire_ms
         """How long messages are kept, and subscribers that acknowledge nothing."""
@@ -103,7 +113,8 @@ class Channel:
                          published from then on; False: raise SubscriptionNotFound
         batch            how many messages are fetched at a time, 1 to 1024
         reconnect_s_max  raise ServerUnreachable when the server was away for this long; None: never. The first
-                         connection is not tried again
+                         connection counts, too, if the URL names several servers. With one server it is not tried
+                         again, and several of which none answers are given half a minute
         on_lost          called when the server does not answer, before each further attempt
 
         To ask for the next message says that the one before is handled; that is acknowledged soon after. When the
@@ -133,7 +144,8 @@ class Channel:
     def source(self, subscriber: str, **wanted: Any) -> MessageSource:
         """For readers that decide by themselves what is handled; `wanted`: see `SubscribeRequest`."""
         self._refuse_webhook(subscriber)
-        return MessageSource(self._channels, SubscribeRequest(self.name, subscriber, self.expire_ms, **wanted))
+        request = SubscribeRequest(self.name, subscriber, self.expire_ms, waits_at_start=self._waits_at_start, **wanted)
+        return MessageSource(self._channels, request)
 
     async def unsubscribe(self, subscriber: str) -> bool:
         """Remove a subscriber, and with it its place in the channel. False if there was none."""

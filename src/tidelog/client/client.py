@@ -23,6 +23,7 @@ from tidelog.client.event import Checkpoint
 from tidelog.client.feed import Feed, FeedConnections, Lost
 from tidelog.client.link import Link, explained
 from tidelog.client.message_reader import MessageReader
+from tidelog.client.patience import Patience
 from tidelog.client.request import FeedRequest, OneOrMore, Word, spans_of
 from tidelog.errors import BadAddress
 from tidelog.redis_client import connect_async
@@ -130,8 +131,11 @@ class Client:
         database         its number; None: the one of the URL
         from_followers   of several servers, read from one that follows the leader, if there is one that is connected to
                          it. Changes come a little later. A feed with a name is always the leader's
-        reconnect_s_max  raise ServerUnreachable when the server was away for this long; None: never
-        on_lost          called when the connection is lost, before the client connects again
+        reconnect_s_max  raise ServerUnreachable when the server was away for this long; None: never. The first
+                         connection counts, too, if the URL names several servers. With one server it is not tried
+                         again, and several of which none answers are given half a minute
+        on_lost          called when the connection is lost, or the first one cannot be made, before the client tries
+                         again
         """
         if since is not None and initial:
             raise ValueError("since and initial cannot be used together")
@@ -156,12 +160,17 @@ class Client:
                 lambda is_follower_fine: Link(followers if is_follower_fine else leader, number),
                 request,
                 from_followers=from_followers,
+                waits_at_start=self._address.names_several,
                 reconnect_s_max=reconnect_s_max,
                 on_lost=on_lost,
             )
         )
         self._feeds.add(feed)
         return feed
+
+    def patience(self, away_s_max: float | None = None) -> Patience:
+        """For calls that are to wait for a server, from the first one on if there are several."""
+        return Patience(away_s_max, at_start=self._address.names_several)
 
     async def positions(self) -> list[Position]:
         """How far each shard is visible: a ts to resume a feed after, or to end it at."""
@@ -216,7 +225,13 @@ class Client:
         confirm_replicas   a publish is a success only when so many replicas of the server have the message, else it
                            raises NotConfirmed
         """
-        return Channel(self._channels_of(confirm_replicas), name, expire_ms_of(expire), self._readers)
+        return Channel(
+            self._channels_of(confirm_replicas),
+            name,
+            expire_ms_of(expire),
+            self._readers,
+            waits_at_start=self._address.names_several,
+        )
 
     async def list_channels(self, channel: str | None = None) -> list[ListedChannel]:
         """All channels with their subscribers, in the order of their names; or only one channel, if it is there.

@@ -4,9 +4,8 @@
                               |
                               +-- UNTIL is reached: the end      an error that connecting again cannot heal: raised
 
-It resumes at its last checkpoint and drops events that it has delivered already. The first connection is not tried
-again, so that a wrong address is an error at once; only if some of several servers answer, and none of them leads, it
-is waited for a while.
+It resumes at its last checkpoint and drops events that it has delivered already. Of several servers, the first
+connection is waited for as any later one; that of a single server is not tried again (`patience.py`).
 
 With several servers, a connection is to the one that leads. A feed that will do with one that follows goes there if it
 can, and to the leader if that one
@@ -29,19 +28,20 @@ from tidelog.client.patience import Patience
 from tidelog.client.progress import Progress
 from tidelog.client.request import FeedRequest
 from tidelog.errors import ClientError, ServerUnreachable
-from tidelog.server_search import ServerNotFound
 
 _LOG: Final = logging.getLogger("tidelog.client")
 
 
 class Lost(NamedTuple):
-    """A connection that was lost."""
+    """A connection that was lost, or that could not be made."""
 
     reason: str
     since: int | None
     """Where the feed will resume; None: at its beginning."""
     delay_s: float
     """When it tries to."""
+    has_begun: bool = True
+    """False: there has been no connection yet."""
 
 
 class Feed(AsyncIterator[Event]):
@@ -76,10 +76,11 @@ class FeedConnections:
         request: FeedRequest,
         *,
         from_followers: bool = False,
+        waits_at_start: bool = False,
         reconnect_s_max: float | None = None,
         on_lost: Callable[[Lost], None] | None = None,
     ) -> None:
-        """`make_link` is told whether one that follows will do."""
+        """`make_link` is told whether one that follows will do. `waits_at_start`: there are several servers."""
         self._make_link = make_link
         self._request = request
         self._from_followers = from_followers and request.name is None  # names are the leader's alone
@@ -87,10 +88,8 @@ class FeedConnections:
         """A follower could not go on."""
         self._on_lost = on_lost
         self.progress = Progress(request)
-        self._patience = Patience(reconnect_s_max)
-        """With connections that bring nothing ..."""
-        self._first_patience = Patience(min(limits.CLIENT_SILENT_S_MAX, reconnect_s_max or limits.CLIENT_SILENT_S_MAX))
-        """... and with servers of which none leads, before the first one."""
+        self._patience = Patience(reconnect_s_max, at_start=waits_at_start)
+        """With connections that bring nothing."""
         self._checkpoint_s: float | None = None
         """When this connection brought the last one."""
         self._further: tuple[int, float] | None = None
@@ -98,13 +97,12 @@ class FeedConnections:
 
     async def run(self) -> AsyncGenerator[Event, None]:
         progress = self.progress
-        has_connected = False
         while True:
             link = self._make_link(self._from_followers and not self._needs_leader)
             self._checkpoint_s = self._further = None
             try:
                 await self._open(link)
-                has_connected = True
+                self._patience.reached()
                 for restart in progress.start_over():
                     yield restart
                 while not progress.has_ended():
@@ -114,12 +112,12 @@ class FeedConnections:
                         yield event
                 return
             except ServerUnreachable as error:
-                pause_s = self._pause_s(error, has_connected)
+                pause_s = self._patience.pause_s(error)
                 if pause_s is None:
                     raise
                 reason = str(error)
             except ClientError as error:
-                pause_s = None if link.is_leader else self._patience.pause_s()
+                pause_s = None if link.is_leader else self._patience.pause_s(error)
                 if pause_s is None:
                     raise
                 reason = f"the follower at {link.place}: {error}"
@@ -127,12 +125,6 @@ class FeedConnections:
             finally:
                 await link.close()
             await self._wait(reason, pause_s)
-
-    def _pause_s(self, error: ServerUnreachable, has_connected: bool) -> float | None:
-        if has_connected:
-            return self._patience.pause_s()
-        may_come = isinstance(error, ServerNotFound) and error.has_answered
-        return self._first_patience.pause_s() if may_come else None
 
     async def _open(self, link: Link) -> None:
         await link.connect()
@@ -168,8 +160,11 @@ class FeedConnections:
             raise ServerUnreachable(f"the follower at {link.place} has not come further for {link.silent_s_max:g} s")
 
     async def _wait(self, reason: str, pause_s: float) -> None:
-        since = self.progress.since
-        _LOG.info("feed lost: %s; resuming after ts %s in %.3f s", reason, since, pause_s)
+        since, has_begun = self.progress.since, self._patience.has_reached
+        if has_begun:
+            _LOG.info("feed lost: %s; resuming after ts %s in %.3f s", reason, since, pause_s)
+        else:
+            _LOG.info("feed waits for a server: %s; trying again in %.3f s", reason, pause_s)
         if self._on_lost is not None:
-            self._on_lost(Lost(reason, since, pause_s))
+            self._on_lost(Lost(reason, since, pause_s, has_begun))
         await asyncio.sleep(pause_s)

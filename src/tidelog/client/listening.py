@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from tidelog.address import ServerAddress
 from tidelog.client.client import Client
 from tidelog.client.event import Checkpoint, Event
+from tidelog.client.feed import Lost
 from tidelog.client.interruption import InterruptibleLoop
 from tidelog.errors import ClientError, ServerUnreachable
 
@@ -112,9 +113,21 @@ class Listener:
         """The result of a call of the client, such as `client.positions()`. A signal ends it in order."""
         return self.interruptible.run(work)
 
-    def newest_ts(self) -> int:
-        """Up to where everything is visible that has happened."""
-        return min(each.ts for each in self.run_through(self.client.positions()))
+    def newest_ts(self, on_lost: Callable[[Lost], None] = lambda _: None) -> int:
+        """Up to where everything is visible that has happened. Several servers are waited for as a feed does."""
+        return self.run_through(self._newest_ts(on_lost))
+
+    async def _newest_ts(self, on_lost: Callable[[Lost], None]) -> int:
+        patience = self.client.patience()
+        while True:
+            try:
+                return min(each.ts for each in await self.client.positions())
+            except ServerUnreachable as error:
+                pause_s = patience.pause_s(error)
+                if pause_s is None:
+                    raise
+                on_lost(Lost(str(error), None, pause_s, has_begun=False))
+            await asyncio.sleep(pause_s)
 
     def listen(
         self,

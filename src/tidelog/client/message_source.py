@@ -5,10 +5,12 @@
 
 Nothing here decides when a message counts as handled: `message_reader.py` and `receiving.py` do.
 
-A call that finds no server is repeated, with pauses, except the very first: all calls do the same when they come
-twice. A subscriber expires if it does not acknowledge anything for long enough; so it is kept alive while somebody
-waits for its messages. If it is gone all the same, `SubscriptionNotFound` says so, unless it is to begin anew: then it
-gets what is published from that moment on, and acknowledgements of what it got in its former life are dropped.
+A call that finds no server is repeated, with pauses: all calls do the same when they come twice. The very first is
+repeated only if there are several servers (`patience.py`).
+
+A subscriber expires if it does not acknowledge anything for long enough; so it is kept alive while somebody waits for
+its messages. If it is gone all the same, `SubscriptionNotFound` says so, unless it is to begin anew: then it gets what
+is published from that moment on, and acknowledgements of what it got in its former life are dropped.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ class ChannelOutage(NamedTuple):
     reason: str
     delay_s: float
     """When the client tries again."""
+    has_begun: bool = True
+    """False: it has not answered yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ class SubscribeRequest:
     """Messages of one fetch."""
     reconnect_s_max: float | None = None
     """Give up when the server was away for this long; None: never."""
+    waits_at_start: bool = False
+    """Wait also for the first answer: there are several servers."""
     on_lost: Callable[[ChannelOutage], None] | None = None
 
 
@@ -65,7 +71,7 @@ class MessageSource:
     def __init__(self, channels: Channels, request: SubscribeRequest) -> None:
         self._channels = channels
         self._request = request
-        self._patience = Patience(request.reconnect_s_max)
+        self._patience = Patience(request.reconnect_s_max, at_start=request.waits_at_start)
         self._has_begun = False
         self._after: str | None = None
         """The handle of the last fetch: the next one reads on behind it."""
@@ -219,7 +225,7 @@ class MessageSource:
             try:
                 reply = await call()
             except ServerUnreachable as error:
-                pause_s = self._patience.pause_s() if self._has_begun else None
+                pause_s = self._patience.pause_s(error)
                 if pause_s is None:
                     raise
                 self._on_lost(str(error), pause_s)
@@ -235,7 +241,7 @@ class MessageSource:
     def _on_lost(self, reason: str, pause_s: float) -> None:
         _LOG.info("%s: %s; trying again in %.3f s", self._name, reason, pause_s)
         if self._request.on_lost is not None:
-            self._request.on_lost(ChannelOutage(reason, pause_s))
+            self._request.on_lost(ChannelOutage(reason, pause_s, self._patience.has_reached))
 
 
 def _now_s() -> float:

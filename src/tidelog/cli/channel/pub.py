@@ -12,8 +12,9 @@ import typer
 from tidelog import limits
 from tidelog.address import URL_DEFAULT
 from tidelog.cli.channel.json_documents import MessageMaker
-from tidelog.cli.exits import FINE, TERMINATED, Terminated, complain, finished_first, guarded, terminate_in_order
+from tidelog.cli.exits import FINE, TERMINATED, Terminated, finished_first, guarded, terminate_in_order
 from tidelog.cli.options import ChannelExpire, ChannelName, ChannelUrl, PasswordFile, ShowsLine
+from tidelog.cli.outage import Outage
 from tidelog.cli.output.running_counts import RunningCounts
 from tidelog.cli.output.stdout import Output
 from tidelog.cli.server_link import find_address
@@ -27,7 +28,7 @@ from tidelog.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tidelog.channels import ChannelMessage, PublishedMessage
     from tidelog.cli.channel.json_documents import ByteSource
@@ -51,7 +52,7 @@ A channel keeps one message of each id. Publishing an id again changes nothing, 
 An id is a letter or a digit, then up to 62 more, or _ and -. The content is published as the text that it is.
 
 If a line is not JSON, the command ends; all messages before that line are published. After a lost connection the
-command tries again for a minute.
+command tries again for a minute; if the URL names several servers, also at its start.
 
 JSON: with CONTENT, kind "published" (id, clock, is_new); otherwise kind "summary" (published, known).
 
@@ -113,14 +114,14 @@ def pub(
     output = Output(as_json=as_json)
     with Listener(address) as listener:
         opened = listener.client.channel(channel, expire=expire_ms / 1000, confirm_replicas=confirm_replicas)
+        publisher = _Publisher(listener, opened)
         if content is not None:
-            [published] = listener.run(opened.publish_messages([_only_message(maker, content, message_id)]))
-            _show(output, published)
+            publisher.publish([_only_message(maker, content, message_id)], lambda found: _show(output, found[0]))
             return FINE
         terminate_in_order()
         try:
             with RunningCounts(output, _COUNTED, is_shown=progress) as counts:
-                _publish_lines(_Publisher(listener, opened), maker, counts)
+                _publish_lines(publisher, maker, counts)
         except Terminated:
             return TERMINATED
     return FINE
@@ -154,9 +155,14 @@ def _publish_lines(publisher: _Publisher, maker: MessageMaker, counts: RunningCo
             return
         for portion in portions_of(messages):
             try:
-                publisher.publish(portion, counts)
+                publisher.publish(portion, lambda found: _count(counts, found))
             except TidelogError as error:
                 raise ClientError(f"{error}; {_done(counts)}, and perhaps some of the next {len(portion)}") from None
+
+
+def _count(counts: RunningCounts, published: Sequence[PublishedMessage]) -> None:
+    new = sum(each.is_new for each in published)
+    counts.add(new, len(published) - new)
 
 
 def _done(counts: RunningCounts) -> str:
@@ -165,35 +171,28 @@ def _done(counts: RunningCounts) -> str:
 
 
 class _Publisher:
-    """Publishes to a channel, and waits for a server that has answered before."""
+    """Publishes to a channel, and waits for a server that has answered before, or is one of several."""
 
     def __init__(self, listener: Listener, channel: Channel) -> None:
-        from tidelog.client.patience import Patience
-
         self._listener = listener
         self._channel = channel
-        self._patience = Patience(limits.CHANNEL_PUBLISH_AWAY_S)
-        self._has_published = False
+        self._patience = listener.client.patience(limits.CHANNEL_PUBLISH_AWAY_S)
+        self._outage = Outage()
 
-    def publish(self, messages: Sequence[ChannelMessage], counts: RunningCounts) -> None:
-        is_lost = False
+    def publish(
+        self, messages: Sequence[ChannelMessage], on_published: Callable[[Sequence[PublishedMessage]], None]
+    ) -> None:
         while True:
             try:
                 with finished_first():  # what is published is counted
-                    published = self._listener.run_through(self._channel.publish_messages(messages))
-                    new = sum(each.is_new for each in published)
-                    counts.add(new, len(published) - new)
+                    on_published(self._listener.run_through(self._channel.publish_messages(messages)))
             except (ServerUnreachable, NotConfirmed) as error:
-                pause_s = self._patience.pause_s() if self._has_published else None
+                pause_s = self._patience.pause_s(error)
                 if pause_s is None:
                     raise
-                if not is_lost:
-                    complain(f"{error}: trying again")
-                is_lost = True
+                self._outage.tell(f"{error}: trying again", has_begun=self._patience.has_reached)
                 time.sleep(pause_s)
             else:
                 self._patience.reset()
-                self._has_published = True
-                if is_lost:
-                    complain("connected again")
+                self._outage.end()
                 return

@@ -15,6 +15,7 @@ from tidelog import limits
 from tidelog.address import URL_DEFAULT
 from tidelog.cli.exits import FINE, Terminated, complain, guarded, terminate_in_order
 from tidelog.cli.options import ChannelExpire, ChannelName, ChannelUrl, PasswordFile, SubscriberName
+from tidelog.cli.outage import Outage
 from tidelog.cli.output.pipe import StdoutPipe
 from tidelog.cli.output.stdout import json_line
 from tidelog.cli.server_link import find_address
@@ -47,7 +48,9 @@ the command runs, the command ends with status 2; with --anew, it goes on with m
 
 JSON: kind "message" (id, content). With --output content, only the content.
 
-After a lost connection, the command connects again and misses nothing. Messages about that go to stderr.
+After a lost connection, the command connects again and misses nothing. If the URL names several servers, it goes on at
+the one that leads then, and also waits at its start until one of them leads; if none of them answers, for half a
+minute. Messages about that go to stderr.
 
 `tidelog channel pub` publishes, `tidelog channel rm` removes a subscriber. `tidelog channels serve` serves channels
 over HTTP.
@@ -109,7 +112,7 @@ def sub(
                 subscriber,
                 printer.take,
                 handled=lambda: printer.pipe.taken,
-                on_begin=lambda is_new: _say_new(channel, subscriber) if is_new else None,
+                on_begin=lambda is_new: printer.begin(is_new, channel, subscriber),
                 on_idle=printer.look,
                 idle_s=limits.CHANNEL_PIPE_LOOK_S if printer.pipe.is_pipe else None,
                 on_end=lambda is_at_end: printer.pipe.finish(waits=is_at_end),
@@ -126,10 +129,6 @@ def sub(
     return FINE
 
 
-def _say_new(channel: str, subscriber: str) -> None:
-    complain(f"{subscriber} is a new subscriber of {channel}: it gets messages from now on")
-
-
 class _Printer:
     """Prints messages, and knows which of them were taken."""
 
@@ -137,12 +136,15 @@ class _Printer:
         self._form = form
         self._count_left = count_max
         self.pipe: StdoutPipe[ReceivedMessage] = StdoutPipe()
-        self._is_lost = False
+        self._outage = Outage()
+
+    def begin(self, is_new: bool, channel: str, subscriber: str) -> None:
+        self._outage.end()
+        if is_new:
+            complain(f"{subscriber} is a new subscriber of {channel}: it gets messages from now on")
 
     def take(self, message: ReceivedMessage) -> bool:
-        if self._is_lost:
-            self._is_lost = False
-            complain("connected again")
+        self._outage.end()
         self.pipe.check_reader()
         try:
             line = line_of(message, self._form)
@@ -161,9 +163,7 @@ class _Printer:
         self.pipe.look()
 
     def on_lost(self, outage: ChannelOutage) -> None:
-        if not self._is_lost:
-            complain(f"connection lost ({outage.reason}): trying again")
-        self._is_lost = True
+        self._outage.on_lost(outage.reason, "trying again", has_begun=outage.has_begun)
 
 
 def line_of(message: ReceivedMessage, form: MessageForm) -> str:

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidelog import limits
-from tidelog.address import URL_DEFAULT
+from tidelog.address import URL_DEFAULT, ServerAddress
 from tidelog.cli.exits import FINE, Terminated, complain, guarded, terminate_in_order, until_pipe_closes
 from tidelog.cli.options import DatabaseNumber, IsCluster, JobSetName, PasswordFile, Queue, Url
+from tidelog.cli.outage import Outage
 from tidelog.cli.output.stdout import Column, Output
 from tidelog.cli.output.values import bytes_to_text, time_of
 from tidelog.cli.server_link import connected, find_address
-from tidelog.errors import ClientError
+from tidelog.errors import ClientError, ServerUnreachable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.days.message import EventId, Message
     from tidelog.days.reader import Reader, ReaderStart
 
@@ -37,6 +39,9 @@ With --json, each line has the form that `tidelog events put` reads: {"id": "173
 If ID is older than the first day, printing starts with that day. If a day is removed before all of it was printed, or
 the job set's index names a stream that does not exist, the command ends with an error. With --skip-missing it says so
 on stderr and goes on with the next day.
+
+After a lost connection, the command connects again and goes on where it was. If the URL names several servers, it goes
+on at the one that leads then, and also waits at its start until one of them leads. Messages about that go to stderr.
 
 Exit status: 0 at the end (--until-now, SIGTERM, a closed pipe), 1 if an entry or a batch is damaged, 2 if a day is
 missing or no server answers, 130 for Ctrl-C."""
@@ -72,22 +77,28 @@ def tail(
     output = Output(as_json=as_json)
     if as_json and isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8, whatever the encoding of the terminal is
-    with connected(find_address(url, password_file, database, is_cluster=cluster, takes_cluster=True)) as server:
+    address = find_address(url, password_file, database, is_cluster=cluster, takes_cluster=True)
+    with connected(address) as server:
         from tidelog.days.jobset import JobSet
         from tidelog.days.reader import Reader
 
         on_gone = (lambda error: complain(f"skipped: {error}")) if skip_missing else None
-        reader = Reader(server, JobSet(queue, jobset), _start(start), on_gone=on_gone)
+        place = _start(start)
+
+        def make_reader() -> Reader:
+            reader = Reader(server, JobSet(queue, jobset), place, on_gone=on_gone)
+            if not as_json:
+                output.header(_COLUMNS)
+                sys.stdout.flush()
+            return reader
+
         terminate_in_order()
         try:
             with until_pipe_closes():
-                if not as_json:
-                    output.header(_COLUMNS)
                 if until_now:
-                    _show(output, reader.until_now())
+                    _show(output, make_reader().until_now())
                 else:
-                    sys.stdout.flush()
-                    _follow(output, reader)
+                    _follow(output, make_reader, address)
         except Terminated:
             return FINE
     return FINE
@@ -103,23 +114,32 @@ def _start(text: str) -> ReaderStart | EventId:
         raise ClientError(f"--from takes beginning, now or an id: {error}") from None
 
 
-def _follow(output: Output, reader: Reader) -> None:
+def _follow(output: Output, make_reader: Callable[[], Reader], address: ServerAddress) -> None:
     """Runs until it is interrupted. After a lost connection it connects again, and the reader goes on where it was."""
     import redis
 
-    pause_s = 0.0
+    from tidelog.client.patience import Patience
+    from tidelog.redis_client import explained
+
+    patience, outage = Patience(at_start=address.names_several), Outage()
+    reader: Reader | None = None
     while True:
         try:
+            if reader is None:
+                reader = make_reader()
+                patience.reached()
             messages = reader.read(_PAGE, _WAIT_S)
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            if not pause_s:
-                complain(f"connection lost ({error}): resuming after {reader.position}")
-            pause_s = min(max(2 * pause_s, limits.CLIENT_RECONNECT_S_MIN), limits.CLIENT_RECONNECT_S_MAX)
+            found = explained(error, address.url)
+            pause_s = patience.pause_s(found) if isinstance(found, ServerUnreachable) else None
+            if pause_s is None:
+                raise found from None
+            then = "" if reader is None else f"resuming after {reader.position}"
+            outage.on_lost(str(found), then, has_begun=reader is not None)
             time.sleep(pause_s)
             continue
-        if pause_s:
-            pause_s = 0.0
-            complain("connected again")
+        patience.reset()
+        outage.end()
         if messages:
             _show(output, messages)
             sys.stdout.flush()

@@ -10,11 +10,12 @@ import typer
 from typer.core import TyperCommand
 
 from tidelog.address import URL_DEFAULT, ServerAddress
-from tidelog.cli.exits import FINE, Terminated, complain, guarded, terminate_in_order
+from tidelog.cli.exits import FINE, Terminated, guarded, terminate_in_order
 from tidelog.cli.feed.delivery import Confirmed, Executed, Printed
 from tidelog.cli.feed.lines import FeedLines
 from tidelog.cli.feed.order import Ordered
 from tidelog.cli.options import AsJson, FromFollowers, PasswordFile, Url
+from tidelog.cli.outage import Outage
 from tidelog.cli.output.stdout import Output
 from tidelog.cli.output.values import parse_moment, time_or_number
 from tidelog.cli.server_link import find_address
@@ -47,7 +48,8 @@ JSON: kind "value" (ts, key, type, field, value; value null: deleted), "deletera
 UTF-8, otherwise {"base64": "..."}.
 
 After a lost connection, the feed connects again and misses nothing. If the URL names several servers, it goes on at the
-one that leads then. Messages about that go to stderr. A feed with --name is always the leader's.
+one that leads then, and also waits at its start until one of them leads; if none of them answers, for half a minute.
+Messages about that go to stderr. A feed with --name is always the leader's.
 
 With --name, the feed continues after what was acknowledged, so some events may come again. By default, that is what the
 next program has taken out of the pipe. With --ack-from FD, it is what that program confirms: it writes the ts of an
@@ -215,35 +217,32 @@ def _listen(
     is_until_now: bool,
 ) -> None:
     order = Ordered() if is_ordered else None
-    is_lost = False
+    outage = Outage()
+
+    def on_lost(lost: Lost) -> None:
+        place = "at the beginning" if lost.since is None else f"after {time_or_number(lost.since)}"
+        outage.on_lost(lost.reason, f"resuming {place}", has_begun=lost.has_begun)
+        delivery.on_lost()
+
     # The current values are read one by one while others write: they are complete at the first checkpoint.
     ends_at_checkpoint = is_until_now and wanted["initial"]
     if ends_at_checkpoint:
         wanted["checkpoint_ms"] = _SOON_MS
     elif is_until_now:
-        wanted["until"] = listener.newest_ts()
+        wanted["until"] = listener.newest_ts(on_lost)
+        outage.end()
 
     newest: Checkpoint | None = None
 
     def handle(event: Event, checkpoint: Checkpoint | None) -> bool:
-        nonlocal is_lost, newest
-        if is_lost:
-            is_lost = False
-            complain("connected again")
+        nonlocal newest
+        outage.end()
         for each in [event] if order is None else order.take(event, checkpoint):
             delivery.take(each)
         if checkpoint is not None and checkpoint is not newest:
             newest = checkpoint
             delivery.checkpoint(checkpoint.ts)
         return ends_at_checkpoint and checkpoint is not None
-
-    def on_lost(lost: Lost) -> None:
-        nonlocal is_lost
-        if not is_lost:
-            place = "at the beginning" if lost.since is None else f"after {time_or_number(lost.since)}"
-            complain(f"connection lost ({lost.reason}): resuming {place}")
-        is_lost = True
-        delivery.on_lost()
 
     confirmed = delivery if isinstance(delivery, Confirmed) else None
     listener.listen(
