@@ -295,6 +295,9 @@ CLIENT_ASK_S_MAX = 2.0
 CLIENT_SEARCHES_MAX = 25
 CLIENT_SEARCH_PAUSE_S_MAX = 1.5
 """... and how often they are asked again, with such pauses, while none of them does: for about half a minute."""
+TAIL_REMEMBERED_ENTRIES = 10_000
+TAIL_REMEMBERED_BYTES = 8 * MIB
+"""What `tidelog stream tail --follow` reads again after a lost connection, to compare it with what it has printed."""
 CLIENT_CHANNEL_ACK_S = 1.0
 """A reader of a channel acknowledges what was handled at least so often, if messages are handled at all."""
 CLIENT_CHANNEL_LEAVE_S = 10.0

@@ -14,6 +14,8 @@
     journal/      `tidelog journal ls | show | verify | repair`
     options       options that several commands have
     server_link   the server that the options name, and connections to it
+    kept_link     a link that is made anew when it is lost, for commands that run for long
+    outage        what is said while a server does not answer
     output/       how things are printed: tables on a terminal, plain text in a pipe, JSON lines with --json
     exits         exit statuses, and what becomes of errors, signals and closed pipes
     __main__      `python -m tidelog.cli`

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tidelog import limits
-from tidelog.address import ServerAddress
+from tidelog.address import ServerAddress, shown_place
 from tidelog.cli.exits import complain
 from tidelog.errors import ServerRefused, ServerUnreachable
 from tidelog.server_search import (
@@ -45,7 +45,15 @@ class _NotLetIn(ServerRefused):
 class ServerLink:
     """One connection."""
 
-    def __init__(self, address: ServerAddress, *, hops_left: int = _HOPS_MAX, timeout_s: float = _TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        address: ServerAddress,
+        *,
+        hops_left: int = _HOPS_MAX,
+        timeout_s: float = _TIMEOUT_S,
+        waits: bool = True,
+    ) -> None:
+        """`waits`: until one of several servers leads. False: the caller does."""
         import hiredis
 
         self._hops_left = hops_left
@@ -53,7 +61,7 @@ class ServerLink:
         self._timeout_s = timeout_s
         self.url = address.url
         if address.is_searched:
-            address = _leader_of(address)
+            address = _leader_of(address, waits=waits)
         self._address = address
         self._others: dict[str, ServerLink] = {}
         """Links to other nodes of a cluster, by host and port."""
@@ -90,6 +98,11 @@ class ServerLink:
             return link
         except OSError as error:
             raise ServerUnreachable(f"no server answers at {address.url}: {error.strerror or error}") from None
+
+    @property
+    def place(self) -> str:
+        """The server at the other end, for messages."""
+        return self._address.path or shown_place(self._address.host, self._address.port)
 
     def call(self, *words: bytes) -> Any:
         """The reply to a command; `ServerRefused` if it is an error."""
@@ -141,16 +154,17 @@ class ServerLink:
 # --- one of several servers -------------------------------------------------------------------------------------------
 
 
-def _leader_of(address: ServerAddress) -> ServerAddress:
+def _leader_of(address: ServerAddress, *, waits: bool) -> ServerAddress:
     """The server that leads, which is waited for if somebody answers."""
     search = ServerSearch(address)
-    for pause_s in _pauses():
+    for pause_s in _pauses() if waits else [None]:
         try:
             found = _searched(search)
             return address.server_at(found.host, found.port)
         except ServerNotFound as error:
             if pause_s is None or not error.has_answered:
-                raise ServerUnreachable(f"no server answers at {address.url}: {error}") from None
+                text = f"no server answers at {address.url}: {error}"
+                raise type(error)(text, has_answered=error.has_answered) from None
             time.sleep(pause_s)
         except ServerRefused as error:
             raise ServerRefused(f"the server at {address.url} does not let us in: {error}") from None

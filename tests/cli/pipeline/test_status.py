@@ -9,12 +9,15 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from tests.cli.command_line import COMMAND, ENVIRONMENT, Outcome, invoke, run_on_terminal
+from tests.cli.running_command import RunningCommand
 from tests.days.servers import Servers
+from tests.integration.server_process import ServerProcess
 
 
 class Reported(NamedTuple):
@@ -195,3 +198,16 @@ def test_watching_on_a_terminal_redraws(server: Reported) -> None:
     finally:
         process.kill()
         os.close(ours)
+
+
+def test_watching_goes_on_when_the_server_is_back(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        url = f"redis://127.0.0.1:{server.port}"
+        Reported(url, server.client()).report("lake", rows=1)
+        with RunningCommand("pipeline", "status", "--watch", "--json", "--url", url) as watching:
+            assert watching.line()["rows"] == 1
+            server.terminate()
+            assert watching.told().startswith("tidelog: connection lost (")
+            with ServerProcess(tmp_path / "data", instead_of=server):
+                assert watching.told() == "tidelog: connected again\n"
+                assert watching.line()["rows"] == 1

@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
 from tidelog import limits
-from tidelog.address import URL_DEFAULT
+from tidelog.address import URL_DEFAULT, ServerAddress
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
+from tidelog.cli.kept_link import KeptLink
 from tidelog.cli.options import AsJson, DatabaseNumber, IsCluster, PasswordFile, Url
 from tidelog.cli.output.job_figures import STATE_STYLES, JobFigures, shown_seconds
 from tidelog.cli.output.stdout import Cell, Column, Output, Styled, rich_table
-from tidelog.cli.server_link import ServerLink, connect
+from tidelog.cli.server_link import ServerLink, find_address
 from tidelog.errors import ClientError, ServerRefused
 from tidelog.keys import JOB_INDEX, PIPELINE_PREFIX
 
@@ -37,6 +38,9 @@ The lag is measured now, also for jobs that have ended. The column `days` says w
 
 JSON: kind "job" (job, state, age_seconds, and all figures that the job reports: updated_ms, ts, lag_seconds,
 lag_records, rows, rows_per_second, batches, batch_seconds, last_error ...).
+
+With --watch, the command connects again after a lost connection. If the URL names several servers, it goes on at the
+one that leads then, and also waits at its start until one of them leads.
 
 Exit status: 0, 2 if no server answers or there is no such job, 130 for Ctrl-C."""
 
@@ -80,15 +84,14 @@ def status(
 ) -> int:
     """Show the jobs of a server: their state, lag, rows, batch times, and what was done to days."""
     output = Output(as_json=as_json)
-    with connect(url, password_file, database, is_cluster=cluster, takes_cluster=True) as link, until_pipe_closes():
-        if not watch:
+    address = find_address(url, password_file, database, is_cluster=cluster, takes_cluster=True)
+    with until_pipe_closes():
+        if watch:
+            _watch(address, jobs, output)
+        with ServerLink(address) as link:
             found = _ask(link, jobs)
             _check_names(jobs, found)
             _show(output, found)
-        elif output.is_terminal:
-            _redraw(link, jobs)
-        else:
-            _repeat(link, jobs, output)
     return FINE
 
 
@@ -189,14 +192,36 @@ def _days_done(told: JobFigures) -> str | None:
     return ", ".join(done) or None
 
 
-def _redraw(link: ServerLink, jobs: Sequence[str] | None) -> None:
+def _watch(address: ServerAddress, jobs: Sequence[str] | None, output: Output) -> NoReturn:
+    """Until Ctrl-C, also over a restart of the server or a failover."""
+    kept = KeptLink(address)
+    needs_header = not output.as_json and not output.is_terminal
+
+    def watch(link: ServerLink) -> NoReturn:
+        def ask() -> list[JobFigures]:
+            nonlocal needs_header
+            found = _ask(link, jobs)
+            kept.answered()
+            if needs_header:
+                output.header(_COLUMNS)
+                needs_header = False
+            return found
+
+        if output.is_terminal:
+            _redraw(ask)
+        _repeat(ask, output)
+
+    kept.run(watch, lambda: "trying again")
+
+
+def _redraw(ask: Callable[[], list[JobFigures]]) -> NoReturn:
     """A table on the terminal that stays in its place."""
     from rich.live import Live
     from rich.text import Text
 
     def render() -> RenderableType:
         now_ms = _now_ms()
-        rows = [_cells(told, now_ms) for told in _ask(link, jobs)]
+        rows = [_cells(told, now_ms) for told in ask()]
         return rich_table(_COLUMNS, rows) if rows else Text("no job has reported yet")
 
     with Live(render(), auto_refresh=False) as live:
@@ -205,12 +230,10 @@ def _redraw(link: ServerLink, jobs: Sequence[str] | None) -> None:
             live.update(render(), refresh=True)
 
 
-def _repeat(link: ServerLink, jobs: Sequence[str] | None, output: Output) -> None:
+def _repeat(ask: Callable[[], list[JobFigures]], output: Output) -> NoReturn:
     """A line for each job, once a second: for a file, or a program."""
-    if not output.as_json:
-        output.header(_COLUMNS)
     while True:
-        found, now_ms = _ask(link, jobs), _now_ms()
+        found, now_ms = ask(), _now_ms()
         if output.as_json:
             _show_objects(output, found, now_ms)
         else:

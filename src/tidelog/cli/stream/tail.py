@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any, Final
 
 import typer
@@ -11,8 +12,9 @@ from tidelog.cli.exits import FINE, guarded, until_pipe_closes
 from tidelog.cli.options import AsJson, DatabaseNumber, PasswordFile, Url
 from tidelog.cli.output.stdout import Column, Output
 from tidelog.cli.output.values import bytes_to_text
-from tidelog.cli.server_link import ServerLink, connect
+from tidelog.cli.server_link import ServerLink, find_address
 from tidelog.cli.stream.facts import facts_of
+from tidelog.cli.stream.following import Beginning, FollowedStream, read_entries, show_entries
 from tidelog.resp.json_form import bytes_to_json
 
 EPILOG: Final = """\
@@ -24,12 +26,17 @@ Examples:
 
   tidelog stream tail orders --follow
 
-JSON: kind "entry" (offset, tag, and entry; an entry that XADD wrote has fields instead of entry)."""
+JSON: kind "entry" (offset, tag, and entry; an entry that XADD wrote has fields instead of entry).
+
+With --follow, the command connects again after a lost connection, and prints no entry twice and leaves none out. If the
+URL names several servers, it goes on at the one that leads then, and also waits at its start until one of them leads;
+if none of them answers, for half a minute. Messages about that go to stderr. If the server does not have all that was
+printed, because another one was lost before it had passed it on, stderr says from which offset on, and the entries that
+have these offsets now are printed.
+
+Exit status: 0 at the end, 2 if there is no such stream or no server answers, 130 for Ctrl-C."""
 
 _COLUMNS: Final = (Column("offset", 12, right=True, style="bold"), Column("tag", 16), Column("entry"))
-_AT_ONCE: Final = 1000
-_BLOCK_MS: Final = b"1000"
-"""How long one call waits, so that Ctrl-C does not have to."""
 
 
 @guarded
@@ -53,34 +60,30 @@ def tail(
     """Print the last entries of a stream, or all entries from an offset on."""
     output = Output(as_json=as_json)
     name = key.encode("utf-8", "surrogateescape")
-    with connect(url, password_file, database) as link, until_pipe_closes():
-        if not follow or start is None:
-            facts = facts_of(link.call(b"TINFO", name)) if not follow or link.call(b"EXISTS", name) else None
-            first, last = (facts["first-offset"], facts["last-offset"]) if facts is not None else (1, 0)
-        else:
-            first, last = start, 0
-        offset = max(first, start) if start is not None else max(first, last - count + 1)
+    address = find_address(url, password_file, database)
+
+    def show(number: int, tag: bytes, content: Any) -> None:
+        _show(output, number, tag, content)
+
+    def begin(link: ServerLink) -> Beginning:
+        [(first, last)] = link.call(b"TREAD", name, b"1", b"0", b"WITHINFO")
         if not as_json:
             output.header(_COLUMNS)
-        while follow or offset <= last:
-            offset = _show_some(link, output, name, offset, follow)
+            sys.stdout.flush()
+        if start is not None:
+            return Beginning(max(first, start))
+        offset = max(first, last - count + 1)
+        return Beginning(offset, offset - 1)
+
+    with until_pipe_closes():
+        if follow:
+            FollowedStream(address, name, show, sys.stdout.flush).run(begin)
+        with ServerLink(address) as link:
+            last = facts_of(link.call(b"TINFO", name))["last-offset"]
+            offset, _ = begin(link)
+            while offset <= last and (found := read_entries(link, name, offset)):
+                offset = show_entries(found, offset, show)
     return FINE
-
-
-def _show_some(link: ServerLink, output: Output, key: bytes, offset: int, follow: bool) -> int:
-    """Print some entries from an offset on; returns where to go on."""
-    waiting = (b"BLOCK", _BLOCK_MS) if follow else ()
-    found: list[Any] = link.call(b"TREAD", key, b"%d" % offset, b"%d" % _AT_ONCE, *waiting) or []
-    for entry in found:
-        if entry is None:  # evicted
-            offset += 1
-            continue
-        number, tag, content = entry
-        offset = number + 1
-        _show(output, number, tag, content)
-    if not found and not follow:
-        offset += _AT_ONCE  # nothing but holes
-    return offset
 
 
 def _show(output: Output, number: int, tag: bytes, content: Any) -> None:
