@@ -97,8 +97,8 @@ FEED_MUTANTS: Final = (
     Mutant(
         "scanned-at-the-wrong-ts",
         "feeds/scan.py",
-        "        self._feed.scanned(slot, self._ts)\n",
-        "        self._feed.scanned(slot, self._writer.visible.ts)\n",
+        "        self._feed.scanned(slot, after, self._ts)\n",
+        "        self._feed.scanned(slot, after, self._writer.visible.ts)\n",
         "changes that initial values have already come again",
         "feeds",
         seed=7_000_001,

@@ -48,9 +48,9 @@ LIBRARY_MUTANTS: Final = (
     Mutant(
         "snapshot-with-later-libraries",
         "store/capture.py",
-        "                self._number, self._slot = self._number + 1, 0\n",
-        "                self._number, self._slot = self._number + 1, 0\n"
-        "                self._add([LibLoad(*each) for each in self._store.libraries.codes.items()])\n",
+        "            self._number, self._slot = self._number + 1, 0\n",
+        "            self._number, self._slot = self._number + 1, 0\n"
+        "            self._add([LibLoad(*each) for each in self._store.libraries.codes.items()])\n",
         "a snapshot has libraries that came after its moment, and that a crash may have taken back",
         "store",
         focus="libraries",

@@ -240,7 +240,7 @@ FOCUSED: Final[dict[str, Weighted]] = {
     "expiries": _EXPIRING,
     "ranges": [(1, lambda load: load.range_delete()), *((4 * weight, draw) for weight, draw in _EXPIRING)],
 }
-"""Ranges are here alone: each looks at all slots, again with every start, and would take most of the time."""
+"""Ranges are here alone: each looks at all slots, again with every start."""
 
 
 def _drawn(weighted: Weighted) -> list[Callable[[Load], Words]]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.ids import SLOT_COUNT, slot_ranges
-from tidelog.store.slots import shards_by_slot, slot_of, slots_of
+from tidelog.store.slots import next_filled, shards_by_slot, slot_of, slots_of
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,13 @@ def test_known_slots() -> None:
     assert slot_of(b"123456789") == 0x31C3
     assert slot_of(b"foo") == 12182
     assert slot_of(b"") == 0
+
+
+@given(st.sets(st.integers(0, 999), max_size=5), st.integers(0, 1000), st.integers(0, 1000))
+def test_the_next_slot_with_keys(filled: set[int], first: int, end: int) -> None:
+    slots = [{b"key": b"value"} if slot in filled else None for slot in range(1000)]
+    expected = min((slot for slot in filled if first <= slot < end), default=end)
+    assert next_filled(slots, first, end) == expected
 
 
 @given(st.integers(1, 256))

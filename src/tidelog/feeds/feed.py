@@ -291,10 +291,10 @@ class ChangeFeed:
     def begin_scan(self, slot_count: int) -> None:
         self._scanned = [_NOT_SCANNED] * slot_count
 
-    def scanned(self, slot: int, ts: Ts) -> None:
-        """A slot was read as it was at `ts`."""
+    def scanned(self, first: int, end: int, ts: Ts) -> None:
+        """Slots were read as they were at `ts`."""
         assert self._scanned is not None
-        self._scanned[slot] = ts
+        self._scanned[first:end] = [ts] * (end - first)
         self.scanned_ts = max(self.scanned_ts, ts)
 
     def end_scan(self, *, is_whole: bool) -> None:

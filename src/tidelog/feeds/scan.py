@@ -18,7 +18,7 @@ from tidelog.feeds.feed import ChangeFeed
 from tidelog.feeds.span import Span
 from tidelog.ids import SLOT_COUNT, Ts
 from tidelog.store.keyspace import Database
-from tidelog.store.slots import slot_of
+from tidelog.store.slots import next_filled, slot_of
 from tidelog.store.store import Store
 from tidelog.types.change import Change, expiry_change
 
@@ -35,8 +35,15 @@ class Scan:
         spans = feed.request.spans
         self._keys = [span.start for span in spans] if all(span.is_key for span in spans) else None
         """The only keys that are wanted; None: all that are in the spans."""
-        slots = range(SLOT_COUNT) if feed.request.shard is None else _range(store.slots[feed.request.shard])
-        self._slots = iter(slots if self._keys is None else sorted({slot_of(key) for key in self._keys} & set(slots)))
+        first, last = (0, SLOT_COUNT - 1) if feed.request.shard is None else store.slots[feed.request.shard]
+        self._end = last + 1
+        wanted = set() if self._keys is None else {slot for slot in map(slot_of, self._keys) if first <= slot <= last}
+        self._slots = sorted(wanted, reverse=True)
+        """Of those keys; the next one is the last."""
+        self._slot: int | None = first
+        """The next one to read."""
+        if self._keys is not None:
+            self._slot = self._slots.pop() if self._slots else None
         self._ts = Ts(0)
         self._changes: Iterator[Change] = iter(())
         """Of the slot that was read last."""
@@ -48,16 +55,17 @@ class Scan:
         self._ranges.append((ts, gone))
 
     def step(self, events_max: int) -> bool:
-        """Add some events; false: there are no more."""
-        feed = self._feed
-        for _ in range(events_max):
+        """Add some events, or pass over as many slots; false: there are no more."""
+        feed, left = self._feed, events_max
+        while left > 0:
             if feed.out_bytes >= limits.FEED_SENT_BYTES:
                 break
             change = next(self._changes, None)
             if change is not None:
                 feed.add_initial(self._ts, change)
+                left -= 1
                 continue
-            slot = next(self._slots, None)
+            slot = self._slot
             if slot is None or self._writer.last_ts != self._ts:
                 feed.end_transaction(self._ts)  # what was read at one ts is whole
             if self._ranges and self._database.cleared_count == self._cleared_count:
@@ -65,7 +73,7 @@ class Scan:
             if slot is None or self._database.cleared_count != self._cleared_count:
                 feed.end_scan(is_whole=slot is None)
                 return False
-            self._read(slot)
+            left -= self._read(slot, left)
         return True
 
     def _tell_ranges(self) -> None:
@@ -74,7 +82,8 @@ class Scan:
             self._feed.end_transaction(ts)
         self._ranges.clear()
 
-    def _read(self, slot: int) -> None:
+    def _read(self, slot: int, slots_max: int) -> int:
+        """Read a slot, with those after it that have no keys; returns how many."""
         self._ts = self._writer.last_ts
         found: list[Iterator[Change]] = []
         wanted = self._feed.interests
@@ -88,9 +97,12 @@ class Scan:
                         found.append(its.initial_groups(key, value))
                     if self._feed.request.has_expiry and key in self._database.expiries:
                         found.append(iter([expiry_change(key, self._database.expiries[key])]))
-        self._feed.scanned(slot, self._ts)
+        after = slot + 1
+        if self._keys is not None:
+            self._slot = self._slots.pop() if self._slots else None
+        else:
+            after = next_filled(self._database.slots, after, min(slot + slots_max, self._end))
+            self._slot = after if after < self._end else None
+        self._feed.scanned(slot, after, self._ts)
         self._changes = chain.from_iterable(found)
-
-
-def _range(bounds: tuple[int, int]) -> range:
-    return range(bounds[0], bounds[1] + 1)
+        return after - slot

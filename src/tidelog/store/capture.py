@@ -31,7 +31,7 @@ from tidelog.journal.snapshot import SnapshotWriter
 from tidelog.journal.staging import StageJob
 from tidelog.store.buckets import Buckets
 from tidelog.store.keyspace import Database
-from tidelog.store.slots import slot_of
+from tidelog.store.slots import next_filled, slot_of
 from tidelog.types.effect import StoredValue
 from tidelog.types.hold import SetHold
 from tidelog.types.library import LibLoad
@@ -257,16 +257,17 @@ class Capture:
         self._part = self._mask = 0
         self._kept_of_parts = []
         self._frozen_slots.pop(self._place, None)
-        for _ in range(_SLOTS_PASSED_AT_ONCE):
-            self._slot += 1
-            if self._slot == SLOT_COUNT:
-                self._write_pairs()
-                self._number, self._slot = self._number + 1, 0
-                self._skip_empty()
-                self.snapshot.keys = self.keys_written
-                return
-            if slots[self._slot] is not None or self._place in self._kept or self._place in self._frozen_slots:
-                return
+        first = self._slot + 1
+        self._slot = next_filled(slots, first, min(first + _SLOTS_PASSED_AT_ONCE, SLOT_COUNT))
+        if self._kept or self._frozen_slots:
+            base, kept, frozen = self._number * SLOT_COUNT, self._kept, self._frozen_slots
+            passed = range(first, self._slot)
+            self._slot = next((slot for slot in passed if base + slot in kept or base + slot in frozen), self._slot)
+        if self._slot == SLOT_COUNT:
+            self._write_pairs()
+            self._number, self._slot = self._number + 1, 0
+            self._skip_empty()
+            self.snapshot.keys = self.keys_written
 
     def _skip_empty(self) -> None:
         while not self._is_visited:

@@ -276,6 +276,5 @@ class Database:
 
     def all_keys(self) -> Iterator[bytes]:
         """Every key; the database must not change meanwhile."""
-        for bucket in self.slots:
-            if bucket is not None:
-                yield from bucket
+        for bucket in filter(None, self.slots):
+            yield from bucket

@@ -15,6 +15,7 @@ read would.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.ids import SLOT_COUNT
@@ -59,7 +60,7 @@ class RangeRemoval:
         self._slots = range(slots[0], slots[1] + 1)
         self._found: dict[int, dict[int, DictRemoval]] = {}
         """By slot, and the part of it."""
-        self._again: dict[int, None] = dict.fromkeys(self._slots)
+        self._again: dict[int, None] = {}
         """Slots that are to be looked at."""
         self._losing: dict[int, None] = {}
         """Slots of which a dict was found that loses keys."""
@@ -67,12 +68,18 @@ class RangeRemoval:
         """How many keys go, as far as is known ..."""
         self._soonest_ms = _NEVER
         """... and no later than which of them expires first."""
-        self._replaced_count = database.replaced_count
+        self._replaced_count = -1
+        """Of the database when it was last looked at from the beginning."""
         self.is_buried_later = False
         """The caller takes the steps of `bury` once the keys are gone; false: nothing is left to do then."""
 
     def has(self, key: bytes) -> bool:
         return self.start <= key and (not self.end or key < self.end) and slot_of(key) in self._slots
+
+    def _filled(self) -> dict[int, None]:
+        """The slots that have keys; one that gets its first key later is told of by `forget`."""
+        first, end = self._slots.start, self._slots.stop
+        return dict.fromkeys(compress(self._slots, self.database.slots[first:end]))
 
     # --- looking ------------------------------------------------------------------------------------------------
 
@@ -83,9 +90,9 @@ class RangeRemoval:
 
     def look(self) -> Iterator[None]:
         """The same in steps of one dict at most; the database may change in between."""
-        if self._replaced_count != self.database.replaced_count:  # a flush, or another range
+        if self._replaced_count != self.database.replaced_count:  # the first look, a flush, or another range
             self._replaced_count = self.database.replaced_count
-            self._again = dict.fromkeys(self._slots)
+            self._again = dict.fromkeys(self._found) | self._filled()
         for passed, slot in enumerate(list(self._again)):
             if passed % _SLOTS_PASSED_AT_ONCE == 0:
                 yield
