@@ -19,10 +19,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from tidelog.testing.faults import os_error
 from tidelog.testing.inode import Inode
+
+_PATHS_REMEMBERED: Final = 1000
+"""How many paths are taken apart only once: the same ones are asked for again and again."""
 
 
 class Folder:
@@ -263,8 +267,9 @@ class Namespace:
         return twin
 
 
-def _parts(path: str) -> list[str]:
-    return [part for part in path.split("/") if part and part != "."]
+@lru_cache(_PATHS_REMEMBERED)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part and part != ".")
 
 
 def _set(slot: Slot, node: DirectoryNode | None) -> None:
