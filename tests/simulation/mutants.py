@@ -554,16 +554,12 @@ def hunt_feeds(worlds_max: int, first_seed: int, _focus: str) -> Iterator[str]:
 
 
 def hunt_replication(worlds_max: int, first_seed: int, _focus: str) -> Iterator[str]:
-    import logging
+    from tests.simulation.run import run_replication_seed
 
-    from tests.simulation.replication_world import ReplicationWorld
-
-    logging.disable(logging.CRITICAL)
     for seed in [first_seed, *range(FIRST_SEED, FIRST_SEED + worlds_max)]:
-        try:
-            ReplicationWorld(seed).run()
-        except Exception as error:  # any failure is what is hunted for
-            yield f"seed {seed}: {type(error).__name__}: {error}"
+        *_, problem = run_replication_seed(seed)
+        if problem:
+            yield f"seed {seed}: {problem}"
 
 
 HUNTS: Final = {

@@ -25,6 +25,7 @@ from tests.simulation.store_model import State, difference, live_state
 from tests.simulation.stream_model import PlainStream
 from tidelog.journal.control import Epoch
 from tidelog.journal.journal import Journal
+from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
 from tidelog.streams.stream import Stream
 
@@ -63,16 +64,33 @@ def place_of(epochs: Sequence[Epoch], ts: int) -> Place:
     return BEGINNING
 
 
-def full_state(store: Store) -> State:
-    """All that a store has: keys with their values, expiries, groups, libraries and producers."""
-    state = live_state(store)
-    for database in store.databases:
-        if database.size:
-            for key in database.all_keys():
-                value = database.find(key)
-                if isinstance(value, Stream) and value.producers:
-                    known = {name: (tuple(each.seqs), tuple(each.offsets)) for name, each in value.producers.items()}
-                    state[PRODUCERS - database.number, key] = known, None
+class SeenKeys:
+    """Finds the keys of a database without walking through all of its slots: those that were seen in any before.
+
+    If there are not as many of them as the database counts, it has others, which are then looked for.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[bytes, None] = {}
+
+    def of(self, database: Database) -> list[bytes]:
+        found = [key for key in self._seen if database.peek(key) is not None]
+        if len(found) != database.size:
+            found = list(database.all_keys())
+            self._seen.update(dict.fromkeys(found))
+        return found
+
+
+def full_state(store: Store, seen: SeenKeys | None = None) -> State:
+    """All that a store has: keys with their values, expiries, groups, libraries, holds and producers."""
+    state = live_state(store) if seen is None else live_state(store, seen.of)
+    streams = [place for place, (value, _) in state.items() if type(value) is tuple and value[0] == "stream"]
+    for number, key in streams:
+        stream = store.databases[number].peek(key)
+        assert isinstance(stream, Stream)
+        if stream.producers:
+            known = {name: (tuple(each.seqs), tuple(each.offsets)) for name, each in stream.producers.items()}
+            state[PRODUCERS - number, key] = known, None
     return state
 
 
@@ -86,6 +104,7 @@ class ReplicationHistory:
         self._lineages: dict[int, Lineage] = {}
         self._leader_of: dict[int, str] = {}
         """Epoch -> who has begun it, and alone may write in it."""
+        self._seen = SeenKeys()
         self.compared = 0
 
     # --- what leaders do ----------------------------------------------------------------------------------------
@@ -115,7 +134,7 @@ class ReplicationHistory:
         last = (epoch.id, times[-1]) if times else place_of(journal.epochs, epoch.last_ts)
         require(before == last, "it was committed after", before, "and epoch goes on after", last)
         times.append(ts)
-        self._moments[epoch.id, ts] = Moment(journal.writer.next_lsns, full_state(store))
+        self._moments[epoch.id, ts] = Moment(journal.writer.next_lsns, full_state(store, self._seen))
 
     # --- what anybody has ---------------------------------------------------------------------------------------
 
@@ -143,7 +162,7 @@ class ReplicationHistory:
         place = place_of(journal.epochs, journal.writer.last_ts)
         require(place[1] == journal.writer.last_ts, who, "has ts", journal.writer.last_ts, "of no epoch")
         moment = self._moments.get(place)
-        found = full_state(store)
+        found = full_state(store, self._seen)
         self.compared += 1
         if place == BEGINNING:
             require(not found, who, "has something before anything happened:", found)

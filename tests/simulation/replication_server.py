@@ -38,6 +38,8 @@ from tidelog.testing.worker import SimulatedWorker
 SYNC_S: Final = 0.003
 """How long an fsync takes that a reply waits for."""
 CHECKPOINT_MS: Final = 300
+UNCHANGED_CHANCE: Final = 0.01
+"""That a follower is looked at which has nothing new."""
 
 
 class Watch:
@@ -48,7 +50,7 @@ class Watch:
         self.history = ReplicationHistory()
         self.coverage: Counter[str] = Counter()
         self.check_chance = check_chance
-        """That a follower is looked at when it has written something."""
+        """That a follower is looked at when it has got something; if it has not, hardly ever."""
         self.on_feeds_over: Callable[[WatchedServer, str], None] = lambda _server, _error: None
         """The feeds of a server are over, with an error or none."""
         self.machines: dict[NetworkAddress, WatchedMachine] = {}
@@ -229,6 +231,7 @@ class WatchedServer(SimulatedServer):
         self.watch = machine.watch
         self.feeds: Feeds | None = None
         self._is_sync_due = False
+        self._looked_at_ts = 0
         super().__init__(machine, replicaof)
 
     def _make_worker(self) -> SimulatedWorker:
@@ -282,11 +285,18 @@ class WatchedServer(SimulatedServer):
         self.watched.note(self.store)
         if self.feeds is not None:
             self.feeds.advance()
-        if self.store.is_follower and self.watch.rng.random() < self.watch.check_chance:
-            self.watch.history.check(self.store, str(self.watched))
+        if self.store.is_follower:
+            self._look_at_follower()
         if self.machine.settings.policy is FsyncPolicy.ALWAYS and not self._is_sync_due:
             self._is_sync_due = True
             self.loop.call_later(SYNC_S, self._sync_soon)
+
+    def _look_at_follower(self) -> None:
+        """Now and then what it has is compared: most of the times at which it has something new."""
+        last_ts = self.store.journal.writer.last_ts
+        is_new, self._looked_at_ts = last_ts != self._looked_at_ts, last_ts
+        if self.watch.rng.random() < (self.watch.check_chance if is_new else UNCHANGED_CHANCE):
+            self.watch.history.check(self.store, str(self.watched))
 
     def _sync_soon(self) -> None:
         self._is_sync_due = False

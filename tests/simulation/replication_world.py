@@ -27,7 +27,7 @@ from tests.simulation.replication_history import full_state, place_of
 from tests.simulation.replication_sentinel import SimulatedSentinel
 from tests.simulation.replication_server import Watch, WatchedMachine, WatchedServer
 from tests.simulation.scenario import POLICIES
-from tests.simulation.store_load import KEYS, Words
+from tests.simulation.store_load import DATABASES, KEYS, Words
 from tests.simulation.store_model import difference
 from tidelog import limits
 from tidelog.commands.families import command_table
@@ -59,6 +59,7 @@ WORK_S: Final = (0.0, 0.001, 0.1, 1.0)
 def small_replication_limits() -> Iterator[None]:
     """Let a few hundred bytes be sent in as many pieces as megabytes are."""
     small = {
+        "DATABASES": 1 + max(DATABASES),
         "NODE_ENTRIES_MAX": 10,
         "RECORD_MEMBERS_MAX": 20,
         "FEED_SENT_BYTES": 400,
@@ -114,7 +115,7 @@ class ReplicationWorld:
             buffer_bytes=rng.choice((1500, 10_000, 256 * limits.KIB)),
         )
         self._network.loss = rng.choice((0.0, 0.0, 0.002))
-        self.watch = Watch(rng, rng.choice((0.05, 0.3)))
+        self.watch = Watch(rng, rng.choice((0.3, 1.0)))
         self.watch.on_feeds_over = self._feeds_over
         self._settings = self._draw_settings(seed)
         names = "abcd"[: rng.choice((2, 3, 3, 3, 4))]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from tests.simulation.list_model import ListOperation, list_after
@@ -134,7 +134,7 @@ def hot_operation(state: State, number: int, words: list[bytes]) -> Any:
     return Val(list(zip(words[1::2], words[2::2], strict=True)))
 
 
-def live_state(store: Store) -> State:
+def live_state(store: Store, keys_of: Callable[[Database], Iterable[bytes]] = Database.all_keys) -> State:
     """What a store has, expired or not."""
     state: State = {(LIBRARIES, name): (code, None) for name, code in store.libraries.codes.items()}
     state |= {(HOLDS, name.encode()): (holder, None) for name, holder in store.holds.by_name.items()}
@@ -142,8 +142,8 @@ def live_state(store: Store) -> State:
         if not database.size:
             require(not database.expiries, "database", database.number, "is empty and has expiries")
             continue
-        for key in database.all_keys():
-            value = database.find(key)
+        for key in keys_of(database):
+            value = database.peek(key)
             state[database.number, key] = _plain(value), database.expiries.get(key)
             if isinstance(value, Stream):
                 check_pending(database, key, value)

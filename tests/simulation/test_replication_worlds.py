@@ -11,8 +11,7 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.replication_world import ReplicationWorld
-from tests.simulation.run import TRACE_SHOWN
+from tests.simulation.run import run_replication_seed
 
 CHUNKS: Final = 40
 WORLDS: Final = 50
@@ -36,11 +35,8 @@ def test_all_servers_show_one_history(chunk: int, pytestconfig: pytest.Config) -
         pytest.skip("one seed is lived once")
     coverage: Counter[str] = Counter()
     for each in [seed] if seed is not None else range(chunk * WORLDS, (chunk + 1) * WORLDS):
-        world = ReplicationWorld(each)
-        try:
-            world.run()
-        except Exception as error:
-            steps = "\n  ".join(world.trace[-TRACE_SHOWN:])
-            pytest.fail(f"seed {each}: {type(error).__name__}: {error}\n  {steps}", pytrace=True)
-        coverage += world.coverage
+        _, _, covered, problem = run_replication_seed(each)
+        if problem:
+            pytest.fail(f"seed {each}:\n{problem}", pytrace=False)
+        coverage += covered
     assert seed is not None or all(coverage[promise] for promise in PROMISES), coverage
