@@ -99,6 +99,24 @@ def test_a_range_that_goes_while_initial_values_are_read(watched: Watched, monke
     assert known.unchecked == 0
 
 
+def test_a_range_and_then_a_flush_while_initial_values_are_read(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FEED_EVENTS_AT_ONCE", 2000)
+    for number in range(100):
+        watched("SET", f"k{number}", number)
+    watched.settle()
+    _, known = watched.watch(is_initial=True)
+    watched.feeds.work(0)
+    [told, *_] = known.state
+    watched("DELPREFIX", "k")
+    watched("HSET", told, "field", 1)  # a client must hear that it is no string any more
+    watched("FLUSHDB")
+    watched.settle()
+    assert known.state == {}
+    assert [event[3] for event in known.events if told in event] == [b"string", b"hash"]
+
+
 def test_a_range_inside_a_transaction_over_shards() -> None:
     """First what each shard did before it, then the range, then the rest."""
     watched = Watched(3)

@@ -246,8 +246,8 @@ class ChangeFeed:
             self._ranges_told.remove((ts, gone))  # what comes from here on is newer
             return False
         is_after_until = self.request.until is not None and ts > self.request.until
-        if ts <= self.position or is_after_until or not self._is_scan_whole:
-            return False  # it was told, is not wanted, or a flush follows that takes all
+        if ts <= self.position or is_after_until:
+            return False  # it was told, or is not wanted
         return self._tell_range(ts, gone)
 
     def add_initial_range(self, ts: Ts, gone: Span) -> None:
