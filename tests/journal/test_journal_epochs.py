@@ -9,9 +9,13 @@ import pytest
 from tests.journal.machine import FOLDER, Machine
 from tidelog.errors import ClockAhead, InternalError, JournalFull
 from tidelog.hlc import read_stored_ts
-from tidelog.ids import U64_MAX, Lsn, Ts
+from tidelog.ids import U64_MAX, Lsn, ShardId, Ts
 from tidelog.journal.control import Epoch
 from tidelog.journal.layout import CLOCK
+from tidelog.journal.merge import JournalTransaction
+from tidelog.journal.operation import VAL, encode_pairs
+from tidelog.journal.reader import Part, Record
+from tidelog.journal.record import FINISH, TS
 from tidelog.testing.disk import SimulatedCrash
 
 SHARDS = pytest.mark.parametrize("shards", [1, 3])
@@ -209,6 +213,38 @@ def test_a_received_epoch_is_appended_where_it_begins(shards: int) -> None:
     machine.open(leads=False)
     assert machine.journal.epochs == [first, second]
     assert all(machine.segments(shard) == [0] for shard in range(shards)), "each shard has it"
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_received_epoch_that_one_shard_has_lost_takes_back_what_came_after_it(lost: int) -> None:
+    """It has no lsn: by its lsns, that shard has everything."""
+    machine = follower(3)
+    first = Epoch(5, (Lsn(0),) * 3, Ts(0), Ts(100))
+    machine.journal.append_received_epoch(first)
+    receive(machine, shard=lost, ts=Ts(200))
+    machine.journal.writer.sync()
+    synced = machine.disk.read_file(machine.path(lost))
+    second = Epoch(6, tuple(machine.journal.writer.next_lsns), Ts(200), Ts(300))
+    machine.journal.append_received_epoch(second)
+    machine.journal.writer.write()
+    receive(machine, shard=(lost + 1) % 3, ts=Ts(400))
+    machine.disk.kill()
+    machine.disk.write_file(machine.path(lost), synced)  # a power cut has taken what was not synced of one file
+    machine.open(leads=False)
+    assert (machine.journal.epochs, machine.replayed) == ([first], [200])
+    machine.journal.append_received_epoch(second)
+    receive(machine, shard=(lost + 1) % 3, ts=Ts(400))
+    machine.disk.kill()
+    machine.open(leads=False)
+    assert (machine.journal.epochs, machine.replayed) == ([first, second], [200, 400])
+
+
+def receive(machine: Machine, shard: int, ts: Ts) -> None:
+    """A transaction of a leader, with one record."""
+    writer = machine.journal.writer
+    record = Record(writer.next_lsns[shard], ts, VAL, TS | FINISH, 0, -1, encode_pairs([(b"k", b"%d" % ts)]))
+    writer.append_received(JournalTransaction(ts, [Part(ts, ShardId(shard), [record], True)]))
+    writer.write()
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """Recovery, first half: the shards taken together, in order of cycles.
 
-A cycle is *complete* if its whole vector lies under valid marks (`scan`). Every later vector is at least as large, so
-the first incomplete cycle ends the search: what is needed is one pass over all shards side by side, and memory for one
-frame of each. A search can also be ended on purpose, where history is to end before its newest cycle.
+A cycle is *complete* if its whole vector lies under valid marks (`scan`) and, if an epoch begins in it, every shard has
+the beginning of that: it has no lsn, so the vector does not tell. Every later vector is at least as large, so the first
+incomplete cycle ends the search: what is needed is one pass over all shards side by side, and memory for one frame of
+each. A search can also be ended on purpose, where history is to end before its newest cycle.
 """
 
 from __future__ import annotations
@@ -94,10 +95,11 @@ def find_complete_cycle(scans: Sequence[ShardScan], is_beyond: IsBeyond | None =
             [head for head in heads if head is not None and head.mark.cycle == cycle]
         ):
             break
-        mark = None
+        mark, begins_epoch = None, False
         for shard, head in enumerate(heads):
             if head is not None and head.mark.cycle == cycle:
                 mark, latest[shard] = head.mark, head
+                begins_epoch = begins_epoch or bool(head.epochs)
                 ends[shard] = mark.ends[shard]
                 synced = max(synced, mark.synced_cycle)
                 places[shard].add(head)
@@ -106,11 +108,19 @@ def find_complete_cycle(scans: Sequence[ShardScan], is_beyond: IsBeyond | None =
         assert mark is not None
         if not lacking:
             lacking = tuple(scan.shard for scan in scans if ends[scan.shard] < mark.ends[scan.shard])
+        if not lacking and begins_epoch:
+            lacking = tuple(scan.shard for scan in scans if _has_ended(heads[scan.shard], latest[scan.shard], cycle))
         if not lacking:
             found = cycle, mark.last_ts, mark.ends, tuple(latest)
     else:
         synced = max([synced, *(scan.highest_synced_beyond() for scan in scans)])
     return CompleteCycle(*found, Cycle(synced), tuple(place.newest(synced) for place in places), lacking)
+
+
+def _has_ended(head: ValidMark | None, latest: ValidMark | None, cycle: Cycle) -> bool:
+    """Whether a shard ends before a cycle of which each shard has a part. One that goes on has its part: it may lie
+    before the frame where the scan of it began."""
+    return head is None and (latest is None or latest.mark.cycle < cycle)
 
 
 def find_damage(scans: Sequence[ShardScan], complete: CompleteCycle) -> list[ShardScan]:
