@@ -84,10 +84,12 @@ LIBRARY_MUTANTS: Final = (
     ),
     Mutant(
         "library-placed-by-its-name",
-        "store/store.py",
-        "            return [(_ONE_SHARD, opcode, payload)]\n        return",
-        "            name = operation[0] if isinstance(operation[0], bytes) else (*operation[0], b'')[0]\n"
-        "            return [(self.owners[slot_of(name)], opcode, payload)]\n        return",
+        "store/shard_records.py",
+        "    if opcode in LIBRARY_OPCODES or",
+        "    if opcode in LIBRARY_OPCODES:\n"
+        "        name = operation[0] if isinstance(operation[0], bytes) else (*operation[0], b'')[0]\n"
+        "        return [(owners[slot_of(name)], opcode, payload)]\n"
+        "    if",
         "records of one transaction that belong to one library are on two shards, and are replayed in another order",
         "store",
         focus="libraries",

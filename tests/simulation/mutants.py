@@ -252,7 +252,7 @@ MUTANTS: Final = (
     Mutant(
         "snapshot-not-synced",
         "journal/snapshot.py",
-        "                file.sync()\n",
+        "            self._files.sync(self._check_wanted)\n",
         "",
         "a snapshot gets its name before it is durable",
     ),
@@ -291,8 +291,8 @@ MUTANTS: Final = (
     Mutant(
         "ring-confuses-segments",
         "journal/ring.py",
-        "ring.push(FilePosition(segment, at), chunk)",
-        "ring.push(FilePosition(segment, at), (ring._chunks[ring._head :] or [chunk])[-1])",
+        "ring.push((segment, at), chunk)",
+        "ring.push((segment, at), (ring._chunks[ring._head :] or [chunk])[-1])",
         "the ring serves bytes of another place",
     ),
     Mutant(
@@ -326,8 +326,8 @@ MUTANTS: Final = (
     Mutant(
         "no-epoch-after-a-crash",
         "journal/journal.py",
-        "if not (hlc.was_clean and epochs and not plan.tail_bytes):",
-        "if not epochs:",
+        "not (hlc.was_clean and epochs and not plan.tail_bytes)",
+        "not epochs",
         "who saw what was lost is not told",
     ),
     Mutant(
@@ -398,7 +398,7 @@ RULES: Final = (
     Mutant(
         "tail-removed-instead-of-moved",
         "journal/loader.py",
-        'disk.rename(f"{folder}/{name}", f"{aside}/{name}")',
+        'disk.rename(f"{folder}/{name}", free_path(disk, f"{aside}/{name}"))',
         'disk.remove(f"{folder}/{name}")',
         "segments behind the cut are gone for good",
     ),
@@ -469,6 +469,22 @@ RULES: Final = (
 """What is told, what is kept, and what is refused."""
 
 
+def misplaced(mutant: Mutant) -> str:
+    """Why a mutant cannot be applied to the source as it is; empty: it can."""
+    path = SOURCE / "tidelog" / mutant.file
+    if not path.exists():
+        return f"{mutant.name}: there is no {mutant.file}; rewrite the mutant"
+    text = path.read_text()
+    count = text.count(mutant.old)
+    if count != 1:
+        return f"{mutant.name}: its text occurs {count} times in {mutant.file}; rewrite the mutant"
+    try:
+        compile(text.replace(mutant.old, mutant.new), mutant.file, "exec")
+    except SyntaxError as error:
+        return f"{mutant.name}: {mutant.file} is no Python with it: {error}"
+    return ""
+
+
 def apply(mutant: Mutant | None, folder: Path) -> Path:
     """Copy the package into a folder, with the bug in it; returns what must come first in PYTHONPATH."""
     package = folder / "tidelog"
@@ -478,12 +494,10 @@ def apply(mutant: Mutant | None, folder: Path) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, target)
     if mutant is not None:
+        if problem := misplaced(mutant):
+            raise ValueError(problem)
         path = package / mutant.file
-        text = path.read_text()
-        count = text.count(mutant.old)
-        if count != 1:
-            raise ValueError(f"{mutant.name}: its text occurs {count} times in {mutant.file}; rewrite the mutant")
-        path.write_text(text.replace(mutant.old, mutant.new))
+        path.write_text(path.read_text().replace(mutant.old, mutant.new))
     return folder
 
 

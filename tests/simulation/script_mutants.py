@@ -11,8 +11,9 @@ SCRIPT_MUTANTS: Final = (
     Mutant(
         "script-journaled-command-by-command",
         "scripting/host.py",
-        "            reply = run_command(row, transaction, arguments)\n",
-        "            reply = run_command(row, transaction, arguments)\n            self._engine.commit(transaction)\n",
+        "                reply = run_command(callee.row, transaction, arguments)\n",
+        "                reply = run_command(callee.row, transaction, arguments)\n"
+        "                self._engine.commit(transaction)\n",
         "a feed tells of half a script as if it were whole",
         "feeds",
     ),

@@ -92,9 +92,9 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         "deleted-on-one-shard",
-        "store/store.py",
-        "return [(shard, DEL, encode_items(keys)) for shard, keys in self._by_shard(operation.keys, lambda key: key)]",
-        "return [(owners[slot_of(operation.keys[0])], DEL, encode_items(operation.keys))]",
+        "store/shard_records.py",
+        "[(shard, DEL, encode_items(keys)) for shard, keys in _by_shard(owners, operation.keys, lambda key: key)]",
+        "[(owners[slot_of(operation.keys[0])], DEL, encode_items(operation.keys))]",
         "keys of one DEL are deleted in the order of another shard",
         "store",
     ),
@@ -109,8 +109,8 @@ STORE_MUTANTS: Final = (
     Mutant(
         "expired-removed-without-space",
         "store/transaction.py",
-        "        if self.store.refusal is None:\n",
-        "        if True:\n",
+        "if self.store.refusal is None and not self.store.is_follower:",
+        "if not self.store.is_follower:",
         "a read changes what cannot be journaled",
         "store",
         focus="expiries",

@@ -14,7 +14,7 @@ from tests.simulation.feed_mutants import FEED_MUTANTS
 from tests.simulation.hold_mutants import HOLD_MUTANTS
 from tests.simulation.library_mutants import LIBRARY_MUTANTS
 from tests.simulation.list_mutants import LIST_MUTANTS
-from tests.simulation.mutants import CAUGHT, FIRST_SEED, MUTANTS, RULES, Mutant, apply
+from tests.simulation.mutants import CAUGHT, FIRST_SEED, MUTANTS, RULES, Mutant, apply, misplaced
 from tests.simulation.replication_mutants import REPLICATION_MUTANTS
 from tests.simulation.script_mutants import SCRIPT_MUTANTS
 from tests.simulation.store_mutants import STORE_MUTANTS
@@ -73,6 +73,11 @@ def test_the_source_as_it_is_survives(kind: str, tmp_path: Path) -> None:
 def test_a_mutant_is_caught(mutant: Mutant, tmp_path: Path) -> None:
     found = hunt(mutant.hunt, WORLDS_MAX, apply(mutant, tmp_path), mutant.seed, mutant.focus)
     assert found.returncode == CAUGHT, f"{mutant.name} survived: {mutant.why}\n{found.stdout}{found.stderr}"
+
+
+def test_every_planted_bug_has_its_place() -> None:
+    """So that a change of the source that moves one is noticed before it is hunted for."""
+    assert [problem for mutant in ALL if (problem := misplaced(mutant))] == []
 
 
 def test_names_are_unique() -> None:
