@@ -58,6 +58,14 @@ class FeedClient:
             self.known = None
             self._watch.coverage["feed_ended_diverged"] += 1
 
+    def read_on(self) -> None:
+        """Take more, if it was slow to read."""
+        if self.known is not None and self.known.is_full and self.server is not None and self.server.feeds is not None:
+            assert self._opened is not None
+            self.known.is_full = False
+            self.server.feeds.resume(self._opened)
+            self._watch.coverage["feed_slow"] += 1
+
     # --- asking -------------------------------------------------------------------------------------------------
 
     def connect(self, server: WatchedServer, *, afresh: bool = False) -> None:
@@ -100,6 +108,7 @@ class FeedClient:
             self._watch.coverage["feed_ahead_of_clock"] += 1
         else:
             self.known, self.server = known, server
+            known.full_after = self._rng.choice((0, 0, 0, 200))
             self._watch.coverage["feed_resumed" if before is not None else "feed_begun"] += 1
 
     def _refused(self, server: WatchedServer, why: str, is_right: bool) -> None:

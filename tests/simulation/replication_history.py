@@ -109,8 +109,9 @@ class ReplicationHistory:
 
     # --- what leaders do ----------------------------------------------------------------------------------------
 
-    def note_epochs(self, journal: Journal, who: str, *, leads: bool) -> None:
+    def note_epochs(self, journal: Journal, who: str, *, leads: bool) -> bool:
         """Somebody's newest epochs may have begun since: by itself, perhaps in a process that died in the middle."""
+        is_new = False
         for index, epoch in enumerate(journal.epochs):
             if epoch.id in self._lineages:
                 continue
@@ -122,6 +123,8 @@ class ReplicationHistory:
             self._lineages[epoch.id] = Lineage((*before, epoch))
             self._times[epoch.id] = []
             self._leader_of[epoch.id] = who
+            is_new = True
+        return is_new
 
     def commit(self, store: Store, before: Place, who: str) -> None:
         """A leader has made a transaction."""

@@ -99,7 +99,7 @@ class SimulatedSentinel:
 
     def _make_leader(self, machine: WatchedMachine) -> bool:
         try:
-            machine.watched.replication.lead()
+            machine.watched.lead()
         except (OSError, EnvironmentFault):
             self._watch.coverage["lead_failed"] += 1
             return False

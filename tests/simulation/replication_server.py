@@ -20,6 +20,7 @@ from tests.journal.past import show
 from tests.replication.simulated_server import FOLDER, TICK_S, Machine, SimulatedServer
 from tests.simulation.recovery import require
 from tests.simulation.replication_history import BEGINNING, Lineage, Place, ReplicationHistory, place_of
+from tidelog import limits
 from tidelog.errors import EnvironmentFault
 from tidelog.feeds.feeds import Feeds
 from tidelog.ids import Ts
@@ -82,6 +83,16 @@ class WatchedMachine(Machine):
         """Whose history takes the place of what is here, since the store was closed for that."""
         self.role: tuple[LinkRole, NetworkAddress | None] | None = None
         """What it was when it died."""
+        self.roles_told: set[tuple[LinkRole, NetworkAddress | None]] = set()
+        """All that it ever said that it is."""
+        self.asked: tuple[NetworkAddress, ...] = ()
+        """Whom its process, if it leads, has to ask first whether they have more ..."""
+        self.started_us = 0
+        """... since when."""
+        self.given: Place = BEGINNING
+        """Where it was when it last became a follower."""
+        self.is_forced = False
+        """The FAILOVER that it was last asked for need not wait for everything to be there."""
 
     # --- its life -----------------------------------------------------------------------------------------------
 
@@ -89,9 +100,11 @@ class WatchedMachine(Machine):
         if self.host.loop.is_dead:
             self.host.start()
         self.starts += 1
+        stored = read_role(self.disk, FOLDER) or StoredRole()
         if self.role is not None:
-            stored = read_role(self.disk, FOLDER) or StoredRole()
             require((stored.role, stored.leader) == self.role, self, "was", self.role, "and is", stored)
+        self.asked = stored.followers if stored.role is LinkRole.LEADER else ()
+        self.started_us = self.clock.monotonic_us()
         server = self.server = WatchedServer(self, replicaof)
         return server
 
@@ -231,7 +244,10 @@ class WatchedServer(SimulatedServer):
         self.watch = machine.watch
         self.feeds: Feeds | None = None
         self._is_sync_due = False
-        self._looked_at_ts = 0
+        self._looked_at_ts = self._opened_ts = 0
+        self._is_told_to_lead = False
+        self._followed: NetworkAddress | None = None
+        """The leader from which something came last, if it is not told to lead since."""
         super().__init__(machine, replicaof)
 
     def _make_worker(self) -> SimulatedWorker:
@@ -244,9 +260,11 @@ class WatchedServer(SimulatedServer):
         super()._open()
         store, history = self.store, self.watch.history
         leads = self.replication.role is LinkRole.LEADER
-        history.note_epochs(store.journal, str(self.watched), leads=leads)
+        if history.note_epochs(store.journal, str(self.watched), leads=leads):
+            self._look_at_asked(store)
         self.watched.reopened(store)
         history.check(store, f"{self.watched} opened")
+        self._opened_ts = store.journal.writer.last_ts
         self.feeds = Feeds(store, self._clock)
         self.feeds.checkpoint_ms = CHECKPOINT_MS
 
@@ -268,6 +286,9 @@ class WatchedServer(SimulatedServer):
             if not self.watched.is_halted:
                 self.watch.history.note_epochs(journal, str(self.watched), leads=True)
         require(journal.epochs[-1].first_ts > closed_ts, self.watched, "leads from below", closed_ts, journal.epochs)
+        if not self._is_told_to_lead:
+            self._look_at_asked(self.store)
+            self.watch.coverage["tails_taken"] += journal.writer.last_ts > self._opened_ts
         for place in self.watched.confirmed:
             require(
                 self.watch.history.has(Lineage(tuple(journal.epochs)), journal.writer.last_ts, place),
@@ -278,6 +299,43 @@ class WatchedServer(SimulatedServer):
         self.watched.epoch_begun = journal.epochs[-1].id
         self.watch.coverage["epochs"] += 1
 
+    def _look_at_asked(self, store: Store) -> None:
+        """A leader that comes back leads once all its followers have answered: then it has what they have. Or if one
+        does not answer for too long."""
+        machine, journal = self.watched, store.journal
+        if self._clock.monotonic_us() - machine.started_us >= limits.REPLICATION_RETURN_S * 1e6:
+            return
+        for follower in map(self.watch.machines.__getitem__, machine.asked):
+            if follower.is_awake and follower.watched.replication.leader == machine.address:
+                place = follower.kept
+                has = self.watch.history.has(Lineage(tuple(journal.epochs)), journal.writer.last_ts, place)
+                require(has, machine, "leads again without", place, "of", follower)
+        self.watch.coverage["returned"] += bool(machine.asked)
+
+    def lead(self) -> None:
+        """An operator, or a Sentinel, makes it lead: whoever has more."""
+        self._is_told_to_lead = True
+        self.replication.lead()
+
+    def role_changed(self) -> None:
+        super().role_changed()
+        self.watched.roles_told.add((self.replication.role, self.replication.leader))
+        if self.replication.role is LinkRole.FOLLOWER:
+            self._is_told_to_lead = False
+            if self.is_open:
+                self.watched.given = place_of(self.store.journal.epochs, self.store.journal.writer.last_ts)
+        elif self._followed is not None and not self._is_told_to_lead:
+            self._look_at_giver(self.watch.machines[self._followed])
+        self._followed = None
+
+    def _look_at_giver(self, giver: WatchedMachine) -> None:
+        """The leader has handed over. It follows this server for good; if that was not forced, all it had is here."""
+        self._is_told_to_lead = True
+        told = LinkRole.FOLLOWER, self.watched.address
+        require(told in giver.roles_told, giver, "hands over to", self.watched, "and may not know it afterwards")
+        require(giver.is_forced or self.watched.has(giver.given), giver, "hands over too early, at", giver.given)
+        self.watch.coverage["taken_over"] += 1
+
     # --- the loop -----------------------------------------------------------------------------------------------
 
     def write(self) -> None:
@@ -286,6 +344,7 @@ class WatchedServer(SimulatedServer):
         if self.feeds is not None:
             self.feeds.advance()
         if self.store.is_follower:
+            self._followed = self.replication.leader
             self._look_at_follower()
         if self.machine.settings.policy is FsyncPolicy.ALWAYS and not self._is_sync_due:
             self._is_sync_due = True
@@ -358,12 +417,26 @@ class WatchedServer(SimulatedServer):
         """Let a client of a leader do something in one transaction; true: it was one."""
         store = self.store
         before = place_of(store.journal.epochs, store.journal.writer.last_ts)
-        change(store)
-        if store.journal.writer.last_ts == before[1]:
-            return False
-        self.watch.history.commit(store, before, str(self.watched))
-        self.write_quietly()
-        return True
+        try:
+            change(store)
+        finally:
+            is_change = store.journal.writer.last_ts != before[1]
+            if is_change:
+                self.watch.history.commit(store, before, str(self.watched))
+        if is_change:
+            self.write_quietly()
+        return is_change
+
+    def look_at_holders(self, before_ts: Ts) -> None:
+        """Something was erased (up to `before_ts` before): nobody needed it who counts."""
+        journal = self.store.journal
+        lapsed = {holder.name for holder in journal.holders.all() if holder.lapsed is not None}
+        for holder in journal.holders.holding():
+            require(not before_ts <= holder.ts < journal.erased_ts, self.watched, "has erased what", holder, "needs")
+        for link in self.replication.followers.links:
+            if link.is_online and link.holder_name not in lapsed:
+                require(journal.erased_ts <= link.written.ts, self.watched, "has erased what", link.address, "needs")
+                self.watch.coverage["erased_beside_a_follower"] += 1
 
     def expire(self) -> None:
         """What a server does some times a second."""

@@ -8,7 +8,7 @@ an operator does what operators do. All the while:
     whatever a server has, was there in one history                        `replication_history`
     nothing written, synced or confirmed is missing where it should be     `replication_server`
     feeds tell no lies, wherever their clients go                          `replication_clients`
-    once everything is well, all servers become equal                      `ReplicationWorld._settle`
+    once everything is well, all servers become equal                      `replication_quiet`
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Final
 
-from tests.simulation.feed_load import STREAMS, FeedLoad
+from tests.simulation.feed_load import STREAMS
 from tests.simulation.recovery import require
 from tests.simulation.replication_clients import FeedClient
-from tests.simulation.replication_history import full_state, place_of
+from tests.simulation.replication_history import Place, place_of
+from tests.simulation.replication_load import TABLE, ReplicationLoad
+from tests.simulation.replication_quiet import QuietPoint
 from tests.simulation.replication_sentinel import SimulatedSentinel
 from tests.simulation.replication_server import Watch, WatchedMachine, WatchedServer
 from tests.simulation.scenario import POLICIES
-from tests.simulation.store_load import DATABASES, KEYS, Words
-from tests.simulation.store_model import difference
+from tests.simulation.store_load import DATABASES, KEYS
 from tidelog import limits
-from tidelog.commands.families import command_table
 from tidelog.engine.dispatch import find_command, run_command
 from tidelog.errors import ClientError, EnvironmentFault
 from tidelog.ids import Ts
@@ -40,16 +40,11 @@ from tidelog.journal.retention import RetentionLimits
 from tidelog.replication.follower_link import FollowerLink
 from tidelog.replication.message import LinkRole
 from tidelog.store.expiry import remove_due
-from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import CRASH_STYLES, SimulatedCrash
 from tidelog.testing.loop import SimulatedLoop
 from tidelog.testing.network import Route, SimulatedNetwork
-from tidelog.types.library import LibDel, LibLoad
 
-TABLE: Final = command_table()
-SETTLE_S: Final = 90.0
-"""Within so much time after everything is well, all are equal."""
 TRACE_MAX: Final = 400
 WORK_S: Final = (0.0, 0.001, 0.1, 1.0)
 """How long a thread takes for what it is given."""
@@ -83,21 +78,6 @@ def small_replication_limits() -> Iterator[None]:
         vars(limits).update(usual)
 
 
-class ReplicationLoad(FeedLoad):
-    """The commands of feeds, and those of producers."""
-
-    def __init__(self, rng: Random, value_bytes_max: int) -> None:
-        super().__init__(rng, value_bytes_max)
-        self._seq = 0
-
-    def command(self) -> Words:
-        if self._rng.random() < 0.08:
-            self._seq += self._rng.choice((0, 1, 1, 2))
-            pair = [self.member(), self.value()]
-            return [b"TWRITE", self.stream(), b"PRODUCER", b"p", b"%d" % self._seq, b"ENTRIES", *pair]
-        return super().command()
-
-
 class ReplicationWorld:
     """One run. `run` raises `Violation` or `Broken`, or whatever a server should not have raised."""
 
@@ -105,29 +85,29 @@ class ReplicationWorld:
         self.seed = seed
         self.trace: list[str] = []
         """What was done, for who looks into a failure."""
-        rng = self._rng = Random(seed)
-        self._loop = SimulatedLoop(SimulatedClock())
+        rng = self.rng = Random(seed)
+        self.loop = SimulatedLoop(SimulatedClock())
         delay_us = rng.choice((100, 100, 3000))
-        self._network = SimulatedNetwork(
-            self._loop,
+        self.network = SimulatedNetwork(
+            self.loop,
             seed,
             route=Route(delay_us, rng.choice((100, 2000, 20_000)), rng.choice((None, None, None, 300_000.0, 5_000.0))),
             buffer_bytes=rng.choice((1500, 10_000, 256 * limits.KIB)),
         )
-        self._network.loss = rng.choice((0.0, 0.0, 0.002))
+        self.network.loss = rng.choice((0.0, 0.0, 0.002))
         self.watch = Watch(rng, rng.choice((0.3, 1.0)))
         self.watch.on_feeds_over = self._feeds_over
         self._settings = self._draw_settings(seed)
         names = "abcd"[: rng.choice((2, 3, 3, 3, 4))]
-        self._machines = [
-            WatchedMachine(self._network, name, seed * 10 + index, self._settings, self.watch)
+        self.machines = [
+            WatchedMachine(self.network, name, seed * 10 + index, self._settings, self.watch)
             for index, name in enumerate(names)
         ]
-        for index, machine in enumerate(self._machines):
+        for index, machine in enumerate(self.machines):
             machine.work_s = WORK_S[(seed + index) % len(WORK_S)]
-        self._sentinel = SimulatedSentinel(rng, self._loop, self.watch, self._machines)
+        self.sentinel = SimulatedSentinel(rng, self.loop, self.watch, self.machines)
         self._load = ReplicationLoad(rng, rng.choice((10, 300, 2500)))
-        self._clients = [FeedClient(rng, self.watch, number) for number in range(rng.randint(1, 3))]
+        self.clients = [FeedClient(rng, self.watch, number) for number in range(rng.randint(1, 3))]
         self._steps = _steps_of(rng)
 
     @property
@@ -135,7 +115,7 @@ class ReplicationWorld:
         return self.watch.coverage
 
     def _draw_settings(self, seed: int) -> Settings:
-        rng = self._rng
+        rng = self.rng
         frame_bytes = rng.choice((1024, 2048, 4096))
         retention = RetentionLimits(
             bytes_max=rng.choice((0, 0, 8 * frame_bytes)),
@@ -152,62 +132,63 @@ class ReplicationWorld:
 
     def run(self) -> None:
         """Live through it."""
-        rng = self._rng
+        rng = self.rng
         self.coverage[f"policy_{self._settings.policy.value}"] += 1
         self.coverage[f"shards_{self._settings.shard_count}"] += 1
         with small_replication_limits():
-            for machine in self._machines:
-                self._start(machine)
-            self._sentinel.begin()
+            for machine in self.machines:
+                self.start(machine)
+            self.sentinel.begin()
             if rng.random() < 0.7:
                 self._write_many()
             for _ in range(rng.choice((1, 1, 2))):
                 for _ in range(rng.randint(8, 24)):
                     self._step(rng.choice(self._steps))
-                self._settle()
+                self._tell("settle")
+                QuietPoint(self).reach()
 
     def _step(self, step: Callable[[ReplicationWorld], None]) -> None:
         self._tell(step.__name__.strip("_"))
         step(self)
-        self._pass(self._rng.choice((0.002, 0.02, 0.1, 0.3, 0.8)))
+        self.let_pass(self.rng.choice((0.002, 0.02, 0.1, 0.3, 0.8)))
 
     def _tell(self, *words: object) -> None:
         if len(self.trace) < TRACE_MAX:
-            self.trace.append(f"{self._loop.clock.monotonic_us() / 1e6:.3f} {' '.join(map(str, words))}")
+            self.trace.append(f"{self.loop.clock.monotonic_us() / 1e6:.3f} {' '.join(map(str, words))}")
 
-    def _pass(self, seconds: float) -> None:
+    def let_pass(self, seconds: float) -> None:
         """Let time pass, with the deaths that come in it."""
-        end_us = self._loop.clock.monotonic_us() + round(seconds * 1e6)
-        while (left_us := end_us - self._loop.clock.monotonic_us()) > 0:
-            self._guard(partial(self._loop.run, left_us / 1e6))
+        end_us = self.loop.clock.monotonic_us() + round(seconds * 1e6)
+        while (left_us := end_us - self.loop.clock.monotonic_us()) > 0:
+            self.guard(partial(self.loop.run, left_us / 1e6))
 
-    def _guard(self, act: Callable[[], object]) -> None:
+    def guard(self, act: Callable[[], object]) -> None:
         """Do something in the course of which a machine may die."""
         try:
             act()
         except SimulatedCrash as crash:
-            for machine in self._machines:
+            for machine in self.machines:
                 if machine.is_halted:
                     self._tell(machine, "dies inside of", crash)
                     self.coverage["died_inside"] += 1
-                    self._die(machine, is_kill=self._rng.random() < 0.3)
+                    self._die(machine, is_kill=self.rng.random() < 0.3)
 
     # --- machines -----------------------------------------------------------------------------------------------
 
-    def _start(self, machine: WatchedMachine) -> None:
+    def start(self, machine: WatchedMachine) -> None:
         if machine.server is not None:
             return
         machine.disk.capacity_bytes = None
-        first = self._machines[0]
+        first = self.machines[0]
         self._tell("start", machine)
-        if self._rng.random() < 0.1 and self._loop.clock.monotonic_us():
-            machine.disk.crash_after(self._rng.randint(1, 60))
-        self._guard(lambda: machine.start(None if machine is first else first.address))
-        if self._rng.random() < 0.5:
-            self._connect()
+        if self.rng.random() < 0.1 and self.loop.clock.monotonic_us():
+            machine.disk.crash_after(self.rng.randint(1, 60))
+        self.guard(lambda: machine.start(None if machine is first else first.address))
+        if self.rng.random() < 0.5:
+            self.connect()
 
     def _die(self, machine: WatchedMachine, *, is_kill: bool) -> None:
-        for client in self._clients:
+        for client in self.clients:
             if client.server is not None and client.server is machine.server:
                 client.leave_dead()
         if machine.host.loop.is_held and not machine.host.loop.is_dead:
@@ -215,19 +196,19 @@ class ReplicationWorld:
         if is_kill:
             machine.kill()
         else:
-            style = self._rng.choice(CRASH_STYLES)
+            style = self.rng.choice(CRASH_STYLES)
             machine.crash(style)
             self.coverage[f"crash_{style}"] += 1
         self._tell(machine, "is killed" if is_kill else "loses power")
         self.coverage["kills" if is_kill else "crashes"] += 1
-        self._loop.call_later(self._rng.choice((0.1, 0.5, 3.0, 8.0)), lambda: self._start(machine))
+        self.loop.call_later(self.rng.choice((0.1, 0.5, 3.0, 8.0)), lambda: self.start(machine))
 
     def _any(self, machines: list[WatchedMachine] | None = None) -> WatchedMachine:
-        return self._rng.choice(self._machines if machines is None else machines)
+        return self.rng.choice(self.machines if machines is None else machines)
 
     @property
     def _awake(self) -> list[WatchedMachine]:
-        return [machine for machine in self._machines if machine.is_awake]
+        return [machine for machine in self.machines if machine.is_awake]
 
     @property
     def _writable(self) -> list[WatchedMachine]:
@@ -236,54 +217,45 @@ class ReplicationWorld:
     # --- steps: a leader's clients ------------------------------------------------------------------------------
 
     def _write(self) -> None:
-        rng = self._rng
+        rng = self.rng
         for _ in range(rng.randint(1, 6)):
             for machine in self._writable:
-                if machine is self._sentinel.leader or rng.random() < 0.6:
-                    self._guard(partial(self._transact, machine.watched))
+                if machine is self.sentinel.leader or rng.random() < 0.6:
+                    self.guard(partial(self.transact, machine.watched))
             if rng.random() < 0.3:
-                self._pass(0.001)
+                self.let_pass(0.001)
 
     def _write_many(self) -> None:
-        for _ in range(self._rng.randint(3, 8)):
+        for _ in range(self.rng.randint(3, 8)):
             self._write()
 
-    def _transact(self, server: WatchedServer) -> None:
-        rng, load = self._rng, self._load
-        number = load.database()
-        commands = [load.command() for _ in range(1 if rng.random() < 0.7 else rng.randint(2, 5))]
-
-        def change(store: Store) -> None:
-            transaction = store.begin(number)
-            for words in commands:
-                run_command(find_command(TABLE, words), transaction, words)
-            if rng.random() < 0.04:
-                name = rng.choice((b"one", b"two"))
-                code = b"code %d" % rng.getrandbits(20)
-                transaction.run([LibLoad(name, code) if rng.random() < 0.8 else LibDel([name])])
-            store.commit(transaction)
-
-        self.coverage["transactions"] += server.commit_all(change)
+    def transact(self, server: WatchedServer) -> None:
+        now_us = server.watched.clock.wall_us()
+        self.coverage["transactions"] += server.commit_all(lambda store: self._load.transact(store, now_us))
+        self.coverage["with_holds"] += bool(server.store.holds.by_name)
 
     def _expire(self) -> None:
         for machine in self._writable:
-            self._guard(machine.watched.expire)
+            self.guard(machine.watched.expire)
 
     def _confirm(self) -> None:
         """Somebody waits until followers have confirmed what was written last."""
-        rng = self._rng
+        rng = self.rng
         for machine in self._writable:
             server = machine.watched
-            self._guard(partial(self._transact, server))
+            self.guard(partial(self.transact, server))
             if machine.server is not server or not server.is_open:
                 continue
             journal = server.store.journal
             place = place_of(journal.epochs, journal.writer.last_ts)
-            is_durable = rng.random() < 0.4
-            done = partial(self._confirmed, server, place, is_durable=is_durable)
-            server.replication.wait(journal.writer.last_ts, rng.randint(1, 2), is_durable=is_durable, done=done)
+            count, is_durable = rng.randint(1, 2), rng.random() < 0.4
+            done = partial(self._confirmed, server, place, count, is_durable=is_durable)
+            server.replication.wait(journal.writer.last_ts, count, is_durable=is_durable, done=done)
 
-    def _confirmed(self, server: WatchedServer, place: Any, *, is_durable: bool) -> None:
+    def _confirmed(self, server: WatchedServer, place: Place, count: int, *, is_durable: bool) -> None:
+        others = [machine for machine in self.machines if machine is not server.watched]
+        have = [machine for machine in others if machine.had_at(place, is_durable=is_durable)]
+        require(len(have) >= count, place, "is confirmed", count, "times, and", len(have), "have had it")
         for link in server.replication.followers.links:
             if link.is_online and _reached(link, is_durable=is_durable) >= place[1]:
                 machine = self.watch.machines[link.address]
@@ -320,60 +292,64 @@ class ReplicationWorld:
         machine = self._any()
         if machine.is_awake:
             server = machine.watched
-            if self._rng.random() < 0.2:
-                machine.disk.crash_after(self._rng.randint(1, 20))
-            self._guard(server.save)
+            if self.rng.random() < 0.2:
+                machine.disk.crash_after(self.rng.randint(1, 20))
+            self.guard(server.save)
             if machine.server is server:
-                self._guard(partial(self._erase_at, server))
+                self.guard(partial(self._erase_at, server))
 
     def _erase(self) -> None:
         for machine in self._awake:
-            self._guard(partial(self._erase_at, machine.watched))
+            self.guard(partial(self._erase_at, machine.watched))
 
     def _erase_at(self, server: WatchedServer) -> None:
+        before_ts = server.store.journal.erased_ts
         try:
-            self.coverage["erased"] += bool(server.store.journal.erase())
+            server.commit_all(lambda store: store.journal.erase())  # a hold that is let go is a transaction
         except (OSError, EnvironmentFault):
             require(server.machine.disk.capacity_bytes is not None, "it cannot erase for no reason")
+        if server.store.journal.erased_ts > before_ts:
+            self.coverage["erased"] += 1
+            server.look_at_holders(before_ts)
 
     # --- steps: what goes wrong ---------------------------------------------------------------------------------
 
     def _partition(self) -> None:
-        left = [machine.host for machine in self._machines if self._rng.random() < 0.5]
-        right = [machine.host for machine in self._machines if machine.host not in left]
-        if self._rng.random() < 0.3:
-            self._network.cut(left, right)
+        left = [machine.host for machine in self.machines if self.rng.random() < 0.5]
+        right = [machine.host for machine in self.machines if machine.host not in left]
+        if self.rng.random() < 0.3:
+            self.network.cut(left, right)
         else:
-            self._network.partition(left, right)
+            self.network.partition(left, right)
         self._tell("cut off:", *(host.name for host in left))
-        self._sentinel.unseen = {machine for machine in self._machines if self._rng.random() < 0.3}
-        if self._rng.random() < 0.4:
-            self._sentinel.unseen = {machine for machine in self._machines if machine.host in left}
+        self.sentinel.unseen = {machine for machine in self.machines if self.rng.random() < 0.3}
+        if self.rng.random() < 0.4:
+            self.sentinel.unseen = {machine for machine in self.machines if machine.host in left}
         self.coverage["partitions"] += 1
 
-    def _heal(self) -> None:
-        self._network.heal()
-        self._sentinel.unseen = set()
+    def heal(self) -> None:
+        self.network.heal()
+        self.sentinel.unseen = set()
 
     def _lose_link(self) -> None:
-        links = [link for machine in self._machines for link in self._network.links_of(machine.host)]
+        links = [link for machine in self.machines for link in self.network.links_of(machine.host)]
         if links:
-            self._network.lose(self._rng.choice(links))
+            self.network.lose(self.rng.choice(links))
 
     def _kill(self) -> None:
         machine = self._any()
         if machine.server is not None:
-            self._die(machine, is_kill=self._rng.random() < 0.5)
+            self._die(machine, is_kill=self.rng.random() < 0.5)
 
     def _kill_leader(self) -> None:
-        machine = self._sentinel.leader
+        machine = self.sentinel.leader
         if machine.server is not None:
-            self._die(machine, is_kill=self._rng.random() < 0.5)
+            self._die(machine, is_kill=self.rng.random() < 0.5)
 
     def _plan_crash(self) -> None:
         machine = self._any()
         if machine.server is not None:
-            machine.disk.crash_after(self._rng.randint(1, 80))
+            machine.disk.crash_after(self.rng.randint(1, 80))
 
     def _stop(self) -> None:
         machine = self._any()
@@ -385,178 +361,122 @@ class ReplicationWorld:
                 if machine.server is not None and not machine.host.loop.is_dead:
                     machine.host.go_on()
 
-            self._loop.call_later(self._rng.choice((0.3, 2.0, 6.0)), go_on)
+            self.loop.call_later(self.rng.choice((0.3, 2.0, 6.0)), go_on)
 
     def _end_in_order(self) -> None:
         machine = self._any()
         if machine.is_awake and machine.disk.capacity_bytes is None and not machine.watched.store.refusal:
-            for client in self._clients:
+            for client in self.clients:
                 if client.server is machine.server:
                     client.leave()
-            self._guard(machine.stop)
+            self.guard(machine.stop)
             if machine.server is None:
                 self.coverage["stopped"] += 1
-                self._loop.call_later(self._rng.choice((0.1, 1.0, 5.0)), lambda: self._start(machine))
+                self.loop.call_later(self.rng.choice((0.1, 1.0, 5.0)), lambda: self.start(machine))
 
     def _fill_disk(self) -> None:
         machine = self._any()
-        machine.disk.capacity_bytes = machine.disk.used_bytes + self._rng.randint(0, 3000)
+        machine.disk.capacity_bytes = machine.disk.used_bytes + self.rng.randint(0, 3000)
         self._tell("the disk of", machine, "is full")
 
         def make_room() -> None:
             machine.disk.capacity_bytes = None
 
-        self._loop.call_later(self._rng.choice((0.3, 2.0, 5.0)), make_room)
+        self.loop.call_later(self.rng.choice((0.3, 2.0, 5.0)), make_room)
         self.coverage["disks_full"] += 1
 
+    def _read_slowly(self) -> None:
+        host = self._any().host
+        host.reads_bytes_per_s = self.rng.choice((500.0, 5_000.0))
+
+        def read_on() -> None:
+            host.reads_bytes_per_s = None
+
+        self.loop.call_later(self.rng.choice((0.5, 2.0, 5.0)), read_on)
+        self.coverage["slow_reads"] += 1
+
+    def _black_out(self) -> None:
+        """The power of all is cut."""
+        for machine in self.machines:
+            if machine.server is not None:
+                self._die(machine, is_kill=False)
+        self.coverage["black_outs"] += 1
+
     def _jump(self) -> None:
+        self.coverage["jumps"] += 1
         clock = self._any().clock
-        clock.ahead_us += self._rng.choice((-1, 1)) * self._rng.choice((1000, 500_000, 15_000_000, 3_600_000_000))
+        clock.ahead_us += self.rng.choice((-1, 1)) * self.rng.choice((1000, 500_000, 15_000_000, 3_600_000_000))
 
     # --- steps: an operator -------------------------------------------------------------------------------------
 
     def _let_alone(self, *machines: WatchedMachine) -> None:
-        until_us = self._loop.clock.monotonic_us() + self._rng.choice((500_000, 3_000_000, 8_000_000))
+        until_us = self.loop.clock.monotonic_us() + self.rng.choice((500_000, 3_000_000, 8_000_000))
         for machine in machines:
-            self._sentinel.let_alone[machine] = until_us
+            self.sentinel.let_alone[machine] = until_us
 
     def _chain(self) -> None:
         """One follower is made to follow another."""
         followers = [machine for machine in self._awake if machine.watched.replication.role is LinkRole.FOLLOWER]
         if len(followers) >= 2:
-            one, other = self._rng.sample(followers, 2)
+            one, other = self.rng.sample(followers, 2)
             if other.watched.replication.leader != one.address:
                 self._let_alone(one)
-                self._guard(lambda: self._sentinel.make_follower(one, other))
+                self.guard(lambda: self.sentinel.make_follower(one, other))
                 self.coverage["chains"] += 1
 
     def _promote(self) -> None:
         """A follower is made a leader while the old one lives."""
-        candidates = [machine for machine in self._awake if self._sentinel._may_lead(machine)]
+        candidates = [machine for machine in self._awake if self.sentinel._may_lead(machine)]
         if candidates:
             machine = self._any(candidates)
             self._let_alone(machine)
             self._tell("an operator promotes", machine)
-            self._guard(lambda: self._sentinel._make_leader(machine))
-            if self._rng.random() < 0.4:
-                self._sentinel.leader = machine
+            self._plan_death(machine)
+            self.guard(lambda: self.sentinel._make_leader(machine))
+            if self.rng.random() < 0.4:
+                self.sentinel.leader = machine
             self.coverage["promoted"] += 1
 
     def _hand_over(self) -> None:
-        machine = self._sentinel.leader
+        machine = self.sentinel.leader
         if machine.is_awake and machine.watched.replication.role is LinkRole.LEADER:
+            machine.is_forced = self.rng.random() < 0.3
             try:
                 machine.watched.replication.fail_over(
-                    None, self._rng.choice((0, 500, 3000)), is_forced=self._rng.random() < 0.3
+                    None, self.rng.choice((0, 500, 3000)), is_forced=machine.is_forced
                 )
                 self.coverage["fail_overs"] += 1
             except ClientError:
                 return
+            self._plan_death(machine)
+
+    def _plan_death(self, machine: WatchedMachine) -> None:
+        """Now and then it dies inside of what follows."""
+        if self.rng.random() < 0.2:
+            machine.disk.crash_after(self.rng.randint(1, 10))
 
     # --- steps: feeds -------------------------------------------------------------------------------------------
 
     def _feeds_over(self, server: WatchedServer, error: str) -> None:
-        for client in self._clients:
+        for client in self.clients:
             if client.server is server:
                 client.told_over(error)
 
-    def _connect(self) -> None:
-        for client in self._clients:
+    def connect(self) -> None:
+        for client in self.clients:
             client.look_at_end()
+            client.read_on()
             servers = [machine.watched for machine in self._awake if machine.watched.feeds is not None]
             if not client.is_connected and servers:
-                client.connect(self._rng.choice(servers), afresh=self._rng.random() < 0.03)
+                client.connect(self.rng.choice(servers), afresh=self.rng.random() < 0.03)
 
     def _move(self) -> None:
         """Clients go elsewhere, by themselves."""
-        for client in self._clients:
-            if self._rng.random() < 0.5:
+        for client in self.clients:
+            if self.rng.random() < 0.5:
                 client.look_at_end()
                 client.leave()
-        self._connect()
-
-    # --- when all is well ---------------------------------------------------------------------------------------
-
-    def _settle(self) -> None:
-        """Nothing goes wrong any more: all become equal, and stay so."""
-        self._tell("settle")
-        self._network.loss = 0.0
-        self._network.route = Route()
-        self._heal()
-        for machine in self._machines:
-            machine.disk.capacity_bytes = None
-            machine.disk._plan.resume()
-            if machine.server is not None and machine.host.loop.is_held:
-                machine.host.go_on()
-        self._sentinel.let_alone.clear()
-        self._pass(0.5)
-        for machine in self._machines:
-            machine.disk._plan.resume()
-            self._start(machine)
-            machine.disk._plan.resume()
-        self._until(self._is_level)
-        leader = self._sentinel.leader.watched
-        self._guard(lambda: self._transact(leader))
-        self._until(self._is_level)
-        self._compare_all(leader)
-        for client in self._clients:
-            client.look_at_end()
-        self._until(self._has_feeds)
-        for client in self._clients:
-            client.look_when_quiet()
-        self.coverage["quiet"] += 1
-
-    def _until(self, is_reached: Callable[[], bool]) -> None:
-        end_us = self._loop.clock.monotonic_us() + round(SETTLE_S * 1e6)
-        while not is_reached():
-            require(self._loop.clock.monotonic_us() < end_us, is_reached.__name__, "is never so:", self._describe())
-            self._pass(0.2)
-
-    def _is_level(self) -> bool:
-        leader = self._sentinel.leader
-        if not leader.is_awake or not leader.watched.takes_writes:
-            return False
-        journal = leader.watched.store.journal
-        last_ts = journal.writer.last_ts
-        for machine in self._machines:
-            if machine is leader:
-                continue
-            if not machine.is_awake or machine.watched.store.journal.epochs != journal.epochs:
-                return False
-            facts = machine.watched.replication.facts()
-            if (facts.leader, facts.link_state) != (leader.address, "connected") or facts.applied_ts != last_ts:
-                return False
-        return True
-
-    def _has_feeds(self) -> bool:
-        self._connect()
-        return all(client.is_connected and client.is_level() for client in self._clients)
-
-    def _compare_all(self, leader: WatchedServer) -> None:
-        expected, journal = full_state(leader.store), leader.store.journal
-        for machine in self._machines:
-            store = machine.watched.store
-            self.watch.history.check(store, str(machine))
-            found = full_state(store)
-            require(found == expected, machine, "differs from the leader:", difference(expected, found))
-            require(store.journal.epochs == journal.epochs, machine, "has epochs", store.journal.epochs)
-            require(store.journal.writer.next_lsns == journal.writer.next_lsns, machine, "has other lsns")
-            require(store.journal.meta.database_id == journal.meta.database_id, machine, "has another id")
-
-    def _describe(self) -> str:
-        found = []
-        for machine in self._machines:
-            if machine.server is None or not machine.server.is_open:
-                found.append(f"{machine} is {'down' if machine.server is None else 'loading'}")
-                continue
-            facts = machine.watched.replication.facts()
-            found.append(
-                f"{machine} {facts.role.name} of {facts.leader} {facts.link_state} at {facts.applied_ts} "
-                f"({facts.link_error}), refuses {machine.watched.replication.write_refusal}, "
-                f"{machine.watched.store.refusal}"
-            )
-        feeds = [f"feed {client.number} at {client.server and client.server.watched}" for client in self._clients]
-        return f"leader {self._sentinel.leader}; " + "; ".join(found + feeds)
+        self.connect()
 
 
 def _reached(link: FollowerLink, *, is_durable: bool) -> Ts:
@@ -572,12 +492,12 @@ _WEIGHTS: Final[list[tuple[Callable[[ReplicationWorld], None], int]]] = [
     (ReplicationWorld._read, 3),
     (ReplicationWorld._save, 5),
     (ReplicationWorld._erase, 2),
-    (ReplicationWorld._connect, 6),
+    (ReplicationWorld.connect, 6),
     (ReplicationWorld._move, 3),
 ]
 _TROUBLE: Final[list[tuple[Callable[[ReplicationWorld], None], int]]] = [
     (ReplicationWorld._partition, 5),
-    (ReplicationWorld._heal, 3),
+    (ReplicationWorld.heal, 3),
     (ReplicationWorld._lose_link, 4),
     (ReplicationWorld._kill, 4),
     (ReplicationWorld._kill_leader, 4),
@@ -586,6 +506,8 @@ _TROUBLE: Final[list[tuple[Callable[[ReplicationWorld], None], int]]] = [
     (ReplicationWorld._end_in_order, 2),
     (ReplicationWorld._fill_disk, 2),
     (ReplicationWorld._jump, 3),
+    (ReplicationWorld._read_slowly, 2),
+    (ReplicationWorld._black_out, 1),
     (ReplicationWorld._chain, 3),
     (ReplicationWorld._promote, 2),
     (ReplicationWorld._hand_over, 3),
