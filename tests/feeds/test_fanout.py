@@ -117,6 +117,26 @@ def test_a_range_and_then_a_flush_while_initial_values_are_read(
     assert [event[3] for event in known.events if told in event] == [b"string", b"hash"]
 
 
+def test_a_large_value_that_nobody_wants_any_more_is_not_taken_for_the_next(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FEED_PROVED_BYTES_AT_ONCE", 1000)
+    monkeypatch.setattr(limits, "FEED_LIVE_SLICE_US", 0)  # so that it is proved little by little
+    leaving, _ = watched.watch()
+    _, known = watched.watch(database=1)
+    watched.settle()
+    large = bytes(watched.store.journal.meta.geometry.frame_bytes)
+    for database, value_ in ((0, b"a" + large), (1, b"b" + large)):
+        transaction = watched.store.begin(database)
+        run_command(find_command(TABLE, words := [b"SET", b"k", value_]), transaction, words)
+        watched.store.commit(transaction)
+    watched.store.journal.writer.write()
+    watched.feeds.advance()
+    watched.feeds.close(leaving)
+    watched.settle()
+    assert known.state == {b"k": b"b" + large}
+
+
 def test_a_range_inside_a_transaction_over_shards() -> None:
     """First what each shard did before it, then the range, then the rest."""
     watched = Watched(3)

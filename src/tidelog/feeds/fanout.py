@@ -158,6 +158,7 @@ class Fanout:
         """The same for a payload that lies in a blob file; false: it takes longer."""
         interests = self._by_database.get(record.database)
         if interests is None:
+            self._whale = None  # whoever wanted it may have gone while it was being proved
             return True
         whale = self._whale
         if whale is None:
