@@ -160,11 +160,11 @@ class SimulatedServer:
         self.worker.close()
         self.store.journal.close()
 
-        def load() -> None:
-            prepare()
-            self._open()
+        self.loop.call_later(LOADING_S, lambda: self._load(prepare))
 
-        self.loop.call_later(LOADING_S, load)
+    def _load(self, prepare: Callable[[], None]) -> None:
+        prepare()
+        self._open()
 
     def stop(self) -> None:
         self.replication.close()

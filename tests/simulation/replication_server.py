@@ -24,6 +24,7 @@ from tidelog import limits
 from tidelog.errors import EnvironmentFault
 from tidelog.feeds.feeds import Feeds
 from tidelog.ids import Ts
+from tidelog.journal.control import Epoch
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.journal import Settings
 from tidelog.ports import NetworkAddress
@@ -54,6 +55,8 @@ class Watch:
         """That a follower is looked at when it has got something; if it has not, hardly ever."""
         self.on_feeds_over: Callable[[WatchedServer, str], None] = lambda _server, _error: None
         """The feeds of a server are over, with an error or none."""
+        self.on_end: Callable[[WatchedMachine], None] = lambda _machine: None
+        """A process ends by itself."""
         self.machines: dict[NetworkAddress, WatchedMachine] = {}
 
 
@@ -72,6 +75,8 @@ class WatchedMachine(Machine):
         """What survives the death of the process ..."""
         self.synced: Place = BEGINNING
         """... and a power cut."""
+        self._noted: tuple[Epoch, int, int] | None = None
+        """The newest epoch, and how far it was, when that was noted last."""
         self.had: dict[int, int] = {}
         self.had_synced: dict[int, int] = {}
         """Epoch -> up to where it ever had it, and had it durable."""
@@ -140,7 +145,7 @@ class WatchedMachine(Machine):
     def crash(self, style: CrashStyle | None = None) -> None:
         self._remember_role()
         super().crash(style)
-        self.kept = self.synced
+        self.kept, self._noted = self.synced, None
         self.confirmed = {place: True for place, is_durable in self.confirmed.items() if is_durable}
 
     def __str__(self) -> str:
@@ -156,6 +161,10 @@ class WatchedMachine(Machine):
             return
         written_ts, durable_ts = writer.written_ts, writer.durable_ts
         self.last_ts = writer.last_ts
+        noted = epochs[-1], written_ts, durable_ts
+        if noted == self._noted:
+            return
+        self._noted = noted
         if not self.lineage.epochs or self.lineage.epochs[-1] is not epochs[-1]:
             self.lineage = self.watch.history.lineage(epochs)
             for had, ts in ((self.had, written_ts), (self.had_synced, durable_ts)):
@@ -189,7 +198,7 @@ class WatchedMachine(Machine):
         self.epoch_begun = begun if self.lineage.end_of(begun) is not None else 0
         self.confirmed = {place: durable for place, durable in self.confirmed.items() if self.has(place)}
         self.kept = self.synced = BEGINNING
-        self.lineage = Lineage(())  # so that all of it is noted again
+        self.lineage, self._noted = Lineage(()), None  # so that all of it is noted again
         self.note(store)
 
     def _look_aside(self, leader: WatchedMachine, old: Lineage, floor: Place) -> None:
@@ -268,6 +277,14 @@ class WatchedServer(SimulatedServer):
         self.feeds = Feeds(store, self._clock)
         self.feeds.checkpoint_ms = CHECKPOINT_MS
 
+    def _load(self, prepare: Callable[[], None]) -> None:
+        """Without space it ends, and is started again."""
+        try:
+            super()._load(prepare)
+        except (OSError, EnvironmentFault) as error:
+            require(self.machine.disk.capacity_bytes is not None, self.watched, "cannot load for no reason:", error)
+            self.watch.on_end(self.watched)
+
     def reload(self, prepare: Callable[[], None], feed_error: str) -> None:
         leader = self.replication.leader
         assert leader is not None
@@ -300,16 +317,16 @@ class WatchedServer(SimulatedServer):
         self.watch.coverage["epochs"] += 1
 
     def _look_at_asked(self, store: Store) -> None:
-        """A leader that comes back leads once all its followers have answered: then it has what they have. Or if one
-        does not answer for too long."""
+        """A leader that comes back leads once all its followers have answered: then it has what they have of the epoch
+        in which it died. Or if one does not answer for too long."""
         machine, journal = self.watched, store.journal
         if self._clock.monotonic_us() - machine.started_us >= limits.REPLICATION_RETURN_S * 1e6:
             return
         for follower in map(self.watch.machines.__getitem__, machine.asked):
-            if follower.is_awake and follower.watched.replication.leader == machine.address:
-                place = follower.kept
-                has = self.watch.history.has(Lineage(tuple(journal.epochs)), journal.writer.last_ts, place)
-                require(has, machine, "leads again without", place, "of", follower)
+            is_its = follower.is_awake and follower.watched.replication.leader == machine.address
+            if is_its and follower.lineage.epochs == tuple(journal.epochs[:-1]):
+                has = follower.last_ts <= journal.epochs[-1].last_ts
+                require(has, machine, "leads again without", follower.last_ts, "of", follower)
         self.watch.coverage["returned"] += bool(machine.asked)
 
     def lead(self) -> None:

@@ -97,6 +97,7 @@ class ReplicationWorld:
         self.network.loss = rng.choice((0.0, 0.0, 0.002))
         self.watch = Watch(rng, rng.choice((0.3, 1.0)))
         self.watch.on_feeds_over = self._feeds_over
+        self.watch.on_end = self._end_for_want_of_space
         self._settings = self._draw_settings(seed)
         names = "abcd"[: rng.choice((2, 3, 3, 3, 4))]
         self.machines = [
@@ -202,6 +203,16 @@ class ReplicationWorld:
         self._tell(machine, "is killed" if is_kill else "loses power")
         self.coverage["kills" if is_kill else "crashes"] += 1
         self.loop.call_later(self.rng.choice((0.1, 0.5, 3.0, 8.0)), lambda: self.start(machine))
+
+    def _end_for_want_of_space(self, machine: WatchedMachine) -> None:
+        server = machine.server
+
+        def end() -> None:
+            if machine.server is server:
+                self.coverage["ended_without_space"] += 1
+                self._die(machine, is_kill=True)
+
+        self.loop.call_soon(end)
 
     def _any(self, machines: list[WatchedMachine] | None = None) -> WatchedMachine:
         return self.rng.choice(self.machines if machines is None else machines)
