@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
 from tidelog.errors import EnvironmentFault, LinkMisused
-from tidelog.ids import Lsn, Ts
+from tidelog.ids import Ts
 from tidelog.ports import Clock, LinkOwner, Loop, NetworkAddress, NetworkLink, Random, Timer
 from tidelog.replication.facts import LinkState
 from tidelog.replication.giving_tail import GivingTail
@@ -29,7 +29,6 @@ from tidelog.replication.landing import Landing
 from tidelog.replication.leader_link import LeaderLink
 from tidelog.replication.message import (
     NOBODY_LEADS,
-    Acknowledgement,
     Announcement,
     ContinueSync,
     EndReason,
@@ -324,13 +323,10 @@ class Following:
     def _acknowledge(self, *, is_due: bool = False) -> None:
         """Say how far we are, if that has changed. Hot."""
         writer = self._server.store.journal.writer
-        written, durable_ts = writer.written, writer.durable_ts
-        told = written.ts, durable_ts
-        if self._link is None or (told == self._told and not is_due):
-            return
-        self._told, self._told_us = told, self._clock.monotonic_us()
-        durable = Reached(durable_ts, written.lsns if durable_ts == written.ts else (Lsn(0),) * len(written.lsns))
-        self._link.send(Acknowledgement(Reached(written.ts, written.lsns), durable))
+        told = writer.written.ts, writer.durable_ts
+        if self._link is not None and self._reception is not None and (told != self._told or is_due):
+            self._told, self._told_us = told, self._clock.monotonic_us()
+            self._link.send(self._reception.acknowledgement())
 
     def on_durable(self) -> None:
         """An fsync has finished."""

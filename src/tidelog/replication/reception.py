@@ -13,10 +13,11 @@ from typing import TypeAlias
 
 from tidelog import limits
 from tidelog.errors import JournalFull
+from tidelog.ids import Lsn
 from tidelog.journal.merge import JournalTransaction
 from tidelog.ports import Worker
 from tidelog.replication.incoming import Incoming, LongTransaction, OrderedMessage
-from tidelog.replication.message import EpochBegins, Publication, Reached
+from tidelog.replication.message import Acknowledgement, EpochBegins, Publication, Reached
 from tidelog.replication.preparation import Preparation
 from tidelog.replication.server import ReplicatedServer
 
@@ -76,6 +77,12 @@ class Reception:
         except JournalFull:
             return False
         return True
+
+    def acknowledgement(self) -> Acknowledgement:
+        """How far we are."""
+        written, durable_ts = self._writer.written, self._writer.durable_ts
+        durable = Reached(durable_ts, written.lsns if durable_ts == written.ts else (Lsn(0),) * len(written.lsns))
+        return Acknowledgement(Reached(written.ts, written.lsns), durable)
 
     def write(self) -> None:
         """Write what has come."""
