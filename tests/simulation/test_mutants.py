@@ -14,8 +14,9 @@ from tests.simulation.feed_mutants import FEED_MUTANTS
 from tests.simulation.hold_mutants import HOLD_MUTANTS
 from tests.simulation.library_mutants import LIBRARY_MUTANTS
 from tests.simulation.list_mutants import LIST_MUTANTS
-from tests.simulation.mutants import CAUGHT, FIRST_SEED, MUTANTS, RULES, Mutant, apply, misplaced
+from tests.simulation.mutants import CAUGHT, FIRST_SEED, MUTANTS, Mutant, apply, misplaced
 from tests.simulation.replication_mutants import REPLICATION_MUTANTS
+from tests.simulation.rule_mutants import RULES
 from tests.simulation.script_mutants import SCRIPT_MUTANTS
 from tests.simulation.store_mutants import STORE_MUTANTS
 
