@@ -417,7 +417,7 @@ def hunt_damage(worlds_max: int, _first_seed: int, _focus: str) -> Iterator[str]
         test_only_the_newest_are_kept_and_the_count_goes_on,
     )
     from tests.simulation.agreement import check_refusals, damage_and_compare
-    from tests.simulation.specimen import closed, every_bit, flip_each, shards, torn
+    from tests.simulation.specimen import closed, every_bit, flip_each, shards, torn, with_snapshot
     from tests.simulation.test_damage import (
         test_a_missing_or_shortened_segment_is_refused,
         test_a_reader_hands_out_nothing_of_a_damaged_frame,
@@ -426,9 +426,12 @@ def hunt_damage(worlds_max: int, _first_seed: int, _focus: str) -> Iterator[str]
     from tidelog.journal.durability import FsyncPolicy
 
     try:
+        bits = range(32, 96, 9)  # of the lsn in the head of a frame
         for specimen in (closed(), torn(), shards()):
-            heads = [(path, bit) for path in specimen.paths(part="/journal-") for bit in range(32, 96, 9)]
+            heads = [(path, bit) for path in specimen.paths(part="/journal-") for bit in bits]
             flip_each(specimen, heads + Random(1).sample(every_bit(specimen), worlds_max))
+        # Here no epoch begins in what is scanned, which would tell that a shard has nothing.
+        flip_each(with_snapshot(), [(path, bit) for path in with_snapshot().paths(part="/shard-1/") for bit in bits])
         test_a_reader_hands_out_nothing_of_a_damaged_frame(0)
         test_only_the_newest_are_kept_and_the_count_goes_on()
         test_a_start_that_is_cut_short_anywhere_loses_nothing_and_the_next_tells_it(1)

@@ -14,9 +14,9 @@ def _mutant(name: str, file: str, old: str, new: str, why: str, seed: int = FIRS
 REPLICATION_MUTANTS: Final = (
     _mutant(
         "confirmed-as-durable-when-written",
-        "replication/following.py",
-        "written, durable_ts = writer.written, writer.durable_ts",
-        "written, durable_ts = writer.written, writer.written.ts",
+        "replication/reception.py",
+        "written, durable_ts = self._writer.written, self._writer.durable_ts",
+        "written, durable_ts = self._writer.written, self._writer.written.ts",
         "a follower says that it has synced what a power cut takes",
     ),
     _mutant(
