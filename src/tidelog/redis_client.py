@@ -47,8 +47,11 @@ _RAW_REPLY_S_MAX: Final = 60.0
 _ATTEMPTS_MORE: Final = 3
 
 
-def connect(address: ServerAddress) -> Any:
-    """A client; the caller closes it. A cluster is asked for its nodes at once, other servers are not contacted yet."""
+def connect(address: ServerAddress, *, waits: bool = True) -> Any:
+    """A client; the caller closes it. A cluster is asked for its nodes at once, other servers are not contacted yet.
+
+    `waits`: calls wait for a while until one of several servers leads. False: the caller does.
+    """
     if address.is_cluster:
         options = {**login_of(address), "ssl": address.is_tls, "socket_timeout": _REPLY_S_MAX}
         nodes: list[Any] = [ClusterNode(*place) for place in address.hosts]  # type: ignore[no-untyped-call]
@@ -57,6 +60,7 @@ def connect(address: ServerAddress) -> Any:
         pauses = EqualJitterBackoff(cap=limits.CLIENT_SEARCH_PAUSE_S_MAX, base=limits.CLIENT_RECONNECT_S_MIN)
         pool = searching_pool(
             ServerSearch(address),
+            waits=waits,
             retry=CallRetry(pauses, _ATTEMPTS_MORE),
             socket_timeout=_REPLY_S_MAX,
             socket_connect_timeout=limits.CLIENT_CONNECT_S_MAX,
@@ -68,10 +72,10 @@ def connect(address: ServerAddress) -> Any:
 
 
 @contextmanager
-def connected(address: ServerAddress) -> Iterator[Any]:
+def connected(address: ServerAddress, *, waits: bool = True) -> Iterator[Any]:
     """The same client, closed at the end of the block. An error of the server or of the way to it becomes ours."""
     try:
-        with connect(address) as client:
+        with connect(address, waits=waits) as client:
             yield client
     except AskError as error:
         raise explained(error, address.url) from None

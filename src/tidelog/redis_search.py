@@ -14,7 +14,8 @@ had been lost, so that the call is repeated, if it is to be, where the leader is
 
 A client for threads waits for a server, for about half a minute: a failover takes a while. The very first time it
 waits only if somebody answers, because a wrong address should be an error at once. A client for asyncio looks once for
-each connection: its users have patience of their own (`client/patience.py`).
+each connection, and so does one for threads that is told to: their users have patience of their own
+(`client/patience.py`).
 """
 
 from __future__ import annotations
@@ -164,10 +165,11 @@ class _Finder:
 
 
 class _ThreadFinder(_Finder):
-    def __init__(self, search: ServerSearch) -> None:
+    def __init__(self, search: ServerSearch, *, waits: bool) -> None:
         super().__init__(search)
         pauses = EqualJitterBackoff(cap=limits.CLIENT_SEARCH_PAUSE_S_MAX, base=limits.CLIENT_RECONNECT_S_MIN)
-        self._patience = Retry(pauses, limits.CLIENT_SEARCHES_MAX, supported_errors=(_NotYetFound,))
+        searches_max = limits.CLIENT_SEARCHES_MAX if waits else 0
+        self._patience = Retry(pauses, searches_max, supported_errors=(_NotYetFound,))
 
     def find(self) -> FoundServer:
         before = self.search.found
@@ -319,9 +321,9 @@ class _TaskSslConnection(_TaskSearching, AsyncSSLConnection):
     pass
 
 
-def searching_pool(search: ServerSearch, **options: Any) -> Any:
-    """A pool for threads; `options` of redis-py's connections, beside login and settings."""
-    finder = _ThreadFinder(search)
+def searching_pool(search: ServerSearch, *, waits: bool = True, **options: Any) -> Any:
+    """A pool for threads; `options` of redis-py's connections, beside login and settings. `waits`: for a server."""
+    finder = _ThreadFinder(search, waits=waits)
     kind = _ThreadSslConnection if search.address.is_tls else _ThreadConnection
     pool = redis.ConnectionPool(kind, finder=finder, **_pool_options(search.address, options))
     finder.pool = ref(pool)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -24,7 +24,7 @@ EXPIRE_MS = 60_000
 
 
 @pytest.fixture
-def unclosed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def unclosed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was collected and not closed."""
     found: list[str] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda told: found.append(str(told.exc_value)))
@@ -40,7 +40,7 @@ async def let_run(task: asyncio.Task[Any], steps: int) -> bool:
     return task.done()
 
 
-def at_every_step(work: Callable[[int], Awaitable[bool]], unclosed: list[str]) -> None:
+def at_every_step(work: Callable[[int], Coroutine[Any, Any, bool]], unclosed: list[str]) -> None:
     """Try something that happens to a task after so many steps, until it has done them all."""
     for steps in range(STEPS_MAX):
         has_ended = asyncio.run(work(steps))

@@ -238,8 +238,8 @@ def connect(
     return ServerLink(find_address(url, password_file, database, is_cluster=is_cluster, takes_cluster=takes_cluster))
 
 
-def connected(address: ServerAddress) -> AbstractContextManager[Any]:
-    """A redis-py client, for commands that need more than `ServerLink`."""
+def connected(address: ServerAddress, *, waits: bool = True) -> AbstractContextManager[Any]:
+    """A redis-py client, for commands that need more than `ServerLink`; `waits`: as there."""
     from tidelog import redis_client
 
-    return redis_client.connected(address)
+    return redis_client.connected(address, waits=waits)

@@ -11,7 +11,7 @@ A server that was reached is the right one, and is waited for. At the start nobo
         none of them answers              they may all be down, or all be wrong: for half a minute
         no Sentinel knows the service     its name is wrong: an error at once
 
-What another attempt cannot heal, such as a wrong password, is no `ServerUnreachable` and never comes here.
+What another attempt cannot heal, such as a wrong password, is no `ServerUnreachable`, and nobody asks for a pause.
 """
 
 from __future__ import annotations

@@ -18,10 +18,13 @@ from tests.cli.command_line import COMMAND, ENVIRONMENT, SECONDS_MAX, invoke, ru
 from tests.cli.day_streams import KINDS, DaysServer, line, text_of
 from tests.days.days_of_events import DAY_MS, MAY_MS
 from tests.days.servers import Servers
+from tests.integration.heir import Heir, heir
 from tests.integration.server_process import ServerProcess, is_readable
 from tidelog.days.compressor import compress_day
 from tidelog.days.jobset import JobSet
 from tidelog.days.retention import expire_days
+
+__all__ = ["heir"]
 
 LINES = [
     line(MAY_MS, {"b": 1, "a": [1.5, None, "é€", 2**70]}),
@@ -150,6 +153,21 @@ def test_a_server_that_comes_back_is_read_on(tmp_path: Path) -> None:
             finally:
                 again.terminate()
                 again.wait(SECONDS_MAX)
+
+
+def test_it_goes_on_at_the_server_that_takes_over(heir: Heir) -> None:
+    options = ["--url", heir.url]
+    run("events", "put", "q", "j", *options, stdin=text_of(LINES[:2]))
+    with Following(*options) as following:
+        assert [following.line() for _ in range(2)] == LINES[:2]
+        heir.take_over()
+        assert run("events", "put", "q", "j", *options, stdin=text_of(LINES)).status == 0
+        assert [following.line() for _ in LINES[2:]] == LINES[2:]
+        status, told = following.end(signal.SIGTERM)
+        assert status == 0
+        lost, again = told.decode().splitlines()
+        assert lost.startswith("tidelog: connection lost (")
+        assert again == "tidelog: connected again"
 
 
 def test_a_day_that_is_gone_ends_it_with_2(servers: Servers) -> None:

@@ -78,7 +78,7 @@ def tail(
     if as_json and isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8, whatever the encoding of the terminal is
     address = find_address(url, password_file, database, is_cluster=cluster, takes_cluster=True)
-    with connected(address) as server:
+    with connected(address, waits=until_now) as server:
         from tidelog.days.jobset import JobSet
         from tidelog.days.reader import Reader
 
