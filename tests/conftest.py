@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--crash-points", type=int, default=4_000, help="how many simulated crashes to try")
     parser.addoption("--fuzz-inputs", type=int, default=50_000, help="how many broken requests to try")
     parser.addoption("--kills", type=int, default=10, help="how often to kill a server that is under load")
-    parser.addoption("--failovers", type=int, default=3, help="how often to harm servers that Sentinels watch")
+    parser.addoption("--failovers", type=int, default=10, help="how often to harm servers that Sentinels watch")
     parser.addoption("--against", choices=("tidelog", "redis"), default="tidelog", help="the server behind libraries")
     parser.addoption("--library-results", default="", help="append the outcomes of tests/libraries to this file")
     parser.addoption("--seed", type=int, default=None, help="run the simulations with this seed only")
