@@ -108,6 +108,25 @@ def test_what_comes_after_a_large_value_waits_and_clients_do_not() -> None:
     assert world.b.live.replication.facts().link_error == ""
 
 
+def test_of_several_that_came_together_each_is_acknowledged_when_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REPLICATION_READ_BYTES", 10 * len(LARGE))
+    monkeypatch.setattr(limits, "REPLICATION_PUMP_BYTES", 10 * len(LARGE))
+    world = pair(work_s=5.05)
+    store = world.a.live.store
+    for key in (b"large", b"larger"):
+        transaction = store.begin()
+        transaction.run([Val([(key, LARGE + b"2")])])
+        store.commit(transaction)
+    first_ts = world.a.live.last_ts - 1
+    world.a.live.write()
+    world.until(lambda: world.b.live.last_ts >= first_ts)
+    world.loop.run(0.01)
+    assert world.a.live.replication.followers.links[0].written.ts == first_ts
+    assert value(world.b, "larger") is None
+    level(world, world.a, world.b)
+    assert value(world.b, "larger") == LARGE + b"2"
+
+
 def test_several_large_values_of_one_transaction_appear_together() -> None:
     world = pair(shards=3, work_s=1)
     store = world.a.live.store

@@ -339,9 +339,10 @@ class Following:
         reception, link = self._reception, self._link
         if reception is None or link is None or not self._is_stopped:
             return
-        if reception.go_on() and not reception.is_clogged:
+        can_go_on = reception.go_on()
+        self._acknowledge()
+        if can_go_on and not reception.is_clogged:
             self._is_stopped = False
-            self._acknowledge()
             link.resume_receiving()
 
     def tick(self) -> None:

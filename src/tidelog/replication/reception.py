@@ -95,14 +95,12 @@ class Reception:
         """Try again what could not be applied; true: all is written."""
         try:
             self._server.write()
-            while self._waiting:
-                if not self._apply(self._waiting[0]):
-                    return False
+            while self._waiting and self._apply(self._waiting[0]):
                 self._waiting.popleft()
             self._server.write()
         except JournalFull:
             return False
-        return True
+        return not self._waiting
 
     def drop(self) -> None:
         """The link is over: what is not applied comes again."""
