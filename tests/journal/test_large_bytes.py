@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 
@@ -33,9 +34,13 @@ def test_what_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_others_run_while_much_is_cut() -> None:
     data = bytes(200 * limits.MIB)
     cutting = threading.Thread(target=cut, args=(data, 1, len(data)))
-    turns = 0
-    cutting.start()
-    while cutting.is_alive():
-        time.sleep(0)
-        turns += 1
+    turns, usual_s = 0, sys.getswitchinterval()
+    sys.setswitchinterval(0.0005)  # as a server does
+    try:
+        cutting.start()
+        while cutting.is_alive():
+            time.sleep(0)
+            turns += 1
+    finally:
+        sys.setswitchinterval(usual_s)
     assert turns > 10
