@@ -169,18 +169,16 @@ class Followers:
 
     def _pump_in_time(self) -> None:
         """Send, but not for each turn anew. Hot."""
-        if self._waits or self._pump_due_us() <= 0:
+        if self._waits or self.clock.monotonic_us() - self._pumped_us >= limits.REPLICATION_PACE_US:
             self._pump()
         else:
             self._pump_later()
 
-    def _pump_due_us(self) -> int:
-        return self._pumped_us + limits.REPLICATION_PACE_US - self.clock.monotonic_us()
-
     def _pump_later(self) -> None:
         if not self._is_pump_timed:
             self._is_pump_timed = True
-            self._loop.call_later(max(0, self._pump_due_us()) / 1e6, self._pump_timed)
+            # Never less than the whole: uvloop has timers of milliseconds, and calls at once what is due in half of one.
+            self._loop.call_later(limits.REPLICATION_PACE_US / 1e6, self._pump_timed)
 
     def _pump_timed(self) -> None:
         self._is_pump_timed = False
