@@ -110,3 +110,39 @@ def test_a_leader_that_stops_in_order_gives_its_follower_everything_first(tmp_pa
         assert leader.process.wait(30) == 0
         with follower.client() as reading:
             assert reading.exists(*(f"key{number}" for number in range(32))) == 32
+
+
+def test_a_client_waits_for_what_it_has_written_and_not_for_others(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "a") as leader, follower_of(leader, tmp_path / "b") as follower:
+        wait_until(lambda: is_connected(follower))
+        with leader.client() as one, leader.client() as other:
+            one.set("x", "1")
+            assert one.wait(1, 10_000) == 1
+            os.kill(follower.pid, signal.SIGSTOP)
+            try:
+                other.set("y", "2")
+                assert one.wait(1, 200) == 1
+                assert other.wait(1, 200) == 0
+                with one.pipeline(transaction=False) as pipeline:
+                    pipeline.set("x", "3")
+                    pipeline.execute_command("WAIT", 1, 200)
+                    assert pipeline.execute() == [True, 0]
+            finally:
+                os.kill(follower.pid, signal.SIGCONT)
+            assert one.wait(1, 10_000) == other.wait(1, 10_000) == 1
+
+
+def test_a_client_waits_for_what_it_popped_while_it_was_blocked(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "a") as leader, follower_of(leader, tmp_path / "b") as follower:
+        wait_until(lambda: is_connected(follower))
+        with leader.connect() as popping, leader.client() as pushing:
+            popping.sendall(b"BLPOP q 0\r\n")
+            wait_until(lambda: pushing.info("clients")["blocked_clients"] == 1)
+            os.kill(follower.pid, signal.SIGSTOP)
+            try:
+                pushing.rpush("q", "a")
+                assert popping.recv(1000) == b"*2\r\n$1\r\nq\r\n$1\r\na\r\n"
+                popping.sendall(b"WAIT 1 200\r\n")
+                assert popping.recv(1000) == b":0\r\n"
+            finally:
+                os.kill(follower.pid, signal.SIGCONT)

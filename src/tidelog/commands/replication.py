@@ -127,7 +127,7 @@ def wait(session: Session, arguments: Arguments) -> Reply:
         )
     count = integer(arguments[1])
     timeout_ms = ms_to_wait(arguments[2], session.engine.clock.wall_us() // 1000)
-    return _wait(session, b"WAIT", WantedConfirmation(session.engine, count, is_durable=False), timeout_ms)
+    return _wait(session, b"WAIT", WantedConfirmation(session, count, is_durable=False), timeout_ms)
 
 
 def waitaof(session: Session, arguments: Arguments) -> Reply:
@@ -143,7 +143,7 @@ def waitaof(session: Session, arguments: Arguments) -> Reply:
             "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just "
             "local and are not propagated."
         )
-    wanted = WantedConfirmation(session.engine, count, is_durable=True, needs_disk=here == 1)
+    wanted = WantedConfirmation(session, count, is_durable=True, needs_disk=here == 1)
     return _wait(session, b"WAITAOF", wanted, timeout_ms)
 
 

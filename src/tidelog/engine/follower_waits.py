@@ -1,7 +1,7 @@
 """Clients that wait until followers have what was written, or a disk has it: WAIT and WAITAOF.
 
-What is waited for is fixed when a client begins to wait: everything that was written up to then, be it by this client
-or another. A client is answered with how far things have come when
+What is waited for is fixed when a client begins to wait: everything that was written up to its last command before, as
+in Redis. What others write after that is none of its business. A client is answered with how far things have come when
 
     all is confirmed       by as many followers as it asked for, and by the disk here if it asked for that
     its time is over       or CLIENT UNBLOCK ends it
@@ -32,9 +32,10 @@ class WantedConfirmation:
 
     __slots__ = ("_engine", "follower_count", "is_durable", "needs_disk", "ts")
 
-    def __init__(self, engine: Engine, follower_count: int, *, is_durable: bool, needs_disk: bool = False) -> None:
-        self._engine = engine
-        self.ts: Ts = engine.store.journal.writer.last_ts
+    def __init__(self, session: Session, follower_count: int, *, is_durable: bool, needs_disk: bool = False) -> None:
+        self._engine = session.engine
+        last_ts = session.engine.store.journal.writer.last_ts
+        self.ts: Ts = session.answered_ts if last_ts == session.begun_ts else last_ts
         self.follower_count = follower_count
         """So many followers must have it."""
         self.is_durable = is_durable

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
 from tidelog.engine.table import Command, HandlerKind
+from tidelog.ids import Ts
 
 if TYPE_CHECKING:
     from tidelog.engine.engine import Engine
@@ -81,7 +82,9 @@ class Session(ABC):
     """One client. A connection of the server is one; so is anything else that runs commands in a client's name."""
 
     __slots__ = (
+        "answered_ts",
         "becomes_link",
+        "begun_ts",
         "channels",
         "closes_after_reply",
         "command_count",
@@ -134,6 +137,10 @@ class Session(ABC):
         self.database = 0
         """The selected database."""
         self.is_authenticated = not engine.password.is_needed
+        self.begun_ts = Ts(-1)
+        """The newest transaction when the commands began to run that are running ..."""
+        self.answered_ts = Ts(0)
+        """... and when the client was last answered: WAIT waits for what it may have seen or done, not for others."""
         self.queued: list[Queued] | None = None
         """The commands of a MULTI; None: the client is not in one."""
         self.queued_bytes = 0

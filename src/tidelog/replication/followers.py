@@ -177,7 +177,7 @@ class Followers:
     def _pump_later(self) -> None:
         if not self._is_pump_timed:
             self._is_pump_timed = True
-            # Never less than the whole: uvloop has timers of milliseconds, and calls at once what is due in half of one.
+            # Never less: uvloop counts in milliseconds, and calls at once what is due in less than half of one.
             self._loop.call_later(limits.REPLICATION_PACE_US / 1e6, self._pump_timed)
 
     def _pump_timed(self) -> None:

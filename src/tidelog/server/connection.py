@@ -306,6 +306,7 @@ class Connection(SocketSession):
         if not self.out:
             self._turns.add(self, is_woken=True)
         self._asked.add([self._waited], self.watched)
+        self.answered_ts = self._writer.last_ts
         self._take(reply)
         if not self._backlog.commands:
             self._end_of_commands()

@@ -140,11 +140,12 @@ class SocketSession(Session):
     def run_and_remember(self, commands: list[Words]) -> None:
         """Run commands; remember those that `may_tell_of_unwritten` has to look at. Hot: see `Asked`."""
         writer = self._writer
-        before = writer.batch_bytes
+        before, self.begun_ts = writer.batch_bytes, writer.last_ts
         is_remembered = before != 0 or writer.refusal is not None or self._is_open
         if is_remembered:
             self._asked.add(commands, self.watched)
         self.run_commands(commands)
+        self.answered_ts = writer.last_ts
         is_open = self._is_open
         if is_open and not is_remembered:
             self._asked.add(commands, self.watched)
