@@ -97,7 +97,8 @@ class FeedClient:
             self._refused(server, "too old", before.checkpoint < server.store.journal.erased_ts)
         except FeedDiverged as error:
             assert before is not None
-            self._refused(server, f"diverged since {error.since}", self._has_diverged(server, before))
+            is_right = self._has_diverged(server, before, before.checkpoint)
+            self._refused(server, f"diverged since {error.since}", is_right)
         except FeedBehind:
             self._watch.coverage["feed_behind"] += 1
             if not server.store.is_follower:
@@ -121,14 +122,14 @@ class FeedClient:
         known = self.known
         return "" if known is None else f"checkpoint {known.checkpoint}, seen {known.seen} in epoch {known.epoch}"
 
-    def _has_diverged(self, server: WatchedServer, before: Rebuilt) -> bool:
+    def _has_diverged(self, server: WatchedServer, before: Rebuilt, promised: int) -> bool:
         """What it has seen is not here, or what follows goes back behind what it was promised."""
         lineage = server.watched.lineage
         end = lineage.end_of(before.epoch)
         if end is None or -1 < end < before.seen:
             return True
         after = [epoch for epoch in lineage.epochs if epoch.last_ts == end]
-        return end != -1 and any(epoch.first_ts <= before.checkpoint for epoch in after)
+        return end != -1 and any(epoch.first_ts <= promised for epoch in after)
 
     # --- what must hold -----------------------------------------------------------------------------------------
 
@@ -153,12 +154,17 @@ class FeedClient:
         if known is None or not known.ended:
             return
         error = known.ended.pop()
-        if server is not None and error is not None and error.startswith("FEEDDIVERGED"):
-            self._refused(server, "diverged while open", self._has_diverged(server, known))
+        if server is None:
+            self.known = None  # it was told so by a server that has died since
+            return
+        if error is not None and error.startswith("FEEDDIVERGED"):
+            assert self._opened is not None
+            promised = self._opened.feed.position  # the promise may wait for a client that is slow to read
+            self._refused(server, "diverged while open", self._has_diverged(server, known, promised))
             self.server = self._opened = None
             return
         if error is None or not error.startswith("FEEDTOOOLD"):
-            raise Broken(f"feed {self.number} at {server and server.watched} ended: {error}")
+            raise Broken(f"feed {self.number} at {server.watched} ended: {error}")
         self.known = self.server = self._opened = None
         self._watch.coverage["feed_too_old"] += 1
 

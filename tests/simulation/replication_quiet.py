@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.recovery import require
-from tests.simulation.replication_server import WatchedMachine
+from tests.simulation.replication_server import NEVER_US, WatchedMachine
 from tidelog.testing.network import Route
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 SETTLE_S: Final = 90.0
 """Within so much time after everything is well, all are equal."""
-FOR_EVER_US: Final = 2**60
 
 
 class QuietPoint:
@@ -47,6 +46,7 @@ class QuietPoint:
         for client in world.clients:
             client.look_when_quiet()
         self._sentinel.let_alone.clear()
+        world.watch.calm_since_us = NEVER_US
         world.coverage["quiet"] += 1
 
     def _mend(self) -> None:
@@ -62,6 +62,7 @@ class QuietPoint:
             if machine.server is not None and machine.host.loop.is_held:
                 machine.host.go_on()
         self._sentinel.let_alone.clear()
+        world.watch.calm_since_us = world.loop.clock.monotonic_us()
         world.let_pass(0.5)
         for machine in self._machines:
             machine.disk._plan.resume()
@@ -78,7 +79,7 @@ class QuietPoint:
         """The same once more, with one that follows another follower."""
         last, middle = self._world.rng.sample([each for each in self._machines if each is not self._sentinel.leader], 2)
         self._chained[last] = middle
-        self._sentinel.let_alone[last] = FOR_EVER_US
+        self._sentinel.let_alone[last] = NEVER_US
         self._world.guard(lambda: self._sentinel.make_follower(last, middle))
         self._until(self._is_level)
         self._transact()

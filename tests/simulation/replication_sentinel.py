@@ -66,14 +66,14 @@ class SimulatedSentinel:
             self.leader = successor
             self._watch.coverage["handed_over"] += 1
         elif self.leader not in self.let_alone:
-            self._make_leader(self.leader)  # who should have led does not
+            self.make_leader(self.leader)  # who should have led does not
 
     def _settle_roles(self) -> None:
         leader = self.leader.watched.replication
         if leader.role is not LinkRole.LEADER:
             return
         if leader.facts().is_deposed and self.leader not in self.let_alone:
-            self._make_leader(self.leader)
+            self.make_leader(self.leader)
         for machine in self._machines:
             if machine is self.leader or not self.sees(machine) or machine in self.let_alone:
                 continue
@@ -83,21 +83,21 @@ class SimulatedSentinel:
 
     def _fail_over(self) -> None:
         seen = [machine for machine in self._machines if machine is not self.leader and self.sees(machine)]
-        candidates = [machine for machine in seen if self._may_lead(machine)]
+        candidates = [machine for machine in seen if self.may_lead(machine)]
         if not candidates:
             return
         best = max(candidates, key=lambda machine: machine.watched.store.journal.writer.last_ts)
-        if self._make_leader(best):
+        if self.make_leader(best):
             self._watch.coverage["failovers"] += 1
             self.leader = best
             self._missed_since_us = None
             self._settle_roles()
 
-    def _may_lead(self, machine: WatchedMachine) -> bool:
+    def may_lead(self, machine: WatchedMachine) -> bool:
         facts = machine.watched.replication.facts()
         return facts.role is LinkRole.FOLLOWER and not facts.is_empty
 
-    def _make_leader(self, machine: WatchedMachine) -> bool:
+    def make_leader(self, machine: WatchedMachine) -> bool:
         try:
             machine.watched.lead()
         except (OSError, EnvironmentFault):

@@ -33,13 +33,14 @@ from tidelog.replication.role_file import StoredRole, read_role
 from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock
-from tidelog.testing.disk import CrashStyle
+from tidelog.testing.disk import CrashStyle, SimulatedDisk
 from tidelog.testing.network import SimulatedNetwork
 from tidelog.testing.worker import SimulatedWorker
 
 SYNC_S: Final = 0.003
 """How long an fsync takes that a reply waits for."""
 CHECKPOINT_MS: Final = 300
+NEVER_US: Final = 2**60
 UNCHANGED_CHANCE: Final = 0.01
 """That a follower is looked at which has nothing new."""
 
@@ -55,6 +56,8 @@ class Watch:
         """That a follower is looked at when it has got something; if it has not, hardly ever."""
         self.on_feeds_over: Callable[[WatchedServer, str], None] = lambda _server, _error: None
         """The feeds of a server are over, with an error or none."""
+        self.calm_since_us = NEVER_US
+        """Since when nothing goes wrong."""
         self.on_end: Callable[[WatchedMachine], None] = lambda _machine: None
         """A process ends by itself."""
         self.machines: dict[NetworkAddress, WatchedMachine] = {}
@@ -147,6 +150,15 @@ class WatchedMachine(Machine):
         super().crash(style)
         self.kept, self._noted = self.synced, None
         self.confirmed = {place: True for place, is_durable in self.confirmed.items() if is_durable}
+
+    def get_new_disk(self, seed: int) -> None:
+        """What was there is gone. Only while no process runs."""
+        self.disk = SimulatedDisk(seed)
+        self.lineage, self._noted = Lineage(()), None
+        self.kept = self.synced = BEGINNING
+        self.last_ts = self.epoch_begun = 0
+        self.role = self.loses_to = None
+        self.confirmed = {}
 
     def __str__(self) -> str:
         return self.host.name
@@ -318,15 +330,17 @@ class WatchedServer(SimulatedServer):
 
     def _look_at_asked(self, store: Store) -> None:
         """A leader that comes back leads once all its followers have answered: then it has what they have of the epoch
-        in which it died. Or if one does not answer for too long."""
+        in which it died. Or if one does not answer for too long, which none does while all is well."""
         machine, journal = self.watched, store.journal
-        if self._clock.monotonic_us() - machine.started_us >= limits.REPLICATION_RETURN_S * 1e6:
+        waited_us = self._clock.monotonic_us() - machine.started_us
+        if waited_us >= limits.REPLICATION_RETURN_S * 1e6 and machine.started_us < self.watch.calm_since_us:
             return
         for follower in map(self.watch.machines.__getitem__, machine.asked):
             is_its = follower.is_awake and follower.watched.replication.leader == machine.address
             if is_its and follower.lineage.epochs == tuple(journal.epochs[:-1]):
-                has = follower.last_ts <= journal.epochs[-1].last_ts
-                require(has, machine, "leads again without", follower.last_ts, "of", follower)
+                its, ts = follower.watched.store.journal, journal.epochs[-1].last_ts
+                is_kept = its.erased_ts > ts or its.writer.visible.ts <= ts  # what is erased cannot be sent
+                require(is_kept, machine, "leads again at", ts, "without what", follower, "has")
         self.watch.coverage["returned"] += bool(machine.asked)
 
     def lead(self) -> None:

@@ -69,6 +69,8 @@ def small_replication_limits() -> Iterator[None]:
         "LANDING_WAITING_BYTES_MAX": 3000,
         "REPLICATION_PUMP_BYTES": 3000,
         "BATCH_BYTES_FULL": 2000,
+        "LINK_UNSENT_BYTES_MAX": 4000,
+        "LINK_ROOM_BYTES": 1000,
     }
     usual = {name: vars(limits)[name] for name in small}
     vars(limits).update(small)
@@ -92,7 +94,7 @@ class ReplicationWorld:
             self.loop,
             seed,
             route=Route(delay_us, rng.choice((100, 2000, 20_000)), rng.choice((None, None, None, 300_000.0, 5_000.0))),
-            buffer_bytes=rng.choice((1500, 10_000, 256 * limits.KIB)),
+            buffer_bytes=rng.choice((1000, 1000, 10_000, 256 * limits.KIB)),
         )
         self.network.loss = rng.choice((0.0, 0.0, 0.002))
         self.watch = Watch(rng, rng.choice((0.3, 1.0)))
@@ -117,7 +119,7 @@ class ReplicationWorld:
 
     def _draw_settings(self, seed: int) -> Settings:
         rng = self.rng
-        frame_bytes = rng.choice((1024, 2048, 4096))
+        frame_bytes = rng.choice((1024, 1024, 4096))
         retention = RetentionLimits(
             bytes_max=rng.choice((0, 0, 8 * frame_bytes)),
             age_max_us=rng.choice((100_000, 3_600_000_000)),
@@ -127,7 +129,9 @@ class ReplicationWorld:
         )
         shards = 1 + seed // len(POLICIES) % 3
         ring_bytes = rng.choice((0, 1500, 2**20))
-        return Settings(Geometry(frame_bytes, 2), shards, POLICIES[seed % len(POLICIES)], ring_bytes, retention)
+        return Settings(
+            Geometry(frame_bytes, rng.choice((1, 2))), shards, POLICIES[seed % len(POLICIES)], ring_bytes, retention
+        )
 
     # --- a run --------------------------------------------------------------------------------------------------
 
@@ -185,7 +189,7 @@ class ReplicationWorld:
         if self.rng.random() < 0.1 and self.loop.clock.monotonic_us():
             machine.disk.crash_after(self.rng.randint(1, 60))
         self.guard(lambda: machine.start(None if machine is first else first.address))
-        if self.rng.random() < 0.5:
+        if self.rng.random() < 0.5 and self.loop.clock.monotonic_us():
             self.connect()
 
     def _die(self, machine: WatchedMachine, *, is_kill: bool) -> None:
@@ -300,7 +304,7 @@ class ReplicationWorld:
     # --- steps: snapshots ---------------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        machine = self._any()
+        machine = self._any() if self.rng.random() < 0.5 else self.sentinel.leader
         if machine.is_awake:
             server = machine.watched
             if self.rng.random() < 0.2:
@@ -395,9 +399,20 @@ class ReplicationWorld:
 
         self.loop.call_later(self.rng.choice((0.3, 2.0, 5.0)), make_room)
         self.coverage["disks_full"] += 1
+        for _ in range(self.rng.randint(0, 4)):
+            self._confirm()
+
+    def _lose_disk(self) -> None:
+        """A follower gets a new disk. The first machine does not: without a role it would lead."""
+        machine = self._any(self.machines[1:])
+        if machine.is_awake and self.sentinel.may_lead(machine):
+            self._die(machine, is_kill=False)
+            machine.get_new_disk(self.rng.getrandbits(32))
+            self._tell(machine, "has a new disk")
+            self.coverage["new_disks"] += 1
 
     def _read_slowly(self) -> None:
-        host = self._any().host
+        host = self._any([machine for machine in self.machines if machine is not self.sentinel.leader]).host
         host.reads_bytes_per_s = self.rng.choice((500.0, 5_000.0))
 
         def read_on() -> None:
@@ -405,6 +420,9 @@ class ReplicationWorld:
 
         self.loop.call_later(self.rng.choice((0.5, 2.0, 5.0)), read_on)
         self.coverage["slow_reads"] += 1
+        for _ in range(2):
+            self._write_many()
+            self.let_pass(0.1)
 
     def _black_out(self) -> None:
         """The power of all is cut."""
@@ -437,13 +455,13 @@ class ReplicationWorld:
 
     def _promote(self) -> None:
         """A follower is made a leader while the old one lives."""
-        candidates = [machine for machine in self._awake if self.sentinel._may_lead(machine)]
+        candidates = [machine for machine in self._awake if self.sentinel.may_lead(machine)]
         if candidates:
             machine = self._any(candidates)
             self._let_alone(machine)
             self._tell("an operator promotes", machine)
             self._plan_death(machine)
-            self.guard(lambda: self.sentinel._make_leader(machine))
+            self.guard(lambda: self.sentinel.make_leader(machine))
             if self.rng.random() < 0.4:
                 self.sentinel.leader = machine
             self.coverage["promoted"] += 1
@@ -451,20 +469,19 @@ class ReplicationWorld:
     def _hand_over(self) -> None:
         machine = self.sentinel.leader
         if machine.is_awake and machine.watched.replication.role is LinkRole.LEADER:
-            machine.is_forced = self.rng.random() < 0.3
+            timeout_ms, is_forced = self.rng.choice((0, 500, 3000)), self.rng.random() < 0.3
             try:
-                machine.watched.replication.fail_over(
-                    None, self.rng.choice((0, 500, 3000)), is_forced=machine.is_forced
-                )
-                self.coverage["fail_overs"] += 1
+                machine.watched.replication.fail_over(None, timeout_ms, is_forced=is_forced)
             except ClientError:
                 return
+            machine.is_forced = is_forced
+            self.coverage["fail_overs"] += 1
             self._plan_death(machine)
 
     def _plan_death(self, machine: WatchedMachine) -> None:
         """Now and then it dies inside of what follows."""
-        if self.rng.random() < 0.2:
-            machine.disk.crash_after(self.rng.randint(1, 10))
+        if self.rng.random() < 0.4:
+            machine.disk.crash_after(self.rng.randint(1, 6))
 
     # --- steps: feeds -------------------------------------------------------------------------------------------
 
@@ -478,8 +495,10 @@ class ReplicationWorld:
             client.look_at_end()
             client.read_on()
             servers = [machine.watched for machine in self._awake if machine.watched.feeds is not None]
+            followers = [server for server in servers if server.store.is_follower]
             if not client.is_connected and servers:
-                client.connect(self.rng.choice(servers), afresh=self.rng.random() < 0.03)
+                some = followers if followers and self.rng.random() < 0.5 else servers
+                client.connect(self.rng.choice(some), afresh=self.rng.random() < 0.03)
 
     def _move(self) -> None:
         """Clients go elsewhere, by themselves."""
@@ -503,7 +522,7 @@ _WEIGHTS: Final[list[tuple[Callable[[ReplicationWorld], None], int]]] = [
     (ReplicationWorld._read, 3),
     (ReplicationWorld._save, 5),
     (ReplicationWorld._erase, 2),
-    (ReplicationWorld.connect, 6),
+    (ReplicationWorld.connect, 8),
     (ReplicationWorld._move, 3),
 ]
 _TROUBLE: Final[list[tuple[Callable[[ReplicationWorld], None], int]]] = [
@@ -517,8 +536,9 @@ _TROUBLE: Final[list[tuple[Callable[[ReplicationWorld], None], int]]] = [
     (ReplicationWorld._end_in_order, 2),
     (ReplicationWorld._fill_disk, 2),
     (ReplicationWorld._jump, 3),
-    (ReplicationWorld._read_slowly, 2),
+    (ReplicationWorld._read_slowly, 3),
     (ReplicationWorld._black_out, 1),
+    (ReplicationWorld._lose_disk, 2),
     (ReplicationWorld._chain, 3),
     (ReplicationWorld._promote, 2),
     (ReplicationWorld._hand_over, 3),
