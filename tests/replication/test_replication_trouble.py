@@ -162,6 +162,26 @@ def test_the_end_of_a_chain_knows_a_clock_bound_above_all_that_it_is_told_is_clo
     assert world.c.live.store.journal.epochs[-1].first_ts > closed_ts
 
 
+def test_what_the_last_leader_has_closed_is_open_again_where_the_next_begins_below_it() -> None:
+    world = World()
+    world.pair()
+    world.c.start(world.b.address)
+    late = Machine(world.network, "late", 9, world.settings)
+    late.start(world.a.address)
+    world.until(lambda: is_stable(world.c) and is_stable(late))
+    world.network.partition([late.host], [world.a.host])
+    world.a.clock.ahead_us = 3_600_000_000
+    world.until(lambda: world.c.live.store.announced_ts > late.clock.wall_us())
+    world.a.kill()
+    late.live.replication.lead()
+    world.b.live.replication.follow(late.address)
+    epochs = late.live.store.journal.epochs
+    world.until(lambda: all(each.live.store.journal.epochs == epochs for each in (world.b, world.c)))
+    world.loop.run(1)
+    for machine in (world.b, world.c):
+        assert epochs[-1].first_ts <= machine.live.store.announced_ts <= late.live.store.journal.hlc.last
+
+
 def test_a_feed_of_a_former_leader_ends_if_the_next_one_began_below_its_checkpoints() -> None:
     world = World()
     world.pair()

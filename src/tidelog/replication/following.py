@@ -109,10 +109,8 @@ class Following:
         """... and when."""
         self._is_stopped = False
         """Nothing is received, because the disk does not keep up or is full."""
-        self.closed_ts = Ts(0)
-        """As announced by the leader; all up to it is applied here."""
         self.announced_us = 0
-        """When that was (monotonic)."""
+        """When the leader last announced something (monotonic)."""
         self.distance = NOBODY_LEADS
         """How many links away from a server that leads we are, as the announcements say."""
         self._was_linked = False
@@ -287,7 +285,8 @@ class Following:
         self._take_distance(message.distance)
         if self._reception is not None and not self._reception.is_stuck:
             self._reception.write()
-            self.closed_ts = self._server.store.announced_ts = max(self.closed_ts, message.closed_ts)
+            store = self._server.store
+            store.announced_ts = max(store.announced_ts, message.closed_ts)
             if self.is_linked:
                 self.announced_us = self._clock.monotonic_us()
         self._server.store.journal.hlc.follow(message.clock_bound)

@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 from tidelog import limits
 from tidelog.errors import JournalFull
-from tidelog.ids import Lsn
+from tidelog.ids import Lsn, Ts
+from tidelog.journal.control import Epoch
 from tidelog.journal.merge import JournalTransaction
 from tidelog.ports import Worker
 from tidelog.replication.incoming import Incoming, LongTransaction, OrderedMessage
@@ -71,12 +72,18 @@ class Reception:
                     return False
                 received.apply()
             elif isinstance(received, EpochBegins):
-                self._store.journal.append_received_epoch(received.epoch)
+                self._begin_epoch(received.epoch)
             else:
                 self._server.deliver(received)
         except JournalFull:
             return False
         return True
+
+    def _begin_epoch(self, epoch: Epoch) -> None:
+        """The leader before may have announced more than the new one begins after: that is not closed any more."""
+        self._store.journal.append_received_epoch(epoch)
+        if 0 < epoch.first_ts <= self._store.announced_ts:
+            self._store.announced_ts = Ts(epoch.first_ts - 1)
 
     def acknowledgement(self) -> Acknowledgement:
         """How far we are."""
