@@ -251,7 +251,10 @@ REPLICATION_PUMP_BYTES = 512 * KIB
 REPLICATION_PUBLICATIONS_BYTES_MAX = 4 * MIB
 """Of published messages that wait for one follower, because it has not got what came before them."""
 REPLICATION_RETURN_S = 5.0
-"""So long a leader that comes back after a crash waits for the followers that it had."""
+"""So long a leader that comes back after a crash waits for the followers that it had, and for more of what one sends
+back to it."""
+REPLICATION_TAIL_LOOK_S = 0.1
+"""How often it looks whether that still goes on."""
 LANDING_SYNC_BYTES = 8 * MIB
 """What is written of a full sync between two fsyncs."""
 LANDING_WAITING_BYTES_MAX = 8 * MIB

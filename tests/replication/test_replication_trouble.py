@@ -244,3 +244,35 @@ def test_a_follower_without_space_closes_nothing_that_it_cannot_show() -> None:
     level(world, world.a, world.c)
     feeds.advance()
     assert known.state == {b"x": b"1"}
+
+
+def test_a_leader_that_comes_back_takes_a_long_tail_before_it_leads() -> None:
+    world = World(policy=FsyncPolicy.NEVER)
+    world.pair()
+    world.a.live.store.journal.writer.sync()
+    for number in range(300):
+        world.a.live.run("SET", f"key{number}", "x" * 2000)
+    level(world, world.a, world.b)
+    world.a.crash("lose_all")
+    world.network.route = Route(bytes_per_s=60_000)  # twice as long as followers are waited for
+    world.a.start()
+    world.until(lambda: world.a.live.replication.write_refusal is None)
+    assert value(world.a, "key299") == b"x" * 2000
+    level(world, world.a, world.b)
+    assert world.b.live.replication.facts().set_aside_records == 0
+
+
+def test_a_leader_that_comes_back_does_not_wait_for_a_tail_that_stops_coming() -> None:
+    world = World(policy=FsyncPolicy.NEVER)
+    world.pair()
+    world.a.live.store.journal.writer.sync()
+    for number in range(300):
+        world.a.live.run("SET", f"key{number}", "x" * 2000)
+    level(world, world.a, world.b)
+    world.a.crash("lose_all")
+    world.network.route = Route(bytes_per_s=60_000)
+    world.a.start()
+    world.loop.run(4)
+    assert world.a.live.replication.followers.is_taking_tail
+    world.network.partition([world.a.host], [world.b.host])
+    world.until(lambda: world.a.live.replication.write_refusal is None, 12)

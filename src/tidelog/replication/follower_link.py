@@ -91,7 +91,9 @@ class FollowerLink(LinkSpeaker):
         self._files: SendingFiles | None = None
         self._sync_reason = SyncReason.EMPTY
         self._incoming: Incoming | None = None
-        """The tail that it sends."""
+        """The tail that it sends ..."""
+        self.tail_us = 0
+        """... and when some of it last came (monotonic)."""
         self._publications: deque[tuple[Ts, bytes]] = deque()
         """Messages that were published after a ts, and wait until it was sent all up to there."""
         self._publications_bytes = 0
@@ -166,6 +168,7 @@ class FollowerLink(LinkSpeaker):
         elif isinstance(found, TailAnswer):
             self.state = FollowerState.TAKING_TAIL
             self._incoming = Incoming(Reached(position.ts, position.lsns), followers.store.types.operations.is_known)
+            self.tail_us = self._clock.monotonic_us()
             self.send(TailWanted())
         elif isinstance(found, FullSyncAnswer):
             followers.full_syncs += 1
@@ -203,6 +206,7 @@ class FollowerLink(LinkSpeaker):
     def _take_tail(self, incoming: Incoming, message: LinkMessage) -> None:
         if not self._followers.is_returning:
             raise LinkMisused("the tail came too late: an epoch has begun without it")
+        self.tail_us = self._clock.monotonic_us()
         try:
             self._store_tail(incoming, message)
         except JournalFull as error:

@@ -123,6 +123,12 @@ class Followers:
             _LOG.error("follower %s:%d cannot be remembered: %s", *link.address, error)
             link.cut(f"it cannot be remembered: {error}")
 
+    @property
+    def is_taking_tail(self) -> bool:
+        """A follower sends what we have lost, and goes on with it."""
+        since_us = self.clock.monotonic_us() - int(limits.REPLICATION_RETURN_S * 1e6)
+        return any(link.state is FollowerState.TAKING_TAIL and link.tail_us > since_us for link in self._links)
+
     def take_back(self, transaction: JournalTransaction) -> None:
         """A transaction that this leader has lost and a follower kept; another one may have sent it already."""
         if transaction.ts > self.journal.writer.last_ts:

@@ -302,13 +302,20 @@ class Replication:
         self._missed = set(self._file.stored.followers)
         names = ", ".join(f"{host}:{port}" for host, port in sorted(self._missed))
         _LOG.warning("the last stop was not clean: waiting for followers that may have more (%s)", names)
-        self._return_timer = self._loop.call_later(limits.REPLICATION_RETURN_S, self._lead_again)
+        self._return_timer = self._loop.call_later(limits.REPLICATION_RETURN_S, self._end_wait)
 
     def follower_answered(self, address: NetworkAddress) -> None:
         """It is known what a follower has, and we have that too."""
         self._file.add_follower(address)
         self._missed.discard(address)
         if self.is_returning and not self._missed:
+            self._lead_again()
+
+    def _end_wait(self) -> None:
+        """Whoever has not answered is not waited for. A tail that is still coming in is: it may have been confirmed."""
+        if self.followers.is_taking_tail:
+            self._return_timer = self._loop.call_later(limits.REPLICATION_TAIL_LOOK_S, self._end_wait)
+        else:
             self._lead_again()
 
     def _lead_again(self) -> None:
