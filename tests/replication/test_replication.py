@@ -426,3 +426,15 @@ def test_a_server_that_was_never_written_to_has_nothing_to_set_aside() -> None:
     level(world, world.a, world.b)
     assert world.b.live.replication.facts().set_aside_paths == []
     assert not [name for name in world.b.disk.list("data") if name.startswith("set-aside")]
+
+
+def test_a_follower_that_never_comes_again_is_forgotten_also_after_a_restart() -> None:
+    world = World()
+    world.pair()
+    world.b.kill()
+    world.a.stop()
+    world.a.start()
+    world.loop.run(2 * limits.FOLLOWER_FORGOTTEN_US / 1e6)
+    world.a.kill()
+    world.a.start()
+    assert world.a.live.replication.write_refusal is None, "it waits for nobody"

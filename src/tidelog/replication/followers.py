@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -149,6 +149,13 @@ class Followers:
         if len(self._links) > limits.FOLLOWERS_MAX:
             self._loop.call_soon(lambda: follower.cut(f"there are {limits.FOLLOWERS_MAX} followers already"))
         return follower
+
+    def expect(self, known: Iterable[NetworkAddress]) -> None:
+        """These have followed before; those that do not come again are forgotten after a while."""
+        connected = {link.address for link in self._links if link.has_met}
+        for address in known:
+            if address not in connected:
+                self._gone.setdefault(address, self.clock.monotonic_us())
 
     def replace(self, link: FollowerLink) -> None:
         """A follower has come again: its earlier link is dead, though nobody told us."""

@@ -166,6 +166,7 @@ class Replication:
         self.is_open = True
         is_first, self._was_open = not self._was_open, True
         self._note_rewound(store.journal.rewound)
+        self.followers.expect(self._file.stored.followers)
         store.is_follower = True  # until it is known to lead
         if self.role is LinkRole.FOLLOWER:
             if self._following is None and self.leader is not None:
