@@ -438,3 +438,23 @@ def test_a_follower_that_never_comes_again_is_forgotten_also_after_a_restart() -
     world.a.kill()
     world.a.start()
     assert world.a.live.replication.write_refusal is None, "it waits for nobody"
+
+
+@pytest.mark.parametrize("fate", ["kill", "crash"])
+def test_a_server_that_dies_when_it_is_handed_over_to_leads_when_it_is_back(fate: str) -> None:
+    world = World(policy=FsyncPolicy.NEVER)
+    world.pair()
+    world.a.live.run("SET", "x", "1")
+    level(world, world.a, world.b)
+    world.a.live.replication.fail_over(None, 0, is_forced=False)
+    world.until(lambda: world.a.live.replication.role is LinkRole.FOLLOWER)
+    if fate == "kill":
+        world.b.kill()
+    else:
+        world.b.crash("lose_all")
+    world.b.start()
+    world.until(lambda: world.b.live.replication.role is LinkRole.LEADER)
+    assert value(world.b, "x") == b"1"
+    level(world, world.b, world.a)
+    world.b.live.run("SET", "x", "2")
+    level(world, world.b, world.a)

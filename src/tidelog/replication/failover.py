@@ -1,10 +1,11 @@
 """FAILOVER: a leader hands over to one of its followers, and nothing is lost.
 
     waiting-for-sync ──► the follower has everything ──► "follower of it" is durable ──► it is told to lead
-          │
+          │                                                                                until it does
           └─ timeout: given up, or with FORCE handed over as it is
 
-Writes wait meanwhile. They are refused once the role has changed, and clients find the new leader.
+Writes wait meanwhile. They are refused once the role has changed, and clients find the new leader. If the other server
+was not there to hear that it leads, it comes back as a follower of ours, and hears it then.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ class Failover:
         self._target: NetworkAddress | None = None
         """None: whoever is first to have everything."""
         self._timer: Timer | None = None
+        self._heir: NetworkAddress | None = None
+        """Whom we have handed over to, until it leads ..."""
+        self._told: FollowerLink | None = None
+        """... and the link on which it was last told so."""
 
     def begin(self, target: NetworkAddress | None, timeout_ms: int, *, is_forced: bool) -> None:
         """`ClientError` if there is nobody to hand over to. `timeout_ms` 0: for as long as it takes."""
@@ -63,6 +68,8 @@ class Failover:
 
     def look(self) -> None:
         """A follower has more than before: hand over if that is all."""
+        if self._heir is not None:
+            self._tell_heir(self._heir)
         if self.state != "waiting-for-sync":
             return
         link = self._find(self._target)
@@ -80,8 +87,21 @@ class Failover:
         except OSError as error:
             self.abort(f"it cannot be stored that we follow ({error})")
             return
-        link.send(TakeOver())
+        self._heir = link.address
+        self._tell_heir(link.address, is_forced=True)
         self._end()
+
+    def _tell_heir(self, heir: NetworkAddress, *, is_forced: bool = False) -> None:
+        """Never before it has everything, unless that is what was asked for."""
+        replication = self._replication
+        if replication.leader != heir or replication.distance == 1:  # somebody else decided, or it leads
+            self._heir = self._told = None
+            return
+        link = self._find(heir)
+        has_all = link is not None and link.written.ts >= replication.server.store.journal.writer.last_ts
+        if link is not None and link is not self._told and (has_all or is_forced):
+            self._told = link
+            link.send(TakeOver())
 
     def _time_out(self, *, is_forced: bool) -> None:
         self._timer = None
