@@ -7,13 +7,14 @@ description of the snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from crc32c import crc32c
 
 from tidelog import limits
 from tidelog.journal.layout import META
 from tidelog.journal.pins import PinnedSnapshot
+from tidelog.ports import File
 from tidelog.replication.message import FileEnd, FilePart, FilePiece, LinkMessage, SyncFile, UnfinishedSync
 
 
@@ -32,40 +33,51 @@ class SendingFiles:
         ]
         self.size = sum(file.size for file in self.listed)
         self.bytes_left = sum(file.size - file.begin for file in self.listed)
-        self._pieces = self._read()
+        self._number = 0
+        """Of the file that is read ..."""
+        self._file: File | None = None
+        """... which is open ..."""
+        self._at = self._crc = 0
+        """... and read up to here, with this checksum."""
+        self.bytes_read = 0
+        """Of all files, also what is not sent."""
         self.has_described = False
         """The description of the snapshot was handed out: the history beside it needs that."""
         self.is_over = False
 
     def read(self) -> list[LinkMessage]:
         """The next piece, or none of a part that is only read; after the last, `is_over`."""
-        for messages in self._pieces:
-            return messages
-        self.is_over = True
-        return []
-
-    def _read(self) -> Iterator[list[LinkMessage]]:
-        for listed in self.listed:
-            file = self._pinned.open(listed.name)
-            try:
-                at = crc = 0
-                while at < listed.size:
-                    end = listed.begin if at < listed.begin else listed.size
-                    data = file.read(at, min(limits.REPLICATION_PAYLOAD_BYTES, end - at))
-                    if not data:
-                        raise OSError(f"{file.path} is shorter than it was")
-                    crc = crc32c(data, crc)
-                    if at < listed.begin:
-                        yield []
-                    else:
-                        self.bytes_left -= len(data)
-                        yield [FilePiece(listed.number, at, data)]
-                    at += len(data)
-            finally:
-                file.close()
+        if self._number == len(self.listed):
+            self.is_over = True
+            return []
+        listed = self.listed[self._number]
+        if self._file is None:
+            self._file = self._pinned.open(listed.name)
+            self._at = self._crc = 0
+        at = self._at
+        if at == listed.size:
+            self._close_file()
+            self._number += 1
             self.has_described = True
-            yield [FileEnd(listed.number, crc)]
+            return [FileEnd(listed.number, self._crc)]
+        end = listed.begin if at < listed.begin else listed.size
+        data = self._file.read(at, min(limits.REPLICATION_PAYLOAD_BYTES, end - at))
+        if not data:
+            raise OSError(f"{self._file.path} is shorter than it was")
+        self._crc = crc32c(data, self._crc)
+        self._at += len(data)
+        self.bytes_read += len(data)
+        if at < listed.begin:
+            return []
+        self.bytes_left -= len(data)
+        return [FilePiece(listed.number, at, data)]
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def close(self) -> None:
-        self._pieces = iter(())
+        """Also in the middle of a file."""
+        self._close_file()
         self._pinned.release()

@@ -1,0 +1,31 @@
+"""The files of a snapshot, on the leader: read in pieces, and closed whenever the link ends."""
+
+from __future__ import annotations
+
+from tests.replication.simulated_server import Machine
+from tests.replication.test_replication import World, level, sync_bytes_left
+from tidelog.testing.network import Route
+
+
+def open_snapshot_files(machine: Machine) -> list[str]:
+    return [file.path for file in machine.disk._process.files if "/snapshots/" in file.path]
+
+
+def test_a_full_sync_that_is_interrupted_leaves_no_file_open() -> None:
+    """In a compiled build, a generator that is dropped does not reach its `finally`."""
+    world = World()
+    world.network.route = Route(delay_us=1000, bytes_per_s=1_000_000)
+    world.a.start()
+    for number in range(1000):
+        world.a.live.run("SET", f"key{number}", "x" * 3000)
+    world.a.live.store.save()
+    world.b.start(world.a.address)
+    left = sync_bytes_left(world.b)
+    for goal in (2_500_000, 2_000_000):
+        world.until(lambda goal=goal: 0 < left() < goal)
+        assert open_snapshot_files(world.a)
+        for link in world.network.links_of(world.b.host):
+            link.fail("Connection reset by peer")
+        world.until(lambda: not world.a.live.replication.followers.links)
+        assert not open_snapshot_files(world.a)
+    level(world, world.a, world.b)
