@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.replication.simulated_server import Machine
-from tests.replication.test_replication import World, level, sync_bytes_left
+from tests.replication.test_replication import World, is_stable, level, sync_bytes_left
+from tidelog import limits
 from tidelog.testing.network import Route
 
 
@@ -29,3 +30,30 @@ def test_a_full_sync_that_is_interrupted_leaves_no_file_open() -> None:
         world.until(lambda: not world.a.live.replication.followers.links)
         assert not open_snapshot_files(world.a)
     level(world, world.a, world.b)
+
+
+def test_what_the_follower_has_already_is_read_in_slices() -> None:
+    world = World()
+    world.network.route = Route(delay_us=1000, bytes_per_s=5_000_000)
+    world.a.start()
+    for number in range(1000):
+        world.a.live.run("SET", f"key{number}", "x" * 3000)
+    world.a.live.store.save()
+    world.b.start(world.a.address)
+    left = sync_bytes_left(world.b)
+    world.until(lambda: 0 < left() < 700_000)
+    for link in world.network.links_of(world.b.host):
+        link.fail("Connection reset by peer")
+    most = read_bytes = 0
+
+    def is_level() -> bool:
+        """Asked after each turn of a loop."""
+        nonlocal most, read_bytes
+        before, read_bytes = read_bytes, sum(world.a.disk.bytes_read_by_path.values())
+        most = max(most, read_bytes - before)
+        return is_stable(world.b) and world.b.live.last_ts == world.a.live.last_ts
+
+    read_bytes = sum(world.a.disk.bytes_read_by_path.values())
+    world.until(is_level)
+    assert world.a.live.replication.facts().full_syncs == 2, "it was taken up again"
+    assert 0 < most < 2 * limits.REPLICATION_PUMP_BYTES

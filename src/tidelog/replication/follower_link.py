@@ -267,10 +267,14 @@ class FollowerLink(LinkSpeaker):
         sent = 0
         try:
             while link.has_room and sent < limits.REPLICATION_PUMP_BYTES:
+                files = self._files
+                unsent = 0 if files is None else files.bytes_unsent
                 data = self._next_pieces(history)
                 if data is None:
                     return False
                 sent += len(data)
+                if files is not None:
+                    sent += files.bytes_unsent - unsent  # reading takes its time, too
                 if data:
                     self.send_pieces(data)
         except TooOld as error:

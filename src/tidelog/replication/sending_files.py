@@ -39,8 +39,8 @@ class SendingFiles:
         """... which is open ..."""
         self._at = self._crc = 0
         """... and read up to here, with this checksum."""
-        self.bytes_read = 0
-        """Of all files, also what is not sent."""
+        self.bytes_unsent = 0
+        """What was read and not sent, since the follower has it."""
         self.has_described = False
         """The description of the snapshot was handed out: the history beside it needs that."""
         self.is_over = False
@@ -66,8 +66,8 @@ class SendingFiles:
             raise OSError(f"{self._file.path} is shorter than it was")
         self._crc = crc32c(data, self._crc)
         self._at += len(data)
-        self.bytes_read += len(data)
         if at < listed.begin:
+            self.bytes_unsent += len(data)
             return []
         self.bytes_left -= len(data)
         return [FilePiece(listed.number, at, data)]
