@@ -278,8 +278,8 @@ LINK_ACCEPT_PAUSE_S = 1.0
 """After an attempt to accept one for which there was no descriptor or memory."""
 LINK_HANDSHAKE_S = 10
 """For the handshake of TLS, on either side."""
-LINK_CLOSING_S = 60
-"""With TLS: for the peer to take what was sent, and to agree to the end."""
+LINK_CLOSING_S = 5.0
+"""For the peer to take what was sent before the end; with TLS, also to agree to it. Then the link is reset."""
 
 # --- the Python client ------------------------------------------------------------------------------------------
 

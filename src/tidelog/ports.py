@@ -204,8 +204,8 @@ class NetworkLink(Protocol):
         """Send what is unsent and end the link; receive nothing more.
 
         A peer that sends nothing from then on receives all of it, and then the end. One that still sends may be
-        told that the link is lost instead, and miss the rest. With TLS, it takes at most `limits.LINK_CLOSING_S`.
-        A link that has not connected is aborted.
+        told that the link is lost instead, and miss the rest. After `limits.LINK_CLOSING_S` the link is
+        aborted, whatever is unsent then. One that has not connected is aborted at once.
         """
 
     def abort(self) -> None:

@@ -509,6 +509,19 @@ def test_a_link_that_closes_can_still_be_aborted(meeting: Meeting) -> None:
     assert sent.startswith(right.received_bytes)  # with TLS below, it may be all of it
 
 
+def test_a_link_that_closes_does_not_wait_for_ever(meeting: Meeting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LINK_CLOSING_S", 0.2)
+    left, right = meeting.pair()
+    right.stop_receiving()
+    fill_for_good(meeting, left)
+
+    left.close()
+    meeting.wait_until(lambda: left.has_ended())
+
+    assert left.end == "by_us"
+    assert left.unsent_bytes() == 0
+
+
 def test_a_link_that_breaks_while_it_closes_is_lost(meeting: Meeting) -> None:
     left, right = meeting.pair()
     right.stop_receiving()

@@ -328,6 +328,7 @@ class FollowerLink(LinkSpeaker):
         return True
 
     def room(self) -> None:
+        super().room()
         self._followers.pump_soon()
 
     def tick(self) -> None:
@@ -338,7 +339,8 @@ class FollowerLink(LinkSpeaker):
             return
         if self.state is FollowerState.SNAPSHOT_DUE:
             self._begin_files(may_wait=True)
-        if now_us - self._announced_us >= limits.REPLICATION_ANNOUNCE_US and self.state is not FollowerState.MEETING:
+        is_due = self.state is not FollowerState.MEETING and self.has_room  # otherwise it is made once there is room
+        if is_due and now_us - self._announced_us >= limits.REPLICATION_ANNOUNCE_US:
             self._announced_us = now_us
             self._announce()
         self.look()

@@ -31,6 +31,7 @@ class LeaderLink(LinkSpeaker):
         self._following.took_all()
 
     def room(self) -> None:
+        super().room()
         self._following.give_tail()
 
     def finished(self, reason: str) -> None:
@@ -44,7 +45,3 @@ class LeaderLink(LinkSpeaker):
         if self._link is not None and not self._is_over:
             self._heard_us = self._clock.monotonic_us()
             self._link.resume_receiving()
-
-    @property
-    def has_room(self) -> bool:
-        return self._link is not None and self._link.has_room

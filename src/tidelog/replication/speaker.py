@@ -35,6 +35,8 @@ class LinkSpeaker(ABC):
         self._is_over = False
         self._farewell = ""
         """Why the peer said that it ends the link."""
+        self._unanswered: LinkPing | None = None
+        """The newest ping that came while there was no room for an answer."""
 
     @property
     def is_over(self) -> bool:
@@ -99,15 +101,26 @@ class LinkSpeaker(ABC):
 
     def _take(self, message: LinkMessage) -> None:
         if isinstance(message, LinkPing):
-            self.send(LinkPong(message.sent_us))
+            self._unanswered = message
+            self._answer_ping()
         elif isinstance(message, LinkFarewell):
             self._farewell = message.text or message.reason.name.lower().replace("_", " ")
             self.cut(f"the peer ended the link: {self._farewell}")
         elif not isinstance(message, LinkPong):
             self.take(message)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the peer reads what it is sent. If it does not, nothing that can wait is sent."""
+        return self._link is not None and self._link.has_room
+
+    def _answer_ping(self) -> None:
+        if self._unanswered is not None and self.has_room:
+            self.send(LinkPong(self._unanswered.sent_us))
+            self._unanswered = None
+
     def room(self) -> None:
-        return
+        self._answer_ping()
 
     def ended(self, end: LinkEnd, reason: str) -> None:
         self._finish(f"the link was {end}: {reason}" if end == "lost" else reason)

@@ -150,6 +150,8 @@ class SystemLink(asyncio.Protocol):
         """Where it is accepted; None: we connect."""
         self._connecting: asyncio.Task[object] | None = None
         self._transport: asyncio.Transport | None = None
+        self._closing: asyncio.TimerHandle | None = None
+        """When it is aborted, though it was only closed."""
         self._is_aborted = False
         self._is_receiving = True
         self._is_closed_by_peer = False
@@ -186,6 +188,8 @@ class SystemLink(asyncio.Protocol):
         elif self.is_open:
             self.is_open = False
             self._transport.close()
+            # A peer that does not read would have the transport keep its socket and what is unsent for ever.
+            self._closing = self._loop.call_later(limits.LINK_CLOSING_S, self.abort)
 
     def abort(self) -> None:
         if not self._is_aborted:
@@ -282,6 +286,8 @@ class SystemLink(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         is_ours = not self.is_open
         self._transport = None
+        if self._closing is not None:
+            self._closing.cancel()
         if self._is_aborted:
             self._tell_end("by_us", "Aborted")
         elif is_ours and error is None:

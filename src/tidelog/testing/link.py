@@ -19,7 +19,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Literal
 
 from tidelog import limits
-from tidelog.ports import LinkEnd, LinkOwner, NetworkAddress
+from tidelog.ports import LinkEnd, LinkOwner, NetworkAddress, Timer
 from tidelog.testing.flow import RESET_BY_PEER, Flow, Signal
 from tidelog.testing.loop import ProcessLoop, SimulatedTimer
 
@@ -44,6 +44,7 @@ class SimulatedLink:
 
     __slots__ = (
         "_arrived",
+        "_closing",
         "_first_unsent",
         "_is_delivering",
         "_is_ended_by_peer",
@@ -90,6 +91,8 @@ class SimulatedLink:
         self._port = port
         """Where it is accepted; None: this side connects."""
         self._phase: _Phase = "connecting"
+        self._closing: Timer | None = None
+        """When it is aborted, though it was only closed."""
         self._unsent: deque[bytes] = deque()
         self._first_unsent = 0
         """How much of the first of them has gone."""
@@ -137,6 +140,7 @@ class SimulatedLink:
         elif self._phase == "open":
             self._phase = "closing"
             self.is_open = False
+            self._closing = self.loop.call_later(limits.LINK_CLOSING_S, self.abort)
             if not self.is_gone:
                 self.is_gone = True
                 self.pump_later(0)
@@ -416,6 +420,8 @@ class SimulatedLink:
             self._tell_end(end, reason)
 
     def _tell_end(self, end: LinkEnd, reason: str) -> None:
+        if self._closing is not None:
+            self._closing.cancel()
         owner, self._owner = self._owner, None
         if owner is not None:
             owner.ended(end, reason)
