@@ -265,6 +265,8 @@ FOLLOWERS_KNOWN_MAX = 64
 """... and those that it remembers ..."""
 FOLLOWER_FORGOTTEN_US = 3600 * SECOND_US
 """... after a link has ended, for so long."""
+FOLLOWER_FORGOTTEN_RETRY_US = 60 * SECOND_US
+"""Until the next attempt to forget one, if the disk was full."""
 
 # --- links between servers --------------------------------------------------------------------------------------
 

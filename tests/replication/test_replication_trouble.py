@@ -12,6 +12,7 @@ import pytest
 from tests.feeds.rebuilt import Rebuilt
 from tests.replication.simulated_server import Machine, Refused
 from tests.replication.test_replication import World, is_stable, level, value
+from tidelog import limits
 from tidelog.errors import JournalFull
 from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.feeds import Feeds
@@ -67,6 +68,20 @@ def test_a_leader_without_space_to_remember_a_follower_lets_it_come_again() -> N
     assert not is_stable(world.b)
     world.a.disk.capacity_bytes = None
     level(world, world.a, world.b)
+
+
+def test_a_leader_without_space_to_forget_a_follower_goes_on() -> None:
+    world = World()
+    world.pair()
+    world.b.kill()
+    world.until(lambda: not world.a.live.replication.followers.links)
+    world.a.disk.fail("write", errno.ENOSPC, path_contains="role", times=None)
+    world.loop.run(limits.FOLLOWER_FORGOTTEN_US / 1e6 + 1)
+    world.a.live.run("SET", "x", "1")
+    known = world.a.live.replication._file
+    assert known.stored.followers == (world.b.address,)
+    world.a.disk.clear_faults()
+    world.until(lambda: not known.stored.followers, limits.FOLLOWER_FORGOTTEN_RETRY_US / 1e6 + 1)
 
 
 def test_a_promotion_without_space_takes_no_write_before_its_epoch_has_begun() -> None:

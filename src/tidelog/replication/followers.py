@@ -235,12 +235,20 @@ class Followers:
             link.tick()
         now_us = self.clock.monotonic_us()
         for address in [each for each, at in self._gone.items() if now_us - at > limits.FOLLOWER_FORGOTTEN_US]:
-            del self._gone[address]
-            host, port = address
-            self.journal.holders.release(f"follower {host}:{port}")
-            self._replication.forget_follower(address)
+            self._forget(address, now_us)
         if self._links:
             self.pump_soon()
+
+    def _forget(self, address: NetworkAddress, now_us: int) -> None:
+        host, port = address
+        self.journal.holders.release(f"follower {host}:{port}")
+        try:
+            self._replication.forget_follower(address)
+        except OSError as error:
+            _LOG.error("there is no space to store that follower %s:%d is forgotten: %s", host, port, error)
+            self._gone[address] = now_us - limits.FOLLOWER_FORGOTTEN_US + limits.FOLLOWER_FORGOTTEN_RETRY_US
+        else:
+            del self._gone[address]
 
     # --- what they have -----------------------------------------------------------------------------------------
 
