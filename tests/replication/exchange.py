@@ -148,6 +148,7 @@ def decoded(decoder: PieceDecoder, *pieces: bytes) -> list[LinkMessage]:
 NUMBERS = st.integers(0, U64_MAX)
 TIMES = st.integers(0, U64_MAX - 1).map(Ts)
 LSNS = st.lists(NUMBERS.map(Lsn), max_size=5).map(tuple)
+WORDS = st.text("abcxyz019.-:äß", max_size=100)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=100)
 NAMES = st.from_regex(r"[0-9A-Za-z][0-9A-Za-z._-]{0,20}(/[0-9A-Za-z][0-9A-Za-z._-]{0,20}){0,3}", fullmatch=True)
 EPOCHS = st.builds(Epoch, NUMBERS, LSNS, TIMES, TIMES)
@@ -182,7 +183,7 @@ FOLLOWER_HELLOS = st.builds(
     POSITIONS,
     st.lists(EPOCHS, max_size=4).map(tuple),
     st.none() | st.builds(UnfinishedSync, TIMES, st.lists(FILES, max_size=4).map(tuple)),
-    TEXTS,
+    WORDS,
     st.integers(0, 65535),
     CRCS,
 )

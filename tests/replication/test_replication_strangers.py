@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.replication.test_replication import World
 from tidelog import limits
 from tidelog.ids import Ts
@@ -25,6 +27,8 @@ class Stranger:
     def __init__(self, world: World) -> None:
         self._decoder = PieceDecoder(LinkSide.LEADER)
         self.received_messages: list[LinkMessage] = []
+        self.received_bytes = b""
+        self.is_refused = False
         self.is_over = False
         self.link: NetworkLink = world.network.add("stranger").connect(world.a.address, self)
         world.until(lambda: self.link.is_open and bool(world.a.live.replication.followers.links))
@@ -41,6 +45,9 @@ class Stranger:
         return
 
     def received(self, data: bytes) -> None:
+        self.received_bytes += data
+        if self.is_refused:
+            return  # an end where a hello belongs
         self._decoder.feed(data)
         while (message := self._decoder.next()) is not None:
             self.received_messages.append(message)
@@ -99,3 +106,23 @@ def test_a_peer_that_does_not_read_is_announced_nothing_until_it_does() -> None:
     count = len(stranger.received_messages)
     stranger.link.resume_receiving()
     world.until(lambda: any(type(each).__name__ == "Announcement" for each in stranger.received_messages[count:]))
+
+
+def test_a_peer_that_has_not_said_hello_is_shown_nowhere() -> None:
+    world = leader()
+    stranger = Stranger(world)
+    assert world.a.live.replication.facts().followers == []
+    stranger.say_hello()
+    world.until(lambda: len(world.a.live.replication.facts().followers) == 1)
+    assert world.a.live.replication.facts().followers[0].host == "stranger"
+
+
+@pytest.mark.parametrize("host", ["two words", "a\r\nslave9:ip=b", "a,port=1", "a\x00", "a\x7f", "a\u2028b"])
+def test_a_hello_whose_host_is_no_word_is_refused(host: str) -> None:
+    world = leader()
+    stranger = Stranger(world)
+    stranger.is_refused = True
+    stranger.say_hello(host)
+    world.until(lambda: stranger.is_over)
+    assert world.a.live.replication.facts().followers == []
+    assert b"one word belongs" in stranger.received_bytes

@@ -11,6 +11,7 @@ epochs   | count 2 | epoch ... |
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from enum import IntEnum
@@ -24,6 +25,7 @@ from tidelog.replication.message import HistoryPosition, Reached, ShardEnd
 
 _U16: Final = struct.Struct("<H")
 _NUMBER_BYTES_MAX: Final = 8
+_WORD: Final = re.compile(r"[^\s,]*")
 
 _EnumT = TypeVar("_EnumT", bound=IntEnum)
 
@@ -115,6 +117,13 @@ class FieldReader:
             return self._data[at : at + size].decode()
         except UnicodeDecodeError:
             raise LinkMisused(f"{self._what} has a text that is not UTF-8") from None
+
+    def word(self) -> str:
+        """A text that fits into a line of INFO: no spaces, no control characters, no commas."""
+        found = self.text()
+        if not found.isprintable() or not _WORD.fullmatch(found):
+            raise LinkMisused(f"{self._what} has {found[:100]!r} where one word belongs")
+        return found
 
     def bytes_of(self, size: int) -> bytes:
         at = self._take(size)

@@ -31,7 +31,7 @@ def gather_facts(replication: Replication, following: Following | None, now_us: 
         applied_ts=journal.writer.last_ts,
         priority=options.priority,
         lag_ms=_lag_ms(following, now_us),
-        followers=[_facts_of(replication, link) for link in followers.links],
+        followers=[_facts_of(replication, link) for link in followers.links if link.has_met],
         good_followers=followers.good_count(options.follower_lag_max_s),
         full_syncs=followers.full_syncs,
         partial_syncs=followers.partial_syncs,

@@ -166,7 +166,7 @@ def _decode_follower_hello(body: FieldReader) -> FollowerHello:
     _read_opening(body)
     database_id, role = body.text(), body.choice(LinkRole)
     position, epochs = body.position(), body.epochs()
-    host, port, priority = body.text(), body.number(2), body.number(4)
+    host, port, priority = body.word(), body.number(2), body.number(4)
     unfinished = None
     if body.flag():
         ts = body.ts()
