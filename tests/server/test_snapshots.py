@@ -227,6 +227,24 @@ async def test_a_failure_is_told_leaves_nothing_and_is_tried_again_later(
 
 
 @in_loop
+async def test_a_follower_that_waits_for_one_is_not_a_reason_to_fail_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    world.write()
+    world.disk.fail("sync", errno.EIO, path_contains=".partial")
+    for _ in range(5):
+        world.snapshots.begin_for_follower()
+        await world.wait()
+    assert (world.snapshots.failures, world.snapshots.count) == (1, 0)
+    monkeypatch.setattr(world.snapshots, "_retry_s", 0.0)
+    world.snapshots.begin_for_follower()
+    await world.wait()
+    assert world.snapshots.count == 1
+    await world.close()
+
+
+@in_loop
 async def test_each_failure_in_a_row_doubles_the_pause() -> None:
     world = World(after_bytes=10)
     pauses = []

@@ -198,9 +198,7 @@ class ServedStore:
             self.turns.commit.gather()
 
     def begin_snapshot(self) -> None:
-        """If none is under way."""
-        if not self._snapshots.is_under_way:
-            self._snapshots.begin()
+        self._snapshots.begin_for_follower()
 
     # --- its end ------------------------------------------------------------------------------------------------
 

@@ -284,9 +284,18 @@ class ServerSnapshots:
         self.erasing.tick()
         self._make_sidecar()
 
+    def begin_for_follower(self) -> None:
+        """If none is under way. One that waits asks ten times a second, so there is a pause after a failure."""
+        if self._may_begin:
+            self.begin()
+
+    @property
+    def _may_begin(self) -> bool:
+        return not self.is_under_way and perf_counter() >= self._retry_s
+
     @property
     def is_due(self) -> bool:
-        if not self._after_bytes or self.is_under_way or perf_counter() < self._retry_s:
+        if not self._after_bytes or not self._may_begin:
             return False
         size = self.newest.size_bytes if self.newest else 0
         return self._journal.writer.refusal is None and self.bytes_since > max(self._after_bytes, size)
