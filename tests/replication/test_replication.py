@@ -336,6 +336,24 @@ def test_writes_are_refused_without_enough_followers() -> None:
         world.a.live.run("SET", "x", "2")
 
 
+def test_writes_are_not_refused_for_lag_without_a_limit_of_it() -> None:
+    world = World()
+    world.a.start()
+    world.a.live.options.followers_min, world.a.live.options.follower_lag_max_s = 1, 0
+    world.loop.run(0.2)
+    world.a.live.run("SET", "x", "1")
+
+
+def test_a_pair_that_is_idle_is_good_within_a_second() -> None:
+    world = World()
+    world.pair()
+    world.a.live.options.followers_min, world.a.live.options.follower_lag_max_s = 1, 1
+    world.loop.run(0.2)
+    world.a.live.roles.clear()
+    world.loop.run(30)
+    assert world.a.live.roles == []
+
+
 def test_a_server_that_is_silent_is_taken_for_gone() -> None:
     world = World()
     world.pair()

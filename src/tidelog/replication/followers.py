@@ -286,8 +286,8 @@ class Followers:
         return [link.address for link in self._links if link.state is FollowerState.ONLINE and link.written.ts < ts]
 
     def good_count(self, lag_max_s: int) -> int:
-        """Those that were heard of lately."""
-        return sum(link.is_online and link.silent_us <= lag_max_s * 1_000_000 for link in self._links)
+        """Those that were heard of lately, in whole seconds as in Redis: an idle one speaks about once a second."""
+        return sum(link.is_online and link.silent_us // 1_000_000 <= lag_max_s for link in self._links)
 
     def lag_bytes(self, ts: Ts) -> int:
         """About how much was written after a ts."""

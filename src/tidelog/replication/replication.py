@@ -383,7 +383,8 @@ class Replication:
         """One has come, gone, or has more than before."""
         self.failover.look()
         options = self.options
-        self._has_too_few = 0 < options.followers_min > self.followers.good_count(options.follower_lag_max_s)
+        lag_max_s = options.follower_lag_max_s  # 0 turns the check off, as in Redis
+        self._has_too_few = lag_max_s > 0 and 0 < options.followers_min > self.followers.good_count(lag_max_s)
         self._tell()
 
     def _tell(self) -> None:

@@ -68,7 +68,8 @@ def _of_follower(engine: Engine, facts: ReplicationFacts) -> ReplicationSection:
 def _of_followers(engine: Engine, facts: ReplicationFacts) -> ReplicationSection:
     """Of the servers that follow this one, whatever its own role is."""
     found: ReplicationSection = {"connected_slaves": len(facts.followers)}
-    if engine.parameters.value_of("min-replicas-to-write") not in ("", "0"):
+    checked = ("min-replicas-to-write", "min-replicas-max-lag")
+    if all(engine.parameters.value_of(name) not in ("", "0") for name in checked):
         found["min_slaves_good_slaves"] = facts.good_followers
     for number, each in enumerate(facts.followers):
         found[f"slave{number}"] = (
