@@ -354,6 +354,25 @@ def test_a_pair_that_is_idle_is_good_within_a_second() -> None:
     assert world.a.live.roles == []
 
 
+def test_the_lag_of_a_follower_is_the_age_of_what_it_lacks() -> None:
+    world = World()
+    world.pair()
+    world.a.live.run("SET", "x", "1")
+    level(world, world.a, world.b)
+    world.loop.run(200)
+    world.b.host.stop()
+    world.a.live.run("SET", "x", "2")
+    followers = world.a.live.replication.facts
+    assert followers().followers[0].lag_records > 0
+    assert followers().followers[0].lag_ms <= 100
+    world.loop.run(3)
+    assert 2800 <= followers().followers[0].lag_ms <= 3000
+    world.b.host.go_on()
+    level(world, world.a, world.b)
+    world.loop.run(1)
+    assert followers().followers[0].lag_ms == 0
+
+
 def test_a_server_that_is_silent_is_taken_for_gone() -> None:
     world = World()
     world.pair()

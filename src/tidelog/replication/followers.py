@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("tidelog")
 _SAMPLES_MAX: Final = 3000
-"""Of how much was written up to which ts, one a tick: for lags in bytes."""
+"""Of how much was written up to which ts and when (monotonic), one a tick: for lags in bytes and in time."""
 
 
 @dataclass(eq=False, slots=True)
@@ -66,7 +66,7 @@ class Followers:
         """... and when that was."""
         self._is_pump_timed = False
         self._waits: list[AwaitedConfirmation] = []
-        self._samples: deque[tuple[Ts, int]] = deque(maxlen=_SAMPLES_MAX)
+        self._samples: deque[tuple[Ts, int, int]] = deque(maxlen=_SAMPLES_MAX)
         self._gone: dict[NetworkAddress, int] = {}
         """Followers whose links have ended, and when: what they need is held on for a while."""
         self.full_syncs = 0
@@ -230,7 +230,7 @@ class Followers:
     def tick(self) -> None:
         """Ten times a second."""
         writer = self.journal.writer
-        self._samples.append((writer.last_ts, writer.bytes_written))
+        self._samples.append((writer.last_ts, writer.bytes_written, self.clock.monotonic_us()))
         for link in self.links:
             link.tick()
         now_us = self.clock.monotonic_us()
@@ -292,7 +292,17 @@ class Followers:
     def lag_bytes(self, ts: Ts) -> int:
         """About how much was written after a ts."""
         written = self.journal.writer.bytes_written
-        for sample_ts, sample in reversed(self._samples):
+        for sample_ts, sample, _ in reversed(self._samples):
             if sample_ts <= ts:
                 return written - sample if ts < self.journal.writer.last_ts else 0
         return written - (self._samples[0][1] if self._samples else 0)
+
+    def lag_ms(self, ts: Ts) -> int:
+        """The age of the oldest write after a ts, to a tick; not the time between two writes, which may be hours."""
+        now_us = since_us = self.clock.monotonic_us()
+        if ts < self.journal.writer.visible.ts:
+            for sample_ts, _, at_us in reversed(self._samples):
+                if sample_ts <= ts:
+                    break
+                since_us = at_us
+        return (now_us - since_us) // 1000

@@ -54,7 +54,6 @@ def _lag_ms(following: Following | None, now_us: int) -> int:
 
 
 def _facts_of(replication: Replication, link: FollowerLink) -> FollowerFacts:
-    visible = replication.server.store.journal.writer.visible
     return FollowerFacts(
         host=link.address[0],
         port=link.address[1],
@@ -64,5 +63,5 @@ def _facts_of(replication: Replication, link: FollowerLink) -> FollowerFacts:
         lag_s=link.silent_us // 1_000_000,
         lag_records=link.records_behind,
         lag_bytes=replication.followers.lag_bytes(link.written.ts) if link.is_online else link.file_bytes_left,
-        lag_ms=max(0, visible.ts - link.written.ts) // 1000 if link.is_online else -1,
+        lag_ms=replication.followers.lag_ms(link.written.ts) if link.is_online else -1,
     )
