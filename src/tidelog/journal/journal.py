@@ -275,15 +275,19 @@ class Journal(ReadableJournal):
     # --- snapshots and retention --------------------------------------------------------------------------------
 
     def begin_snapshot(self) -> SnapshotWriter | None:
-        """A snapshot of this moment, between two transactions; None if the newest one already shows it."""
+        """A snapshot of this moment, between two transactions; None if the newest one already shows it.
+
+        One that is damaged (`SnapshotPins`) shows nothing, and is replaced.
+        """
         self.writer.write()
         if self._snapshot is not None and self._snapshot.is_open:
             raise ClientError("a snapshot is under way already")
         written = self.writer.written
-        if snapshot_path(self._folder, written.ts) in list_snapshot_paths(self._disk, self._folder):
+        path, damaged = snapshot_path(self._folder, written.ts), self._pins.damaged
+        if path not in damaged and path in list_snapshot_paths(self._disk, self._folder):
             return None
         point = SnapshotPoint(written.ts, written.lsns)
-        self._snapshot = SnapshotWriter(self._disk, self._folder, replace(self.meta, point=point), self.epochs)
+        self._snapshot = SnapshotWriter(self._disk, self._folder, replace(self.meta, point=point), self.epochs, damaged)
         return self._snapshot
 
     def finish_snapshot(self, snapshot: SnapshotWriter) -> Snapshot:

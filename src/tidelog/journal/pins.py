@@ -6,16 +6,21 @@ snapshot that became too many while it was pinned goes with the next removal.
 
 As long as it stays, no segment goes that it does not cover. A reader that goes on with the journal after it keeps that
 by a holder of its own.
+
+A snapshot that was found to be damaged is not given out again. It stays on disk until a newer one takes its place, or
+one of the same moment.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
-from tidelog.errors import InternalError
+from tidelog.errors import Corruption, DataDirectoryError, InternalError
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot, remove_snapshot
 from tidelog.ports import Disk, File
 
+_LOG: Final = logging.getLogger("tidelog")
 _ATTEMPTS_MAX: Final = 3
 """A snapshot goes only when there is a newer one: whoever finds none of those that were listed looks again."""
 
@@ -38,14 +43,27 @@ class SnapshotPins:
         self._folder = folder
         self._claims: dict[str, _Claim] = {}
         """By path."""
+        self.damaged: set[str] = set()
+        """The paths of those that were found to be damaged; whoever replaces one takes its path out, on any thread."""
 
     def pin(self) -> PinnedSnapshot | None:
-        """The newest snapshot that stays; None: there is none. For the owner's thread."""
+        """The newest snapshot that stays and can be read; None: there is none. For the owner's thread."""
         for _ in range(_ATTEMPTS_MAX):
             for path in reversed(list_snapshot_paths(self._disk, self._folder)):
-                if pinned := self._pin(path):
-                    return pinned
+                if path in self.damaged:
+                    continue
+                try:
+                    if pinned := self._pin(path):
+                        return pinned
+                except (Corruption, DataDirectoryError) as error:
+                    self.distrust(path, str(error))
         return None
+
+    def distrust(self, path: str, problem: str) -> None:
+        """Give it out no more. For the owner's thread."""
+        if path not in self.damaged:
+            _LOG.error("the snapshot %s is damaged, and used no more: %s", path, problem)
+            self.damaged.add(path)
 
     def _pin(self, path: str) -> PinnedSnapshot | None:
         claim = self._claims.setdefault(path, _Claim(is_removal=False))
@@ -92,6 +110,11 @@ class PinnedSnapshot:
         if self._pins is None:
             raise InternalError(f"{self.snapshot.path} was released")
         return self._disk.open(f"{self.snapshot.path}/{name}", "read")
+
+    def distrust(self, problem: str) -> None:
+        """Somebody found that it is damaged."""
+        if self._pins is not None:
+            self._pins.distrust(self.snapshot.path, problem)
 
     def release(self) -> None:
         """It may go. Releasing twice is fine."""

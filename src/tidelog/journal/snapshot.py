@@ -6,6 +6,7 @@
         holders.json                               of an earlier version only: see `holders_file`
         shard-<n>/journal-....dj0, blob-....bin    whole values; every record is a transaction at the point's ts
       snapshot-....partial/                        half-written: ignored, and removed by the next one
+      snapshot-....damaged/                        could not be read, and another took its place: as a partial one
 
 The frames and records are the journal's, so the same reader reads both. Lsns in it count its own records. Its first
 records are the epochs. A record is a transaction by itself (they share one ts), so that reading it takes no more memory
@@ -50,7 +51,7 @@ from tidelog.journal.staging import StagedBlob, StageJob
 from tidelog.ports import Disk
 
 _COMPLETE: Final = re.compile(r"snapshot-([0-9a-f]{16})")
-_PARTIAL: Final = re.compile(r"snapshot-[0-9a-f]{16}\.partial")
+_PARTIAL: Final = re.compile(r"snapshot-[0-9a-f]{16}\.(partial|damaged)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +199,11 @@ class SnapshotWriter:
         folder: str,
         meta: Meta,
         epochs: Sequence[control.Epoch],
+        damaged: set[str] | None = None,
     ) -> None:
-        """`meta`: of the directory, with the point."""
+        """`meta`: of the directory, with the point. `damaged`: the paths of snapshots that it may take the place of."""
         self._disk = disk
+        self._damaged = set() if damaged is None else damaged
         self._meta = meta
         point = self.point
         self._parent = f"{folder}/{SNAPSHOTS}"
@@ -294,11 +297,24 @@ class SnapshotWriter:
             for shard in range(self._meta.shard_count):
                 self._disk.sync_folder(shard_folder(self._partial, shard))
             write_meta(self._disk, self._partial, self._meta)
-            self._disk.rename(self._partial, self.path)
-            self._disk.sync_folder(self._parent)
+            if self.path in self._damaged and self._disk.exists(self.path):
+                self._replace_damaged()
+            else:
+                self._disk.rename(self._partial, self.path)
+                self._disk.sync_folder(self._parent)
         except OSError as error:
             raise self._failed(error) from error
         return Snapshot(self.path, self._meta, self.point)
+
+    def _replace_damaged(self) -> None:
+        """There is one of this moment already, which cannot be read."""
+        old = f"{self.path}.damaged"
+        self._disk.rename(self.path, old)
+        self._disk.rename(self._partial, self.path)
+        self._disk.sync_folder(self._parent)
+        self._damaged.discard(self.path)
+        with contextlib.suppress(OSError):  # the next one, or the next start, removes it otherwise
+            remove_tree(self._disk, old)
 
     def _check_wanted(self) -> None:
         if self._is_given_up:

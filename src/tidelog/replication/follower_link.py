@@ -15,6 +15,7 @@ import contextlib
 import logging
 from collections import deque
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
@@ -137,7 +138,7 @@ class FollowerLink(LinkSpeaker):
         if isinstance(message, Acknowledgement):
             self._acknowledge(message)
         elif isinstance(message, FollowerHello):
-            self._meet(message)
+            self.read_for_peer(partial(self._meet, message))
         elif self.state is FollowerState.TAKING_TAIL and self._incoming is not None:
             self._take_tail(self._incoming, message)
         else:
@@ -192,11 +193,18 @@ class FollowerLink(LinkSpeaker):
         except TooOld as error:
             self.end(EndReason.ERASED, str(error))
             return
+        except (Corruption, OSError) as error:
+            self.end_unread(error)
+            return
         self.written = begin
         self.state = FollowerState.CATCHING_UP
         self.send(ContinueSync(begin.ts))
         self._followers.answered(self)
         self._followers.pump_soon()
+
+    def end_unread(self, error: Corruption | OSError) -> None:
+        _LOG.error("what follower %s:%d needs cannot be read: %s", *self.address, error)
+        self.end(EndReason.DAMAGED, str(error))
 
     def _hold(self, ts: Ts) -> None:
         self._followers.journal.holders.hold(self.holder_name, ts, self._clock.wall_us())
@@ -248,6 +256,9 @@ class FollowerLink(LinkSpeaker):
         except TooOld:
             pinned.release()
             return
+        except BaseException:
+            pinned.release()
+            raise
         self._files = SendingFiles(pinned, self._hello.unfinished)
         self.state = FollowerState.FILES
         self.send(
@@ -281,8 +292,7 @@ class FollowerLink(LinkSpeaker):
             self.end(EndReason.ERASED, str(error))
             return False
         except (Corruption, OSError) as error:
-            _LOG.error("what follower %s:%d needs cannot be read: %s", *self.address, error)
-            self.end(EndReason.DAMAGED, str(error))
+            self.end_unread(error)
             return False
         return link.has_room
 
@@ -338,7 +348,9 @@ class FollowerLink(LinkSpeaker):
             self.cut("it never said what it has")
             return
         if self.state is FollowerState.SNAPSHOT_DUE:
-            self._begin_files(may_wait=True)
+            self.read_for_peer(partial(self._begin_files, may_wait=True))
+        if self._is_over:
+            return
         is_due = self.state is not FollowerState.MEETING and self.has_room  # otherwise it is made once there is room
         if is_due and now_us - self._announced_us >= limits.REPLICATION_ANNOUNCE_US:
             self._announced_us = now_us

@@ -16,11 +16,17 @@ class GivingTail:
     def __init__(self, journal: Journal, link: LeaderLink, begin: HistoryPosition) -> None:
         self._journal = journal
         self._link = link
-        self._history: History | None = History(journal, Reached(begin.ts, begin.lsns), len(journal.epochs))
+        self._begin = Reached(begin.ts, begin.lsns)
+        self._history: History | None = None
+        self._is_over = False
 
     def send(self) -> None:
         """Some more, and the end after the last."""
+        if self._is_over:
+            return
         try:
+            if self._history is None:
+                self._history = History(self._journal, self._begin, len(self._journal.epochs))
             while self._history is not None and self._link.has_room:
                 messages = self._history.read()
                 if messages is None:
@@ -34,6 +40,7 @@ class GivingTail:
             self._link.end(EndReason.DAMAGED, str(error))
 
     def close(self) -> None:
+        self._is_over = True
         if self._history is not None:
             self._history.close()
             self._history = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.ports import Clock
 from tidelog.replication.kinds import LinkSide
-from tidelog.replication.message import LinkMessage
+from tidelog.replication.message import LinkMessage, TailWanted
 from tidelog.replication.speaker import LinkSpeaker
 
 if TYPE_CHECKING:
@@ -22,10 +23,13 @@ class LeaderLink(LinkSpeaker):
 
     def connected(self) -> None:
         super().connected()
-        self._following.meet(self)
+        self.read_for_peer(partial(self._following.meet, self))
 
     def take(self, message: LinkMessage) -> None:
-        self._following.take(message)
+        if isinstance(message, TailWanted):
+            self.read_for_peer(partial(self._following.take, message))
+        else:
+            self._following.take(message)
 
     def took_all(self) -> None:
         self._following.took_all()

@@ -10,16 +10,19 @@ something often enough for that (announcements, acknowledgements), so a half-ope
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Final
 
 from tidelog import limits
-from tidelog.errors import ReplicationError
+from tidelog.errors import Corruption, ReplicationError, TooOld
 from tidelog.ports import Clock, LinkEnd, NetworkLink
 from tidelog.replication.kinds import LinkSide
 from tidelog.replication.message import EndReason, LinkFarewell, LinkMessage, LinkPing, LinkPong
 from tidelog.replication.wire import PieceDecoder, encode
 
+_LOG: Final = logging.getLogger("tidelog")
 _SILENCE_US: Final = round(limits.REPLICATION_SILENCE_S * 1e6)
 
 
@@ -71,6 +74,20 @@ class LinkSpeaker(ABC):
             if self._link is not None:
                 self._link.abort()
             self._finish(text)
+
+    def read_for_peer(self, step: Callable[[], None]) -> None:
+        """Do what reads the journal or a snapshot for this link: what cannot be read ends the link, and nothing else."""
+        try:
+            step()
+        except TooOld as error:
+            self.end(EndReason.ERASED, str(error))
+        except (Corruption, OSError) as error:
+            self.end_unread(error)
+
+    def end_unread(self, error: Corruption | OSError) -> None:
+        """What is needed for this link cannot be read."""
+        _LOG.error("what a link needs cannot be read: %s", error)
+        self.end(EndReason.DAMAGED, str(error))
 
     def look(self) -> None:
         """Some times a second: cut a peer that is not there."""

@@ -1,0 +1,75 @@
+"""Damaged files: they cost a link, or a full sync, and never a process or data that is good."""
+
+from __future__ import annotations
+
+import errno
+
+from tests.replication.simulated_server import FOLDER, Machine
+from tests.replication.test_replication import World, is_stable, level, value
+
+SNAPSHOTS = f"{FOLDER}/snapshots"
+
+
+def damage(machine: Machine, path: str, at: int) -> None:
+    machine.disk.flip_bit(path, 8 * at)
+
+
+def newest_snapshot(machine: Machine) -> str:
+    return f"{SNAPSHOTS}/{machine.disk.list(SNAPSHOTS)[-1]}"
+
+
+def test_a_damaged_description_of_a_snapshot_has_another_one_made() -> None:
+    world = World()
+    world.a.start()
+    world.a.live.run("SET", "x", "1")
+    world.a.live.store.save()
+    damage(world.a, f"{newest_snapshot(world.a)}/meta.json", 20)
+    world.b.start(world.a.address)
+    level(world, world.a, world.b)
+    assert value(world.b, "x") == b"1"
+    assert len(world.a.disk.list(SNAPSHOTS)) == 1, "it took the place of the damaged one"
+    world.a.stop()
+    world.a.start()
+    assert value(world.a, "x") == b"1"
+
+
+def test_an_older_snapshot_takes_the_place_of_a_damaged_one() -> None:
+    world = World()
+    world.a.start()
+    world.a.live.run("SET", "x", "1")
+    world.a.live.store.save()
+    world.a.live.run("SET", "x", "2")
+    world.a.live.store.save()
+    before = world.a.disk.list(SNAPSHOTS)
+    assert len(before) == 2
+    damage(world.a, f"{newest_snapshot(world.a)}/meta.json", 20)
+    world.b.start(world.a.address)
+    level(world, world.a, world.b)
+    assert value(world.b, "x") == b"2"
+    assert world.a.disk.list(SNAPSHOTS) == before
+
+
+def test_a_leader_that_cannot_open_files_ends_the_link_alone() -> None:
+    world = World()
+    world.a.start()
+    world.a.live.run("SET", "x", "1")
+    world.a.live.store.save()
+    world.a.disk.fail("open", errno.EMFILE, path_contains="/snapshots/", times=5)
+    world.b.start(world.a.address)
+    level(world, world.a, world.b)
+    assert value(world.b, "x") == b"1"
+
+
+def test_a_leader_that_cannot_read_its_journal_for_a_hello_ends_the_link_alone() -> None:
+    world = World()
+    world.pair()
+    world.a.live.run("SET", "x", "1")
+    level(world, world.a, world.b)
+    world.b.kill()
+    world.a.live.run("SET", "x", "2")
+    world.a.disk.fail("read", errno.EIO, path_contains="/shard-", times=5)
+    world.b.start()
+    world.loop.run(0.3)
+    assert not is_stable(world.b)
+    level(world, world.a, world.b)
+    assert value(world.b, "x") == b"2"
