@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 
-from tests.replication.simulated_server import FOLDER, Machine
+from tests.replication.simulated_server import FOLDER, PORT, Machine
 from tests.replication.test_replication import World, is_stable, level, value
+from tidelog.journal.retention import RetentionLimits
 
 SNAPSHOTS = f"{FOLDER}/snapshots"
 
@@ -73,3 +74,37 @@ def test_a_leader_that_cannot_read_its_journal_for_a_hello_ends_the_link_alone()
     assert not is_stable(world.b)
     level(world, world.a, world.b)
     assert value(world.b, "x") == b"2"
+
+
+def test_a_snapshot_that_has_rotted_never_takes_the_place_of_good_data() -> None:
+    world = World()
+    world.pair()
+    world.a.live.run("SET", "mine", "good")
+    level(world, world.a, world.b)
+    world.b.kill()
+    move_past(world, "b")
+    folder = f"{newest_snapshot(world.a)}/shard-0"
+    damage(world.a, f"{folder}/{world.a.disk.list(folder)[0]}", 300)
+    world.b.start()
+    world.until(lambda: world.b.live.replication.facts().link_state == "sync")
+    world.until(lambda: world.b.live.replication.facts().link_state != "sync")
+    assert value(world.b, "mine") == b"good"
+    assert not world.b.disk.exists(f"{FOLDER}/sync/complete")
+    level(world, world.a, world.b)
+    assert value(world.b, "key99") == b"x" * 1000
+    assert world.a.live.replication.facts().full_syncs == 3, "the first, the damaged one, and that of a new snapshot"
+    assert not world.b.disk.exists(f"{FOLDER}/sync")
+    world.a.stop()
+    world.a.start()
+    assert value(world.a, "key99") == b"x" * 1000
+
+
+def move_past(world: World, name: str) -> None:
+    """Let the journal of a have a snapshot, and no longer what comes after a follower's position."""
+    for number in range(100):
+        world.a.live.run("SET", f"key{number}", "x" * 1000)
+    journal = world.a.live.store.journal
+    journal.holders.release(f"follower {name}:{PORT}")
+    journal.retention = RetentionLimits(bytes_max=0, snapshots_kept=1)
+    world.a.live.store.save()
+    assert journal.erase()

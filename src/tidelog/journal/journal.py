@@ -309,6 +309,10 @@ class Journal(ReadableJournal):
         """
         return self._pins.pin()
 
+    def distrust_snapshot(self, path: str, problem: str) -> None:
+        """Somebody has read it, and found that it is damaged: it is not given out again."""
+        self._pins.distrust(path, problem)
+
     @property
     def newest_snapshot(self) -> Snapshot | None:
         return newest_snapshot(self._disk, self._folder)

@@ -111,11 +111,6 @@ class PinnedSnapshot:
             raise InternalError(f"{self.snapshot.path} was released")
         return self._disk.open(f"{self.snapshot.path}/{name}", "read")
 
-    def distrust(self, problem: str) -> None:
-        """Somebody found that it is damaged."""
-        if self._pins is not None:
-            self._pins.distrust(self.snapshot.path, problem)
-
     def release(self) -> None:
         """It may go. Releasing twice is fine."""
         pins, self._pins = self._pins, None

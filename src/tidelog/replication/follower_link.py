@@ -35,6 +35,7 @@ from tidelog.replication.message import (
     FollowerHello,
     FullSync,
     LeaderHello,
+    LinkFarewell,
     LinkMessage,
     LinkRefused,
     LongRecord,
@@ -91,6 +92,8 @@ class FollowerLink(LinkSpeaker):
         self._history: History | None = None
         self._files: SendingFiles | None = None
         self._sync_reason = SyncReason.EMPTY
+        self._snapshot_path = ""
+        """Of the snapshot that it is sent."""
         self._incoming: Incoming | None = None
         """The tail that it sends ..."""
         self.tail_us = 0
@@ -259,6 +262,7 @@ class FollowerLink(LinkSpeaker):
         except BaseException:
             pinned.release()
             raise
+        self._snapshot_path = pinned.snapshot.path
         self._files = SendingFiles(pinned, self._hello.unfinished)
         self.state = FollowerState.FILES
         self.send(
@@ -383,6 +387,11 @@ class FollowerLink(LinkSpeaker):
             self._followers.acknowledged()
 
     # --- the end ------------------------------------------------------------------------------------------------
+
+    def parted(self, farewell: LinkFarewell) -> None:
+        """It may have found that a snapshot has rotted here: the next attempt gets another."""
+        if farewell.reason is EndReason.DAMAGED and self.state is FollowerState.FILES:
+            self._followers.journal.distrust_snapshot(self._snapshot_path, farewell.text)
 
     def finished(self, reason: str) -> None:
         was = self.state

@@ -396,7 +396,7 @@ class Following:
     def landing_failed(self, error: OSError | EnvironmentFault) -> None:
         _LOG.error("a full sync cannot be stored: %s", error)
         if self._link is not None:
-            self._link.cut(f"the full sync cannot be stored: {error}")
+            self._link.end_landing(error)
 
     def _replace(self) -> None:
         keeps_old = self._landing_reason is not SyncReason.ERASED and self._server.store.journal.writer.last_ts > 0

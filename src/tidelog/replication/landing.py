@@ -156,9 +156,9 @@ class Landing:
         self._queue.add(partial(self._landing_disk.begin, full.ts, keeps_files=keeps_files))
 
     def _fail(self, owner: LandingOwner, error: OSError | EnvironmentFault) -> None:
-        if isinstance(error, Corruption):
-            self._ts, self._files = Ts(0), {}  # what was written is not what came: all of it is sent again
         owner.landing_failed(error)
+        if isinstance(error, Corruption):
+            self.discard()  # it is not what came, or what came is damaged: all of it is sent again
 
     def take(self, message: LinkMessage) -> None:
         """Something came, of whatever is sent during a full sync."""
@@ -182,7 +182,7 @@ class Landing:
             self._queue.add(self._landing_disk.write_journal, self._journal_written)
         if self.is_whole and not self._is_finishing:
             self._is_finishing = True
-            self._queue.add(partial(self._landing_disk.finish, self._ts), self._finished)
+            self._queue.add(partial(self._landing_disk.finish, self._ts, self._is_known), self._finished)
         self._queue.go()
 
     @property

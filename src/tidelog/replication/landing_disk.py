@@ -20,8 +20,9 @@ from tidelog.journal.layout import write_json
 from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.replacement import is_replacing, remove_folder
 from tidelog.journal.ring import Ring
+from tidelog.journal.scan import IsKnown
 from tidelog.journal.shard_writer import ShardState
-from tidelog.journal.snapshot import snapshot_path
+from tidelog.journal.snapshot import open_snapshot, snapshot_path
 from tidelog.journal.staging import StagedBlob
 from tidelog.journal.writer import JournalWriter
 from tidelog.ports import Clock, Disk, File
@@ -160,8 +161,13 @@ class LandingDisk:
 
     # --- the end ------------------------------------------------------------------------------------------------
 
-    def finish(self, ts: Ts) -> None:
-        """All has come: close the journal. Nothing is left to be made durable when this returns."""
+    def finish(self, ts: Ts, is_known: IsKnown) -> None:
+        """All has come: prove the snapshot, and close the journal. Nothing is left to be made durable afterwards.
+
+        `Corruption`: a start would refuse the snapshot, so it may not take the place of what is there. Files have the
+        checksums that the leader made when it sent them; if they had rotted before, only reading them tells.
+        """
+        open_snapshot(self._disk, snapshot_path(self._sync, ts)).check(self._disk, is_known=is_known)
         assert self._writer is not None
         assert self._hlc is not None
         self._writer.close()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.errors import Corruption, EnvironmentFault, NewerFormat
 from tidelog.ports import Clock
 from tidelog.replication.kinds import LinkSide
-from tidelog.replication.message import LinkMessage, TailWanted
+from tidelog.replication.message import EndReason, LinkMessage, TailWanted
 from tidelog.replication.speaker import LinkSpeaker
 
 if TYPE_CHECKING:
@@ -37,6 +38,13 @@ class LeaderLink(LinkSpeaker):
     def room(self) -> None:
         super().room()
         self._following.give_tail()
+
+    def end_landing(self, error: OSError | EnvironmentFault) -> None:
+        """A full sync cannot be stored; if that is because of what the leader sent, the leader is told."""
+        if isinstance(error, Corruption) and not isinstance(error, NewerFormat):
+            self.end(EndReason.DAMAGED, f"the snapshot is damaged: {error}")
+        else:
+            self.cut(f"the full sync cannot be stored: {error}")
 
     def finished(self, reason: str) -> None:
         self._following.link_over(self, reason)

@@ -84,7 +84,7 @@ class EndReason(IntEnum):
     ERASED = 4
     """The journal has moved past the follower: it comes back for a full sync."""
     DAMAGED = 5
-    """What is to be sent cannot be read: the text says what."""
+    """What is to be sent cannot be read, or what was sent as a snapshot is none: the text says what."""
     MISUSED = 6
     """The peer sent what makes no sense: the text says what."""
     SILENT = 7

@@ -76,7 +76,7 @@ class LinkSpeaker(ABC):
             self._finish(text)
 
     def read_for_peer(self, step: Callable[[], None]) -> None:
-        """Do what reads the journal or a snapshot for this link: what cannot be read ends the link, and nothing else."""
+        """Do what reads the journal or a snapshot for this link: what cannot be read ends the link alone."""
         try:
             step()
         except TooOld as error:
@@ -122,6 +122,7 @@ class LinkSpeaker(ABC):
             self._answer_ping()
         elif isinstance(message, LinkFarewell):
             self._farewell = message.text or message.reason.name.lower().replace("_", " ")
+            self.parted(message)
             self.cut(f"the peer ended the link: {self._farewell}")
         elif not isinstance(message, LinkPong):
             self.take(message)
@@ -152,6 +153,10 @@ class LinkSpeaker(ABC):
     @abstractmethod
     def take(self, message: LinkMessage) -> None:
         """A message came. `ReplicationError`: it makes no sense, and the link ends."""
+
+    def parted(self, farewell: LinkFarewell) -> None:
+        """The peer has said why it ends the link, which is over next."""
+        return
 
     def took_all(self) -> None:
         """All messages that had come together were taken."""
