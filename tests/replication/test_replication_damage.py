@@ -108,3 +108,64 @@ def move_past(world: World, name: str) -> None:
     journal.retention = RetentionLimits(bytes_max=0, snapshots_kept=1)
     world.a.live.store.save()
     assert journal.erase()
+
+
+def test_a_rotten_frame_of_the_journal_costs_its_reader_a_full_sync() -> None:
+    world = World()
+    world.pair()
+    world.a.live.run("SET", "mine", "good")
+    level(world, world.a, world.b)
+    world.b.kill()
+    for number in range(100):
+        world.a.live.run("SET", f"key{number}", "x" * 1000)
+    world.a.live.store.journal.writer.sync()
+    rot(world.a)
+    world.b.start()
+    level(world, world.a, world.b)
+    assert value(world.b, "key99") == b"x" * 1000
+    assert value(world.b, "mine") == b"good"
+    assert world.a.live.replication.facts().full_syncs == 1, "since it was started again"
+    assert not [name for name in world.b.disk.list(FOLDER) if name.startswith("set-aside")]
+    world.b.kill()
+    world.a.live.run("SET", "mine", "better")
+    world.b.start()
+    level(world, world.a, world.b)
+    assert world.a.live.replication.facts().full_syncs == 1, "what it lacks now can be read"
+
+
+def test_a_follower_that_is_cut_off_again_and_again_takes_its_time() -> None:
+    world = World()
+    world.pair()
+    world.b.kill()
+    for number in range(100):
+        world.a.live.run("SET", f"key{number}", "x" * 1000)
+    world.b.start()
+
+    def cut_off() -> bool:
+        """Asked after each turn of a loop."""
+        if world.b.live.replication.facts().link_state == "catch_up":
+            for link in world.network.links_of(world.b.host):
+                link.fail("Connection reset by peer")
+        return False
+
+    before = world.a.live.replication.facts().partial_syncs
+    world.loop.run_until(cut_off, 60)
+    assert 20 < world.a.live.replication.facts().partial_syncs - before < 60, "about 1.5 s lie between two"
+    level(world, world.a, world.b)
+
+
+def forget_memory(machine: Machine) -> None:
+    """Let its journal be read from files."""
+    machine.stop()
+    machine.start()
+
+
+def rot(machine: Machine) -> None:
+    forget_memory(machine)
+    damage(machine, middle_segment(machine), 5000)
+
+
+def middle_segment(machine: Machine) -> str:
+    folder = f"{FOLDER}/shard-0"
+    names = [name for name in machine.disk.list(folder) if name.startswith("journal")]
+    return f"{folder}/{names[len(names) // 2]}"

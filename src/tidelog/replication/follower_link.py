@@ -12,6 +12,7 @@ messages that were published wait in memory, with a bound.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 from collections import deque
 from enum import Enum
@@ -21,12 +22,13 @@ from typing import TYPE_CHECKING, Final
 from tidelog import limits
 from tidelog.errors import Corruption, HolderLapsed, JournalFull, LinkMisused, TooOld
 from tidelog.ids import Ts
+from tidelog.journal.journal import Journal
 from tidelog.journal.merge import JournalTransaction
 from tidelog.ports import NetworkAddress, NetworkLink
 from tidelog.replication.history import History, epochs_at
 from tidelog.replication.incoming import Incoming
 from tidelog.replication.kinds import LinkSide
-from tidelog.replication.meeting import ContinueAnswer, FullSyncAnswer, RefusedAnswer, TailAnswer, answer
+from tidelog.replication.meeting import ContinueAnswer, FullSyncAnswer, MeetingAnswer, RefusedAnswer, TailAnswer, answer
 from tidelog.replication.message import (
     Acknowledgement,
     Announcement,
@@ -159,7 +161,7 @@ class FollowerLink(LinkSpeaker):
         followers.replace(self)
         role, position = followers.role, own_position(journal)
         hello_back = LeaderHello(journal.meta.database_id, role, position, newest_epochs(journal.epochs))
-        found = answer(journal, hello, is_settled=followers.is_settled, is_returning=followers.is_returning)
+        found = self._answer(journal, hello)
         if isinstance(found, RefusedAnswer):
             self._refuse(found.refusal)
             if found.deposes:
@@ -180,6 +182,20 @@ class FollowerLink(LinkSpeaker):
             self.state = FollowerState.SNAPSHOT_DUE
             _LOG.info("follower %s:%d needs a full sync: %s", *self.address, found.reason.name.lower())
             self._begin_files(may_wait=True)
+
+    def _answer(self, journal: Journal, hello: FollowerHello) -> MeetingAnswer:
+        followers = self._followers
+        try:
+            return answer(
+                journal, hello,
+                is_settled=followers.is_settled, is_returning=followers.is_returning, unread_ts=followers.unread_ts,
+            )  # fmt: skip
+        except Corruption as error:
+            if not followers.is_settled:
+                raise
+            _LOG.error("what follower %s:%d has cannot be compared: %s", *self.address, error)
+            followers.note_unread(hello.position.ts)
+            return FullSyncAnswer(SyncReason.UNRELATED)  # it may have diverged, so it sets aside what it has
 
     def _refuse(self, refusal: LinkRefused) -> None:
         self._followers.refused_syncs += 1
@@ -243,7 +259,7 @@ class FollowerLink(LinkSpeaker):
         """Send the newest snapshot, if the journal has all that follows it; otherwise have one made."""
         journal = self._followers.journal
         pinned = journal.pin_snapshot()
-        if pinned is not None and pinned.snapshot.point.ts < journal.erased_ts:
+        if pinned is not None and not self._has_all_after(pinned.snapshot.point.ts):
             pinned.release()
             pinned = None
         if pinned is None:
@@ -272,6 +288,12 @@ class FollowerLink(LinkSpeaker):
         self._followers.answered(self)
         self._followers.pump_soon()
 
+    def _has_all_after(self, ts: Ts) -> bool:
+        """Whether a history after a snapshot of a moment can be sent, as far as is known."""
+        journal = self._followers.journal
+        is_newest = ts == journal.writer.written.ts  # then there is no better one
+        return ts >= journal.erased_ts and (ts > self._followers.unread_ts or is_newest)
+
     # --- sending ------------------------------------------------------------------------------------------------
 
     def pump(self) -> bool:
@@ -296,6 +318,8 @@ class FollowerLink(LinkSpeaker):
             self.end(EndReason.ERASED, str(error))
             return False
         except (Corruption, OSError) as error:
+            if self._files is None and (isinstance(error, Corruption) or error.errno == errno.EIO):
+                self._followers.note_unread(history.ts)
             self.end_unread(error)
             return False
         return link.has_room

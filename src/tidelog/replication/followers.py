@@ -27,6 +27,7 @@ from tidelog.journal.journal import Journal
 from tidelog.journal.merge import JournalTransaction
 from tidelog.ports import Clock, Loop, NetworkAddress, NetworkLink
 from tidelog.replication.follower_link import FollowerLink, FollowerState
+from tidelog.replication.meeting import NOTHING_UNREAD
 from tidelog.replication.message import EndReason, LinkRole, Publication, publication_messages
 from tidelog.replication.server import ReplicatedServer
 from tidelog.replication.wire import encode
@@ -69,6 +70,8 @@ class Followers:
         self._samples: deque[tuple[Ts, int, int]] = deque(maxlen=_SAMPLES_MAX)
         self._gone: dict[NetworkAddress, int] = {}
         """Followers whose links have ended, and when: what they need is held on for a while."""
+        self._unread: tuple[Journal, Ts] | None = None
+        """Something of this journal could not be read after this ts."""
         self.full_syncs = 0
         self.partial_syncs = 0
         self.refused_syncs = 0
@@ -128,6 +131,16 @@ class Followers:
         """A follower sends what we have lost, and goes on with it."""
         since_us = self.clock.monotonic_us() - int(limits.REPLICATION_RETURN_S * 1e6)
         return any(link.state is FollowerState.TAKING_TAIL and link.tail_us > since_us for link in self._links)
+
+    @property
+    def unread_ts(self) -> Ts:
+        """Damage lies behind it: who has no more than that is sent a snapshot that was made after the damage."""
+        unread = self._unread
+        return unread[1] if unread is not None and unread[0] is self.journal else NOTHING_UNREAD
+
+    def note_unread(self, ts: Ts) -> None:
+        """What follows a ts cannot be read: it lies damaged on disk. Memory has all of it."""
+        self._unread = (self.journal, max(ts, self.unread_ts))
 
     def take_back(self, transaction: JournalTransaction) -> None:
         """A transaction that this leader has lost and a follower kept; another one may have sent it already."""

@@ -144,7 +144,6 @@ class Following:
 
     def begin(self) -> None:
         """The store is open: connect."""
-        self._failures = 0
         self._set_state(FollowingState.RESTING)
         self._timer = self._loop.call_soon(self._dial)
 
@@ -273,7 +272,6 @@ class Following:
         begin = Reached(visible.ts, visible.lsns)
         self._reception = Reception(self._server, begin, self._replication.worker, self._go_on)
         self.landing.discard()
-        self._failures = 0
         self.error = ""
         self._set_state(FollowingState.CATCHING_UP)
         self._acknowledge(is_due=True)
@@ -291,6 +289,7 @@ class Following:
                 self.announced_us = self._clock.monotonic_us()
         self._server.store.journal.hlc.follow(message.clock_bound)
         if self.state is FollowingState.CATCHING_UP and self._is_level(message.closed_ts):
+            self._failures = 0
             self._set_state(FollowingState.STABLE)
             _LOG.info("following %s:%d", *self.leader)
 

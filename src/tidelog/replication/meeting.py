@@ -3,6 +3,7 @@
     hello ──► whose data is it?  ──► not ours, or none ───────────────► full sync
                   │ ours
                   └► compare ──► shared ──────────────────────────────► continue
+                             ├─► shared, but what follows is damaged ─► full sync
                              ├─► erased, unrelated ───────────────────► full sync
                              ├─► ahead ──► we came back after a crash ► we want its tail
                              │             otherwise ─────────────────► refused: it waits until we have caught up
@@ -17,11 +18,14 @@ it, and sends all others away until it knows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+from tidelog.ids import Ts
 from tidelog.journal.journal import Journal
 from tidelog.replication.message import FollowerHello, LinkRefused, RefusalReason, SyncReason
 from tidelog.replication.shared_history import Ahead, Diverged, Erased, Shared, compare
+
+NOTHING_UNREAD: Final = Ts(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,13 @@ class RefusedAnswer:
 MeetingAnswer: TypeAlias = ContinueAnswer | FullSyncAnswer | TailAnswer | RefusedAnswer
 
 
-def answer(journal: Journal, hello: FollowerHello, *, is_settled: bool, is_returning: bool) -> MeetingAnswer:
+def answer(
+    journal: Journal, hello: FollowerHello, *, is_settled: bool, is_returning: bool, unread_ts: Ts = NOTHING_UNREAD
+) -> MeetingAnswer:
     """What a hello is answered with.
 
     `is_settled`: we lead, or are linked to our own leader. `is_returning`: we lead, have come back after a crash, and
-    have not begun an epoch since.
+    have not begun an epoch since. `unread_ts`: something after it cannot be read, so whoever has less gets a snapshot.
     """
     if not hello.database_id or not hello.position.shards:
         return _all_of_it(SyncReason.EMPTY, is_settled=is_settled)
@@ -68,6 +74,8 @@ def answer(journal: Journal, hello: FollowerHello, *, is_settled: bool, is_retur
         return _all_of_it(SyncReason.UNRELATED, is_settled=is_settled)
     found = compare(journal, hello.epochs, hello.position)
     if isinstance(found, Shared):
+        if hello.position.ts <= unread_ts and hello.position.ts < journal.writer.visible.ts:
+            return _all_of_it(SyncReason.ERASED, is_settled=is_settled)
         return ContinueAnswer(found.next_epoch)
     if isinstance(found, Ahead):
         if is_returning:
