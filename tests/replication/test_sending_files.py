@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from tests.replication.simulated_server import Machine
 from tests.replication.test_replication import World, is_stable, level, sync_bytes_left
 from tidelog import limits
@@ -10,6 +13,10 @@ from tidelog.testing.network import Route
 
 def open_snapshot_files(machine: Machine) -> list[str]:
     return [file.path for file in machine.disk._process.files if "/snapshots/" in file.path]
+
+
+def has_come(left: Callable[[], int], goal: int) -> bool:
+    return 0 < left() < goal
 
 
 def test_a_full_sync_that_is_interrupted_leaves_no_file_open() -> None:
@@ -23,7 +30,7 @@ def test_a_full_sync_that_is_interrupted_leaves_no_file_open() -> None:
     world.b.start(world.a.address)
     left = sync_bytes_left(world.b)
     for goal in (2_500_000, 2_000_000):
-        world.until(lambda goal=goal: 0 < left() < goal)
+        world.until(partial(has_come, left, goal))
         assert open_snapshot_files(world.a)
         for link in world.network.links_of(world.b.host):
             link.fail("Connection reset by peer")

@@ -27,8 +27,9 @@ class GivingTail:
         try:
             if self._history is None:
                 self._history = History(self._journal, self._begin, len(self._journal.epochs))
-            while self._history is not None and self._link.has_room:
-                messages = self._history.read()
+            history = self._history
+            while self._link.has_room and not self._is_over:  # sending may end the link, and this with it
+                messages = history.read()
                 if messages is None:
                     visible = self._journal.writer.visible
                     self._link.send(TailEnd(Reached(visible.ts, visible.lsns)))
