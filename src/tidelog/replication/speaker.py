@@ -154,7 +154,7 @@ class LinkSpeaker(ABC):
     def take(self, message: LinkMessage) -> None:
         """A message came. `ReplicationError`: it makes no sense, and the link ends."""
 
-    def parted(self, farewell: LinkFarewell) -> None:
+    def parted(self, farewell: LinkFarewell) -> None:  # noqa: ARG002
         """The peer has said why it ends the link, which is over next."""
         return
 
