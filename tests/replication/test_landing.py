@@ -128,6 +128,24 @@ def test_a_link_that_ends_while_the_thread_works_is_taken_up_by_the_next() -> No
     expect_all(world)
 
 
+def test_files_of_a_snapshot_that_is_no_longer_sent_do_not_stay() -> None:
+    """Though the link that began with another one was over before the thread came to it."""
+    world = world_of(work_s=1)
+    world.network.route = Route(1000, 0, 20_000.0)
+    follow(world)
+    for number, wait_s in enumerate((1.3, 0.1)):
+        world.until(lambda: world.b.live.replication.facts().sync_bytes_left > 0)
+        world.loop.run(wait_s)
+        if not number:
+            world.a.live.run("SET", "more", "1")
+            world.a.live.store.save()
+        for link in world.network.links_of(world.b.host):
+            link.fail("Connection reset by peer")
+        world.until(lambda: world.b.live.replication.facts().sync_bytes_left == 0)
+    expect_all(world)
+    assert len(world.b.disk.list(f"{FOLDER}/snapshots")) == 1
+
+
 def test_another_leader_in_the_middle_of_it() -> None:
     """With a snapshot of the same name: what the thread still does for the one must not end up in the other."""
     world = world_of(work_s=1)

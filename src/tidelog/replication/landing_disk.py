@@ -64,10 +64,21 @@ class LandingDisk:
             if name.startswith("shard-"):
                 remove_folder(disk, f"{self._sync}/{name}")
         disk.make_folder(f"{self._sync}/{layout.SNAPSHOTS}")
+        self._remove_others(ts)
         disk.make_folder(snapshot_path(self._sync, ts))
         disk.sync_folder(f"{self._sync}/{layout.SNAPSHOTS}")
         disk.sync_folder(self._sync)
         disk.sync_folder(self._folder)
+
+    def _remove_others(self, ts: Ts) -> None:
+        """A link that ended before the thread came to its `begin` has left files of another snapshot."""
+        disk, parent, kept = self._disk, f"{self._sync}/{layout.SNAPSHOTS}", snapshot_path(self._sync, ts)
+        others = [path for name in disk.list(parent) if (path := f"{parent}/{name}") != kept]
+        if others and disk.exists(f"{self._sync}/{PROGRESS}"):
+            disk.remove(f"{self._sync}/{PROGRESS}")  # before the files that it calls whole
+            disk.sync_folder(self._sync)
+        for path in others:
+            remove_folder(disk, path)
 
     def write(self, ts: Ts, name: str, position: int, data: bytes) -> None:
         """A piece of a file."""
