@@ -202,8 +202,8 @@ REPLICATION_MUTANTS: Final = (
         "acknowledged-before-it-is-written",
         "replication/reception.py",
         "written, durable_ts = self._writer.written, self._writer.durable_ts",
-        "written, durable_ts = Reached(self._writer.last_ts, self._writer.next_lsns), self._writer.durable_ts",
-        "a follower confirms what waits for space on its disk",
+        "written, durable_ts = self._incoming.reached, self._writer.durable_ts",
+        "a follower confirms what waits for a thread, or for space on its disk",
     ),
     _mutant(
         "wait-outlives-a-rewind",
@@ -232,13 +232,6 @@ REPLICATION_MUTANTS: Final = (
         "                self._waiting.append(received)\n",
         "                pass\n",
         "what a follower has no space for is missing",
-    ),
-    _mutant(
-        "dialled-before-all-is-visible",
-        "replication/following.py",
-        "        if writer.visible.ts < writer.last_ts:\n",
-        "        if False:\n",
-        "a follower is sent again what it has received on its last link",
     ),
     _mutant(
         "chain-outlives-a-rewind",

@@ -341,13 +341,19 @@ class ReplicationWorld:
         if self.rng.random() < 0.4:
             self.sentinel.unseen = {machine for machine in self.machines if machine.host in left}
         self.coverage["partitions"] += 1
+        if self.rng.random() < 0.5:
+            self._confirm()
+            self._save()
 
     def heal(self) -> None:
         self.network.heal()
         self.sentinel.unseen = set()
 
     def _lose_link(self) -> None:
-        links = [link for machine in self.machines for link in self.network.links_of(machine.host)]
+        self._lose_link_of(self._any())
+
+    def _lose_link_of(self, machine: WatchedMachine) -> None:
+        links = self.network.links_of(machine.host)
         if links:
             self.network.lose(self.rng.choice(links))
 
@@ -401,6 +407,9 @@ class ReplicationWorld:
         self.coverage["disks_full"] += 1
         for _ in range(self.rng.randint(0, 4)):
             self._confirm()
+        if self.rng.random() < 0.5:
+            self.let_pass(0.05)
+            self._lose_link_of(machine)
 
     def _lose_disk(self) -> None:
         """A follower gets a new disk. The first machine does not: without a role it would lead."""
@@ -469,6 +478,9 @@ class ReplicationWorld:
     def _hand_over(self) -> None:
         machine = self.sentinel.leader
         if machine.is_awake and machine.watched.replication.role is LinkRole.LEADER:
+            self._write()
+            if not machine.is_awake:
+                return
             timeout_ms, is_forced = self.rng.choice((0, 500, 3000)), self.rng.random() < 0.3
             try:
                 machine.watched.replication.fail_over(None, timeout_ms, is_forced=is_forced)
