@@ -479,7 +479,7 @@ class ReplicationWorld:
         machine = self.sentinel.leader
         if machine.is_awake and machine.watched.replication.role is LinkRole.LEADER:
             self._write()
-            if not machine.is_awake:
+            if not self.sentinel.leader.is_awake:
                 return
             timeout_ms, is_forced = self.rng.choice((0, 500, 3000)), self.rng.random() < 0.3
             try:
