@@ -142,7 +142,9 @@ FREE_TEST_FOLDERS: Final = frozenset(
     {"conformance", "properties", "simulation", "integration", "libraries", "spark", "benchmarks", "demo", "golden"}
 )
 """Folders of tests that mirror no package."""
-FREE_TESTS: Final = frozenset({"tests.test_docs", "tests.test_tidy", "tests.test_tidy_names"})
+FREE_TESTS: Final = frozenset(
+    {"tests.test_docs", "tests.test_tidy", "tests.test_tidy_generators", "tests.test_tidy_names"}
+)
 
 MADE_FOLDERS: Final = frozenset({"build", "dist", "tmp"})
 """Folders of the checkout that hold nothing of ours; nor do those whose names begin with a dot."""

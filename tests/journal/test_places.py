@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 
 import pytest
@@ -168,3 +169,24 @@ def test_the_ts_of_a_record_that_was_erased_is_not_known() -> None:
     first = machine.segments()[0]
     assert 0 < first < 40
     assert [places.ts_of(Lsn(lsn)) for lsn in range(40)] == [None] * first + times[first:]
+
+
+def test_files_are_closed_when_a_shard_has_answered_or_cannot_be_read() -> None:
+    machine = Machine(shards=3, ring_bytes_max=0)
+    machine.fill(50)
+    journal, before = machine.journal, machine.disk.open_paths
+    opened: list[int] = []
+
+    def ask(places: Places) -> Ts | None:
+        found = places.first_ts()
+        opened.append(len(machine.disk.open_paths))
+        return found
+
+    for shard in range(3):
+        journal.ask_places(journal.writer.visible, shard, ask)
+    assert opened == [len(before) + 1] * 3
+    assert machine.disk.open_paths == before
+    machine.disk.fail("read", errno.EIO, after=1, path_contains="/shard-1")
+    with pytest.raises(OSError, match="at position"):
+        journal.records_after(Ts(0))
+    assert machine.disk.open_paths == before

@@ -6,13 +6,15 @@ Everything here is bounded by what the writer calls visible, and by what retenti
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from tidelog.errors import Corruption, TooOld
 from tidelog.hlc import TsFile
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import layout
+from tidelog.journal.durability import Visible
 from tidelog.journal.layout import Meta
 from tidelog.journal.merge import JournalReader
 from tidelog.journal.places import Places
@@ -23,6 +25,8 @@ from tidelog.journal.sidecar import FrameSummary, decode_summaries
 from tidelog.journal.source import ShardSource
 from tidelog.journal.writer import JournalWriter
 from tidelog.ports import Disk
+
+_AnswerT = TypeVar("_AnswerT")
 
 
 class ReadableJournal:
@@ -46,14 +50,14 @@ class ReadableJournal:
     def _find_begin_ts(self) -> Ts:
         """What the files themselves say is gone; the one that says it may be damaged, or not have come with them."""
         begin_ts = Ts(0)
-        for source, next_lsn in zip(self._sources(), self.writer.written.lsns, strict=True):
-            segments = source.segments()
-            if segments and segments[0] > 0:
-                with contextlib.suppress(Corruption):  # a reader of the segment will be told
-                    begin_ts = max(begin_ts, source.proved_header(segments[0]).ts)
-            elif not segments and next_lsn > 0:  # it begins behind a snapshot
-                begin_ts = max(begin_ts, self.writer.written_ts)
-            source.close()
+        for shard, next_lsn in enumerate(self.writer.written.lsns):
+            with contextlib.closing(self._source(shard)) as source:
+                segments = source.segments()
+                if segments and segments[0] > 0:
+                    with contextlib.suppress(Corruption):  # a reader of the segment will be told
+                        begin_ts = max(begin_ts, source.proved_header(segments[0]).ts)
+                elif not segments and next_lsn > 0:  # it begins behind a snapshot
+                    begin_ts = max(begin_ts, self.writer.written_ts)
         return begin_ts
 
     def refuse_erased(self, ts: Ts) -> None:
@@ -100,15 +104,21 @@ class ReadableJournal:
 
     def ts_after(self, ts: Ts, records: int) -> Ts:
         """A ts up to which each shard has about so many records after `ts`, or all that is visible."""
-        visible = self.writer.visible.ts
-        return min([visible, *(each.ts_after(ts, records) or visible for each in self.visible_places())])
+        visible = self.writer.visible
+        found = self._ask_all(visible, lambda places: places.ts_after(ts, records))
+        return min([visible.ts, *(each for each in found if each is not None)])
 
-    def visible_places(self) -> Iterator[Places]:
-        """Of each shard; its files are open until the next is asked for."""
-        ends = self.writer.visible.ends
-        for shard in range(self.meta.shard_count):
-            with contextlib.closing(self._source(shard)) as source:
-                yield Places(source, partial(ends.__getitem__, shard))
+    def ask_places(self, visible: Visible, shard: int, ask: Callable[[Places], _AnswerT]) -> _AnswerT:
+        """What a shard's frames answer, up to what is visible. Its files are closed when this returns or raises: a
+        generator that hands out places would close them only if its caller took all."""
+        source = self._source(shard)
+        try:
+            return ask(Places(source, partial(visible.ends.__getitem__, shard)))
+        finally:
+            source.close()
+
+    def _ask_all(self, visible: Visible, ask: Callable[[Places], _AnswerT]) -> list[_AnswerT]:
+        return [self.ask_places(visible, shard, ask) for shard in range(self.meta.shard_count)]
 
     def records_after(self, ts: Ts) -> list[int]:
         """Per shard, how many visible records follow `ts`: a few heads of frames are read, and one frame.
@@ -117,13 +127,16 @@ class ReadableJournal:
         transaction over several shards has one more, its start.
         """
         visible = self.writer.visible
-        places = self.visible_places()
-        return [end - each.lsn_after(ts, end, visible.ts) for each, end in zip(places, visible.lsns, strict=True)]
+        return [self._records_after_in(visible, shard, ts) for shard in range(self.meta.shard_count)]
+
+    def _records_after_in(self, visible: Visible, shard: int, ts: Ts) -> int:
+        end = visible.lsns[shard]
+        return end - self.ask_places(visible, shard, lambda places: places.lsn_after(ts, end, visible.ts))
 
     def begin_of(self, ts: Ts) -> Ts:
         """Where what follows `ts` begins: there, or just before the first record that the journal has."""
-        found = [Ts(first - 1) for each in self.visible_places() if (first := each.first_ts()) is not None]
-        return max(ts, min(found, default=ts))
+        found = self._ask_all(self.writer.visible, lambda places: places.first_ts())
+        return max(ts, min((Ts(first - 1) for first in found if first is not None), default=ts))
 
     def summaries(
         self, shard: ShardId, segment: Lsn, on_read: Callable[[int], None] | None = None

@@ -24,6 +24,7 @@ from typing import Final, TypeAlias
 from tidelog.errors import TooOld
 from tidelog.ids import Lsn, Ts
 from tidelog.journal.control import Epoch
+from tidelog.journal.durability import Visible
 from tidelog.journal.journal import Journal
 from tidelog.replication.message import HistoryPosition, ShardEnd
 
@@ -77,10 +78,13 @@ HistoryComparison: TypeAlias = Shared | Diverged | Ahead | Erased | Unrelated
 def own_position(journal: Journal) -> HistoryPosition:
     """The end of what is visible, with what proves it. It walks a frame of each shard."""
     visible = journal.writer.visible
-    ends = []
-    for places, lsn in zip(journal.visible_places(), visible.lsns, strict=True):
-        ends.append(ShardEnd(lsn, places.ts_of(Lsn(lsn - 1)) if lsn else Ts(0)))
+    ends = [ShardEnd(lsn, _ts_before(journal, visible, shard, lsn)) for shard, lsn in enumerate(visible.lsns)]
     return HistoryPosition(visible.ts, tuple(ends))
+
+
+def _ts_before(journal: Journal, visible: Visible, shard: int, lsn: Lsn) -> Ts | None:
+    """The ts of the record before an lsn (0: there is none); None: not known."""
+    return journal.ask_places(visible, shard, lambda places: places.ts_of(Lsn(lsn - 1))) if lsn else Ts(0)
 
 
 def compare(journal: Journal, epochs: Sequence[Epoch], position: HistoryPosition) -> HistoryComparison:
@@ -157,12 +161,11 @@ def _find_difference(journal: Journal, position: HistoryPosition) -> str | None:
     """What of a position is not as it is here; None: it is found here exactly."""
     visible = journal.writer.visible
     behind = journal.records_after(position.ts)
-    for shard, places in enumerate(journal.visible_places()):
-        lsn, ts = position.shards[shard]
+    for shard, (lsn, ts) in enumerate(position.shards):
         here = visible.lsns[shard] - behind[shard]
         if lsn != here:
             return f"shard {shard} has {here} records up to ts {position.ts} here, and {lsn} there"
-        found = places.ts_of(Lsn(lsn - 1)) if lsn else Ts(0)
+        found = _ts_before(journal, visible, shard, lsn)
         if ts is not None and found is not None and ts != found:
             return f"record {lsn - 1} of shard {shard} has ts {found} here, and {ts} there"
     return None
