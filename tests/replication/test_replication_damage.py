@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 
+import pytest
+
 from tests.replication.simulated_server import FOLDER, PORT, Machine
 from tests.replication.test_replication import World, is_stable, level, value
 from tidelog.journal.retention import RetentionLimits
+from tidelog.testing.faults import Operation
 
 SNAPSHOTS = f"{FOLDER}/snapshots"
 
@@ -61,19 +64,27 @@ def test_a_leader_that_cannot_open_files_ends_the_link_alone() -> None:
     assert value(world.b, "x") == b"1"
 
 
-def test_a_leader_that_cannot_read_its_journal_for_a_hello_ends_the_link_alone() -> None:
+@pytest.mark.parametrize("operation", ["open", "read"])
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_server_that_cannot_read_its_journal_for_a_hello_ends_the_link_alone(
+    name: str, operation: Operation, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both ends look where their own history ends. The follower knows why there is no link, whoever cannot read."""
     world = World()
     world.pair()
     world.a.live.run("SET", "x", "1")
     level(world, world.a, world.b)
     world.b.kill()
     world.a.live.run("SET", "x", "2")
-    world.a.disk.fail("read", errno.EIO, path_contains="/shard-", times=5)
     world.b.start()
+    {"a": world.a, "b": world.b}[name].disk.fail(operation, errno.EIO, path_contains="/shard-", times=5)
     world.loop.run(0.3)
     assert not is_stable(world.b)
+    assert "simulated EIO" in world.b.live.replication.facts().link_error
+    assert next(each.levelname for each in caplog.records if "simulated EIO" in each.message) == "ERROR"
+    world.a.live.run("SET", "x", "3")
     level(world, world.a, world.b)
-    assert value(world.b, "x") == b"2"
+    assert value(world.b, "x") == b"3"
 
 
 def test_a_snapshot_that_has_rotted_never_takes_the_place_of_good_data() -> None:

@@ -221,6 +221,9 @@ class FollowerLink(LinkSpeaker):
         self._followers.answered(self)
         self._followers.pump_soon()
 
+    def unspoken_end(self, text: str) -> LinkMessage:
+        return LinkRefused(RefusalReason.NOT_SERVING, text)
+
     def end_unread(self, error: Corruption | OSError) -> None:
         _LOG.error("what follower %s:%d needs cannot be read: %s", *self.address, error)
         self.end(EndReason.DAMAGED, str(error))

@@ -36,6 +36,8 @@ class LinkSpeaker(ABC):
         self._heard_us = clock.monotonic_us()
         """When the peer was last heard of."""
         self._is_over = False
+        self._has_spoken = False
+        """Our first message is sent: before it, nothing else may be."""
         self._farewell = ""
         """Why the peer said that it ends the link."""
         self._unanswered: LinkPing | None = None
@@ -54,6 +56,7 @@ class LinkSpeaker(ABC):
         self._link = link
 
     def send(self, *messages: LinkMessage) -> None:
+        self._has_spoken = True
         self.send_pieces(b"".join(map(encode, messages)))
 
     def send_pieces(self, data: bytes) -> None:
@@ -63,7 +66,9 @@ class LinkSpeaker(ABC):
     def end(self, reason: EndReason, text: str) -> None:
         """Tell the peer, and end the link."""
         if not self._is_over:
-            self.send(LinkFarewell(reason, text))
+            parting = LinkFarewell(reason, text) if self._has_spoken else self.unspoken_end(text)
+            if parting is not None:
+                self.send(parting)
             if self._link is not None:
                 self._link.close()
             self._finish(text)
@@ -153,6 +158,10 @@ class LinkSpeaker(ABC):
     @abstractmethod
     def take(self, message: LinkMessage) -> None:
         """A message came. `ReplicationError`: it makes no sense, and the link ends."""
+
+    def unspoken_end(self, text: str) -> LinkMessage | None:  # noqa: ARG002
+        """How a link is ended before our hello; None: without a word, since only a hello may open what we send."""
+        return None
 
     def parted(self, farewell: LinkFarewell) -> None:  # noqa: ARG002
         """The peer has said why it ends the link, which is over next."""
