@@ -291,3 +291,31 @@ def test_a_leader_that_comes_back_does_not_wait_for_a_tail_that_stops_coming() -
     assert world.a.live.replication.followers.is_taking_tail
     world.network.partition([world.a.host], [world.b.host])
     world.until(lambda: world.a.live.replication.write_refusal is None, 12)
+
+
+def test_lags_are_counted_anew_when_the_data_is_loaded_again() -> None:
+    world = World()
+    world.pair()
+    world.c.start(world.a.address)
+    for number in range(50):
+        world.a.live.run("SET", f"key{number}", "x" * 200)
+    level(world, world.a, world.b, world.c)
+    world.loop.run(1)
+    world.c.kill()
+    world.network.partition([world.a.host], [world.b.host])
+    world.b.live.replication.lead()
+    world.a.live.run("SET", "lost", "1")
+    world.b.live.run("SET", "x", "1" * 1000)
+    world.network.heal()
+    world.a.live.replication.follow(world.b.address)
+    level(world, world.b, world.a)
+    assert world.a.live.replication.facts().set_aside_records == 1, "it was loaded again"
+    world.c.start()
+    lags: list[int] = []
+
+    def has_come() -> bool:
+        lags.extend(each.lag_bytes for each in world.a.live.replication.facts().followers)
+        return is_stable(world.c)
+
+    world.until(has_come)
+    assert all(lag >= 0 for lag in lags)

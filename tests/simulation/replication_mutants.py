@@ -207,8 +207,8 @@ REPLICATION_MUTANTS: Final = (
     ),
     _mutant(
         "wait-outlives-a-rewind",
-        "replication/replication.py",
-        "        self.followers.forget_waits()\n",
+        "replication/followers.py",
+        "        self._waits.clear()\n",
         "",
         "somebody who waits for a write that was taken back is told that later ones were confirmed",
     ),

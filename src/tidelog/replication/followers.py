@@ -289,9 +289,11 @@ class Followers:
 
         return forget
 
-    def forget_waits(self) -> None:
-        """The data is loaded again: what somebody waits for may not be history any more, whoever has its ts."""
+    def forget_store(self) -> None:
+        """The data is loaded again: what somebody waits for may not be history any more, whoever has its ts, and the
+        next store counts what it writes from 0 on."""
         self._waits.clear()
+        self._samples.clear()
 
     def lagging(self) -> list[NetworkAddress]:
         """Those that had caught up, and have not confirmed all that is visible."""

@@ -204,7 +204,7 @@ class Replication:
     def _close_store(self) -> None:
         """The store is about to be closed: nobody may read from it any more."""
         self.is_open = False
-        self.followers.forget_waits()
+        self.followers.forget_store()
         self.followers.end_all(EndReason.ROLE_CHANGED, "the data is loaded again")
 
     def rewind(self, since: Ts, epoch: int) -> None:
