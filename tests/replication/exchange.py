@@ -109,7 +109,7 @@ FROM_LEADER: Final[tuple[LinkMessage, ...]] = (
         Part(Ts(SECOND + 30), ShardId(0), [record(11, SECOND + 30, TS | FINISH, b"")], False), len(LONG_PAYLOAD)
     ),
     PayloadPiece(LONG_PAYLOAD[:200]),
-    Announcement(Ts(SECOND + 20), Ts(SECOND + 10_000_000), SECOND + 25, 1),
+    Announcement(Ts(SECOND + 20), Ts(SECOND + 10_000_000), SECOND + 25, 1, 19, 300),
     PayloadPiece(LONG_PAYLOAD[200:]),
     TransactionParts([Part(Ts(SECOND + 30), ShardId(1), [], True)]),
     EpochBegins(NEXT_EPOCH),
@@ -192,7 +192,7 @@ LEADER_HELLOS = st.builds(
 )
 REFUSALS = st.builds(LinkRefused, st.sampled_from(RefusalReason), TEXTS, TIMES, NUMBERS)
 FREE: Final[dict[type, st.SearchStrategy[LinkMessage]]] = {
-    Announcement: st.builds(Announcement, TIMES, TIMES, NUMBERS, st.integers(0, 255)),
+    Announcement: st.builds(Announcement, TIMES, TIMES, NUMBERS, st.integers(0, 255), NUMBERS, NUMBERS),
     Acknowledgement: st.builds(Acknowledgement, REACHED, REACHED),
     LinkPing: st.builds(LinkPing, NUMBERS),
     LinkPong: st.builds(LinkPong, NUMBERS),

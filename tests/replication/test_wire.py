@@ -307,7 +307,7 @@ def test_bytes_that_come_one_by_one_take_time_in_proportion() -> None:
 
 
 def test_others_pass_between_the_pieces_of_a_payload() -> None:
-    announcement = Announcement(Ts(1), Ts(2), 3, 4)
+    announcement = Announcement(Ts(1), Ts(2), 3, 4, 5, 6)
     pieces = PayloadPiece(b"x"), PayloadPiece(b"yz")
     messages: list[LinkMessage] = [LONG, announcement, pieces[0], LinkPing(4), FilePiece(0, 0, b"f"), pieces[1]]
     assert decoded(met(), encoded(messages)) == messages

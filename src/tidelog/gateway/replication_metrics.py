@@ -46,8 +46,8 @@ def _link(facts: ReplicationFacts) -> Iterator[Sample]:
         is_it = state == facts.link_state
         yield Sample("tidelog_link_state", "gauge", "1: that of the link.", is_it, f'{{state="{label(state)}"}}')
     yield Sample("tidelog_link_down_seconds", "gauge", "For how long it has been down.", max(0, facts.link_down_s))
-    yield Sample("tidelog_lag_records", "gauge", "Records that the leader has and we have not.", facts.lag_records)
-    yield Sample("tidelog_lag_bytes", "gauge", "Their size.", facts.lag_bytes)
+    yield Sample("tidelog_lag_records", "gauge", "Records that we lack; -1: not known.", facts.lag_records)
+    yield Sample("tidelog_lag_bytes", "gauge", "Their size, about; -1: not known.", facts.lag_bytes)
     yield Sample("tidelog_lag_seconds", "gauge", "How old the data here may be; -1: not known.", _seconds(facts.lag_ms))
     yield Sample("tidelog_sync_left_bytes", "gauge", "What is left of a full sync.", facts.sync_bytes_left)
 

@@ -18,6 +18,7 @@ Following:
 following       the follower's state machine
 states          its states, and what they are called elsewhere
 leader_link     our end of the link to the leader
+leader_news     what the leader has announced: how far its history goes
 reception       applies what the leader sends
 preparation     large payloads of it, which a thread writes and decodes
 landing         a full sync as it lands
@@ -36,6 +37,7 @@ history         what follows a position: read from memory or from disk, as messa
 
 The link:
 
+hello           what both ends say first
 speaker         one end of a link: bytes to messages and back, deadlines
 message         everything that the two say to each other, as values
 kinds           the table of messages: number, sender, body

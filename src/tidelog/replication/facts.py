@@ -62,11 +62,11 @@ class ReplicationFacts:
     priority: int = 0
     """As Sentinels go by it."""
     lag_records: int = 0
-    """What it does not have of what its leader has: records ..."""
+    """What it does not have of what its leader has: records (-1: not known) ..."""
     lag_ms: int = 0
     """... the age of the oldest ..."""
     lag_bytes: int = 0
-    """... and their size, about."""
+    """... and their size, about; of a full sync, what has not come."""
     followers: list[FollowerFacts] = field(default_factory=list)
     """Who follows this server, whatever its own role is."""
     good_followers: int = 0

@@ -25,6 +25,7 @@ from tidelog.ids import Ts
 from tidelog.journal.journal import Journal
 from tidelog.journal.merge import JournalTransaction
 from tidelog.ports import NetworkAddress, NetworkLink
+from tidelog.replication.hello import leader_hello
 from tidelog.replication.history import History, epochs_at
 from tidelog.replication.incoming import Incoming
 from tidelog.replication.kinds import LinkSide
@@ -36,7 +37,6 @@ from tidelog.replication.message import (
     EndReason,
     FollowerHello,
     FullSync,
-    LeaderHello,
     LinkFarewell,
     LinkMessage,
     LinkRefused,
@@ -48,11 +48,9 @@ from tidelog.replication.message import (
     TailEnd,
     TailWanted,
     TransactionParts,
-    newest_epochs,
 )
 from tidelog.replication.options import PRIORITY_DEFAULT
 from tidelog.replication.sending_files import SendingFiles
-from tidelog.replication.shared_history import own_position
 from tidelog.replication.speaker import LinkSpeaker
 from tidelog.replication.wire import encode
 
@@ -159,8 +157,7 @@ class FollowerLink(LinkSpeaker):
         host, port = self.address
         self.address = (hello.host or host, hello.port or port)
         followers.replace(self)
-        role, position = followers.role, own_position(journal)
-        hello_back = LeaderHello(journal.meta.database_id, role, position, newest_epochs(journal.epochs))
+        hello_back = leader_hello(journal, followers.role)
         found = self._answer(journal, hello)
         if isinstance(found, RefusedAnswer):
             self._refuse(found.refusal)
@@ -173,6 +170,7 @@ class FollowerLink(LinkSpeaker):
             self._continue(Reached(hello.position.ts, hello.position.lsns), found.next_epoch)
         elif isinstance(found, TailAnswer):
             self.state = FollowerState.TAKING_TAIL
+            position = hello_back.position
             self._incoming = Incoming(Reached(position.ts, position.lsns), followers.store.types.operations.is_known)
             self.tail_us = self._clock.monotonic_us()
             self.send(TailWanted())
@@ -370,6 +368,7 @@ class FollowerLink(LinkSpeaker):
 
     def room(self) -> None:
         super().room()
+        self._announce_if_due()  # before it is sent more: one that is behind has no room for long
         self._followers.pump_soon()
 
     def tick(self) -> None:
@@ -382,11 +381,15 @@ class FollowerLink(LinkSpeaker):
             self.read_for_peer(partial(self._begin_files, may_wait=True))
         if self._is_over:
             return
-        is_due = self.state is not FollowerState.MEETING and self.has_room  # otherwise it is made once there is room
-        if is_due and now_us - self._announced_us >= limits.REPLICATION_ANNOUNCE_US:
+        self._announce_if_due()
+        self.look()
+
+    def _announce_if_due(self) -> None:
+        """Not while it has no room: then it is done once there is."""
+        now_us, has_met = self._clock.monotonic_us(), self.state not in (FollowerState.MEETING, FollowerState.OVER)
+        if has_met and self.has_room and now_us - self._announced_us >= limits.REPLICATION_ANNOUNCE_US:
             self._announced_us = now_us
             self._announce()
-        self.look()
 
     def _announce(self) -> None:
         """What it may know of time: all at or below the closed ts was sent."""
@@ -398,7 +401,13 @@ class FollowerLink(LinkSpeaker):
                 closed = max(closed, followers.closed_ts())
         hlc = followers.journal.hlc
         bound = max(hlc.bound, hlc.last)  # in a chain, what our own leader has announced
-        self.send(Announcement(closed, bound, self._clock.wall_us(), followers.distance))
+        behind_bytes = followers.lag_bytes(self.written.ts) if self.is_online else 0
+        self.send(
+            Announcement(
+                closed, bound, self._clock.wall_us(), followers.distance,
+                followers.history_records, behind_bytes + followers.own_lag_bytes,
+            )
+        )  # fmt: skip
 
     # --- what it has --------------------------------------------------------------------------------------------
 

@@ -108,6 +108,16 @@ class Followers:
     def distance(self) -> int:
         return self._replication.distance
 
+    @property
+    def history_records(self) -> int:
+        """How many records the history has, as far as is known here: in a chain, the leader has more than we."""
+        return max(sum(self.journal.writer.visible.lsns), self._replication.announced_records)
+
+    @property
+    def own_lag_bytes(self) -> int:
+        """About how much of it we lack ourselves."""
+        return max(0, self._replication.lag.size_bytes)
+
     def closed_ts(self) -> Ts:
         return self._replication.closed_now()
 

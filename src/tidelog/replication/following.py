@@ -25,22 +25,21 @@ from tidelog.ids import Ts
 from tidelog.ports import Clock, LinkOwner, Loop, NetworkAddress, NetworkLink, Random, Timer
 from tidelog.replication.facts import LinkState
 from tidelog.replication.giving_tail import GivingTail
+from tidelog.replication.hello import follower_hello
 from tidelog.replication.landing import Landing
 from tidelog.replication.leader_link import LeaderLink
+from tidelog.replication.leader_news import HistoryLag, LeaderNews
 from tidelog.replication.message import (
     NOBODY_LEADS,
     Announcement,
     ContinueSync,
     EndReason,
     EpochBegins,
-    FollowerHello,
     FullSync,
-    HistoryPosition,
     LeaderHello,
     LinkMessage,
     LinkPing,
     LinkRefused,
-    LinkRole,
     LongPublication,
     LongRecord,
     PayloadPiece,
@@ -51,10 +50,9 @@ from tidelog.replication.message import (
     TailWanted,
     TakeOver,
     TransactionParts,
-    newest_epochs,
 )
 from tidelog.replication.reception import Reception
-from tidelog.replication.shared_history import Shared, compare, own_position
+from tidelog.replication.shared_history import Shared, compare
 from tidelog.replication.states import RECEIVING, SHOWN, FollowingState
 
 if TYPE_CHECKING:
@@ -111,8 +109,7 @@ class Following:
         """Nothing is received, because the disk does not keep up or is full."""
         self.announced_us = 0
         """When the leader last announced something (monotonic)."""
-        self.distance = NOBODY_LEADS
-        """How many links away from a server that leads we are, as the announcements say."""
+        self.news = LeaderNews()
         self._was_linked = False
         self.down_since_us = clock.monotonic_us()
         """Since when there is no link, if there is none."""
@@ -124,7 +121,7 @@ class Following:
     @property
     def is_linked(self) -> bool:
         """It follows: all that a leader has comes here, perhaps over others."""
-        return self.is_receiving and self.distance != NOBODY_LEADS
+        return self.is_receiving and self.news.distance != NOBODY_LEADS
 
     @property
     def is_receiving(self) -> bool:
@@ -139,6 +136,13 @@ class Following:
     @property
     def silent_us(self) -> int:
         return -1 if self._link is None else self._link.silent_us
+
+    @property
+    def lag(self) -> HistoryLag:
+        """What is missing here of the leader's history; while there is no link, as it last was."""
+        if self.state is FollowingState.LANDING:
+            return HistoryLag(-1, self.landing.bytes_left)
+        return self.news.lag(sum(self._server.store.journal.writer.written.lsns))
 
     # --- connecting ---------------------------------------------------------------------------------------------
 
@@ -164,7 +168,7 @@ class Following:
         self.state = state
         self._state_us = self._clock.monotonic_us()
         if not self.is_receiving:
-            self.distance = NOBODY_LEADS
+            self.news.distance = NOBODY_LEADS
         self._look_at_link()
 
     def _look_at_link(self) -> None:
@@ -179,19 +183,9 @@ class Following:
         if link is not self._link:
             return
         self._set_state(FollowingState.MEETING)
-        journal, options = self._server.store.journal, self._replication.options
-        has_data = bool(journal.epochs) and not self._wants_all
-        hello = FollowerHello(
-            journal.meta.database_id if has_data else "",
-            LinkRole.FOLLOWER,
-            own_position(journal) if has_data else HistoryPosition(Ts(0), ()),
-            newest_epochs(journal.epochs) if has_data else (),
-            self.landing.unfinished(),
-            options.announce_host,
-            options.announce_port or self._replication.port,
-            options.priority,
-        )
-        link.send(hello)
+        replication, unfinished = self._replication, self.landing.unfinished()
+        journal, options, port = self._server.store.journal, replication.options, replication.port
+        link.send(follower_hello(journal, options, port, unfinished, wants_all=self._wants_all))
 
     def link_over(self, link: LeaderLink, reason: str) -> None:
         """The link is no more, or never was."""
@@ -241,6 +235,7 @@ class Following:
             self._take_announcement(message)
         elif isinstance(message, LeaderHello):
             self._leader_hello = message
+            self.news.meet(message)
         elif isinstance(message, ContinueSync):
             self._continue(message)
         elif isinstance(message, FullSync):
@@ -280,7 +275,7 @@ class Following:
         if not self.is_receiving:
             self._state_us = self._clock.monotonic_us()  # it is there, and makes a snapshot
             return
-        self._take_distance(message.distance)
+        self._take_news(message)
         if self._reception is not None and not self._reception.is_stuck:
             self._reception.write()
             store = self._server.store
@@ -293,11 +288,10 @@ class Following:
             self._set_state(FollowingState.STABLE)
             _LOG.info("following %s:%d", *self.leader)
 
-    def _take_distance(self, distance: int) -> None:
-        """Servers that follow each other in a circle count up, until it is known that none of them leads."""
-        before = self.distance
-        self.distance = distance + 1 if distance < limits.REPLICATION_CHAIN_MAX else NOBODY_LEADS
-        if NOBODY_LEADS == self.distance != before:
+    def _take_news(self, message: Announcement) -> None:
+        before = self.news.distance
+        self.news.take(message)
+        if NOBODY_LEADS == self.news.distance != before:
             self.error = "it leads no longer, and has no link to a server that does"
             _LOG.warning("following %s:%d: %s", *self.leader, self.error)
         self._look_at_link()

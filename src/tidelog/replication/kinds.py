@@ -15,7 +15,8 @@
     0x14 publication       leader, ordered      | sharded 1 | channel_len 4 | channel | payload |
     0x15 long publication  leader, ordered      | sharded 1 | channel_len 4 | payload_len 4 |
     0x16 tail end          follower, ordered    | reached |
-    0x20 announcement      leader               | closed_ts 8 | clock_bound 8 | wall_us 8 | distance 1 |
+    0x20 announcement      leader               | closed_ts 8 | clock_bound 8 | wall_us 8 | distance 1
+                                                | records 8 | behind_bytes 8 |
     0x21 acknowledgement   follower             | written reached | durable reached |
     0x22 ping, 0x23 pong   either               | sent_us 8 |
     0x24 take over         leader               | |
@@ -325,8 +326,11 @@ KINDS: Final[tuple[MessageKind, ...]] = (
         lambda message: [
             fields.number(message.closed_ts, 8), fields.number(message.clock_bound, 8),
             fields.number(message.wall_us, 8), fields.number(message.distance, 1),
+            fields.number(message.records, 8), fields.number(message.behind_bytes, 8),
         ],
-        lambda body: Announcement(body.ts(), body.ts(), body.number(8), body.number(1)),
+        lambda body: Announcement(
+            body.ts(), body.ts(), body.number(8), body.number(1), body.number(8), body.number(8)
+        ),
     ),
     MessageKind(
         0x21, "an acknowledgement", Acknowledgement, _FOLLOWER,

@@ -284,6 +284,10 @@ class Announcement:
     """When this was said, by the leader's clock: its age is the lag."""
     distance: int
     """How many links away from a server that leads whoever says this is; `NOBODY_LEADS`: none is known."""
+    records: int
+    """How many records the leader's history has. This alone runs ahead: some of them may still be on their way ..."""
+    behind_bytes: int
+    """... and about how many bytes of it the follower has not confirmed."""
 
 
 @dataclass(frozen=True, slots=True)

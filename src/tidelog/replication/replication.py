@@ -36,6 +36,7 @@ from tidelog.replication.followers import AwaitedConfirmation, Followers
 from tidelog.replication.following import Connect, Following
 from tidelog.replication.gathered_facts import gather_facts
 from tidelog.replication.landing import Landing
+from tidelog.replication.leader_news import NO_LAG, HistoryLag
 from tidelog.replication.message import NOBODY_LEADS, EndReason, LinkRole, Publication
 from tidelog.replication.options import ReplicationOptions
 from tidelog.replication.role_file import RoleFile
@@ -144,8 +145,18 @@ class Replication:
     def distance(self) -> int:
         """How many links away from a leader we are."""
         if self._following is not None:
-            return self._following.distance
+            return self._following.news.distance
         return 0 if self._leads else NOBODY_LEADS
+
+    @property
+    def lag(self) -> HistoryLag:
+        """What is missing here of the leader's history."""
+        return NO_LAG if self._following is None else self._following.lag
+
+    @property
+    def announced_records(self) -> int:
+        """How many records our leader's history has, as far as we know."""
+        return 0 if self._following is None else self._following.news.records
 
     @property
     def closed_ts(self) -> Ts | None:
