@@ -54,6 +54,16 @@ def test_a_leader() -> None:
     assert "tidelog_followers 0" in shown(None)
 
 
+def test_followers_that_announce_one_address_have_labels_of_their_own() -> None:
+    followers = [FollowerFacts("nat", 6400, "online", Ts(9), Ts(8), 1, 2, 300, 4, server_id) for server_id in "ab"]
+    lines = shown(
+        ReplicationFacts(followers=[*followers, FollowerFacts("c", 1, "online", Ts(9), Ts(8), 0, 0, 0, 0, "c")])
+    )
+    assert len(lines) == len({line.rpartition(" ")[0] for line in lines})
+    assert 'tidelog_follower_lag_records{follower="nat:6400",id="a"} 2' in lines
+    assert 'tidelog_follower_lag_records{follower="c:1"} 0' in lines
+
+
 def test_a_follower() -> None:
     facts = ReplicationFacts(
         role=LinkRole.FOLLOWER,

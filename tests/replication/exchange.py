@@ -82,6 +82,7 @@ FROM_FOLLOWER: Final[tuple[LinkMessage, ...]] = (
         "node-b",
         6399,
         50,
+        "0123456789abcdef",
     ),
     LinkPong(SECOND + 1),
     TransactionParts([Part(Ts(SECOND + 10), ShardId(0), [record(9, SECOND + 10)], True)]),
@@ -186,6 +187,7 @@ FOLLOWER_HELLOS = st.builds(
     WORDS,
     st.integers(0, 65535),
     CRCS,
+    WORDS,
 )
 LEADER_HELLOS = st.builds(
     LeaderHello, TEXTS, st.sampled_from(LinkRole), POSITIONS, st.lists(EPOCHS, max_size=4).map(tuple)

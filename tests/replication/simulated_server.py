@@ -22,7 +22,7 @@ from tidelog.ports import NetworkAddress
 from tidelog.replication.message import LinkRole, Publication
 from tidelog.replication.options import ReplicationOptions
 from tidelog.replication.replication import Replication
-from tidelog.replication.role_file import RoleFile, StoredRole
+from tidelog.replication.role_file import RoleFile, StoredRole, draw_server_id
 from tidelog.resp.encoder import ErrorReply
 from tidelog.store.store import Store
 from tidelog.store.type_table import TypeTable, value_types
@@ -127,7 +127,8 @@ class SimulatedServer:
         disk = machine.disk
         disk.make_folder(FOLDER)
         if replicaof is not None and not disk.exists(f"{FOLDER}/role.json"):
-            RoleFile(disk, FOLDER).store(StoredRole(LinkRole.FOLLOWER, replicaof))
+            first = StoredRole(LinkRole.FOLLOWER, replicaof, server_id=draw_server_id(machine.rng))
+            RoleFile(disk, FOLDER).store(first)
         self.options = ReplicationOptions(announce_host=machine.host.name)
         self.worker = self._make_worker()
         self.replication = Replication(

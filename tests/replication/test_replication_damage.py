@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from tests.replication.simulated_server import FOLDER, PORT, Machine
-from tests.replication.test_replication import World, is_stable, level, value
+from tests.replication.simulated_server import FOLDER, Machine
+from tests.replication.test_replication import World, is_stable, level, release_follower, value
 from tidelog.journal.retention import RetentionLimits
 from tidelog.testing.faults import Operation
 
@@ -115,7 +115,7 @@ def move_past(world: World, name: str) -> None:
     for number in range(100):
         world.a.live.run("SET", f"key{number}", "x" * 1000)
     journal = world.a.live.store.journal
-    journal.holders.release(f"follower {name}:{PORT}")
+    release_follower(world.a, name)
     journal.retention = RetentionLimits(bytes_max=0, snapshots_kept=1)
     world.a.live.store.save()
     assert journal.erase()

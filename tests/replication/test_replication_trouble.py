@@ -79,7 +79,7 @@ def test_a_leader_without_space_to_forget_a_follower_goes_on() -> None:
     world.loop.run(limits.FOLLOWER_FORGOTTEN_US / 1e6 + 1)
     world.a.live.run("SET", "x", "1")
     known = world.a.live.replication._file
-    assert known.stored.followers == (world.b.address,)
+    assert [each.address for each in known.stored.followers] == [world.b.address]
     world.a.disk.clear_faults()
     world.until(lambda: not known.stored.followers, limits.FOLLOWER_FORGOTTEN_RETRY_US / 1e6 + 1)
 

@@ -57,14 +57,14 @@ def test_a_leader_alone(engine: Engine) -> None:
 
 def test_followers(engine: Engine) -> None:
     followers = [
-        FollowerFacts("10.0.0.2", 6400, "online", Ts(90), Ts(80), 1, 2, 300, 4),
-        FollowerFacts("::1", 6401, "send_bulk", Ts(0), Ts(0), 0, 7, 8, -1),
+        FollowerFacts("10.0.0.2", 6400, "online", Ts(90), Ts(80), 1, 2, 300, 4, "fedcba9876543210"),
+        FollowerFacts("::1", 6401, "send_bulk", Ts(0), Ts(0), 0, 7, 8, -1, "0123456789abcdef"),
     ]
     found = section(engine, ReplicationFacts(followers=followers, good_followers=1, full_syncs=2, partial_syncs=3))
     assert found["connected_slaves"] == 2
     assert found["slave0"] == "ip=10.0.0.2,port=6400,state=online,offset=90,lag=1"
     assert found["slave1"] == "ip=::1,port=6401,state=send_bulk,offset=0,lag=0"
-    assert found["follower0"] == "written_ts=90,durable_ts=80,lag_records=2,lag_ms=4,lag_bytes=300"
+    assert found["follower0"] == "written_ts=90,durable_ts=80,lag_records=2,lag_ms=4,lag_bytes=300,id=fedcba9876543210"
     assert (found["good_followers"], found["full_syncs"], found["partial_syncs"]) == (1, 2, 3)
 
 

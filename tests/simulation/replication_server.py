@@ -111,7 +111,7 @@ class WatchedMachine(Machine):
         stored = read_role(self.disk, FOLDER) or StoredRole()
         if self.role is not None:
             require((stored.role, stored.leader) == self.role, self, "was", self.role, "and is", stored)
-        self.asked = stored.followers if stored.role is LinkRole.LEADER else ()
+        self.asked = tuple(each.address for each in stored.followers) if stored.role is LinkRole.LEADER else ()
         self.started_us = self.clock.monotonic_us()
         server = self.server = WatchedServer(self, replicaof)
         return server

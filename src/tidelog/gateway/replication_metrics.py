@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import get_args
 
 from tidelog.engine.engine import Engine
 from tidelog.gateway.sample import Sample, label
-from tidelog.replication.facts import LinkState, ReplicationFacts
+from tidelog.replication.facts import FollowerFacts, LinkState, ReplicationFacts
 from tidelog.replication.message import LinkRole
 from tidelog.server.replication_facts import facts_of
 
@@ -55,7 +56,8 @@ def _link(facts: ReplicationFacts) -> Iterator[Sample]:
 def _followers(facts: ReplicationFacts) -> Iterator[Sample]:
     yield Sample("tidelog_followers", "gauge", "Servers that follow this one.", len(facts.followers))
     yield Sample("tidelog_good_followers", "gauge", "Those that count for min-replicas.", facts.good_followers)
-    named = [(f'{{follower="{label(f"{each.host}:{each.port}")}"}}', each) for each in facts.followers]
+    times = Counter((each.host, each.port) for each in facts.followers)
+    named = [(_labels(each, is_alone=times[each.host, each.port] == 1), each) for each in facts.followers]
     for name, each in named:
         yield Sample("tidelog_follower_online", "gauge", "1: it gets what is written.", each.state == "online", name)
     for name, each in named:
@@ -67,6 +69,12 @@ def _followers(facts: ReplicationFacts) -> Iterator[Sample]:
         yield Sample("tidelog_follower_lag_seconds", "gauge", "Their age; -1: not known.", lag_s, name)
     for name, each in named:
         yield Sample("tidelog_follower_silent_seconds", "gauge", "Since it was heard of.", each.lag_s, name)
+
+
+def _labels(follower: FollowerFacts, *, is_alone: bool) -> str:
+    """Two that announce one address differ in their ids, for a number of one name and label must not come twice."""
+    address = label(f"{follower.host}:{follower.port}")
+    return f'{{follower="{address}"}}' if is_alone else f'{{follower="{address}",id="{label(follower.server_id)}"}}'
 
 
 def _seconds(ms: int) -> float:

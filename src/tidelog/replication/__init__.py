@@ -16,7 +16,6 @@ failover        a leader hands over to one of its followers
 Following:
 
 following       the follower's state machine
-states          its states, and what they are called elsewhere
 leader_link     our end of the link to the leader
 leader_news     what the leader has announced: how far its history goes
 reception       applies what the leader sends
@@ -38,6 +37,7 @@ history         what follows a position: read from memory or from disk, as messa
 The link:
 
 hello           what both ends say first
+states          the states of both ends, and what they are called elsewhere
 speaker         one end of a link: bytes to messages and back, deadlines
 message         everything that the two say to each other, as values
 kinds           the table of messages: number, sender, body

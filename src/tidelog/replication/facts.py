@@ -33,6 +33,8 @@ class FollowerFacts:
     """... their size, about ..."""
     lag_ms: int
     """... and the age of the oldest."""
+    server_id: str = ""
+    """What tells it apart from others that say the same host and port."""
 
 
 @dataclass(frozen=True, slots=True)

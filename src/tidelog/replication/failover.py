@@ -11,6 +11,7 @@ was not there to hear that it leads, it comes back as a follower of ours, and he
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from tidelog.errors import ClientError
@@ -49,10 +50,13 @@ class Failover:
             raise ClientError("FAILOVER is not valid when server is a replica.")
         if self.state != NO_FAILOVER:
             raise ClientError("FAILOVER already in progress.")
-        if not any(link.is_online for link in replication.followers.links):
+        online = [link.address for link in replication.followers.links if link.is_online]
+        if not online:
             raise ClientError("FAILOVER requires connected replicas.")
-        if target is not None and self._find(target) is None:
+        if target is not None and target not in online:
             raise ClientError("FAILOVER target HOST and PORT is not a replica.")
+        if self._find(target) is None:
+            raise ClientError("FAILOVER needs a replica that is the only one with its address.")
         self._target = target
         self.state = "waiting-for-sync"
         replication.server.hold_writes(timeout_ms or _HELD_MS_MAX)
@@ -61,7 +65,10 @@ class Failover:
         self._loop.call_soon(self.look)
 
     def _find(self, target: NetworkAddress | None) -> FollowerLink | None:
-        online = [link for link in self._replication.followers.links if link.is_online]
+        """One that is alone behind its address: otherwise "follower of it" could mean another one."""
+        links = self._replication.followers.links
+        times = Counter(link.address for link in links if link.has_met)
+        online = [link for link in links if link.is_online and times[link.address] == 1]
         if target is not None:
             return next((link for link in online if link.address == target), None)
         return max(online, key=lambda link: link.written.ts, default=None)

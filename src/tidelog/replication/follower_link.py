@@ -15,7 +15,6 @@ import contextlib
 import errno
 import logging
 from collections import deque
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -50,8 +49,10 @@ from tidelog.replication.message import (
     TransactionParts,
 )
 from tidelog.replication.options import PRIORITY_DEFAULT
+from tidelog.replication.role_file import FollowerName
 from tidelog.replication.sending_files import SendingFiles
 from tidelog.replication.speaker import LinkSpeaker
+from tidelog.replication.states import FollowerState
 from tidelog.replication.wire import encode
 
 if TYPE_CHECKING:
@@ -60,16 +61,8 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("tidelog")
 
 
-class FollowerState(Enum):
-    """See the module. The values are what INFO shows."""
-
-    MEETING = "handshake"
-    TAKING_TAIL = "taking_tail"
-    SNAPSHOT_DUE = "wait_bgsave"
-    FILES = "send_bulk"
-    CATCHING_UP = "catch_up"
-    ONLINE = "online"
-    OVER = "over"
+def holder_name_of(follower: FollowerName) -> str:
+    return f"follower {follower}"
 
 
 class FollowerLink(LinkSpeaker):
@@ -81,8 +74,9 @@ class FollowerLink(LinkSpeaker):
         self.set_link(link)
         self._since_us = self._clock.monotonic_us()
         self.state = FollowerState.MEETING
-        self.address: NetworkAddress = link.peer
-        """Where clients find it, as it says."""
+        self.name = FollowerName(*link.peer, "")
+        self.is_doubted = False
+        """Another server has come under its address and it was not heard of since: it may be what was there before."""
         self.priority = PRIORITY_DEFAULT
         self.written = Reached(Ts(0), ())
         """What survives the death of its process ..."""
@@ -115,10 +109,19 @@ class FollowerLink(LinkSpeaker):
         return self._hello is not None
 
     @property
+    def counts(self) -> bool:
+        """What it has confirmed counts as what one server has."""
+        return self.is_online and not self.is_doubted
+
+    @property
+    def address(self) -> NetworkAddress:
+        """Where clients find it, as it says."""
+        return self.name.address
+
+    @property
     def holder_name(self) -> str:
         """What the journal keeps for it is held under this name."""
-        host, port = self.address
-        return f"follower {host}:{port}"
+        return holder_name_of(self.name)
 
     @property
     def records_behind(self) -> int:
@@ -155,7 +158,7 @@ class FollowerLink(LinkSpeaker):
         journal = followers.journal
         self._hello, self.priority = hello, hello.priority
         host, port = self.address
-        self.address = (hello.host or host, hello.port or port)
+        self.name = FollowerName(hello.host or host, hello.port or port, hello.server_id)
         followers.replace(self)
         hello_back = leader_hello(journal, followers.role)
         found = self._answer(journal, hello)
@@ -419,6 +422,7 @@ class FollowerLink(LinkSpeaker):
         with contextlib.suppress(HolderLapsed):  # it reads on for as long as the journal has what it needs
             self._followers.journal.holders.move(self.holder_name, message.written.ts, self._clock.wall_us())
         if self.is_online:
+            self.is_doubted = False
             self.written, self.durable = message.written, message.durable
             self._followers.acknowledged()
 

@@ -26,10 +26,12 @@ from tidelog.journal.durability import Visible
 from tidelog.journal.journal import Journal
 from tidelog.journal.merge import JournalTransaction
 from tidelog.ports import Clock, Loop, NetworkAddress, NetworkLink
-from tidelog.replication.follower_link import FollowerLink, FollowerState
+from tidelog.replication.follower_link import FollowerLink, holder_name_of
 from tidelog.replication.meeting import NOTHING_UNREAD
 from tidelog.replication.message import EndReason, LinkRole, Publication, publication_messages
+from tidelog.replication.role_file import FollowerName
 from tidelog.replication.server import ReplicatedServer
+from tidelog.replication.states import FollowerState
 from tidelog.replication.wire import encode
 from tidelog.store.store import Store
 
@@ -68,7 +70,7 @@ class Followers:
         self._is_pump_timed = False
         self._waits: list[AwaitedConfirmation] = []
         self._samples: deque[tuple[Ts, int, int]] = deque(maxlen=_SAMPLES_MAX)
-        self._gone: dict[NetworkAddress, int] = {}
+        self._gone: dict[FollowerName, int] = {}
         """Followers whose links have ended, and when: what they need is held on for a while."""
         self._unread: tuple[Journal, Ts] | None = None
         """Something of this journal could not be read after this ts."""
@@ -129,9 +131,9 @@ class Followers:
 
     def answered(self, link: FollowerLink) -> None:
         """It is known what a follower has."""
-        self._gone.pop(link.address, None)
+        self._gone.pop(link.name, None)
         try:
-            self._replication.follower_answered(link.address)
+            self._replication.follower_answered(link.name)
         except (OSError, JournalFull) as error:  # it comes again, and there may be space then
             _LOG.error("follower %s:%d cannot be remembered: %s", *link.address, error)
             link.cut(f"it cannot be remembered: {error}")
@@ -173,23 +175,28 @@ class Followers:
             self._loop.call_soon(lambda: follower.cut(f"there are {limits.FOLLOWERS_MAX} followers already"))
         return follower
 
-    def expect(self, known: Iterable[NetworkAddress]) -> None:
+    def expect(self, known: Iterable[FollowerName]) -> None:
         """These have followed before; those that do not come again are forgotten after a while."""
-        connected = {link.address for link in self._links if link.has_met}
-        for address in known:
-            if address not in connected:
-                self._gone.setdefault(address, self.clock.monotonic_us())
+        connected = {link.name for link in self._links if link.has_met}
+        for follower in known:
+            if follower not in connected:
+                self._gone.setdefault(follower, self.clock.monotonic_us())
 
     def replace(self, link: FollowerLink) -> None:
-        """A follower has come again: its earlier link is dead, though nobody told us."""
+        """A follower has come again: its earlier link is dead, though nobody told us. Another server under the same
+        address may be a second one, or have taken the place of one that died: that shows when that speaks again."""
         for other in self.links:
-            if other is not link and other.address == link.address and other.state is not FollowerState.MEETING:
+            if other is link or other.address != link.address or other.state is FollowerState.MEETING:
+                continue
+            if other.name == link.name:
                 other.end(EndReason.REPLACED, "the follower has made another link")
+            else:
+                other.is_doubted = True
 
     def remove(self, link: FollowerLink) -> None:
         self._links.pop(link, None)
         if link.has_met:
-            self._gone[link.address] = self.clock.monotonic_us()
+            self._gone[link.name] = self.clock.monotonic_us()
         self._replication.followers_changed()
 
     def end_all(self, reason: EndReason, text: str) -> None:
@@ -257,21 +264,20 @@ class Followers:
         for link in self.links:
             link.tick()
         now_us = self.clock.monotonic_us()
-        for address in [each for each, at in self._gone.items() if now_us - at > limits.FOLLOWER_FORGOTTEN_US]:
-            self._forget(address, now_us)
+        for follower in [each for each, at in self._gone.items() if now_us - at > limits.FOLLOWER_FORGOTTEN_US]:
+            self._forget(follower, now_us)
         if self._links:
             self.pump_soon()
 
-    def _forget(self, address: NetworkAddress, now_us: int) -> None:
-        host, port = address
-        self.journal.holders.release(f"follower {host}:{port}")
+    def _forget(self, follower: FollowerName, now_us: int) -> None:
+        self.journal.holders.release(holder_name_of(follower))
         try:
-            self._replication.forget_follower(address)
+            self._replication.forget_follower(follower)
         except OSError as error:
-            _LOG.error("there is no space to store that follower %s:%d is forgotten: %s", host, port, error)
-            self._gone[address] = now_us - limits.FOLLOWER_FORGOTTEN_US + limits.FOLLOWER_FORGOTTEN_RETRY_US
+            _LOG.error("there is no space to store that follower %s is forgotten: %s", follower, error)
+            self._gone[follower] = now_us - limits.FOLLOWER_FORGOTTEN_US + limits.FOLLOWER_FORGOTTEN_RETRY_US
         else:
-            del self._gone[address]
+            del self._gone[follower]
 
     # --- what they have -----------------------------------------------------------------------------------------
 
@@ -286,7 +292,7 @@ class Followers:
 
     def confirmed_count(self, ts: Ts, *, is_durable: bool) -> int:
         """How many have said that they have everything up to a ts."""
-        return sum((link.durable if is_durable else link.written).ts >= ts for link in self._links if link.is_online)
+        return sum((link.durable if is_durable else link.written).ts >= ts for link in self._links if link.counts)
 
     def wait(self, wait: AwaitedConfirmation) -> Callable[[], None]:
         """Have `done` called once enough have confirmed; the answer ends the wait."""
@@ -312,7 +318,7 @@ class Followers:
 
     def good_count(self, lag_max_s: int) -> int:
         """Those that were heard of lately, in whole seconds as in Redis: an idle one speaks about once a second."""
-        return sum(link.is_online and link.silent_us // 1_000_000 <= lag_max_s for link in self._links)
+        return sum(link.counts and link.silent_us // 1_000_000 <= lag_max_s for link in self._links)
 
     def lag_bytes(self, ts: Ts) -> int:
         """About how much was written after a ts."""

@@ -183,9 +183,12 @@ class Following:
         if link is not self._link:
             return
         self._set_state(FollowingState.MEETING)
-        replication, unfinished = self._replication, self.landing.unfinished()
-        journal, options, port = self._server.store.journal, replication.options, replication.port
-        link.send(follower_hello(journal, options, port, unfinished, wants_all=self._wants_all))
+        here = self._replication
+        hello = follower_hello(
+            self._server.store.journal, here.options, here.port, here.server_id, self.landing.unfinished(),
+            wants_all=self._wants_all,
+        )  # fmt: skip
+        link.send(hello)
 
     def link_over(self, link: LeaderLink, reason: str) -> None:
         """The link is no more, or never was."""

@@ -66,4 +66,5 @@ def _facts_of(replication: Replication, link: FollowerLink) -> FollowerFacts:
         lag_records=link.records_behind,
         lag_bytes=replication.followers.lag_bytes(link.written.ts) if link.is_online else link.file_bytes_left,
         lag_ms=replication.followers.lag_ms(link.written.ts) if link.is_online else -1,
+        server_id=link.name.server_id,
     )

@@ -20,7 +20,13 @@ from tidelog.replication.shared_history import own_position
 
 
 def follower_hello(
-    journal: Journal, options: ReplicationOptions, port: int, unfinished: UnfinishedSync | None, *, wants_all: bool
+    journal: Journal,
+    options: ReplicationOptions,
+    port: int,
+    server_id: str,
+    unfinished: UnfinishedSync | None,
+    *,
+    wants_all: bool,
 ) -> FollowerHello:
     """`port`: where it listens. `wants_all`: what it has is of no use, and it is to be sent everything."""
     has_data = bool(journal.epochs) and not wants_all
@@ -33,6 +39,7 @@ def follower_hello(
         options.announce_host,
         options.announce_port or port,
         options.priority,
+        server_id,
     )
 
 

@@ -1,7 +1,7 @@
 """The kinds of messages: one row each, with its number, who sends it, and what its body has.
 
     0x01 follower hello    first                | opening | database_id text | role 1 | position | epochs | host text
-                                                | port 2 | priority 4 | unfinished 1
+                                                | port 2 | priority 4 | server_id text | unfinished 1
                                                 | [ts 8 | files 2 | (name text | size 8 | crc32c 4) ... ] |
     0x02 leader hello      first                | opening | database_id text | role 1 | position | epochs |
     0x03 refusal           first or later; last | opening | reason 1 | since 8 | epoch 8 | text |
@@ -154,6 +154,7 @@ def _encode_follower_hello(hello: FollowerHello) -> list[bytes]:
         fields.name(hello.host),
         fields.number(hello.port, 2),
         fields.number(hello.priority, 4),
+        fields.name(hello.server_id),
         fields.number(hello.unfinished is not None, 1),
     ]
     if hello.unfinished is not None:
@@ -167,7 +168,7 @@ def _decode_follower_hello(body: FieldReader) -> FollowerHello:
     _read_opening(body)
     database_id, role = body.text(), body.choice(LinkRole)
     position, epochs = body.position(), body.epochs()
-    host, port, priority = body.word(), body.number(2), body.number(4)
+    host, port, priority, server_id = body.word(), body.number(2), body.number(4), body.word()
     unfinished = None
     if body.flag():
         ts = body.ts()
@@ -176,7 +177,7 @@ def _decode_follower_hello(body: FieldReader) -> FollowerHello:
             for _ in range(body.count(limits.REPLICATION_UNFINISHED_MAX, "files"))
         ]
         unfinished = UnfinishedSync(ts, tuple(files))
-    return FollowerHello(database_id, role, position, epochs, unfinished, host, port, priority)
+    return FollowerHello(database_id, role, position, epochs, unfinished, host, port, priority, server_id)
 
 
 def _encode_leader_hello(hello: LeaderHello) -> list[bytes]:

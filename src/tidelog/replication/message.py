@@ -160,6 +160,8 @@ class FollowerHello:
     port: int = 0
     priority: int = 100
     """As Sentinel has it: the lowest is promoted first; 0: never."""
+    server_id: str = ""
+    """Of its data directory: others may say the same host and port."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from tidelog.replication.landing import Landing
 from tidelog.replication.leader_news import NO_LAG, HistoryLag
 from tidelog.replication.message import NOBODY_LEADS, EndReason, LinkRole, Publication
 from tidelog.replication.options import ReplicationOptions
-from tidelog.replication.role_file import RoleFile
+from tidelog.replication.role_file import FollowerName, RoleFile, draw_server_id
 from tidelog.replication.server import ReplicatedServer
 from tidelog.store.store import Store
 
@@ -85,7 +85,7 @@ class Replication:
         self._begins_epoch = False
         """It was told to lead, and the store is closed, or there is no space for an epoch."""
         self.is_returning = False
-        self._missed: set[NetworkAddress] = set()
+        self._missed: set[FollowerName] = set()
         """Followers that a returning leader waits for."""
         self._return_timer: Timer | None = None
         self._has_too_few = False
@@ -104,6 +104,11 @@ class Replication:
     @property
     def leader(self) -> NetworkAddress | None:
         return self._file.stored.leader
+
+    @property
+    def server_id(self) -> str:
+        """By which leaders know this directory."""
+        return self._file.stored.server_id
 
     @property
     def port(self) -> int:
@@ -262,7 +267,9 @@ class Replication:
         """Be a follower of another server. Durable when it returns."""
         if self.role is LinkRole.FOLLOWER and self.leader == address:
             return
-        self._file.store(replace(self._file.stored, role=LinkRole.FOLLOWER, leader=address, is_deposed=False))
+        stored = self._file.stored
+        server_id = stored.server_id or draw_server_id(self._random)
+        self._file.store(replace(stored, role=LinkRole.FOLLOWER, leader=address, is_deposed=False, server_id=server_id))
         self._end_return()
         self._begins_epoch = False
         _LOG.warning("following %s:%d from now on", *address)
@@ -312,14 +319,14 @@ class Replication:
     def _begin_return(self) -> None:
         self.is_returning = True
         self._missed = set(self._file.stored.followers)
-        names = ", ".join(f"{host}:{port}" for host, port in sorted(self._missed))
+        names = ", ".join(map(str, sorted(self._missed)))
         _LOG.warning("the last stop was not clean: waiting for followers that may have more (%s)", names)
         self._return_timer = self._loop.call_later(limits.REPLICATION_RETURN_S, self._end_wait)
 
-    def follower_answered(self, address: NetworkAddress) -> None:
+    def follower_answered(self, follower: FollowerName) -> None:
         """It is known what a follower has, and we have that too."""
-        self._file.add_follower(address)
-        self._missed.discard(address)
+        self._file.add_follower(follower)
+        self._missed.discard(follower)
         if self.is_returning and not self._missed:
             self._lead_again()
 
@@ -349,8 +356,8 @@ class Replication:
         _LOG.error("%s:%d knows of a newer leader: no writes are taken until REPLICAOF says who leads", *by)
         self._tell()
 
-    def forget_follower(self, address: NetworkAddress) -> None:
-        self._file.forget_follower(address)
+    def forget_follower(self, follower: FollowerName) -> None:
+        self._file.forget_follower(follower)
 
     # --- what happens -------------------------------------------------------------------------------------------
 

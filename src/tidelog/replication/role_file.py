@@ -2,7 +2,8 @@
 
     role        leader or follower
     leader      whom it follows: [host, port]
-    followers   who has followed it: after a crash, a leader asks them whether they have more than it
+    server_id   of whoever has this directory, drawn when it first follows: a leader tells followers apart by it
+    followers   who has followed it, [host, port, server_id]: after a crash, a leader asks them whether they have more
     is_deposed  it came back as leader and heard of a newer epoch: it takes no writes until it is told what it is
 
 A directory without the file belongs to a leader. What the file says is durable before anybody is told of it.
@@ -11,15 +12,31 @@ A directory without the file belongs to a leader. What the file says is durable 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tidelog import limits
 from tidelog.errors import Corruption
 from tidelog.journal.layout import ROLE, read_json, write_json
-from tidelog.ports import Disk, NetworkAddress
+from tidelog.ports import Disk, NetworkAddress, Random
 from tidelog.replication.message import LinkRole
 
 _NAMES: Final = {LinkRole.LEADER: "leader", LinkRole.FOLLOWER: "follower"}
+
+
+class FollowerName(NamedTuple):
+    """By which a leader knows a follower. Two that are behind one address, as with NAT, differ in their ids."""
+
+    host: str
+    port: int
+    server_id: str
+
+    @property
+    def address(self) -> NetworkAddress:
+        """Where clients find it, as it says."""
+        return self.host, self.port
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port} {self.server_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +45,10 @@ class StoredRole:
 
     role: LinkRole = LinkRole.LEADER
     leader: NetworkAddress | None = None
-    followers: tuple[NetworkAddress, ...] = ()
+    followers: tuple[FollowerName, ...] = ()
     is_deposed: bool = False
+    server_id: str = ""
+    """Empty: it has never followed."""
 
 
 def read_role(disk: Disk, folder: str) -> StoredRole | None:
@@ -41,8 +60,8 @@ def read_role(disk: Disk, folder: str) -> StoredRole | None:
     try:
         role = next(role for role, name in _NAMES.items() if name == members["role"])
         leader = _address(members["leader"]) if members["leader"] is not None else None
-        followers = tuple(map(_address, members["followers"]))
-        stored = StoredRole(role, leader, followers, bool(members["is_deposed"]))
+        followers = tuple(map(_follower, members["followers"]))
+        stored = StoredRole(role, leader, followers, bool(members["is_deposed"]), str(members["server_id"]))
     except (KeyError, StopIteration, TypeError, ValueError) as error:
         raise Corruption(f"it makes no sense ({error!r})", path=path) from None
     if (stored.role is LinkRole.FOLLOWER) != (stored.leader is not None):
@@ -50,9 +69,18 @@ def read_role(disk: Disk, folder: str) -> StoredRole | None:
     return stored
 
 
+def draw_server_id(random: Random) -> str:
+    return f"{random.randrange(2**64):016x}"
+
+
 def _address(value: Any) -> NetworkAddress:
     host, port = value
     return str(host), int(port)
+
+
+def _follower(value: Any) -> FollowerName:
+    host, port, server_id = value
+    return FollowerName(str(host), int(port), str(server_id))
 
 
 class RoleFile:
@@ -73,17 +101,18 @@ class RoleFile:
                 "leader": None if stored.leader is None else list(stored.leader),
                 "followers": [list(each) for each in stored.followers],
                 "is_deposed": stored.is_deposed,
+                "server_id": stored.server_id,
             },
         )
         self.stored = stored
 
-    def add_follower(self, address: NetworkAddress) -> None:
+    def add_follower(self, follower: FollowerName) -> None:
         """Remember one; the newest are kept."""
-        if address not in self.stored.followers:
-            kept = (*self.stored.followers, address)[-limits.FOLLOWERS_KNOWN_MAX :]
+        if follower not in self.stored.followers:
+            kept = (*self.stored.followers, follower)[-limits.FOLLOWERS_KNOWN_MAX :]
             self.store(replace(self.stored, followers=kept))
 
-    def forget_follower(self, address: NetworkAddress) -> None:
-        if address in self.stored.followers:
-            kept = tuple(each for each in self.stored.followers if each != address)
+    def forget_follower(self, follower: FollowerName) -> None:
+        if follower in self.stored.followers:
+            kept = tuple(each for each in self.stored.followers if each != follower)
             self.store(replace(self.stored, followers=kept))

@@ -1,4 +1,4 @@
-"""The states of a follower, and what they are called elsewhere."""
+"""The states of both ends of a link, and what they are called elsewhere."""
 
 from __future__ import annotations
 
@@ -8,8 +8,20 @@ from typing import Final
 from tidelog.replication.facts import LinkState
 
 
+class FollowerState(Enum):
+    """Of a server that follows us: see `follower_link`, which draws them. The values are what INFO shows."""
+
+    MEETING = "handshake"
+    TAKING_TAIL = "taking_tail"
+    SNAPSHOT_DUE = "wait_bgsave"
+    FILES = "send_bulk"
+    CATCHING_UP = "catch_up"
+    ONLINE = "online"
+    OVER = "over"
+
+
 class FollowingState(Enum):
-    """See `following`, which draws them."""
+    """Of a server that follows: see `following`, which draws them."""
 
     RESTING = "resting"
     CONNECTING = "connecting"

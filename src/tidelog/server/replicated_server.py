@@ -12,7 +12,7 @@ from tidelog.ports import Disk, NetworkAddress, Random
 from tidelog.replication.following import Connect
 from tidelog.replication.message import LinkRole, Publication
 from tidelog.replication.replication import Replication
-from tidelog.replication.role_file import RoleFile, StoredRole, read_role
+from tidelog.replication.role_file import RoleFile, StoredRole, draw_server_id, read_role
 from tidelog.server.lasting_parts import LastingParts
 from tidelog.server.served_store import ServedStore
 from tidelog.store.store import Store
@@ -77,7 +77,7 @@ def make_replication(
     """The replication of a process, with the role that its data directory has."""
     config = lasting.config
     if config.replicaof is not None:
-        _set_first_role(disk, config.data, config.replicaof)
+        _set_first_role(disk, config.data, config.replicaof, random)
     return Replication(
         ServerOfReplication(process, lasting),
         disk,
@@ -93,12 +93,12 @@ def make_replication(
     )
 
 
-def _set_first_role(disk: Disk, folder: str, leader: NetworkAddress) -> None:
+def _set_first_role(disk: Disk, folder: str, leader: NetworkAddress, random: Random) -> None:
     """`--replicaof` counts until a command changes the role: otherwise the next start would undo a failover."""
     stored = read_role(disk, folder)
     if stored is None:
         disk.make_folder(folder)
-        RoleFile(disk, folder).store(StoredRole(LinkRole.FOLLOWER, leader))
+        RoleFile(disk, folder).store(StoredRole(LinkRole.FOLLOWER, leader, server_id=draw_server_id(random)))
     elif stored.leader != leader:
         now = "leads" if stored.leader is None else "follows {}:{}".format(*stored.leader)
         _LOG.warning("replicaof %s:%d does not count: the role was changed since, and this server %s", *leader, now)

@@ -105,7 +105,7 @@ def _of_tidelog(facts: ReplicationFacts) -> ReplicationSection:
     for number, each in enumerate(facts.followers):
         found[f"follower{number}"] = (
             f"written_ts={each.written_ts},durable_ts={each.durable_ts},lag_records={each.lag_records},"
-            f"lag_ms={each.lag_ms},lag_bytes={each.lag_bytes}"
+            f"lag_ms={each.lag_ms},lag_bytes={each.lag_bytes},id={each.server_id}"
         )
     return found | {
         "good_followers": facts.good_followers,
