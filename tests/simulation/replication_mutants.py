@@ -107,9 +107,9 @@ REPLICATION_MUTANTS: Final = (
     ),
     _mutant(
         "tail-not-taken-back",
-        "replication/followers.py",
-        "if transaction.ts > self.journal.writer.last_ts:",
-        "if False:",
+        "replication/taking_tail.py",
+        "        if received.ts <= self._writer.last_ts:",
+        "        if True:",
         "a returning leader is sent what it has lost, and does not keep it",
     ),
     _mutant(
@@ -157,9 +157,9 @@ REPLICATION_MUTANTS: Final = (
     ),
     _mutant(
         "published-before-the-data",
-        "replication/follower_link.py",
-        "while self._publications and self._publications[0][0] <= ts:",
-        "while self._publications:",
+        "replication/waiting_publications.py",
+        "while self._waiting and self._waiting[0][0] <= ts:",
+        "while self._waiting:",
         "a follower delivers a message before the write that came before it",
         7_000_440,
     ),

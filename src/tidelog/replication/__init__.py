@@ -29,7 +29,9 @@ Being followed:
 
 followers       all that follow us: sending, and what they have confirmed
 follower_link   our end of the link to one of them
+taking_tail     what we have lost and one of them has kept, as it sends it up
 meeting         what a hello is answered with
+waiting_publications  messages that wait for the data before them
 sending_files   the files of a snapshot, piece by piece
 shared_history  whether the position of another server lies on the history here, and if not, where the two part
 history         what follows a position: read from memory or from disk, as messages

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -22,11 +21,9 @@ from tidelog import limits
 from tidelog.errors import Corruption, HolderLapsed, JournalFull, LinkMisused, TooOld
 from tidelog.ids import Ts
 from tidelog.journal.journal import Journal
-from tidelog.journal.merge import JournalTransaction
 from tidelog.ports import NetworkAddress, NetworkLink
 from tidelog.replication.hello import leader_hello
 from tidelog.replication.history import History, epochs_at
-from tidelog.replication.incoming import Incoming
 from tidelog.replication.kinds import LinkSide
 from tidelog.replication.meeting import ContinueAnswer, FullSyncAnswer, MeetingAnswer, RefusedAnswer, TailAnswer, answer
 from tidelog.replication.message import (
@@ -39,20 +36,18 @@ from tidelog.replication.message import (
     LinkFarewell,
     LinkMessage,
     LinkRefused,
-    LongRecord,
-    PayloadPiece,
     Reached,
     RefusalReason,
     SyncReason,
-    TailEnd,
     TailWanted,
-    TransactionParts,
 )
 from tidelog.replication.options import PRIORITY_DEFAULT
 from tidelog.replication.role_file import FollowerName
 from tidelog.replication.sending_files import SendingFiles
 from tidelog.replication.speaker import LinkSpeaker
 from tidelog.replication.states import FollowerState
+from tidelog.replication.taking_tail import TakingTail
+from tidelog.replication.waiting_publications import WaitingPublications
 from tidelog.replication.wire import encode
 
 if TYPE_CHECKING:
@@ -88,13 +83,11 @@ class FollowerLink(LinkSpeaker):
         self._sync_reason = SyncReason.EMPTY
         self._snapshot_path = ""
         """Of the snapshot that it is sent."""
-        self._incoming: Incoming | None = None
+        self._tail: TakingTail | None = None
         """The tail that it sends ..."""
         self.tail_us = 0
         """... and when some of it last came (monotonic)."""
-        self._publications: deque[tuple[Ts, bytes]] = deque()
-        """Messages that were published after a ts, and wait until it was sent all up to there."""
-        self._publications_bytes = 0
+        self._publications = WaitingPublications()
         self._announced_us = 0
 
     # --- what others ask ----------------------------------------------------------------------------------------
@@ -145,8 +138,8 @@ class FollowerLink(LinkSpeaker):
             self._acknowledge(message)
         elif isinstance(message, FollowerHello):
             self.read_for_peer(partial(self._meet, message))
-        elif self.state is FollowerState.TAKING_TAIL and self._incoming is not None:
-            self._take_tail(self._incoming, message)
+        elif self._tail is not None:
+            self._take_tail(self._tail, message)
         else:
             raise LinkMisused(f"{type(message).__name__} came while the link is in state {self.state.value}")
 
@@ -174,7 +167,8 @@ class FollowerLink(LinkSpeaker):
         elif isinstance(found, TailAnswer):
             self.state = FollowerState.TAKING_TAIL
             position = hello_back.position
-            self._incoming = Incoming(Reached(position.ts, position.lsns), followers.store.types.operations.is_known)
+            begin = Reached(position.ts, position.lsns)
+            self._tail = TakingTail(followers.server, begin, followers.worker, self._tail_went_on)
             self.tail_us = self._clock.monotonic_us()
             self.send(TailWanted())
         elif isinstance(found, FullSyncAnswer):
@@ -234,28 +228,43 @@ class FollowerLink(LinkSpeaker):
 
     # --- what we lost -------------------------------------------------------------------------------------------
 
-    def _take_tail(self, incoming: Incoming, message: LinkMessage) -> None:
+    def _take_tail(self, tail: TakingTail, message: LinkMessage) -> None:
         if not self._followers.is_returning:
             raise LinkMisused("the tail came too late: an epoch has begun without it")
         self.tail_us = self._clock.monotonic_us()
         try:
-            self._store_tail(incoming, message)
+            tail.take(message)
         except JournalFull as error:
             self.cut(f"there is no space for the tail: {error}")
 
-    def _store_tail(self, incoming: Incoming, message: LinkMessage) -> None:
-        if isinstance(message, (TransactionParts, LongRecord, PayloadPiece)):
-            for whole in incoming.take(message):
-                if isinstance(whole, JournalTransaction):
-                    self._followers.take_back(whole)
+    def took_all(self) -> None:
+        if self._tail is not None:
+            self._go_on_with_tail(self._tail)
+
+    def _tail_went_on(self) -> None:
+        """A thread is done with some of it."""
+        if self._tail is not None and not self._is_over:
+            if self._followers.is_returning:
+                self._go_on_with_tail(self._tail)
+            else:
+                self.end(EndReason.MISUSED, "the tail came too late: an epoch has begun without it")
+
+    def _go_on_with_tail(self, tail: TakingTail) -> None:
+        was_stuck = tail.is_stuck
+        try:
+            end = tail.go_on()
+        except JournalFull as error:
+            self.cut(f"there is no space for the tail: {error}")
             return
-        if not isinstance(message, TailEnd) or incoming.is_inside or message.reached != incoming.reached:
-            raise LinkMisused(f"{type(message).__name__} came inside of a tail")
-        self._followers.server.write()
-        _LOG.warning("took back from %s:%d what was lost here, up to ts %d", *self.address, message.reached.ts)
-        self._incoming = None
-        self._followers.partial_syncs += 1
-        self._continue(message.reached, len(self._followers.journal.epochs))
+        if tail.is_stuck:
+            self.stop_receiving()
+        elif was_stuck:
+            self.resume_receiving()
+        if end is not None:
+            _LOG.warning("took back from %s:%d what was lost here, up to ts %d", *self.address, end.ts)
+            self._tail = None
+            self._followers.partial_syncs += 1
+            self._continue(end, len(self._followers.journal.epochs))
 
     # --- full sync ----------------------------------------------------------------------------------------------
 
@@ -342,32 +351,17 @@ class FollowerLink(LinkSpeaker):
         if messages is None:
             if self.state is FollowerState.CATCHING_UP:
                 self.state = FollowerState.ONLINE
-            if self._publications and not history.is_inside:
-                pieces += self._take_publications(history.ts)
+            if not history.is_inside:
+                pieces += self._publications.take(history.ts)
             return pieces if pieces or self._files is not None else None
         pieces += b"".join(map(encode, messages))
-        if self._publications and not history.is_inside:
-            pieces += self._take_publications(history.ts)
+        if not history.is_inside:
+            pieces += self._publications.take(history.ts)
         return pieces
-
-    def _take_publications(self, ts: Ts) -> bytes:
-        """Those after which nothing is missing any more."""
-        found = []
-        while self._publications and self._publications[0][0] <= ts:
-            found.append(self._publications.popleft()[1])
-        data = b"".join(found)
-        self._publications_bytes -= len(data)
-        return data
 
     def publish(self, ts: Ts, pieces: bytes) -> bool:
         """Something was published after a ts; false: it was dropped, since too much waits already."""
-        if not self.is_online:
-            return True
-        if self._publications_bytes + len(pieces) > limits.REPLICATION_PUBLICATIONS_BYTES_MAX:
-            return False
-        self._publications.append((ts, pieces))
-        self._publications_bytes += len(pieces)
-        return True
+        return not self.is_online or self._publications.add(ts, pieces)
 
     def room(self) -> None:
         super().room()
@@ -385,7 +379,11 @@ class FollowerLink(LinkSpeaker):
         if self._is_over:
             return
         self._announce_if_due()
-        self.look()
+        if self._tail is None or not self._tail.is_stuck:
+            self.look()
+            return
+        self.tail_us = now_us  # a thread works on it
+        self._tail_went_on()
 
     def _announce_if_due(self) -> None:
         """Not while it has no room: then it is done once there is."""
@@ -442,6 +440,9 @@ class FollowerLink(LinkSpeaker):
         if self._files is not None:
             self._files.close()
             self._files = None
+        if self._tail is not None:
+            self._tail.drop()
+            self._tail = None
         if was is not FollowerState.MEETING:
             _LOG.info("the link to follower %s:%d is over: %s", *self.address, reason)
         self._followers.remove(self)

@@ -24,8 +24,7 @@ from tidelog.errors import JournalFull
 from tidelog.ids import Ts
 from tidelog.journal.durability import Visible
 from tidelog.journal.journal import Journal
-from tidelog.journal.merge import JournalTransaction
-from tidelog.ports import Clock, Loop, NetworkAddress, NetworkLink
+from tidelog.ports import Clock, Loop, NetworkAddress, NetworkLink, Worker
 from tidelog.replication.follower_link import FollowerLink, holder_name_of
 from tidelog.replication.meeting import NOTHING_UNREAD
 from tidelog.replication.message import EndReason, LinkRole, Publication, publication_messages
@@ -139,6 +138,10 @@ class Followers:
             link.cut(f"it cannot be remembered: {error}")
 
     @property
+    def worker(self) -> Worker:
+        return self._replication.worker
+
+    @property
     def is_taking_tail(self) -> bool:
         """A follower sends what we have lost, and goes on with it."""
         since_us = self.clock.monotonic_us() - int(limits.REPLICATION_RETURN_S * 1e6)
@@ -153,13 +156,6 @@ class Followers:
     def note_unread(self, ts: Ts) -> None:
         """What follows a ts cannot be read: it lies damaged on disk. Memory has all of it."""
         self._unread = (self.journal, max(ts, self.unread_ts))
-
-    def take_back(self, transaction: JournalTransaction) -> None:
-        """A transaction that this leader has lost and a follower kept; another one may have sent it already."""
-        if transaction.ts > self.journal.writer.last_ts:
-            self.store.apply_received(transaction)
-        if self.journal.writer.batch_bytes >= limits.BATCH_BYTES_FULL:
-            self.server.write()
 
     # --- links --------------------------------------------------------------------------------------------------
 

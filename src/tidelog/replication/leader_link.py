@@ -48,12 +48,3 @@ class LeaderLink(LinkSpeaker):
 
     def finished(self, reason: str) -> None:
         self._following.link_over(self, reason)
-
-    def stop_receiving(self) -> None:
-        if self._link is not None:
-            self._link.stop_receiving()
-
-    def resume_receiving(self) -> None:
-        if self._link is not None and not self._is_over:
-            self._heard_us = self._clock.monotonic_us()
-            self._link.resume_receiving()

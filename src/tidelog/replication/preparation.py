@@ -18,6 +18,7 @@ from typing import Any
 
 from tidelog import limits
 from tidelog.errors import JournalFailed, JournalFull
+from tidelog.ids import Ts
 from tidelog.journal.operation import OperationKind, Val
 from tidelog.journal.staging import StageJob
 from tidelog.journal.writer import passes
@@ -46,6 +47,15 @@ class Preparation:
         self._was_full = False
         """There was no space: the same jobs are to run again."""
         self._is_given_up = False
+
+    @property
+    def ts(self) -> Ts:
+        return self._transaction.ts
+
+    @property
+    def is_full(self) -> bool:
+        """There was no space for it when it was last tried."""
+        return self._was_full
 
     def is_ready(self) -> bool:
         """Whether it can be applied now; what has to be done before is begun. `JournalFull`: there is no space."""

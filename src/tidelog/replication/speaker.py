@@ -94,6 +94,16 @@ class LinkSpeaker(ABC):
         _LOG.error("what a link needs cannot be read: %s", error)
         self.end(EndReason.DAMAGED, str(error))
 
+    def stop_receiving(self) -> None:
+        """Take nothing more for now: what the peer sends waits with it."""
+        if self._link is not None:
+            self._link.stop_receiving()
+
+    def resume_receiving(self) -> None:
+        if self._link is not None and not self._is_over:
+            self._heard_us = self._clock.monotonic_us()
+            self._link.resume_receiving()
+
     def look(self) -> None:
         """Some times a second: cut a peer that is not there."""
         if not self._is_over and self.silent_us > _SILENCE_US:
