@@ -12,6 +12,7 @@ gathered_facts  gathers it from the parts
 server          what all this asks of the server around it
 refusals        what clients are told that a role forbids something
 failover        a leader hands over to one of its followers
+returning       a leader that comes back after a crash asks them first
 
 Following:
 

@@ -22,13 +22,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from tidelog import limits
 from tidelog.errors import Corruption, JournalFull, NoWayBack
 from tidelog.ids import Ts
 from tidelog.journal.replacement import finish_replacement
 from tidelog.journal.rewind import Rewound, rewind
 from tidelog.journal.scan import IsKnown
-from tidelog.ports import Clock, Disk, LinkOwner, Loop, NetworkAddress, NetworkLink, Random, Timer, Worker
+from tidelog.ports import Clock, Disk, LinkOwner, Loop, NetworkAddress, NetworkLink, Random, Worker
 from tidelog.replication import refusals
 from tidelog.replication.facts import ReplicationFacts
 from tidelog.replication.failover import NO_FAILOVER, Failover
@@ -39,6 +38,7 @@ from tidelog.replication.landing import Landing
 from tidelog.replication.leader_news import NO_LAG, HistoryLag
 from tidelog.replication.message import NOBODY_LEADS, EndReason, LinkRole, Publication
 from tidelog.replication.options import ReplicationOptions
+from tidelog.replication.returning import ReturningLeader
 from tidelog.replication.role_file import FollowerName, RoleFile, draw_server_id
 from tidelog.replication.server import ReplicatedServer
 from tidelog.store.store import Store
@@ -84,10 +84,7 @@ class Replication:
         self._was_open = False
         self._begins_epoch = False
         """It was told to lead, and the store is closed, or there is no space for an epoch."""
-        self.is_returning = False
-        self._missed: set[FollowerName] = set()
-        """Followers that a returning leader waits for."""
-        self._return_timer: Timer | None = None
+        self._return = ReturningLeader(loop, lambda: self.followers.is_taking_tail, self._try_epoch)
         self._has_too_few = False
         self._told: tuple[str | None, str | None] = (None, None)
         """What was refused when the server was last told."""
@@ -120,6 +117,11 @@ class Replication:
         """Whether the store may begin an epoch by itself when it is opened."""
         stored = self._file.stored
         return stored.role is LinkRole.LEADER and not stored.followers and not stored.is_deposed
+
+    @property
+    def is_returning(self) -> bool:
+        """It leads, has come back after a crash, and waits for its followers."""
+        return self._return.is_waiting
 
     @property
     def is_settled(self) -> bool:
@@ -192,7 +194,7 @@ class Replication:
         elif self._begins_epoch or store.journal.needs_epoch:
             stored = self._file.stored
             if is_first and stored.followers and not stored.is_deposed and not self._begins_epoch:
-                self._begin_return()
+                self._return.begin(stored.followers)
             elif not stored.is_deposed:
                 self._try_epoch()
         store.is_follower = not self._leads
@@ -270,7 +272,7 @@ class Replication:
         stored = self._file.stored
         server_id = stored.server_id or draw_server_id(self._random)
         self._file.store(replace(stored, role=LinkRole.FOLLOWER, leader=address, is_deposed=False, server_id=server_id))
-        self._end_return()
+        self._return.end()
         self._begins_epoch = False
         _LOG.warning("following %s:%d from now on", *address)
         if self._following is not None:
@@ -288,7 +290,7 @@ class Replication:
         if not was_follower and not was_deposed and not self.is_returning and not self._begins_epoch:
             return
         self._file.store(replace(self._file.stored, role=LinkRole.LEADER, leader=None, is_deposed=False))
-        self._end_return()
+        self._return.end()
         if self._following is not None:
             self._following.close(EndReason.ROLE_CHANGED, "it leads now")
             self._following = None
@@ -316,43 +318,15 @@ class Replication:
 
     # --- a leader that comes back -------------------------------------------------------------------------------
 
-    def _begin_return(self) -> None:
-        self.is_returning = True
-        self._missed = set(self._file.stored.followers)
-        names = ", ".join(map(str, sorted(self._missed)))
-        _LOG.warning("the last stop was not clean: waiting for followers that may have more (%s)", names)
-        self._return_timer = self._loop.call_later(limits.REPLICATION_RETURN_S, self._end_wait)
-
     def follower_answered(self, follower: FollowerName) -> None:
         """It is known what a follower has, and we have that too."""
         self._file.add_follower(follower)
-        self._missed.discard(follower)
-        if self.is_returning and not self._missed:
-            self._lead_again()
-
-    def _end_wait(self) -> None:
-        """Whoever has not answered is not waited for. A tail that is still coming in is: it may have been confirmed."""
-        if self.followers.is_taking_tail:
-            self._return_timer = self._loop.call_later(limits.REPLICATION_TAIL_LOOK_S, self._end_wait)
-        else:
-            self._lead_again()
-
-    def _lead_again(self) -> None:
-        if self.is_returning:
-            self._end_return()
-            self._try_epoch()
-
-    def _end_return(self) -> None:
-        self.is_returning = False
-        self._missed = set()
-        if self._return_timer is not None:
-            self._return_timer.cancel()
-            self._return_timer = None
+        self._return.answered(follower)
 
     def depose(self, by: NetworkAddress) -> None:
         """Somebody knows of an epoch after ours: be read-only until somebody says what we are."""
         self._file.store(replace(self._file.stored, is_deposed=True))
-        self._end_return()
+        self._return.end()
         _LOG.error("%s:%d knows of a newer leader: no writes are taken until REPLICAOF says who leads", *by)
         self._tell()
 
@@ -414,7 +388,7 @@ class Replication:
 
     def begin_end(self) -> None:
         """The server stops: nothing more is received. Followers are still sent what clients have been answered."""
-        self._end_return()
+        self._return.end()
         if self._following is not None:
             self._following.close(EndReason.STOPPING, "the follower stops")
             self._following = None
