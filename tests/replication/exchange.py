@@ -115,7 +115,7 @@ FROM_LEADER: Final[tuple[LinkMessage, ...]] = (
     TransactionParts([Part(Ts(SECOND + 30), ShardId(1), [], True)]),
     EpochBegins(NEXT_EPOCH),
     Publication(b"news", b"hello"),
-    TakeOver(),
+    TakeOver(Ts(SECOND + 30)),
     LongPublication(4, 6, True),
     PayloadPiece(b"newshello!"),
     FullSync(SyncReason.ERASED, Ts(SECOND - 7), (Lsn(8), Lsn(2)), 2, 5000),
@@ -212,7 +212,7 @@ ORDERED: Final[dict[type, st.SearchStrategy[LinkMessage]]] = {
         FullSync, st.sampled_from(SyncReason), TIMES, LSNS, st.integers(0, limits.REPLICATION_FILES_MAX), NUMBERS
     ),
     TailWanted: st.builds(TailWanted),
-    TakeOver: st.builds(TakeOver),
+    TakeOver: st.builds(TakeOver, TIMES),
     TransactionParts: st.builds(TransactionParts, st.lists(parts(BYTES), max_size=5)),
     EpochBegins: st.builds(EpochBegins, EPOCHS),
     Publication: st.builds(Publication, BYTES, BYTES, st.booleans()),

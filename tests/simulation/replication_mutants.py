@@ -250,8 +250,8 @@ REPLICATION_MUTANTS: Final = (
     _mutant(
         "told-to-lead-before-it-is-durable",
         "replication/failover.py",
-        "            self._replication.follow(link.address)\n",
-        "            self._loop.call_later(0.01, lambda: self._replication.follow(link.address))\n",
+        "            self._replication.follow(link.address, handed_over)\n",
+        "            self._loop.call_later(0.01, lambda: self._replication.follow(link.address, handed_over))\n",
         "FAILOVER makes a leader of a server while the old one may still come back as one",
     ),
     _mutant(
@@ -262,11 +262,17 @@ REPLICATION_MUTANTS: Final = (
         "FAILOVER leaves writes behind",
     ),
     _mutant(
+        "handover-not-durable",
+        "replication/role_file.py",
+        '"handed_over": None if stored.handed_over is None else list(stored.handed_over),',
+        '"handed_over": None,',
+        "a leader that dies after it has handed over forgets to tell the other server, and nobody leads",
+    ),
+    _mutant(
         "epoch-before-the-role",
         "replication/replication.py",
-        "        self._file.store(replace(self._file.stored, role=LinkRole.LEADER,",
-        "        self.server.begin_epoch(Ts(0))\n"
-        "        self._file.store(replace(self._file.stored, role=LinkRole.LEADER,",
+        "        self._file.store(StoredRole(LinkRole.LEADER,",
+        "        self.server.begin_epoch(Ts(0))\n        self._file.store(StoredRole(LinkRole.LEADER,",
         "a server that dies while it is promoted is a follower with an epoch of its own",
     ),
     _mutant(

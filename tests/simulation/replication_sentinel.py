@@ -28,6 +28,10 @@ class SimulatedSentinel:
         self.leader = machines[0]
         self._down_after_us = rng.choice((1_000_000, 2_000_000, 4_000_000))
         self._missed_since_us: int | None = None
+        self._patience_us = rng.choice((0, 3_000_000, 8_000_000))
+        """How long a leader that has handed over may follow somebody who does not lead ..."""
+        self._orphaned_since_us: int | None = None
+        """... and since when it does."""
         self.unseen: set[WatchedMachine] = set()
         """It cannot reach these."""
         self.let_alone: dict[WatchedMachine, int] = {}
@@ -60,12 +64,16 @@ class SimulatedSentinel:
         """A leader that handed over says whom it follows."""
         replication = self.leader.watched.replication
         if replication.role is not LinkRole.FOLLOWER or replication.leader is None:
+            self._orphaned_since_us = None
             return
+        now_us = self._loop.clock.monotonic_us()
+        if self._orphaned_since_us is None:
+            self._orphaned_since_us = now_us
         successor = self._watch.machines[replication.leader]
         if self.sees(successor) and successor.watched.replication.role is LinkRole.LEADER:
             self.leader = successor
             self._watch.coverage["handed_over"] += 1
-        elif self.leader not in self.let_alone:
+        elif self.leader not in self.let_alone and now_us - self._orphaned_since_us >= self._patience_us:
             self.make_leader(self.leader)  # who should have led does not
 
     def _settle_roles(self) -> None:

@@ -29,7 +29,7 @@ from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.journal import Settings
 from tidelog.ports import NetworkAddress
 from tidelog.replication.message import LinkRole, Publication
-from tidelog.replication.role_file import StoredRole, read_role
+from tidelog.replication.role_file import Handover, StoredRole, read_role
 from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock
@@ -89,8 +89,8 @@ class WatchedMachine(Machine):
         """The newest that it has begun itself."""
         self.loses_to: WatchedMachine | None = None
         """Whose history takes the place of what is here, since the store was closed for that."""
-        self.role: tuple[LinkRole, NetworkAddress | None] | None = None
-        """What it was when it died."""
+        self.role: tuple[LinkRole, NetworkAddress | None, Handover | None] | None = None
+        """What it was when it died, and what it had handed over."""
         self.roles_told: set[tuple[LinkRole, NetworkAddress | None]] = set()
         """All that it ever said that it is."""
         self.asked: tuple[NetworkAddress, ...] = ()
@@ -98,9 +98,13 @@ class WatchedMachine(Machine):
         self.started_us = 0
         """... since when."""
         self.given: Place = BEGINNING
-        """Where it was when it last became a follower."""
+        """Where it was when it last became a follower, or one of another leader ..."""
+        self.last_told: tuple[LinkRole, NetworkAddress | None] | None = None
+        """... and what it last said that it is, also in an earlier process."""
         self.is_forced = False
-        """The FAILOVER that it was last asked for need not wait for everything to be there."""
+        """The FAILOVER that it was last asked for need not wait for everything to be there ..."""
+        self.hands_over_in = 0
+        """... and which of its processes was asked."""
 
     # --- its life -----------------------------------------------------------------------------------------------
 
@@ -110,7 +114,8 @@ class WatchedMachine(Machine):
         self.starts += 1
         stored = read_role(self.disk, FOLDER) or StoredRole()
         if self.role is not None:
-            require((stored.role, stored.leader) == self.role, self, "was", self.role, "and is", stored)
+            found = stored.role, stored.leader, stored.handed_over
+            require(found == self.role, self, "was", self.role, "and is", stored)
         self.asked = tuple(each.address for each in stored.followers) if stored.role is LinkRole.LEADER else ()
         self.started_us = self.clock.monotonic_us()
         server = self.server = WatchedServer(self, replicaof)
@@ -130,7 +135,8 @@ class WatchedMachine(Machine):
         """What it said that it is must be found when it comes back, unless it died while it was changing that."""
         self.role = None
         if self.server is not None and not self.is_halted:
-            self.role = self.server.replication.role, self.server.replication.leader
+            stored = self.server.replication._file.stored
+            self.role = stored.role, stored.leader, stored.handed_over
 
     @property
     def is_halted(self) -> bool:
@@ -157,7 +163,7 @@ class WatchedMachine(Machine):
         self.lineage, self._noted = Lineage(()), None
         self.kept = self.synced = BEGINNING
         self.last_ts = self.epoch_begun = 0
-        self.role = self.loses_to = None
+        self.role = self.loses_to = self.last_told = None
         self.confirmed = {}
 
     def __str__(self) -> str:
@@ -350,10 +356,12 @@ class WatchedServer(SimulatedServer):
 
     def role_changed(self) -> None:
         super().role_changed()
-        self.watched.roles_told.add((self.replication.role, self.replication.leader))
+        told = self.replication.role, self.replication.leader
+        self.watched.roles_told.add(told)
+        is_other, self.watched.last_told = told != self.watched.last_told, told
         if self.replication.role is LinkRole.FOLLOWER:
             self._is_told_to_lead = False
-            if self.is_open:
+            if self.is_open and is_other:
                 self.watched.given = place_of(self.store.journal.epochs, self.store.journal.writer.last_ts)
         elif self._followed is not None and not self._is_told_to_lead:
             self._look_at_giver(self.watch.machines[self._followed])
@@ -366,6 +374,7 @@ class WatchedServer(SimulatedServer):
         require(told in giver.roles_told, giver, "hands over to", self.watched, "and may not know it afterwards")
         require(giver.is_forced or self.watched.has(giver.given), giver, "hands over too early, at", giver.given)
         self.watch.coverage["taken_over"] += 1
+        self.watch.coverage["taken_over_after_a_restart"] += giver.starts > giver.hands_over_in
 
     # --- the loop -----------------------------------------------------------------------------------------------
 

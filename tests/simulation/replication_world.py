@@ -486,7 +486,7 @@ class ReplicationWorld:
                 machine.watched.replication.fail_over(None, timeout_ms, is_forced=is_forced)
             except ClientError:
                 return
-            machine.is_forced = is_forced
+            machine.is_forced, machine.hands_over_in = is_forced, machine.starts
             self.coverage["fail_overs"] += 1
             self._plan_death(machine)
 

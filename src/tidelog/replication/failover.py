@@ -1,11 +1,15 @@
 """FAILOVER: a leader hands over to one of its followers, and nothing is lost.
 
-    waiting-for-sync ──► the follower has everything ──► "follower of it" is durable ──► it is told to lead
-          │                                                                                until it does
+    waiting-for-sync ──► the follower has everything ──► "handed over to it" is durable ──► it is told to lead
+          │                                                                                  until it has led
           └─ timeout: given up, or with FORCE handed over as it is
 
-Writes wait meanwhile. They are refused once the role has changed, and clients find the new leader. If the other server
-was not there to hear that it leads, it comes back as a follower of ours, and hears it then.
+Writes wait meanwhile. They are refused once the role has changed, and clients find the new leader.
+
+Whoever dies, and when: before "handed over" is durable we lead, and afterwards we do not, also after a restart. From
+then on nobody but the heir can lead. If it was not there to hear that, it comes back as a follower of ours, and hears
+it then, from this process or the next. It hears it when it has all that it had confirmed and all that we have: either
+may have lost its tail in a crash, and gets it from the other first. It has led when there is a newer epoch here.
 """
 
 from __future__ import annotations
@@ -15,9 +19,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from tidelog.errors import ClientError
-from tidelog.ports import Loop, NetworkAddress, Timer
+from tidelog.ports import Clock, Loop, NetworkAddress, Timer
 from tidelog.replication.facts import FailoverState
 from tidelog.replication.message import LinkRole, TakeOver
+from tidelog.replication.role_file import Handover
 
 if TYPE_CHECKING:
     from tidelog.replication.follower_link import FollowerLink
@@ -25,23 +30,25 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("tidelog")
 _HELD_MS_MAX: Final = 24 * 3600 * 1000
+_TOLD_AGAIN_US: Final = 1_000_000
 NO_FAILOVER: Final[FailoverState] = "no-failover"
 
 
 class Failover:
     """One at a time, or none."""
 
-    def __init__(self, replication: Replication, loop: Loop) -> None:
+    def __init__(self, replication: Replication, clock: Clock, loop: Loop) -> None:
         self._replication = replication
+        self._clock = clock
         self._loop = loop
         self.state: FailoverState = NO_FAILOVER
         self._target: NetworkAddress | None = None
         """None: whoever is first to have everything."""
         self._timer: Timer | None = None
-        self._heir: NetworkAddress | None = None
-        """Whom we have handed over to, until it leads ..."""
         self._told: FollowerLink | None = None
-        """... and the link on which it was last told so."""
+        """The link on which the heir was last told to lead ..."""
+        self._told_us = 0
+        """... and when (monotonic): it may have had no space for that."""
 
     def begin(self, target: NetworkAddress | None, timeout_ms: int, *, is_forced: bool) -> None:
         """`ClientError` if there is nobody to hand over to. `timeout_ms` 0: for as long as it takes."""
@@ -75,8 +82,9 @@ class Failover:
 
     def look(self) -> None:
         """A follower has more than before: hand over if that is all."""
-        if self._heir is not None:
-            self._tell_heir(self._heir)
+        handed_over = self._replication.handed_over
+        if handed_over is not None:
+            self._tell_heir(handed_over)
         if self.state != "waiting-for-sync":
             return
         link = self._find(self._target)
@@ -89,26 +97,28 @@ class Failover:
         self.state = "failover-in-progress"
         self._stop_timer()
         _LOG.warning("handing over to %s:%d", *link.address)
+        handed_over = Handover(link.written.ts, self._replication.server.store.journal.epoch_id)
         try:
-            self._replication.follow(link.address)
+            self._replication.follow(link.address, handed_over)
         except OSError as error:
             self.abort(f"it cannot be stored that we follow ({error})")
             return
-        self._heir = link.address
-        self._tell_heir(link.address, is_forced=True)
+        self._tell(link, handed_over)
         self._end()
 
-    def _tell_heir(self, heir: NetworkAddress, *, is_forced: bool = False) -> None:
-        """Never before it has everything, unless that is what was asked for."""
-        replication = self._replication
-        if replication.leader != heir or replication.distance == 1:  # somebody else decided, or it leads
-            self._heir = self._told = None
+    def _tell_heir(self, handed_over: Handover) -> None:
+        """Once it has come back with everything. Also what we have beyond the handover: if that was forced, there is
+        some, and if a disk failed while it was stored, we may have gone on as leader."""
+        link = self._find(self._replication.leader)
+        needed_ts = max(handed_over.ts, self._replication.server.store.journal.writer.last_ts)
+        if link is None or link.written.ts < needed_ts:
             return
-        link = self._find(heir)
-        has_all = link is not None and link.written.ts >= replication.server.store.journal.writer.last_ts
-        if link is not None and link is not self._told and (has_all or is_forced):
-            self._told = link
-            link.send(TakeOver())
+        if link is not self._told or self._clock.monotonic_us() - self._told_us >= _TOLD_AGAIN_US:
+            self._tell(link, handed_over)
+
+    def _tell(self, link: FollowerLink, handed_over: Handover) -> None:
+        self._told, self._told_us = link, self._clock.monotonic_us()
+        link.send(TakeOver(handed_over.ts))
 
     def _time_out(self, *, is_forced: bool) -> None:
         self._timer = None

@@ -248,7 +248,7 @@ class Following:
         elif isinstance(message, LinkRefused):
             self._take_refusal(message)
         elif isinstance(message, TakeOver) and self.is_receiving:
-            self._replication.take_over()
+            self._replication.take_over(message.ts)
         else:
             raise LinkMisused(f"{type(message).__name__} came in state {self.state.value}")
 

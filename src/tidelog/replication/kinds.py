@@ -19,7 +19,7 @@
                                                 | records 8 | behind_bytes 8 |
     0x21 acknowledgement   follower             | written reached | durable reached |
     0x22 ping, 0x23 pong   either               | sent_us 8 |
-    0x24 take over         leader               | |
+    0x24 take over         leader               | ts 8 |
     0x30 file              leader               | number 4 | name text | size 8 | begin 8 |
     0x31 file piece        leader               | number 4 | position 8 | bytes |
     0x32 file end          leader               | number 4 | crc32c 4 |
@@ -346,7 +346,10 @@ KINDS: Final[tuple[MessageKind, ...]] = (
         0x23, "a pong", LinkPong, None,
         lambda message: [fields.number(message.sent_us, 8)], lambda body: LinkPong(body.number(8)),
     ),
-    MessageKind(0x24, "a handover", TakeOver, _LEADER, lambda _: [], lambda _: TakeOver()),
+    MessageKind(
+        0x24, "a handover", TakeOver, _LEADER,
+        lambda message: [fields.number(message.ts, 8)], lambda body: TakeOver(body.ts()),
+    ),
     MessageKind(0x30, "a file", SyncFile, _LEADER, _encode_file, _decode_file),
     MessageKind(0x31, "a piece of a file", FilePiece, _LEADER, _encode_file_piece, _decode_file_piece),
     MessageKind(

@@ -320,6 +320,9 @@ class LinkPong:
 class TakeOver:
     """The leader follows whoever gets this from now on, and has sent it everything: it is to lead."""
 
+    ts: Ts
+    """It has confirmed everything up to here."""
+
 
 # --- full sync --------------------------------------------------------------------------------------------------
 

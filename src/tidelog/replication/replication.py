@@ -20,6 +20,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from tidelog.errors import Corruption, JournalFull, NoWayBack
@@ -39,7 +40,7 @@ from tidelog.replication.leader_news import NO_LAG, HistoryLag
 from tidelog.replication.message import NOBODY_LEADS, EndReason, LinkRole, Publication
 from tidelog.replication.options import ReplicationOptions
 from tidelog.replication.returning import ReturningLeader
-from tidelog.replication.role_file import FollowerName, RoleFile, draw_server_id
+from tidelog.replication.role_file import FollowerName, Handover, RoleFile, StoredRole, draw_server_id
 from tidelog.replication.server import ReplicatedServer
 from tidelog.store.store import Store
 
@@ -76,7 +77,7 @@ class Replication:
         self._port = port
         self._file = RoleFile(disk, folder)
         self.followers = Followers(self, server, clock, loop)
-        self.failover = Failover(self, loop)
+        self.failover = Failover(self, clock, loop)
         self._following: Following | None = None
         self._landing: Landing | None = None
         self.is_open = False
@@ -122,6 +123,16 @@ class Replication:
     def is_returning(self) -> bool:
         """It leads, has come back after a crash, and waits for its followers."""
         return self._return.is_waiting
+
+    @property
+    def handed_over(self) -> Handover | None:
+        """What was handed over to the server that we follow, if it is not known to have led since."""
+        found = self._file.stored.handed_over
+        return found if found is not None and self.is_open and self._newest_epoch == found.epoch else None
+
+    @property
+    def _newest_epoch(self) -> int:
+        return self.server.store.journal.epoch_id
 
     @property
     def is_settled(self) -> bool:
@@ -265,13 +276,15 @@ class Replication:
 
     # --- changes of role ----------------------------------------------------------------------------------------
 
-    def follow(self, address: NetworkAddress) -> None:
-        """Be a follower of another server. Durable when it returns."""
+    def follow(self, address: NetworkAddress, handed_over: Handover | None = None) -> None:
+        """Be a follower of another server; `handed_over`: which is told to lead. Durable when it returns."""
         if self.role is LinkRole.FOLLOWER and self.leader == address:
             return
         stored = self._file.stored
         server_id = stored.server_id or draw_server_id(self._random)
-        self._file.store(replace(stored, role=LinkRole.FOLLOWER, leader=address, is_deposed=False, server_id=server_id))
+        self._file.store(
+            StoredRole(LinkRole.FOLLOWER, address, stored.followers, server_id=server_id, handed_over=handed_over)
+        )
         self._return.end()
         self._begins_epoch = False
         _LOG.warning("following %s:%d from now on", *address)
@@ -289,7 +302,8 @@ class Replication:
         was_follower, was_deposed = self.role is LinkRole.FOLLOWER, self._file.stored.is_deposed
         if not was_follower and not was_deposed and not self.is_returning and not self._begins_epoch:
             return
-        self._file.store(replace(self._file.stored, role=LinkRole.LEADER, leader=None, is_deposed=False))
+        stored = self._file.stored
+        self._file.store(StoredRole(LinkRole.LEADER, None, stored.followers, server_id=stored.server_id))
         self._return.end()
         if self._following is not None:
             self._following.close(EndReason.ROLE_CHANGED, "it leads now")
@@ -301,11 +315,16 @@ class Replication:
             self._begin_epoch()
             self._tell()
 
-    def take_over(self) -> None:
+    def take_over(self, ts: Ts) -> None:
         """The leader hands over to us, once this call is over: it comes from inside of its link."""
-        self._loop.call_soon(self._take_over)
+        self._loop.call_soon(partial(self._take_over, self._following, ts))
 
-    def _take_over(self) -> None:
+    def _take_over(self, following: Following | None, ts: Ts) -> None:
+        if following is not self._following:  # somebody else has decided meanwhile
+            return
+        if ts > self.server.store.journal.writer.written.ts:
+            _LOG.error("the leader hands over at ts %d, which is not reached here: it is not taken over", ts)
+            return
         try:
             self.lead()
         except (OSError, JournalFull) as error:

@@ -4,6 +4,8 @@
     leader      whom it follows: [host, port]
     server_id   of whoever has this directory, drawn when it first follows: a leader tells followers apart by it
     followers   who has followed it, [host, port, server_id]: after a crash, a leader asks them whether they have more
+    handed_over [ts, epoch] if it has handed over to the server that it follows (FAILOVER): what that server must have
+                before it is told to lead, and the newest epoch then. Once there is a newer one, it has led
     is_deposed  it came back as leader and heard of a newer epoch: it takes no writes until it is told what it is
 
 A directory without the file belongs to a leader. What the file says is durable before anybody is told of it.
@@ -11,11 +13,13 @@ A directory without the file belongs to a leader. What the file says is durable 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from tidelog import limits
 from tidelog.errors import Corruption
+from tidelog.ids import Ts
 from tidelog.journal.layout import ROLE, read_json, write_json
 from tidelog.ports import Disk, NetworkAddress, Random
 from tidelog.replication.message import LinkRole
@@ -39,6 +43,15 @@ class FollowerName(NamedTuple):
         return f"{self.host}:{self.port} {self.server_id}"
 
 
+class Handover(NamedTuple):
+    """A leader has handed over to one of its followers."""
+
+    ts: Ts
+    """The follower had everything up to here, which is all unless it was forced."""
+    epoch: int
+    """The newest that the leader knew."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredRole:
     """What the file says."""
@@ -49,6 +62,8 @@ class StoredRole:
     is_deposed: bool = False
     server_id: str = ""
     """Empty: it has never followed."""
+    handed_over: Handover | None = None
+    """Only of a follower: to the server that it follows."""
 
 
 def read_role(disk: Disk, folder: str) -> StoredRole | None:
@@ -61,7 +76,9 @@ def read_role(disk: Disk, folder: str) -> StoredRole | None:
         role = next(role for role, name in _NAMES.items() if name == members["role"])
         leader = _address(members["leader"]) if members["leader"] is not None else None
         followers = tuple(map(_follower, members["followers"]))
-        stored = StoredRole(role, leader, followers, bool(members["is_deposed"]), str(members["server_id"]))
+        handed_over = None if members["handed_over"] is None else _handover(members["handed_over"])
+        server_id = str(members["server_id"])
+        stored = StoredRole(role, leader, followers, bool(members["is_deposed"]), server_id, handed_over)
     except (KeyError, StopIteration, TypeError, ValueError) as error:
         raise Corruption(f"it makes no sense ({error!r})", path=path) from None
     if (stored.role is LinkRole.FOLLOWER) != (stored.leader is not None):
@@ -83,6 +100,11 @@ def _follower(value: Any) -> FollowerName:
     return FollowerName(str(host), int(port), str(server_id))
 
 
+def _handover(value: Any) -> Handover:
+    ts, epoch = value
+    return Handover(Ts(int(ts)), int(epoch))
+
+
 class RoleFile:
     """The file of an open data directory."""
 
@@ -92,7 +114,16 @@ class RoleFile:
         self.stored = read_role(disk, folder) or StoredRole()
 
     def store(self, stored: StoredRole) -> None:
-        """Durable when it returns."""
+        """Durable when it returns. `OSError`: the role stays as it is."""
+        try:
+            self._write(stored)
+        except OSError:
+            with suppress(OSError):  # it may be in place already, and must not come true after the next crash
+                self._write(self.stored)
+            raise
+        self.stored = stored
+
+    def _write(self, stored: StoredRole) -> None:
         write_json(
             self._disk,
             self._path,
@@ -102,9 +133,9 @@ class RoleFile:
                 "followers": [list(each) for each in stored.followers],
                 "is_deposed": stored.is_deposed,
                 "server_id": stored.server_id,
+                "handed_over": None if stored.handed_over is None else list(stored.handed_over),
             },
         )
-        self.stored = stored
 
     def add_follower(self, follower: FollowerName) -> None:
         """Remember one; the newest are kept."""
