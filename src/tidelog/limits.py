@@ -838,7 +838,9 @@ RECORD_SPLIT_BYTES = 256 * KIB
 RECORD_OFFSETS_MAX = 1_048_576
 """Offsets of entries that one record names, as runs ..."""
 RECORD_PENDING_MAX = 4096
-"""... and pending entries that it describes."""
+"""... and pending entries that it describes ..."""
+RECORD_DELIVERED_MAX = 16_384
+"""... and new entries that it delivers, with their ids."""
 PAYLOAD_BYTES_MAX = 1 * GIB
 """No payload is larger: what a length in a damaged file can make a reader allocate."""
 SHARDS_MAX = 256
@@ -924,7 +926,7 @@ assert REPLICATION_LONG_BYTES < REPLICATION_STAGED_BYTES_MIN  # what a thread wr
 assert REPLICATION_PAYLOAD_BYTES + REPLICATION_TEXT_BYTES_MAX < REPLICATION_PIECE_BYTES_MAX
 assert REPLICATION_EPOCHS_BYTES_MAX + REPLICATION_UNFINISHED_MAX * 64 < REPLICATION_PIECE_BYTES_MAX
 assert LINK_ROOM_BYTES < LINK_UNSENT_BYTES_MAX
-assert READ_ENTRIES_MAX <= RECORD_OFFSETS_MAX
+assert RECORD_DELIVERED_MAX <= RECORD_OFFSETS_MAX
 assert DAYS_BATCH_BYTES_MAX < DAYS_EVENT_BYTES_MAX < DAYS_BATCH_OPENED_BYTES_MAX < BULK_BYTES_MAX
 assert DAYS_LATE_AT_ONCE <= DAYS_LATE_LOOKED_THROUGH
 assert DAYS_INDEX_S <= DAYS_INDEX_SAME_DAY_S

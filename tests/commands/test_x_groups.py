@@ -13,7 +13,7 @@ U64_MAX = 2**64 - 1
 
 
 def test_more_entries_at_once_than_a_record_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "RECORD_OFFSETS_MAX", 7)
+    monkeypatch.setattr(limits, "RECORD_DELIVERED_MAX", 7)
     run = Commands()
     run("TWRITE", "k", "ENTRIES", *[word for at in range(25) for word in ("t", at)])
     run("XGROUP", "CREATE", "k", "g", 0)

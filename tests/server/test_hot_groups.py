@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from array import array
 from collections import Counter
 from typing import Any
 
@@ -20,7 +21,9 @@ from tidelog.store.type_table import operation_table
 from tidelog.streams.group import Group
 from tidelog.streams.group_records import ACK, DELIVER, encode_ack, encode_delivery
 from tidelog.streams.operations import Ack, Deliver
+from tidelog.streams.payload import id_runs
 from tidelog.streams.read_ahead import ReadAhead
+from tidelog.streams.rows import pack_ids
 from tidelog.streams.stream import Stream
 from tidelog.types.effect import StoredValue
 
@@ -132,9 +135,19 @@ def test_records_are_those_of_the_table() -> None:
     table: OperationTable = operation_table()
     for offsets in ([7], [7, 8, 9], [7, 9, 10], list(range(1000, 1200))):
         last_id = 1_700_000_000_000 << 64 | 5
-        delivery = Deliver(b"key", b"g" * 200, b"c", 5, 6, 7, offsets[-1], last_id, -1, True, offsets)
-        made = encode_delivery(b"key", b"g" * 200, b"c", (5, 6, 7), offsets, last_id, -1, True)
-        assert made == table.kind(DELIVER).encode(delivery)
+        for ms, seqs in (
+            (array("Q", [5] * len(offsets)), array("Q", offsets)),
+            (offsets, [0] * len(offsets)),
+            ([at // 50 for at in range(len(offsets))], [at % 50 for at in range(len(offsets))]),
+        ):
+            delivery = Deliver(
+                b"key", b"g" * 200, b"c", 5, 6, 7, offsets[-1], last_id, -1, True, offsets, pack_ids(ms, seqs)
+            )
+            made = encode_delivery(b"key", b"g" * 200, b"c", (5, 6, 7), offsets, last_id, -1, id_runs(ms, seqs))
+            assert made == table.kind(DELIVER).encode(delivery)
+        forgotten = Deliver(b"key", b"g" * 200, b"c", 5, 6, 7, offsets[-1], last_id, -1, False, offsets)
+        made = encode_delivery(b"key", b"g" * 200, b"c", (5, 6, 7), offsets, last_id, -1, b"")
+        assert made == table.kind(DELIVER).encode(forgotten)
         assert encode_ack(b"key", b"g", offsets) == table.kind(ACK).encode(Ack(b"key", b"g", offsets))
 
 

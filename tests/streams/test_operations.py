@@ -25,12 +25,14 @@ def test_an_append_fits_records(count: int, size: int) -> None:
 
 def test_long_lists_of_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RECORD_OFFSETS_MAX", 3)
+    monkeypatch.setattr(limits, "RECORD_DELIVERED_MAX", 3)
     monkeypatch.setattr(limits, "RECORD_PENDING_MAX", 2)
     assert [op.offsets for op in cuts(b"k", range(1, 8))] == [[1, 2, 3], [4, 5, 6], [7]]
     assert [op.offsets for op in acks(b"k", b"g", [1, 5, 9, 11])] == [[1, 5, 9], [11]]
-    whole = Deliver(b"k", b"g", b"c", 1000, 0, 0, 7, 7 << 64, 7, True, range(1, 8))
+    whole = Deliver(b"k", b"g", b"c", 1000, 0, 0, 7, 7 << 64, 7, True, range(1, 8), range(11, 18))
     assert [list(op.offsets) for op in delivers(whole)] == [[1, 2, 3], [4, 5, 6], [7]]
-    assert all(op._replace(offsets=whole.offsets) == whole for op in delivers(whole))
+    assert [list(op.ids) for op in delivers(whole)] == [[11, 12, 13], [14, 15, 16], [17]]
+    assert all(op._replace(offsets=whole.offsets, ids=whole.ids) == whole for op in delivers(whole))
     items = [(offset, 0, 0, 0, 0, 0) for offset in range(3)]
     assert [list(op.items) for op in pends(b"k", b"g", b"", items)] == [items[:2], items[2:]]
     assert cuts(b"k", []) == []

@@ -15,7 +15,7 @@ from tidelog.store.transaction import Transaction
 from tidelog.streams.dump import group_set
 from tidelog.streams.group import NO_CONSUMER, Group
 from tidelog.streams.node import Rows
-from tidelog.streams.operations import Deliver, PendingItem, acks, pends
+from tidelog.streams.operations import Deliver, PendingItem, acks, delivers, pends
 from tidelog.streams.progress import entries_read_after, next_rows, room_for_pending
 from tidelog.streams.stream import Stream
 
@@ -82,7 +82,8 @@ class GroupRead:
         self.rows.append(rows)
         now_ms = self._transaction.now_ms
         retry_ms, expire_after_ms = retry if retry is not None else (0, 0)
-        self.operations.append(
+        ids = rows.ids
+        self.operations += delivers(
             Deliver(
                 self._key,
                 self._name,
@@ -91,10 +92,11 @@ class GroupRead:
                 retry_ms,
                 min(now_ms + expire_after_ms, I64_MAX) if expire_after_ms else 0,
                 rows.offsets[-1],
-                rows.ids[-1],
-                entries_read_after(self._stream, self._group, rows.ids),
+                ids[-1],
+                entries_read_after(self._stream, self._group, ids),
                 retry is not None,
                 rows.offsets,
+                ids if retry is not None else (),
             )
         )
 

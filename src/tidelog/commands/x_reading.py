@@ -164,7 +164,7 @@ def xreadgroup(transaction: Transaction, arguments: Arguments) -> Decision:
             delivery, entries = _deliver(key, stream, group, options, now_ms)
             if delivery is not None:
                 if is_repeated:
-                    moved[key] = _after_delivery(stream, group, delivery)
+                    moved[key] = _after_delivery(group, delivery)
                 operations += delivers(delivery)
                 found.append((key, entries))
                 continue
@@ -189,17 +189,17 @@ def _deliver(key: bytes, stream: Stream, group: Group, options: _Options, now_ms
         return None, None
     ids, offsets = rows.ids, rows.offsets
     read = entries_read_after(stream, group, ids)
+    cursor, keeps = (offsets[-1], ids[-1], read), options.keeps
     delivery = Deliver(
-        key, options.group, options.consumer, now_ms, 0, 0, offsets[-1], ids[-1], read, options.keeps, offsets
+        key, options.group, options.consumer, now_ms, 0, 0, *cursor, keeps, offsets, ids if keeps else ()
     )
     return delivery, x_entries(rows)
 
 
-def _after_delivery(stream: Stream, group: Group, delivery: Deliver) -> Group:
+def _after_delivery(group: Group, delivery: Deliver) -> Group:
     """A group as it will be once this is delivered."""
     offsets = delivery.offsets if delivery.keeps else ()
-    ids = stream.ids_from(offsets[0], len(offsets)) if offsets else []
-    items = [(offset, number, delivery.now_ms, 1, 0, 0) for offset, number in zip(offsets, ids, strict=True)]
+    items = [(offset, number, delivery.now_ms, 1, 0, 0) for offset, number in zip(offsets, delivery.ids, strict=True)]
     made = _after(group, delivery.consumer, items)
     made.last_offset, made.last_id, made.entries_read = delivery.last_offset, delivery.last_id, delivery.entries_read
     return made

@@ -27,6 +27,7 @@ from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
 from tidelog.streams.group import NO_CONSUMER, Group
 from tidelog.streams.group_records import ACK, DELIVER, encode_ack, encode_delivery
+from tidelog.streams.payload import id_runs
 from tidelog.streams.progress import entries_read_after, next_rows, room_for_pending, top_id
 from tidelog.streams.read_ahead import ReadAhead
 from tidelog.streams.rows import Rows
@@ -97,7 +98,7 @@ class HotGroups:
             return at
         self._database.observe(key)
         times_ms = self._store.now_ms(), 0, 0
-        self._deliver(slot, key, name, stream, group, consumer, times_ms, list(rows.offsets), ids, True)
+        self._deliver(slot, key, name, stream, group, consumer, times_ms, rows, ids, True)
         out.append(self._one_key % (len(key), key, len(ids), array_for_x(rows)))
         return at + 1
 
@@ -129,7 +130,7 @@ class HotGroups:
         else:
             database.observe(key)
         times_ms = now_ms, retry_ms, min(now_ms + expire_ms, I64_MAX) if expire_ms else 0
-        self._deliver(slot, key, name, stream, group, NO_CONSUMER, times_ms, list(rows.offsets), rows.ids, keeps)
+        self._deliver(slot, key, name, stream, group, NO_CONSUMER, times_ms, rows, rows.ids, keeps)
         out.append(b"*%d\r\n%b" % (len(rows.entries), array_for_t(rows)))
         return at + 1
 
@@ -161,13 +162,14 @@ class HotGroups:
         group: Group,
         consumer: bytes,
         times_ms: tuple[int, int, int],
-        offsets: list[int],
+        rows: Rows,
         ids: list[int],
         keeps: bool,
     ) -> None:
         """New entries are a reader's."""
-        read = entries_read_after(stream, group, ids)
-        payload = encode_delivery(key, name, consumer, times_ms, offsets, ids[-1], read, keeps)
+        offsets, read = list(rows.offsets), entries_read_after(stream, group, ids)
+        pending = id_runs(rows.ms, rows.seqs) if keeps else b""
+        payload = encode_delivery(key, name, consumer, times_ms, offsets, ids[-1], read, pending)
         group.deliver(consumer, times_ms, (offsets[-1], ids[-1], read), offsets, ids, keeps=keeps)
         if times_ms[2]:
             self._database.wake_at(key, times_ms[2])

@@ -15,14 +15,15 @@ are flits; offsets go as *runs*: how many runs, then for each its first offset a
     0x57 consumer  | key | group | name | seen ms 8 | active ms 8 |    made, or seen
     0x58 leave     | key | group | consumer |                          it and what it has pending are gone
     0x59 deliver   | key | group | consumer | now ms 8 | retry after ms 8 | expire ms 8 | last offset 8 | last id 16
-                     | entries read 8 | keeps 1 | runs |               new entries; keeps 0: nothing is pending
+                     | entries read 8 | keeps 1 | runs | [ids] |       new entries; keeps 0: nothing is pending, no ids
     0x5A pend      | key | group | consumer | count 8 | offset 8 | id 16 | delivered ms 8 | deliveries 8
                      | retry after ms 8 | expire ms 8 ... |            entries are delivered again, claimed
     0x5B ack       | key | group | runs |
     0x5C producer  | key | name | count 8 | seq 8 | offset 8 ... |  of a snapshot
 
-Ids are 16 bytes, `seq` first, so that they are one little-endian number. An operation on a stream, group or consumer
-that is not there makes it, except those that only remove.
+Ids are 16 bytes, `seq` first, so that they are one little-endian number; those of a delivery go as `payload.id_runs`
+says. A record of an older version has none there: they are looked up. An operation on a stream, group or consumer that
+is not there makes it, except those that only remove.
 """
 
 from __future__ import annotations
@@ -65,8 +66,18 @@ from tidelog.streams.operations import (
     StreamNode,
     StreamPlace,
 )
-from tidelog.streams.payload import WIDTHS, PayloadReader, append_parts, encode_append, numbers, packed_id, runs, text
-from tidelog.streams.rows import listed
+from tidelog.streams.payload import (
+    WIDTHS,
+    PayloadReader,
+    append_parts,
+    encode_append,
+    id_runs,
+    numbers,
+    packed_id,
+    runs,
+    text,
+)
+from tidelog.streams.rows import listed, unpack_id
 from tidelog.streams.stream import Stream
 from tidelog.types.change import Change
 from tidelog.types.effect import Effect, Keyspace, no_changes
@@ -205,7 +216,9 @@ def _apply_leave(keyspace: Keyspace, op: ConsumerDrop) -> None:
 def _apply_deliver(keyspace: Keyspace, op: Deliver) -> None:
     stream = _stream(keyspace, op.key)
     group = stream.group(op.group)
-    ids = stream.ids_from(op.offsets[0], len(op.offsets)) if op.keeps and op.offsets else []
+    ids = list(op.ids)
+    if op.keeps and op.offsets and not ids:  # a record of an older version
+        ids = stream.ids_from(op.offsets[0], len(op.offsets))
     times_ms = op.now_ms, op.retry_after_ms, op.expire_ms
     cursor = op.last_offset, op.last_id, op.entries_read
     group.deliver(op.consumer, times_ms, cursor, list(op.offsets), ids, keeps=op.keeps)
@@ -260,8 +273,9 @@ def _plain(
     fields: _Fields,
     apply: Callable[[Keyspace, Any], None],
     changes: Callable[[Any], list[Change]],
+    fits: Callable[[Any], bool] = lambda _: True,
 ) -> Effect:
-    """An operation whose payload is its fields, one after the other."""
+    """An operation whose payload is its fields, one after the other; `fits`: whether they go together."""
 
     encoders = [_ENCODE[kind] for _, kind in fields]
 
@@ -272,7 +286,10 @@ def _plain(
         reader = PayloadReader(payload)
         values = [_DECODE[kind](reader) for _, kind in fields]
         reader.end()
-        return operation(*values)
+        found = operation(*values)
+        if not fits(found):
+            raise FormatError(f"the fields of a record of {name} do not go together")
+        return found
 
     return _effect(opcode, name, operation, encode, decode, apply, changes)
 
@@ -284,6 +301,7 @@ _ENCODE: Final[dict[str, Callable[[Any], bytes]]] = {
     "id": packed_id,
     "flag": lambda flag: b"\1" if flag else b"\0",
     "runs": runs,
+    "ids": lambda ids: id_runs(*zip(*map(unpack_id, ids), strict=True)) if ids else b"",
     "items": lambda items: numbers(len(items)) + b"".join([_encode_item(item) for item in items]),
     "calls": lambda calls: numbers(len(calls), *[number for call in calls for number in call]),
     "node": lambda node: node.ipc(),
@@ -316,6 +334,7 @@ _DECODE: Final[dict[str, Callable[[PayloadReader], Any]]] = {
     "id": PayloadReader.id,
     "flag": PayloadReader.flag,
     "runs": PayloadReader.runs,
+    "ids": lambda reader: () if reader.is_at_end else reader.id_runs(),
     "items": _decode_items,
     "calls": _decode_calls,
     "node": lambda reader: SealedNode.of_ipc(reader.rest()),
@@ -393,9 +412,11 @@ def effects() -> list[Effect]:
                 ("entries_read", "i64"),
                 ("keeps", "flag"),
                 ("offsets", "runs"),
+                ("ids", "ids"),
             ),
             _apply_deliver,
             changes_of_deliver,
+            lambda op: not op.ids or (op.keeps and len(op.ids) == len(op.offsets)),
         ),
         _plain(0x5A, "pend", Pend, (*_GROUP, ("consumer", "text"), ("items", "items")), _apply_pend, changes_of_pend),
         _plain(0x5B, "ack", Ack, (*_GROUP, ("offsets", "runs")), _apply_ack, changes_of_ack),

@@ -26,14 +26,15 @@ def encode_delivery(
     offsets: list[int],
     last_id: int,
     entries_read: int,
-    keeps: bool,
+    ids: bytes,
 ) -> bytes:
-    """`times_ms`: now, after how long it is due again, when it expires; 0: never."""
+    """`times_ms`: now, after how long it is due again, when it expires; 0: never. `ids`: of what is pending from now
+    on, as `id_runs` makes them; empty: nothing is."""
     now_ms, retry_after_ms, expire_ms = times_ms
     seq, ms = last_id & SEQ_MAX, last_id >> SEQ_BITS
-    head = _DELIVERY(now_ms, retry_after_ms, expire_ms, offsets[-1], seq, ms, entries_read, keeps)
-    return b"%b%b%b%b%b%b%b%b" % (
-        flit(len(key)), key, flit(len(group)), group, flit(len(consumer)), consumer, head, _runs(offsets)
+    head = _DELIVERY(now_ms, retry_after_ms, expire_ms, offsets[-1], seq, ms, entries_read, bool(ids))
+    return b"%b%b%b%b%b%b%b%b%b" % (
+        flit(len(key)), key, flit(len(group)), group, flit(len(consumer)), consumer, head, _runs(offsets), ids
     )  # fmt: skip
 
 

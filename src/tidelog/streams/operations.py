@@ -120,6 +120,8 @@ class Deliver(NamedTuple):
     keeps: bool
     """They are pending from now on."""
     offsets: Sequence[int]
+    ids: Sequence[int] = ()
+    """Of the same entries if it keeps them, so that applying it opens no node; empty in records of older versions."""
 
 
 class Pend(NamedTuple):
@@ -190,10 +192,11 @@ def acks(key: bytes, group: bytes, offsets: Iterable[int]) -> list[Ack]:
 
 def delivers(op: Deliver) -> list[Deliver]:
     """A delivery in as many records as it needs; each of them says where the group is in the end."""
-    size = limits.RECORD_OFFSETS_MAX
+    size = limits.RECORD_DELIVERED_MAX
     if len(op.offsets) <= size:
         return [op]
-    return [op._replace(offsets=op.offsets[at : at + size]) for at in range(0, len(op.offsets), size)]
+    parts = [slice(at, at + size) for at in range(0, len(op.offsets), size)]
+    return [op._replace(offsets=op.offsets[part], ids=op.ids[part]) for part in parts]
 
 
 def pends(key: bytes, group: bytes, consumer: bytes, items: Iterable[PendingItem]) -> list[Pend]:

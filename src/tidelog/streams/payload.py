@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import struct
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import islice
+from operator import ge
 from typing import Final
 
 from tidelog import limits
@@ -12,11 +15,15 @@ from tidelog.errors import FormatError
 from tidelog.ids import U64_MAX
 from tidelog.journal import flit
 from tidelog.journal.large_bytes import cut
+from tidelog.streams.rows import SEQ_MAX, pack_id, pack_ids
 
 WIDTHS: Final = {1: "B", 2: "H", 4: "I"}
 """Of sizes in an append -> their type in `array`."""
 _LARGE: Final = limits.STAGED_BYTES_MIN
 _pack_head: Final = struct.Struct("<QQQBBI").pack
+_pack_id: Final = struct.Struct("<QQ").pack
+_RUN_IDS_MIN: Final = 8
+"""Ids go as runs if a run has so many on average; otherwise finding the runs costs more than the bytes."""
 
 
 def text(data: bytes) -> bytes:
@@ -45,6 +52,35 @@ def runs(offsets: Sequence[int]) -> bytes:
         else:
             found.append([offset, 1])
     return b"".join([flit.encode(number) for number in (len(found), *(each for run in found for each in run))])
+
+
+def id_runs(ms: Sequence[int], seqs: Sequence[int]) -> bytes:
+    """Ids in order, of which there is at least one, from their two columns. Hot.
+
+    `| runs flit | count flit, ms 8, seq 8 ... |` if they are few runs that count up within a millisecond, as batches of
+    writes make them; otherwise `| 0 flit | count flit | every ms 8 | every seq 8 |`.
+    """
+    count, first_ms, first_seq = len(ms), ms[0], seqs[0]
+    span_ms = ms[-1] - first_ms
+    if not span_ms and seqs[-1] - first_seq == count - 1:
+        return b"\x03%b%b" % (flit.encode(count), _pack_id(first_ms, first_seq))
+    found = _few_runs(ms, seqs) if span_ms < count // _RUN_IDS_MIN else None
+    if found is not None:
+        return found
+    return b"\x01%b%b%b" % (flit.encode(count), array("Q", ms).tobytes(), array("Q", seqs).tobytes())
+
+
+def _few_runs(ms: Sequence[int], seqs: Sequence[int]) -> bytes | None:
+    """Ids of few milliseconds as runs; None: the ids of one of them do not just count up."""
+    runs_of_ids = []
+    start, count = 0, len(ms)
+    while start < count:
+        end = bisect_right(ms, ms[start], start)
+        if seqs[end - 1] - seqs[start] != end - 1 - start:
+            return None
+        runs_of_ids.append(flit.encode(end - start) + _pack_id(ms[start], seqs[start]))
+        start = end
+    return flit.encode(len(runs_of_ids)) + b"".join(runs_of_ids)
 
 
 def encode_append(key: bytes, place: tuple[int, int, int], kind: int, tags: list[bytes], entries: list[bytes]) -> bytes:
@@ -139,6 +175,32 @@ class PayloadReader:
                 raise FormatError(f"a payload names {size} offsets from {first} on")
             offsets += range(first, first + size)
         return offsets
+
+    def id_runs(self) -> list[int]:
+        """What `id_runs` was given, as ids."""
+        ids: list[int] = []
+        runs_count = self.flit()
+        if not runs_count:
+            count = self.flit()
+            if count > limits.RECORD_OFFSETS_MAX:
+                raise FormatError(f"a payload names {count} ids")
+            ms, seqs = array("Q", self.take(8 * count)), array("Q", self.take(8 * count))
+            ids = pack_ids(ms, seqs)
+        for _ in range(runs_count):
+            count = self.flit()
+            ms_of_run, seq = self.numbers(2)
+            if not 0 < count <= limits.RECORD_OFFSETS_MAX - len(ids) or seq > SEQ_MAX - count + 1:
+                raise FormatError(f"a payload names {count} ids from {ms_of_run}-{seq} on")
+            first = pack_id(ms_of_run, seq)
+            ids += range(first, first + count)
+        if not ids or any(map(ge, ids, islice(ids, 1, None))):
+            raise FormatError("a payload names no ids, or ids that are out of order")
+        return ids
+
+    @property
+    def is_at_end(self) -> bool:
+        """Nothing follows: older records end here."""
+        return self._at == len(self._payload)
 
     def items(self, sizes: Iterable[int]) -> list[bytes]:
         """As many pieces of these sizes. Hot while loading."""
