@@ -248,8 +248,8 @@ FEED_MUTANTS: Final = (
     Mutant(
         "compacted-not-told",
         "streams/effects.py",
-        "_apply_cut, changes_of_cut)",
-        "_apply_cut, no_changes)",
+        "_apply_cut, changes_of_cut\n",
+        "_apply_cut, no_changes\n",
         "entries that were compacted away stay with the client",
         "feeds",
         seed=7_000_007,

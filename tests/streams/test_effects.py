@@ -39,7 +39,7 @@ OPERATIONS: list[Any] = [
     StreamAppend(b"k", 7, 5, U64_MAX - 1, 0, [b"t", b"t"], [b"x", b"y"]),
     StreamEvict(b"k", 5),
     StreamCut(b"k", [1, 2, 3, 9, 7, 8]),
-    StreamCut(b"k", [4]),
+    StreamCut(b"k", [4], 5 << 64 | 6),
     StreamPlace(b"k", 3, 9, 5 << 64 | 7, 1, -4),
     StreamNode(b"k", NODE),
     GroupSet(b"k", b"g", 3, 5 << 64, -1, 10, b"dead", 3),
@@ -70,7 +70,11 @@ def comparable(operation: Any) -> Any:
 def as_before(operation: Any) -> bytes:
     """The record of an operation as older versions wrote it, without what was added at its end."""
     kind = BY_OPERATION[type(operation)].kind
-    return kind.encode(operation._replace(ids=()) if isinstance(operation, Deliver) else operation)
+    if isinstance(operation, Deliver):
+        operation = operation._replace(ids=())
+    elif isinstance(operation, StreamCut):
+        operation = operation._replace(max_id=0)
+    return kind.encode(operation)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: type(each).__name__)
@@ -200,6 +204,21 @@ def test_a_delivery_with_ids_that_are_not_its_entries_is_refused() -> None:
     for damaged in (whole._replace(ids=[2, 3, 4]), whole._replace(ids=[2]), whole._replace(keeps=False)):
         with pytest.raises(FormatError):
             kind.decode(kind.encode(damaged), None)
+
+
+def test_a_cut_brings_the_largest_id_it_deletes() -> None:
+    database = Database(0)
+    live(database, [append(1, 6), StreamCut(b"k", [2, 4], 77 << 64)])
+    assert stream_in(database).max_deleted_id == 77 << 64
+    live(database, [StreamCut(b"k", [1], 5 << 64)])
+    assert stream_in(database).max_deleted_id == 77 << 64
+
+
+def test_the_largest_id_of_a_cut_by_an_older_version_is_looked_up() -> None:
+    database = Database(0)
+    payload = b"\3k" + b"\3\5\7"  # a run of three from offset 2 on
+    live(database, [append(1, 3), BY_OPERATION[StreamCut].kind.decode(payload, None)])  # there is no entry 4
+    assert (stream_in(database).max_deleted_id, stream_in(database).length) == (1001 << 64 | 2, 1)
 
 
 def test_an_append_further_on_leaves_a_hole() -> None:

@@ -27,7 +27,8 @@ def test_long_lists_of_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RECORD_OFFSETS_MAX", 3)
     monkeypatch.setattr(limits, "RECORD_DELIVERED_MAX", 3)
     monkeypatch.setattr(limits, "RECORD_PENDING_MAX", 2)
-    assert [op.offsets for op in cuts(b"k", range(1, 8))] == [[1, 2, 3], [4, 5, 6], [7]]
+    assert [op.offsets for op in cuts(b"k", range(1, 8), 5)] == [[1, 2, 3], [4, 5, 6], [7]]
+    assert {op.max_id for op in cuts(b"k", range(1, 8), 5)} == {5}
     assert [op.offsets for op in acks(b"k", b"g", [1, 5, 9, 11])] == [[1, 5, 9], [11]]
     whole = Deliver(b"k", b"g", b"c", 1000, 0, 0, 7, 7 << 64, 7, True, range(1, 8), range(11, 18))
     assert [list(op.offsets) for op in delivers(whole)] == [[1, 2, 3], [4, 5, 6], [7]]
@@ -35,4 +36,4 @@ def test_long_lists_of_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(op._replace(offsets=whole.offsets, ids=whole.ids) == whole for op in delivers(whole))
     items = [(offset, 0, 0, 0, 0, 0) for offset in range(3)]
     assert [list(op.items) for op in pends(b"k", b"g", b"", items)] == [items[:2], items[2:]]
-    assert cuts(b"k", []) == []
+    assert cuts(b"k", [], 0) == []

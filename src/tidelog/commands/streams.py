@@ -136,7 +136,9 @@ def tcompact(transaction: Transaction, arguments: Arguments) -> Decision:
     if stream is None:
         return 0, []
     dropped = entries_to_drop(stream, transaction.now_ms)
-    return len(dropped), cuts(arguments[1], dropped)
+    if not dropped:
+        return 0, []
+    return len(dropped), cuts(arguments[1], dropped, stream.ids_from(dropped[-1], 1)[0])
 
 
 def tinfo(transaction: Transaction, arguments: Arguments) -> Reply:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from tidelog import limits
@@ -208,9 +207,13 @@ def xdel(transaction: Transaction, arguments: Arguments) -> Decision:
     stream = find_stream(transaction, arguments[1])
     if stream is None:
         return 0, []
-    offsets = {stream.offset_of(strict_id(word)) for word in arguments[2:]} - {None}
-    gone: Sequence[int] = sorted(offset for offset in offsets if offset is not None)
-    return len(gone), cuts(arguments[1], gone)
+    gone: dict[int, int] = {}
+    """Offset -> id."""
+    for number in map(strict_id, arguments[2:]):
+        offset = stream.offset_of(number)
+        if offset is not None:
+            gone[offset] = number
+    return len(gone), cuts(arguments[1], sorted(gone), max(gone.values(), default=0))
 
 
 def xtrim(transaction: Transaction, arguments: Arguments) -> Decision:

@@ -6,7 +6,7 @@ are flits; offsets go as *runs*: how many runs, then for each its first offset a
     0x50 append    | key | offset 8 | ms 8 | seq 8 | kind 1 | width 1 | count 4 | producer | [producer's seq 8]
                      | sizes of tags, of entries | tags | entries |    sizes take `width` bytes each; no producer: empty
     0x51 evict     | key | first offset that stays 8 |
-    0x52 cut       | key | runs |                                      entries that are deleted
+    0x52 cut       | key | runs | [largest id 16] |                    entries that are deleted
     0x53 place     | key | first 8 | next 8 | last id 16 | largest deleted id 16 | added beside 8 |
     0x54 node      | key | Arrow IPC stream |                          of a snapshot
     0x55 group     | key | name | last offset 8 | last id 16 | entries read 8 | pending max 8 | dead letter
@@ -22,8 +22,8 @@ are flits; offsets go as *runs*: how many runs, then for each its first offset a
     0x5C producer  | key | name | count 8 | seq 8 | offset 8 ... |  of a snapshot
 
 Ids are 16 bytes, `seq` first, so that they are one little-endian number; those of a delivery go as `payload.id_runs`
-says. A record of an older version has none there: they are looked up. An operation on a stream, group or consumer that
-is not there makes it, except those that only remove.
+says. A cut or delivery of an older version ends before the ids in brackets: they are looked up in the stream. An
+operation on a stream, group or consumer that is not there makes it, except those that only remove.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _apply_evict(keyspace: Keyspace, op: StreamEvict) -> None:
 
 
 def _apply_cut(keyspace: Keyspace, op: StreamCut) -> None:
-    _stream(keyspace, op.key).delete(op.offsets)
+    _stream(keyspace, op.key).delete(op.offsets, op.max_id)
 
 
 def _apply_place(keyspace: Keyspace, op: StreamPlace) -> None:
@@ -299,9 +299,10 @@ _ENCODE: Final[dict[str, Callable[[Any], bytes]]] = {
     "u64": numbers,
     "i64": lambda number: number.to_bytes(8, "little", signed=True),
     "id": packed_id,
+    "id or end": lambda number: packed_id(number) if number else b"",
     "flag": lambda flag: b"\1" if flag else b"\0",
     "runs": runs,
-    "ids": lambda ids: id_runs(*zip(*map(unpack_id, ids), strict=True)) if ids else b"",
+    "ids or end": lambda ids: id_runs(*zip(*map(unpack_id, ids), strict=True)) if ids else b"",
     "items": lambda items: numbers(len(items)) + b"".join([_encode_item(item) for item in items]),
     "calls": lambda calls: numbers(len(calls), *[number for call in calls for number in call]),
     "node": lambda node: node.ipc(),
@@ -332,9 +333,10 @@ _DECODE: Final[dict[str, Callable[[PayloadReader], Any]]] = {
     "u64": lambda reader: reader.numbers(1)[0],
     "i64": lambda reader: int.from_bytes(reader.take(8), "little", signed=True),
     "id": PayloadReader.id,
+    "id or end": lambda reader: 0 if reader.is_at_end else reader.id(),
     "flag": PayloadReader.flag,
     "runs": PayloadReader.runs,
-    "ids": lambda reader: () if reader.is_at_end else reader.id_runs(),
+    "ids or end": lambda reader: () if reader.is_at_end else reader.id_runs(),
     "items": _decode_items,
     "calls": _decode_calls,
     "node": lambda reader: SealedNode.of_ipc(reader.rest()),
@@ -354,7 +356,9 @@ def effects() -> list[Effect]:
             changes_of_append,
         ),
         _plain(0x51, "evict", StreamEvict, (_KEY, ("first", "u64")), _apply_evict, changes_of_evict),
-        _plain(0x52, "cut", StreamCut, (_KEY, ("offsets", "runs")), _apply_cut, changes_of_cut),
+        _plain(
+            0x52, "cut", StreamCut, (_KEY, ("offsets", "runs"), ("max_id", "id or end")), _apply_cut, changes_of_cut
+        ),
         _plain(
             0x53,
             "place",
@@ -412,7 +416,7 @@ def effects() -> list[Effect]:
                 ("entries_read", "i64"),
                 ("keeps", "flag"),
                 ("offsets", "runs"),
-                ("ids", "ids"),
+                ("ids", "ids or end"),
             ),
             _apply_deliver,
             changes_of_deliver,

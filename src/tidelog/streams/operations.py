@@ -43,10 +43,12 @@ class StreamEvict(NamedTuple):
 
 
 class StreamCut(NamedTuple):
-    """Entries are deleted."""
+    """Entries that are there are deleted."""
 
     key: bytes
     offsets: Sequence[int]
+    max_id: int = 0
+    """The largest of their ids; 0 in records of older versions, which also name entries that are not there."""
 
 
 class StreamPlace(NamedTuple):
@@ -180,9 +182,9 @@ def record_ends(key: bytes, tags: list[bytes], entries: list[bytes]) -> list[int
     return ends
 
 
-def cuts(key: bytes, offsets: Iterable[int]) -> list[StreamCut]:
-    """Delete entries, in as many records as they need."""
-    return [StreamCut(key, part) for part in _parts(offsets, limits.RECORD_OFFSETS_MAX)]
+def cuts(key: bytes, offsets: Iterable[int], max_id: int) -> list[StreamCut]:
+    """Delete entries, in as many records as they need; each of them says the largest id of all."""
+    return [StreamCut(key, part, max_id) for part in _parts(offsets, limits.RECORD_OFFSETS_MAX)]
 
 
 def acks(key: bytes, group: bytes, offsets: Iterable[int]) -> list[Ack]:

@@ -215,15 +215,19 @@ class Stream:
         else:
             self.active = ActiveNode(self.next)
 
-    def delete(self, offsets: Sequence[int]) -> int:
-        """Remove entries from anywhere; returns how many were there."""
+    def delete(self, offsets: Sequence[int], max_id: int = 0) -> int:
+        """Remove entries from anywhere; returns how many were there. `max_id`: the largest of their ids, if the caller
+        knows it; otherwise it is looked up."""
         by_node: dict[int, list[int]] = {}
         for offset in offsets:
             place, index = self._find(offset)
             if index is not None:
                 by_node.setdefault(place, []).append(index)
+        if by_node and not max_id:
+            last = max(by_node)
+            max_id = self._node(last).id_at(max(by_node[last]))
+        self.max_deleted_id = max(self.max_deleted_id, max_id)
         for place, indices in sorted(by_node.items(), reverse=True):
-            self.max_deleted_id = max(self.max_deleted_id, self._node(place).id_at(max(indices)))
             self._replace(place, indices)
         for group in self.groups.values():
             group.lose_entries(offsets)
