@@ -7,7 +7,9 @@ import pytest
 from tests.commands.running import Commands
 from tests.streams.plain import plain
 from tidelog import limits
+from tidelog.store.slots import slot_of
 from tidelog.streams.node import SEQ_MAX, pack_id
+from tidelog.streams.stream import Stream
 
 
 @pytest.fixture
@@ -279,6 +281,50 @@ def test_a_stream_is_a_value_like_others(run: Commands) -> None:
     run.wait(1000)
     assert run("TREAD", "new", 1, 1) == []
     assert run("DEL", "copy") == 1
+
+
+def test_a_copy_refers_to_its_source(run: Commands) -> None:
+    run("TWRITE", "k", "PRODUCER", "p", 1, "ENTRIES", *["t", "e" * 1000] * 95)
+    run("XDEL", "k", run("XRANGE", "k", "-", "+", "COUNT", 1)[0][0])
+    run("TREAD", "k", 0, 4, "GROUP", "g", "RETRY", 500, 9000)
+    run("XREADGROUP", "GROUP", "g", "c", "COUNT", 3, "STREAMS", "k", ">")
+    run("TWRITE", "other", "t", "e")
+    before, writer = plain(run.stream()), run.store.journal.writer
+    written = writer.batch_bytes
+    assert run("COPY", "k", "other", "REPLACE") == 1
+    assert run("RENAME", "k", "new") == b"OK"
+    assert run("COPY", "new", "k", "DB", 3) == 1
+    assert run("MOVE", "new", 5) == 1
+    assert writer.batch_bytes - written < 4000
+    for _ in range(2):
+        places = (0, b"other"), (3, b"k"), (5, b"new")
+        found: list[Stream] = [run.store.database(number).find(key) or Stream() for number, key in places]
+        assert [plain(stream) for stream in found] == [before] * 3
+        assert run("EXISTS", "k", "new") == 0
+        assert run.store.database(5).alarms.times[b"new"] == run.store.database(0).alarms.times[b"other"]
+        assert found[0].sealed[3] is found[1].sealed[3] is found[2].sealed[3]
+        run.restart()
+
+
+def test_a_copy_in_another_shard_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "NODE_ENTRIES_MAX", 10)
+    run = Commands(4)
+    owners = run.store.owners
+    names = {owners[slot_of(b"t%d" % at)]: b"t%d" % at for at in range(50)}
+    assert len(names) == 4
+    run("TWRITE", "k", "ENTRIES", *["t", "e" * 100] * 95)
+    run("TREAD", "k", 0, 4, "GROUP", "g", "RETRY", 500, 9000)
+    before = plain(run.stream())
+    for shard, name in names.items():
+        written = run.store.journal.writer.batch_bytes
+        run("COPY", "k", name)
+        assert (run.store.journal.writer.batch_bytes - written < 1000) == (shard == owners[slot_of(b"k")])
+    renamed = b"{%b}renamed" % next(iter(names.values()))
+    run("RENAME", "k", renamed)
+    run.restart()
+    for name in (*names.values(), renamed):
+        assert plain(run.stream(name)) == before
+    assert run("EXISTS", "k") == 0
 
 
 @pytest.mark.parametrize(

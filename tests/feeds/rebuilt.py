@@ -249,6 +249,16 @@ def _apply_stream(state: State, key: bytes, field: bytes | None, value: Any) -> 
     elif field is None:
         entries.update({offset: (id_, tag, entry) for offset, id_, tag, entry in value})
         entries[LAST_ID] = value[-1][1]
+    elif field == b"copy":
+        _, last, last_id, _, _, database, source = value
+        copied = state.get(source, _EMPTY)[1] if database == 0 else {PARTLY: 0}
+        if PARTLY not in copied and copied.get(LAST_ID, b"0-0") == last_id:
+            entries.update(copied)
+        else:
+            entries[PARTLY] = last  # the feed does not tell of the source, or not of all it has
+            entries[LAST_ID] = last_id
+        if last_id == b"0-0":
+            entries.pop(LAST_ID, None)
     elif field == b"setid":
         entries.pop(LAST_ID, None)
         if value[2] != b"0-0":  # a copy of a stream that never had an entry

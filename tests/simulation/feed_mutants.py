@@ -257,8 +257,8 @@ FEED_MUTANTS: Final = (
     Mutant(
         "copied-stream-not-told",
         "streams/effects.py",
-        "_apply_node, changes_of_node)",
-        "_apply_node, no_changes)",
+        "            _apply_copy,\n            changes_of_copy,\n",
+        "            _apply_copy,\n            no_changes,\n",
         "a stream that was copied or renamed is missing",
         "feeds",
         seed=7_000_006,

@@ -18,6 +18,7 @@ from tests.simulation.stream_model import PlainStream, StreamOperation, check_pe
 from tidelog.journal.operation import Del, FlushDb, Val
 from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
+from tidelog.streams.operations import StreamCopy
 from tidelog.streams.stream import Stream
 from tidelog.types.hash import Hash, HDel, HSet, HSets
 from tidelog.types.hold import Release, SetHold
@@ -92,6 +93,8 @@ class Model:
                     state[number, operation.key] = ("list", elements), expire_ms
                 else:
                     del state[number, operation.key]
+            case StreamCopy(key, source, source_number):
+                state[number, key] = ("stream", state[source_number, source][0][1].without_groups()), None
             case _ if isinstance(operation, StreamOperation):
                 old, expire_ms = state.get((number, operation.key), (("stream", PlainStream()), None))
                 state[number, operation.key] = ("stream", old[1].after(operation)), expire_ms

@@ -79,6 +79,9 @@ class PlainStream:
             case Ack(_, name, offsets):
                 return self._set(name, self.groups[name].without(offsets))
 
+    def without_groups(self) -> PlainStream:
+        return replace(self, groups={})
+
     def _with(self, new: dict[int, Any]) -> PlainStream:
         entries = {**self.entries, **new}
         last = max(new)

@@ -183,6 +183,20 @@ def test_a_lake_may_begin_with_the_values_of_now(server: ServerProcess, tmp_path
         check(server.port, client, tmp_path / "lake", since=begun)
 
 
+def test_a_stream_that_is_renamed_or_copied_brings_its_entries(server: ServerProcess, tmp_path: Path) -> None:
+    with server.client() as client:
+        for number in range(30):
+            client.xadd("x:{a}old", {"n": number})
+        client.rename("x:{a}old", "x:{a}new")
+        client.copy("x:{a}new", "x:{a}copy")
+        client.xadd("x:{a}copy", {"n": 30})
+        client.xdel("x:{a}copy", client.xrange("x:{a}copy", count=1)[0][0])
+        InProcess(server.port, tmp_path / "lake").run()
+        lake = Lake(tmp_path / "lake")
+        assert lake.current() == stored(client)
+        assert sorted(each for each in lake.entries() if each[0] != b"x:{a}old") == streams(client)
+
+
 def streams(client: Any) -> list[tuple[bytes, int]]:
     """The entries that are there."""
     found = []

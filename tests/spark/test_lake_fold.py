@@ -40,6 +40,11 @@ def changed(kind: str, key: bytes, number: int) -> list[Change]:
             return [plain | {"type": "hash", "field": field}]
         case "xadd":
             return [plain | {"type": "none"}, plain | {"type": "stream"}]
+        case "copy":
+            return [
+                plain | {"type": "none"},
+                plain | {"type": "stream", "field": b"copy", "value": b"1,2,5-0,0-0,2,0,a"},
+            ]
         case "evict":
             return [plain | {"type": "stream", "field": b"evict", "value": b"3"}]
         case "lpush":
@@ -55,7 +60,9 @@ def changed(kind: str, key: bytes, number: int) -> list[Change]:
 
 happenings = st.lists(
     st.tuples(
-        st.sampled_from(["set", "hset", "hset", "hdel", "xadd", "evict", "lpush", "rpop", "del", "deleterange"]),
+        st.sampled_from(
+            ["set", "hset", "hset", "hdel", "xadd", "copy", "evict", "lpush", "rpop", "del", "deleterange"]
+        ),
         st.sampled_from(KEYS),
         st.integers(0, 5),
         st.integers(0, 1),
@@ -89,8 +96,8 @@ def naive(rows: list[Change], held: dict[Any, Any]) -> dict[Any, Any]:
         elif row["type"] == "list":
             pass
         elif row["type"] == "stream":
-            if row["field"] is None:
-                held[point] = ("stream", None)
+            if row["field"] in (None, b"copy"):
+                held[row["key"], None] = ("stream", None)
         elif row["value"] is None:
             held.pop(point, None)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from datetime import date
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +17,16 @@ from tests.integration.server_process import ServerProcess
 from tests.spark.in_process import reader
 from tests.spark.view_world import JOBSET, World
 from tidelog import limits
+from tidelog.address import ServerAddress
 from tidelog.days.compressor import compress_day
 from tidelog.days.jobset import JobSet
 from tidelog.days.message import DAY_MS, EventId, Message
 from tidelog.days.reader import Reader
 from tidelog.days.retention import expire_days
 from tidelog.days.writer import Writer
+from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.source.feed.columns import SCHEMA
+from tidelog.spark.source.stream.copied import read_copied
 from tidelog.spark.views.keeping.change_reader import SourceColumns
 from tidelog.spark.views.keeping.changes import CLEAR
 from tidelog.spark.views.keeping.extract import Extractor, extractor
@@ -34,7 +38,7 @@ Row = dict[str, str | None]
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("two") / "data", "--shards", "2") as running:
+    with ServerProcess(tmp_path_factory.mktemp("two") / "data", "--shards", "2", has_flight=True) as running:
         yield running
 
 
@@ -52,22 +56,26 @@ class Store:
         self.url = url
         self.client = client
         self.call = client.execute_command
-        self._since = self._visible()
+        self.server = Endpoint(ServerAddress.parse(url))
+        self._since = self.visible()
         self._rows: dict[SourceColumns, SourceRows] = {}
         self.changes: dict[SourceColumns, pa.Table] = {}
         """What was taken in last."""
 
-    def _visible(self) -> int:
+    def visible(self) -> int:
         return min(int(row[1]) for row in self.call("FEED", "POSITION"))
 
-    def follow(self, *sources: tuple[str, Sequence[str]], chunk: int = 10_000) -> list[list[Row]]:
+    def follow(
+        self, *sources: tuple[str, Sequence[str]], chunk: int = 10_000, until: int | None = None
+    ) -> list[list[Row]]:
         """Take in what has happened since the last call; the rows of each source now, in order."""
-        until = self._visible()
+        until = until or self.visible()
         wanted = [wanted_of(source, columns) for source, columns in sources]
         spans = [{"span": [span.start.decode(), span.end.decode()]} for span in (each.span for each in wanted)]
         made = reader(feed=json.dumps(spans), url=self.url, since=self._since, until=until)
         self._since = until
-        extractors = [[extractor(*each) for each in wanted] for _ in range(2)]
+        copied = partial(read_copied, self.server)
+        extractors = [[extractor(*each, copied) for each in wanted] for _ in range(2)]
         for part in made.partitions():
             for batch in made.read(part):
                 for start in range(0, len(batch), chunk):
@@ -120,9 +128,11 @@ def test_rows_are_what_the_store_has(store: Store, seed: int) -> None:
             assert rows == expected, (seed, round_, source, columns)
 
 
-def one(store: Store, source: str, *columns: str, chunk: int = 10_000) -> list[list[str | None]]:
+def one(
+    store: Store, source: str, *columns: str, chunk: int = 10_000, until: int | None = None
+) -> list[list[str | None]]:
     """The rows of a source now, by column."""
-    [rows] = store.follow((source, columns), chunk=chunk)
+    [rows] = store.follow((source, columns), chunk=chunk, until=until)
     return [[row[name] for name in columns] for row in rows]
 
 
@@ -318,17 +328,39 @@ def test_ids_beyond_all_times_have_none(store: Store) -> None:
     assert one(store, "stream:t", "a", "id", "timestamp") == [["1", f"{2**63}-1", None]]
 
 
-def test_a_stream_that_is_renamed_brings_its_entries(store: Store) -> None:
-    store.call("XADD", "from", "*", "a", "1")
-    store.call("XADD", "from", "*", "a", "2")
+@pytest.mark.parametrize("source", ["{t}from", "elsewhere", "from"])
+def test_a_stream_that_is_renamed_brings_its_entries(store: Store, source: str) -> None:
+    store.call("XADD", source, "*", "a", "1")
+    store.call("XADD", source, "*", "a", "2")
     store.call("XADD", "t", "*", "a", "old")
     assert one(store, "stream:t", "a") == [["old"]]
-    store.call("RENAME", "from", "t")
+    store.call("RENAME", source, "t")
     assert one(store, "stream:t", "a") == [["1"], ["2"]]
     store.call("RENAME", "t", "elsewhere")
     assert one(store, "stream:t", "a") == []
     store.call("SET", "t", "a string")
     assert one(store, "stream:t", "a") == []
+
+
+def test_a_copy_has_what_is_left_of_its_entries(store: Store) -> None:
+    for number in range(1, 6):
+        store.call("XADD", "{t}from", f"{number}-0", "a", number)
+    store.call("COPY", "{t}from", "t")
+    store.call("XDEL", "t", "2-0")
+    store.call("XADD", "t", "6-0", "a", "6")
+    store.call("XTRIM", "t", "MINID", "=", "3-0")
+    assert one(store, "stream:t", "a") == [["3"], ["4"], ["5"], ["6"]]
+
+
+def test_a_copy_whose_key_has_another_stream_by_now(store: Store) -> None:
+    store.call("XADD", "{t}from", "1-0", "a", "1")
+    store.call("COPY", "{t}from", "t")
+    until = store.visible()
+    store.call("DEL", "t")
+    store.call("XADD", "t", "7-0", "a", "new")
+    assert list(read_copied(store.server, b"t", b"1,1,1-0,0-0,1,0,from")) == []
+    assert one(store, "stream:t", "a", until=until) == []
+    assert one(store, "stream:t", "a") == [["new"]]
 
 
 def test_only_the_stream_itself_counts(store: Store) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -13,7 +13,7 @@ from tidelog.ids import ShardId
 from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
 from tidelog.store.type_table import TypeTable, value_types
-from tidelog.streams.dump import stream_operations
+from tidelog.streams.dump import copy_operations, stream_operations
 from tidelog.streams.group import Consumer, Pending
 from tidelog.streams.operations import StreamEvict
 from tidelog.streams.stream import Stream
@@ -44,10 +44,42 @@ def full(count: int = 2500) -> Stream:
     return stream
 
 
+class Databases(NamedTuple):
+    """Two of them, beside each other."""
+
+    one: Database
+    other: Database
+
+
+def databases() -> Databases:
+    made = Databases(Database(0), Database(1))
+    for database in made:
+        database.all = made
+    return made
+
+
 def streams() -> dict[bytes, Stream]:
     evicted = filled(30)
     evicted.evict(99)
     return {b"full": full(), b"small": filled(3), b"none": Stream(), b"evicted": evicted, b"exact": filled(2000)}
+
+
+@pytest.mark.parametrize("name", list(streams()))
+def test_a_copy_within_a_shard_is_the_same(name: bytes) -> None:
+    stream, (one, other) = streams()[name], databases()
+    one.put(b"source", stream)
+    apply(one, copy_operations(b"k", stream, b"source", 0))
+    apply(other, copy_operations(b"k", stream, b"source", 0))
+    for database in (one, other):
+        made = stream_in(database)
+        assert plain(made) == plain(stream)
+        assert all(node is its for node, its in zip(made.sealed, stream.sealed, strict=True))
+    before = plain(stream)
+    live = stream_in(one)
+    live.append(10**6, 0, 0, [b"t"], [b"e"])
+    live.evict(live.next)
+    live.remember(b"p0", 10**6, 1)
+    assert plain(stream) == plain(stream_in(other)) == before
 
 
 @pytest.mark.parametrize("name", list(streams()))

@@ -29,7 +29,9 @@ from tidelog.journal.operation import Del
 from tidelog.resp.encoder import Reply
 from tidelog.store.glob import matcher
 from tidelog.store.keyspace import Database
+from tidelog.store.slots import slot_of
 from tidelog.store.transaction import InDatabase, Transaction
+from tidelog.types.effect import StoredValue
 from tidelog.types.key import Expire
 from tidelog.types.string import integer_of
 
@@ -215,8 +217,17 @@ def _rename(transaction: Transaction, arguments: Arguments, replaces: bool) -> t
         return (1 if replaces else 0), []
     if target is not None and not replaces:
         return 0, []
-    gone = [old] if target is None else [old, new]
-    return 1, [Del(gone), *transaction.store.types.operations_of(new, value, transaction.expiry(old))]
+    before = [] if target is None else [Del([new])]
+    return 1, [*before, *_copies(transaction, old, value, new), Del([old])]
+
+
+def _copies(transaction: Transaction, source: bytes, value: StoredValue, target: bytes) -> list[Any]:
+    """Operations that make the value of a key, with its expiry, under another key, which is not there. The source goes
+    after them, if it does: within a shard they may refer to it."""
+    store, expire_ms = transaction.store, transaction.expiry(source)
+    if store.owners[slot_of(source)] != store.owners[slot_of(target)]:
+        return store.types.operations_of(target, value, expire_ms)
+    return store.types.copies_of(target, value, expire_ms, source, transaction.database.number)
 
 
 def rename(transaction: Transaction, arguments: Arguments) -> Decision:
@@ -243,14 +254,13 @@ def copy(transaction: Transaction, arguments: Arguments) -> Decision:
         at += 1
     if number == transaction.database.number and source == target:
         raise CommandError(_SAME_OBJECTS)
-    value, expire_ms = transaction.find(source), transaction.expiry(source)
+    value = transaction.find(source)
     if value is None:
         return 0, []
     is_there = transaction.find_in(transaction.store.database(number), target) is not None
     if is_there and not replaces:
         return 0, []
-    made = transaction.store.types.operations_of(target, value, expire_ms)
-    operations = [*([Del([target])] if is_there else []), *made]
+    operations = [*([Del([target])] if is_there else []), *_copies(transaction, source, value, target)]
     return 1, [InDatabase(number, operation) for operation in operations]
 
 
@@ -261,8 +271,8 @@ def move(transaction: Transaction, arguments: Arguments) -> Decision:
     value = transaction.find(key)
     if value is None or transaction.find_in(transaction.store.database(number), key) is not None:
         return 0, []
-    made = transaction.store.types.operations_of(key, value, transaction.expiry(key))
-    return 1, [Del([key]), *(InDatabase(number, operation) for operation in made)]
+    made = _copies(transaction, key, value, key)
+    return 1, [*(InDatabase(number, operation) for operation in made), Del([key])]
 
 
 def _database_number(argument: bytes) -> int:

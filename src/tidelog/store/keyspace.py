@@ -12,7 +12,7 @@ Nothing here reads a clock: an expired key is there until an operation removes i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -37,6 +37,7 @@ class Database:
     __slots__ = (
         "_signals",
         "alarms",
+        "all",
         "cleared_count",
         "expiries",
         "expiring",
@@ -62,6 +63,8 @@ class Database:
         holds: NamedHolds | None = None,
     ) -> None:
         self.number = number
+        self.all: Sequence[Database] = ()
+        """Those of the store, by number; empty: this one is alone."""
         self.waiting: set[bytes] = set()
         """Keys that somebody waits for; a change of one is noted in the store's `signals`."""
         self._signals = signals if signals is not None else {}
@@ -92,6 +95,9 @@ class Database:
 
     def __len__(self) -> int:
         return self.size
+
+    def beside(self, number: int) -> Database:
+        return self if number == self.number else self.all[number]
 
     def find(self, key: bytes) -> StoredValue | None:
         return self.find_at(slot_of(key), key)

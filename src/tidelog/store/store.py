@@ -68,6 +68,8 @@ class Store:
         self._databases = [
             Database(number, self.signals, self.uses, self.libraries, self.holds) for number in range(limits.DATABASES)
         ]
+        for database in self._databases:
+            database.all = self._databases
         self.effect_of = self.types.effect_of
         """Class of operations -> what they do. Hot: kept at hand."""
         self._by_opcode = self.types.effect_by_opcode

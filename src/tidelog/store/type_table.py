@@ -87,6 +87,16 @@ class TypeTable:
             operations.append(Expire(key, expire_ms))
         return operations
 
+    def copies_of(
+        self, key: bytes, value: StoredValue, expire_ms: int | None, source: bytes, source_database: int
+    ) -> list[Any]:
+        """The same, from the value of another key of the same shard, which stays until they are applied."""
+        copies = None if type(value) is bytes else self.of(value).copies
+        if copies is None:
+            return self.operations_of(key, value, expire_ms)
+        made = copies(key, value, source, source_database)
+        return made if expire_ms is None else [*made, Expire(key, expire_ms)]
+
     def pieces_of(self, key: bytes, value: StoredValue, expire_ms: int | None) -> Iterator[Any]:
         """The same for a large collection, one by one; the collection may change meanwhile."""
         pieces = self.of(value).pieces(key, value)  # here, not in the generator: it copies the value now

@@ -21,6 +21,7 @@ Operations:
 
 operations     the operations on streams, as values
 effects        the record of every operation, and what it does
+fields         the fields that records consist of, by kind
 payload        the parts that records are made of, and a reader for them
 group_records  the two most frequent records of groups, encoded in one go
 changes        what feeds tell about the operations

@@ -4,6 +4,7 @@ append, node       field nil        value [[offset, id, tag, entry] ...]
 evict              field "evict"    value the first offset that stays
 cut                field "del"      value [offset ...]
 place              field "setid"    value [first offset, last offset, last id, largest deleted id, entries added]
+copy               field "copy"     value the same, then the database and the key of the stream that was copied
 groups             field "group"    value [name, what happened, ...]      only for feeds that asked for GROUPS
 """
 
@@ -21,6 +22,7 @@ from tidelog.streams.operations import (
     GroupSet,
     Pend,
     StreamAppend,
+    StreamCopy,
     StreamCut,
     StreamEvict,
     StreamNode,
@@ -91,11 +93,18 @@ def changes_of_cut(op: StreamCut) -> list[Change]:
 
 
 def changes_of_place(op: StreamPlace) -> list[Change]:
+    return [Change(op.key, STREAM, b"setid", array(_place(op)))]
+
+
+def changes_of_copy(op: StreamCopy) -> list[Change]:
+    """Not the entries: a record does not have them, and a client that wants them reads the stream."""
+    return [Change(op.key, STREAM, b"copy", array([*_place(op), number(op.source_database), bulk(op.source)]))]
+
+
+def _place(op: StreamPlace | StreamCopy) -> list[bytes]:
     last = op.next - 1
     ids = [_id(*unpack_id(op.last_id)), _id(*unpack_id(op.max_deleted_id))]
-    return [
-        Change(op.key, STREAM, b"setid", array([number(op.first), number(last), *ids, number(last + op.added_beside)]))
-    ]
+    return [number(op.first), number(last), *ids, number(last + op.added_beside)]
 
 
 # --- groups -----------------------------------------------------------------------------------------------------

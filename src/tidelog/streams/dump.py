@@ -1,6 +1,7 @@
-"""A stream as the operations that make it again: for COPY, RENAME, MOVE and snapshots.
+"""A stream as the operations that make it again: for snapshots, and for COPY, RENAME and MOVE.
 
-Sealed nodes go as they are: they never change, so a copy of a stream shares them.
+Sealed nodes go as they are: they never change, so a copy of a stream shares them. Within a shard, a copy names the
+stream that has the entries in place of the entries themselves.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tidelog.streams.operations import (
     GroupSet,
     ProducerSet,
     StreamAppend,
+    StreamCopy,
     StreamNode,
     StreamPlace,
     appends,
@@ -27,14 +29,24 @@ def stream_operations(key: bytes, stream: Stream) -> list[Any]:
     """Operations that make this stream under a key that is not there."""
     operations: list[Any] = [StreamNode(key, node) for node in stream.sealed]
     operations += _appends(key, stream.active)
-    operations.append(
-        StreamPlace(key, stream.first, stream.next, stream.last_id, stream.max_deleted_id, stream.added_beside)
-    )
+    operations.append(StreamPlace(key, *_place(stream)))
     for name, group in stream.groups.items():
         operations += group_operations(key, name, group)
     for name, producer in stream.producers.items():
         operations.append(ProducerSet(key, name, list(zip(producer.seqs, producer.offsets, strict=True))))
     return operations
+
+
+def copy_operations(key: bytes, stream: Stream, source: bytes, source_database: int) -> list[Any]:
+    """Operations that make this stream, which is that of a key in the same shard, under a key that is not there."""
+    operations: list[Any] = [StreamCopy(key, source, source_database, *_place(stream))]
+    for name, group in stream.groups.items():
+        operations += group_operations(key, name, group)
+    return operations
+
+
+def _place(stream: Stream) -> tuple[int, int, int, int, int]:
+    return stream.first, stream.next, stream.last_id, stream.max_deleted_id, stream.added_beside
 
 
 def _appends(key: bytes, node: ActiveNode) -> list[StreamAppend]:

@@ -20,6 +20,8 @@ are flits; offsets go as *runs*: how many runs, then for each its first offset a
                      | retry after ms 8 | expire ms 8 ... |            entries are delivered again, claimed
     0x5B ack       | key | group | runs |
     0x5C producer  | key | name | count 8 | seq 8 | offset 8 ... |  of a snapshot
+    0x5D copy      | key | source | its database flit | first 8 | next 8 | last id 16 | largest deleted id 16
+                     | added beside 8 |                                of RENAME, COPY and MOVE within a shard
 
 Ids are 16 bytes, `seq` first, so that they are one little-endian number; those of a delivery go as `payload.id_runs`
 says. A cut or delivery of an older version ends before the ids in brackets: they are looked up in the stream. An
@@ -32,12 +34,14 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tidelog.errors import FormatError
+from tidelog import limits
+from tidelog.errors import FormatError, InternalError
 from tidelog.ids import U64_MAX
 from tidelog.journal.operation import OperationKind
 from tidelog.streams.changes import (
     changes_of_ack,
     changes_of_append,
+    changes_of_copy,
     changes_of_cut,
     changes_of_deliver,
     changes_of_evict,
@@ -48,8 +52,9 @@ from tidelog.streams.changes import (
     changes_of_place,
     changes_of_ungroup,
 )
+from tidelog.streams.fields import DECODE, ENCODE
 from tidelog.streams.group import Consumer, Group, Pending
-from tidelog.streams.node import FIELDS, TAGGED, SealedNode
+from tidelog.streams.node import FIELDS, TAGGED
 from tidelog.streams.operations import (
     Ack,
     ConsumerDrop,
@@ -58,9 +63,9 @@ from tidelog.streams.operations import (
     GroupDrop,
     GroupSet,
     Pend,
-    PendingItem,
     ProducerSet,
     StreamAppend,
+    StreamCopy,
     StreamCut,
     StreamEvict,
     StreamNode,
@@ -71,13 +76,8 @@ from tidelog.streams.payload import (
     PayloadReader,
     append_parts,
     encode_append,
-    id_runs,
-    numbers,
-    packed_id,
-    runs,
-    text,
 )
-from tidelog.streams.rows import listed, unpack_id
+from tidelog.streams.rows import listed
 from tidelog.streams.stream import Stream
 from tidelog.types.change import Change
 from tidelog.types.effect import Effect, Keyspace, no_changes
@@ -93,6 +93,7 @@ __all__ = [
     "Pend",
     "ProducerSet",
     "StreamAppend",
+    "StreamCopy",
     "StreamCut",
     "StreamEvict",
     "StreamNode",
@@ -174,6 +175,13 @@ def _apply_place(keyspace: Keyspace, op: StreamPlace) -> None:
     stream.last_id, stream.max_deleted_id, stream.added_beside = op.last_id, op.max_deleted_id, op.added_beside
 
 
+def _apply_copy(keyspace: Keyspace, op: StreamCopy) -> None:
+    source: Stream | None = keyspace.beside(op.source_database).find(op.source)
+    if source is None or (source.first, source.next, source.last_id) != (op.first, op.next, op.last_id):
+        raise InternalError(f"stream {op.source!r} is not what was copied to {op.key!r}: state and journal differ")
+    keyspace.put(op.key, source.copy(with_groups=False))
+
+
 def _apply_node(keyspace: Keyspace, op: StreamNode) -> None:
     _stream(keyspace, op.key).replay_node(op.node)
 
@@ -247,7 +255,7 @@ def _apply_ack(keyspace: Keyspace, op: Ack) -> None:
 # --- the table --------------------------------------------------------------------------------------------------
 
 _Fields = Sequence[tuple[str, str]]
-"""Names of fields, and what they are: keys of `_ENCODE` and `_DECODE`."""
+"""Names of fields, and what they are: keys of `ENCODE` and `DECODE`."""
 
 
 def _effect(
@@ -277,14 +285,14 @@ def _plain(
 ) -> Effect:
     """An operation whose payload is its fields, one after the other; `fits`: whether they go together."""
 
-    encoders = [_ENCODE[kind] for _, kind in fields]
+    encoders = [ENCODE[kind] for _, kind in fields]
 
     def encode(op: Any) -> bytes:
         return b"".join([encode_field(value) for encode_field, value in zip(encoders, op, strict=True)])
 
     def decode(payload: bytes, _expire_ms: int | None) -> Any:
         reader = PayloadReader(payload)
-        values = [_DECODE[kind](reader) for _, kind in fields]
+        values = [DECODE[kind](reader) for _, kind in fields]
         reader.end()
         found = operation(*values)
         if not fits(found):
@@ -294,56 +302,15 @@ def _plain(
     return _effect(opcode, name, operation, encode, decode, apply, changes)
 
 
-_ENCODE: Final[dict[str, Callable[[Any], bytes]]] = {
-    "text": text,
-    "u64": numbers,
-    "i64": lambda number: number.to_bytes(8, "little", signed=True),
-    "id": packed_id,
-    "id or end": lambda number: packed_id(number) if number else b"",
-    "flag": lambda flag: b"\1" if flag else b"\0",
-    "runs": runs,
-    "ids or end": lambda ids: id_runs(*zip(*map(unpack_id, ids), strict=True)) if ids else b"",
-    "items": lambda items: numbers(len(items)) + b"".join([_encode_item(item) for item in items]),
-    "calls": lambda calls: numbers(len(calls), *[number for call in calls for number in call]),
-    "node": lambda node: node.ipc(),
-}
-
-
-def _encode_item(item: PendingItem) -> bytes:
-    return numbers(item[0]) + packed_id(item[1]) + numbers(*item[2:])
-
-
-def _decode_items(reader: PayloadReader) -> list[PendingItem]:
-    found = []
-    for _ in range(reader.count(56)):
-        (offset,) = reader.numbers(1)
-        number = reader.id()
-        delivered_ms, deliveries, retry_after_ms, expire_ms = reader.numbers(4)
-        found.append((offset, number, delivered_ms, deliveries, retry_after_ms, expire_ms))
-    return found
-
-
-def _decode_calls(reader: PayloadReader) -> list[tuple[int, int]]:
-    flat = reader.numbers(2 * reader.count(16))
-    return list(zip(flat[::2], flat[1::2], strict=True))
-
-
-_DECODE: Final[dict[str, Callable[[PayloadReader], Any]]] = {
-    "text": PayloadReader.text,
-    "u64": lambda reader: reader.numbers(1)[0],
-    "i64": lambda reader: int.from_bytes(reader.take(8), "little", signed=True),
-    "id": PayloadReader.id,
-    "id or end": lambda reader: 0 if reader.is_at_end else reader.id(),
-    "flag": PayloadReader.flag,
-    "runs": PayloadReader.runs,
-    "ids or end": lambda reader: () if reader.is_at_end else reader.id_runs(),
-    "items": _decode_items,
-    "calls": _decode_calls,
-    "node": lambda reader: SealedNode.of_ipc(reader.rest()),
-}
-
 _KEY: Final = ("key", "text")
 _GROUP: Final = (_KEY, ("group", "text"))
+_PLACE: Final = (
+    ("first", "u64"),
+    ("next", "u64"),
+    ("last_id", "id"),
+    ("max_deleted_id", "id"),
+    ("added_beside", "i64"),
+)
 
 
 def effects() -> list[Effect]:
@@ -363,14 +330,7 @@ def effects() -> list[Effect]:
             0x53,
             "place",
             StreamPlace,
-            (
-                _KEY,
-                ("first", "u64"),
-                ("next", "u64"),
-                ("last_id", "id"),
-                ("max_deleted_id", "id"),
-                ("added_beside", "i64"),
-            ),
+            (_KEY, *_PLACE),
             _apply_place,
             changes_of_place,
         ),
@@ -426,5 +386,14 @@ def effects() -> list[Effect]:
         _plain(0x5B, "ack", Ack, (*_GROUP, ("offsets", "runs")), _apply_ack, changes_of_ack),
         _plain(
             0x5C, "producer", ProducerSet, (_KEY, ("producer", "text"), ("calls", "calls")), _apply_producer, no_changes
+        ),
+        _plain(
+            0x5D,
+            "copy",
+            StreamCopy,
+            (_KEY, ("source", "text"), ("source_database", "flit"), *_PLACE),
+            _apply_copy,
+            changes_of_copy,
+            lambda op: op.source_database < limits.DATABASES,
         ),
     ]

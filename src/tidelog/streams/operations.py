@@ -69,6 +69,23 @@ class StreamNode(NamedTuple):
     node: SealedNode
 
 
+class StreamCopy(NamedTuple):
+    """The entries of another stream of the same shard, with its place and producers, under a key that is not there.
+
+    Groups follow as operations of their own, so that feeds tell about them.
+    """
+
+    key: bytes
+    source: bytes
+    source_database: int
+    first: int
+    """This and the following are those of the source, and of the copy."""
+    next: int
+    last_id: int
+    max_deleted_id: int
+    added_beside: int
+
+
 class GroupSet(NamedTuple):
     """A group is made, or its cursor or its limits are set."""
 

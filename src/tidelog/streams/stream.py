@@ -427,7 +427,7 @@ class Stream:
             boundary = node.last_offset + 1 if place < len(self.sealed) else self.next
         return boundary
 
-    def copy(self) -> Stream:
+    def copy(self, *, with_groups: bool = True) -> Stream:
         """An independent copy: sealed nodes, which never change, are shared."""
         made = Stream()
         made.sealed, made.bases, made.last_ids = self.sealed[:], self.bases[:], self.last_ids[:]
@@ -435,7 +435,7 @@ class Stream:
         made.first, made.next, made.length = self.first, self.next, self.length
         made.last_ms, made.last_seq = self.last_ms, self.last_seq
         made.max_deleted_id, made.added_beside = self.max_deleted_id, self.added_beside
-        if self.groups:
+        if self.groups and with_groups:
             made.groups = {name: group.copy() for name, group in self.groups.items()}
         if self.producers:
             made.producers = {name: producer.copy() for name, producer in self.producers.items()}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tidelog.streams.changes import STREAM, changes_of_group, changes_of_pend
-from tidelog.streams.dump import group_operations, stream_operations
+from tidelog.streams.dump import copy_operations, group_operations, stream_operations
 from tidelog.streams.effects import effects
 from tidelog.streams.operations import GroupSet, Pend
 from tidelog.streams.stream import Stream
@@ -61,4 +61,5 @@ STREAM_TYPE: Final = ValueType(
     initial_groups=_initial_groups,
     encoding=_encoding,
     size_bytes=_size_bytes,
+    copies=copy_operations,
 )

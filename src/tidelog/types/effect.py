@@ -24,6 +24,9 @@ StoredValue = Any
 class Keyspace(Protocol):
     """One database, as effects see it."""
 
+    def beside(self, number: int) -> Keyspace:
+        """Another database, or this one, by its number."""
+
     def find(self, key: bytes) -> StoredValue | None:
         """The value, expired or not; not to be changed."""
 

@@ -38,7 +38,8 @@ class ValueType:
     """Its operations: their records in the journal, what they do to a keyspace, and what feeds tell about them."""
     operations: Callable[[bytes, StoredValue], list[Any]]
     """The operations that make a value under a key that is not there: for COPY, RENAME, MOVE and snapshots. They
-    should share with the value what cannot change: a stream's sealed nodes go as they are."""
+    should share with the value what cannot change: a stream's sealed nodes go as they are. A type with large values
+    also has `copies`."""
     pieces: Callable[[bytes, StoredValue], Iterator[Any]]
     """The same operations one by one, for a snapshot of a large value. The value may change meanwhile, so it is copied
     before the first is asked for."""
@@ -52,6 +53,9 @@ class ValueType:
     """How much memory a value takes, from that many of its elements (0: from all), for MEMORY USAGE."""
     initial_groups: Callable[[bytes, StoredValue], Iterator[Change]] | None = None
     """What a feed with INITIAL and GROUPS is told besides `initial`; None: the type has no groups."""
+    copies: Callable[[bytes, StoredValue, bytes, int], list[Any]] | None = None
+    """As `operations`, for a value that a key of the same shard has: they name that key and its database (the last two
+    arguments) in place of what it has, and are applied while it is there. None: `operations` do."""
 
 
 def in_pieces(key: bytes, elements: Iterable[Any], make: Callable[[bytes, list[Any]], Iterable[Any]]) -> Iterator[Any]:

@@ -4,6 +4,7 @@ Of the rows of `changes`, the newest of each key and field counts, unless the ke
 
     value              the field of the key has this value
     no value           the field is gone; of a stream: entries were appended, and the stream exists
+    field copy         of a stream: it was made as a copy, and exists
     type none          the whole key is gone
     deleterange        every key of the shard from `key` up to but not including `end` is gone
     type list          says what was done to a list; what became of the list is not computed, and not in the state
@@ -20,6 +21,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from tidelog.spark.source.stream.copied import COPY
 
 _ORDER: Final = "(order)"
 GONE: Final = "(gone)"
@@ -70,6 +73,7 @@ def fold(changes: pa.Table) -> Folded:
     else:
         ranges, values = changes.filter(pc.invert(is_value)), changes.filter(is_value)
         spans = _newest_ranges(ranges)
+    values = _with_copies(values)
     types = values.column("type")
     is_none = pc.equal(types, "none")
     dead = _newest_of(values.filter(is_none).select(["shard", "key", "ts", "seq", _ORDER]), ["key"])
@@ -83,6 +87,19 @@ def fold(changes: pa.Table) -> Folded:
     newest = named.drop_columns([name for name in ("kind", "end", _ORDER) if name in named.column_names])
     gone = named.filter(pc.invert(is_there)).select(["shard", "key", "field", "ts", "seq"])
     return Folded(newest.filter(is_there), gone, dead.drop_columns([_ORDER]), [span for _, span in spans])
+
+
+def _with_copies(values: pa.Table) -> pa.Table:
+    """A stream that was made as a copy is there, as after an append: without field and value."""
+    is_copy = pc.and_(pc.equal(values.column("type"), "stream"), pc.equal(values.column("field"), COPY))
+    is_copy = pc.fill_null(is_copy, False)
+    if pc.any(is_copy).as_py() is not True:
+        return values
+    for name in ("field", "value"):
+        column = values.column(name)
+        nothing = pc.if_else(is_copy, pa.scalar(None, column.type), column)
+        values = values.set_column(values.column_names.index(name), values.schema.field(name), nothing)
+    return values
 
 
 def _order(changes: pa.Table) -> Any:

@@ -2,6 +2,7 @@
 
     change            a row of `changes`; if entries were appended to a stream, the row is without them ...
     entries           ... and they are rows of `entries`
+    copy of a stream  a row of `changes`; the entries that it has are read from the stream, and are rows of `entries`
     initial value     a row of `current`; the entries that a stream has then are rows of `entries`; a list is rows of
                       `changes`, after those of its ts, because operations on it follow there
 
@@ -36,6 +37,7 @@ from tidelog.spark.source.columns import timestamps_of_ms
 from tidelog.spark.source.feed.columns import SCHEMA, EventColumns
 from tidelog.spark.source.feed.parts import parts_of
 from tidelog.spark.source.feed.reading import FeedPart, read_feed
+from tidelog.spark.source.stream.copied import copies_in, read_copied
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,15 @@ class _TaskReader:
         if appended.null_count < len(appended):
             rows = _entry_rows(batch.filter(pc.is_valid(appended)))
             self._write(ENTRIES, self._without_standing(_after(rows, self._work.after[ENTRIES])), "entry")
+        for copy in copies_in(_after(batch, self._work.after[ENTRIES])):
+            self._take_copy(copy)
+
+    def _take_copy(self, copy: dict[str, Any]) -> None:
+        if copy["ts"] <= self._work.standing.get(copy["key"], -1):
+            return
+        at = {"shard": copy["shard"], "ts": copy["ts"], "seq": copy["seq"], "stream": copy["key"]}
+        for entries in read_copied(self._work.server, copy["key"], copy["value"]):
+            self._write(ENTRIES, _placed(entries, at), "entry")
 
     def _without_standing(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         standing = self._work.standing

@@ -8,7 +8,7 @@
     key binary
     type string         string, hash, set, zset, list, stream; none: the whole key is gone; null for a deleterange
     field binary        of a hash; the member of a set or sorted set; of a list: the operation (`lpush` ...); of a
-                        stream: `evict`, `del` or `setid`
+                        stream: `evict`, `del`, `setid` or `copy`
     value binary        null: the key or that field is gone, or entries were appended
     end binary          of a deleterange; empty: there is no end
     entries array       what was appended to a stream: offset bigint, id string, tag binary, entry binary, and fields
@@ -16,7 +16,8 @@
 
 Numbers about a stream are text in `value`, separated by commas: of `evict` the first offset that remains, of `del` the
 offsets that were deleted, and of an initial value the first and the last offset of the stream. `setid` (XSETID, and a
-stream that was copied) has these two, the last id, the largest deleted id, and how many entries were added.
+stream that was copied from another shard) has these two, the last id, the largest deleted id, and how many entries were
+added. `copy` (RENAME, COPY and MOVE) has the same, then the database and the key of the stream that was copied.
 
 What a list's operation did is JSON in `value`, as `tidelog feed` prints it: `["a", "b"]` after a push. So are the
 elements of an initial value, which has no field.

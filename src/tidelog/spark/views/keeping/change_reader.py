@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from tidelog.spark.source.feed.columns import SCHEMA, EventColumns
 from tidelog.spark.source.feed.parts import PARTS, parts_of
 from tidelog.spark.source.feed.position import ask_position
 from tidelog.spark.source.feed.reading import FeedPart, read_feed
+from tidelog.spark.source.stream.copied import read_copied
 from tidelog.spark.views.keeping.changes import CLEAR, chosen, compose, no_changes
 from tidelog.spark.views.keeping.extract import DaysExtractor, StreamExtractor, extractor, span_of
 from tidelog.spark.views.keeping.source_rows import SourceRows
@@ -110,7 +112,8 @@ class ChangeReader:
                 yield from self._part(part)
 
     def _part(self, part: FeedPart) -> Iterator[pa.RecordBatch]:
-        extractors = [extractor(*each) for each in self.wanted]
+        copied = partial(read_copied, self._server)
+        extractors = [extractor(*each, copied) for each in self.wanted]
         for events in read_feed(self._server, part, self._spans, EventColumns(self._events)):
             for each in extractors:
                 each.add(_with_all(events))

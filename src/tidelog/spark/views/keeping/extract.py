@@ -18,7 +18,7 @@ the order of what they name, and an eviction or an expired day removes a range o
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any, Final
 
@@ -29,12 +29,22 @@ import pyarrow.compute as pc
 from tidelog.days.jobset import JobSet
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
 from tidelog.spark.jobs.report import OWN_KEYS
+from tidelog.spark.source.stream.copied import COPY
 from tidelog.spark.views.keeping.changes import GONE, SET, changes_schema, clear, column, compose, no_changes
 from tidelog.spark.views.keeping.members import Members, decoded, text_array
 
 _offset: Final = struct.Struct(">Q").pack
 _event_id: Final = struct.Struct(">IQQ").pack
 _day_id: Final = struct.Struct(">I").pack
+
+
+Copied = Callable[[bytes, bytes], Iterable[pa.RecordBatch]]
+"""Reads the entries of a stream that was made as a copy: its key, and the value of the event that told of it."""
+
+
+def no_entries(_key: bytes, _value: bytes) -> Iterable[pa.RecordBatch]:
+    """For an extractor that is given no events."""
+    return ()
 
 
 Others = dict[str, Callable[[], Any]]
@@ -186,8 +196,9 @@ def _named(names: Any, chosen: Any) -> Any:
 class StreamExtractor(Extractor):
     """The entries of one stream."""
 
-    def __init__(self, key: str, columns: Sequence[str]) -> None:
+    def __init__(self, key: str, columns: Sequence[str], copied: Copied = no_entries) -> None:
         super().__init__(columns)
+        self._copied = copied
         self._name = key
         self._key = key.encode()
 
@@ -210,6 +221,8 @@ class StreamExtractor(Extractor):
             return [clear(len(self.columns), b"", _offset(int(event["value"])))]
         if event["field"] == b"del":
             return [self._gone([_offset(int(each)) for each in event["value"].split(b",")])]
+        if event["field"] == COPY:
+            return [self.entries(batch.to_pylist()) for batch in self._copied(self._key, event["value"])]
         return []  # an initial value: entries are read by offset
 
     def entries(self, entries: Sequence[dict[str, Any]]) -> pa.Table:
@@ -340,12 +353,14 @@ def _event_of(entry: dict[str, Any]) -> list[bytes]:
 
 _EXTRACTORS: Final[dict[str, Callable[[str, Sequence[str]], Extractor]]] = {
     "prefix": PrefixExtractor,
-    "stream": StreamExtractor,
     "days": DaysExtractor,
 }
 
 
-def extractor(kind: str, target: str, columns: Sequence[str]) -> Extractor:
+def extractor(kind: str, target: str, columns: Sequence[str], copied: Copied = no_entries) -> Extractor:
+    """`copied`: reads the entries of a copy."""
+    if kind == "stream":
+        return StreamExtractor(target, columns, copied)
     return _EXTRACTORS[kind](target, columns)
 
 
