@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.streams.plain import BY_OPERATION, apply, decoded, filled, plain, stream_in
+from tests.streams.plain import BY_OPERATION, apply, decoded, filled, plain, plain_group, stream_in
+from tests.streams.unreadable import unreadable
 from tidelog.errors import FormatError
 from tidelog.ids import U64_MAX
 from tidelog.store.keyspace import Database
@@ -30,6 +31,7 @@ from tidelog.streams.operations import (
     StreamPlace,
 )
 from tidelog.streams.payload import encode_append
+from tidelog.streams.stream import Stream
 
 NODE = filled(5).active.sealed()
 OPERATIONS: list[Any] = [
@@ -229,3 +231,98 @@ def test_an_append_further_on_leaves_a_hole() -> None:
     stream = stream_in(database)
     assert list(stream.read(1, 99).offsets) == [5, 6, 9]
     assert (stream.first, stream.next, stream.last_id, stream.entries_added) == (2, 20, 9 << 70, 20)
+
+
+# --- nodes that are not read ----------------------------------------------------------------------------------------
+
+
+def known_of(stream: Stream) -> dict[str, Any]:
+    """What can be said of a stream without reading its sealed nodes."""
+    nodes = [[node.offset_at(index) for index in range(len(node))] for node in stream.sealed]
+    return {
+        "offsets": [*nodes, list(stream.active.rows(0, len(stream.active)).offsets)],
+        "bases": list(stream.bases),
+        "places": (stream.first, stream.next, stream.length, stream.first_entry),
+        "ids": (stream.last_id, stream.max_deleted_id, stream.added_beside),
+        "groups": {name: plain_group(group) for name, group in stream.groups.items()},
+        "producers": [(name, list(each.seqs), list(each.offsets)) for name, each in stream.producers.items()],
+    }
+
+
+def half_sealed() -> Stream:
+    """Forty entries in sealed nodes, one of them with holes, and five in an active one; a group has read some."""
+    stream = Stream()
+    for _ in range(4):
+        filled(10, stream=stream)
+        stream.seal()
+    filled(5, stream=stream)
+    stream.delete([13, 14])
+    group = stream.group(b"g")
+    group.deliver(b"c", (50, 0, 0), (6, 1006 << 64, 6), [2, 5, 6], [1002 << 64, 1005 << 64, 1006 << 64], keeps=True)
+    group.deliver(b"", (50, 9, 99), (8, 1008 << 64, 8), [7, 8], [1007 << 64, 1008 << 64], keeps=True)
+    return stream
+
+
+def both(operations: list[Any]) -> Stream:
+    """Apply operations to a stream, and to the same stream with nodes that cannot be read: it becomes the same."""
+    readable, database = Database(0), Database(0)
+    readable.put(b"k", half_sealed())
+    database.put(b"k", unreadable(half_sealed()))
+    for operation in operations:
+        for each in (readable, database):
+            BY_OPERATION[type(operation)].apply(each, decoded(operation))
+    for key in readable.all_keys():
+        assert known_of(stream_in(database, key)) == known_of(stream_in(readable, key))
+    assert readable.alarms.times == database.alarms.times
+    return stream_in(readable)
+
+
+def test_no_operation_reads_a_sealed_node() -> None:
+    place = 4, 46, 1045 << 64, 1033 << 64, 0
+    operations = [
+        StreamEvict(b"k", 4),  # in the middle of a node
+        StreamCut(b"k", [6, 20, 25, 26, 33], 1033 << 64),  # in the middle, and the last of a node
+        StreamCut(b"k", [44], 1003 << 64),
+        Deliver(b"k", b"g", b"c", 60, 0, 0, 11, 1011 << 64, 9, True, [9, 10, 11], [each << 64 for each in (9, 10, 11)]),
+        Deliver(b"k", b"new", b"", 60, 5, 90, 9, 1009 << 64, 9, True, [7, 8, 9], [each << 64 for each in (7, 8, 9)]),
+        Deliver(b"k", b"new", b"", 60, 0, 0, 12, 1012 << 64, 9, False, [12]),
+        ConsumerSet(b"k", b"g", b"d", 80, -1),
+        Pend(b"k", b"g", b"d", [(7, 1007 << 64, 70, 2, 0, 0), (20, 1020 << 64, 70, 2, 0, 200)]),  # which is gone
+        Pend(b"k", b"g", b"", [(25, 1025 << 64, 70, 2, 0, 0)]),
+        Ack(b"k", b"g", [5, 8, 99]),
+        ConsumerDrop(b"k", b"g", b"c"),
+        GroupSet(b"k", b"g", 3, 0, -1, 5, b"dead", 2),
+        ProducerSet(b"k", b"p", [(1, 1), (2, 9)]),
+        StreamPlace(b"k", *place[:2], 1050 << 64, *place[3:]),
+        StreamAppend(b"k", 50, 1051, 0, 0, [b"t"] * 1200, [b"e"] * 1200, b"p", 3),
+        StreamCopy(b"copy", b"k", 0, 4, 1250, 1051 << 64 | 1199, 1033 << 64, 0),
+        StreamEvict(b"copy", 37),
+        StreamCut(b"copy", [38, 40], 1040 << 64),
+        GroupDrop(b"k", b"new"),
+        StreamEvict(b"k", 31),
+        StreamNode(b"restored", NODE),
+    ]
+    assert {type(operation) for operation in operations} == BY_OPERATION.keys()
+    stream = both(operations)
+    assert (stream.first, stream.length) == (31, 1213)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["evict", "cut", "deliver", "pend"]), st.sets(st.integers(1, 46), min_size=1)))
+)
+def test_bounds_and_holes_are_changed_without_reading(steps: list[tuple[str, set[int]]]) -> None:
+    operations: list[Any] = []
+    for step, chosen in steps:
+        offsets = sorted(chosen)
+        ids = [(1000 + offset) << 64 for offset in offsets]
+        match step:
+            case "evict":
+                operations.append(StreamEvict(b"k", offsets[0]))
+            case "cut":
+                operations.append(StreamCut(b"k", offsets, ids[-1]))
+            case "deliver":
+                operations.append(Deliver(b"k", b"g", b"", 9, 5, 0, offsets[-1], ids[-1], -1, True, offsets, ids))
+            case _:
+                pending = [(offset, number, 9, 1, 0, 0) for offset, number in zip(offsets, ids, strict=True)]
+                operations.append(Pend(b"k", b"g", b"c", pending))
+    both(operations)
