@@ -61,6 +61,14 @@ class Commands:
             raise SystemExit(reply.message)
         return encode(reply, 2)
 
+    def cool(self) -> None:
+        """Write to disk what the server would."""
+        cooling = self.store.cooling
+        assert cooling is not None
+        while (job := cooling.take()) is not None:
+            job.run()
+            cooling.finish(job)
+
     def stream(self, key: bytes) -> Stream:
         found = self.store.database(0).find(key)
         assert isinstance(found, Stream)
@@ -70,16 +78,12 @@ class Commands:
 def fill(commands: Commands, key: bytes, count: int, *, compresses: bool) -> None:
     rng = random.Random(7)
     batches = [[word for _ in range(BATCH) for word in (b"t", rng.randbytes(10).hex().encode())] for _ in range(16)]
-    cooled = 0
     began = time.monotonic()
     for number in range(count // BATCH):
         commands.call(b"TWRITE", key, b"ENTRIES", *batches[number % len(batches)])
         commands.store.journal.writer.write()
         if compresses and number % 100 == 99:
-            sealed = commands.stream(key).sealed
-            for node in sealed[cooled:]:
-                node.chill(node.compressed())
-            cooled = len(sealed)
+            commands.cool()
             if number % 10_000 == 9999:
                 rate = (number + 1) * BATCH / (time.monotonic() - began)
                 sys.stderr.write(f"\r{(number + 1) * BATCH:,} entries, {rate:,.0f} a second ")

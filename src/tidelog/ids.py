@@ -22,6 +22,7 @@ ShardId = NewType("ShardId", int)
 
 SLOT_COUNT: Final = 16384
 
+U32_MAX: Final = 2**32 - 1
 U64_MAX: Final = 2**64 - 1
 
 

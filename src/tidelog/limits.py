@@ -398,14 +398,28 @@ NODE_ENTRIES_MAX = 1000
 """A node is sealed with as many entries ..."""
 NODE_BYTES_MAX = 4 * MIB
 """... or with as many bytes; a larger entry is a node alone."""
+NODE_FILE_BYTES_MAX = 256 * MIB
+"""Past this size a node file is full, and the next one begins."""
+NODE_FILE_SPARSE_PART = 0.5
+"""If less than this part of a full node file is needed, that is written to another."""
+RECORD_NODES_MAX = 512
+"""Cold nodes that one record of a snapshot refers to."""
 OPENED_NODES_BYTES_MAX = 64 * MIB
-"""Compressed nodes that were read stay open up to this much."""
+"""Cold nodes that were read stay open up to this much."""
+HOT_NODES_KEPT = 3
+"""Of the sealed nodes of a stream, so many stay in memory: the last ones."""
+COOLED_AT_ONCE_BYTES = 8 * MIB
+"""Nodes that are written and fsynced together take this much in memory, or little more ..."""
+COOLING_RETRY_S = 1
+"""... and are tried again after so long if that fails."""
+GIVEN_BACK_BYTES_MIN = 8 * MIB
+"""When so much has become cold, and no more is in line, the system is given the memory back."""
 COLD_AFTER_S = 60
-"""A node that nobody reads, and an active one that does not grow, for this long (up to twice that) is cold."""
+"""The last nodes of a stream, and an active one, become cold if it does not grow for this long (up to twice that)."""
 COOLING_SLICE_S = 0.0005
 """How long the search for such nodes may hold up others, ten times a second."""
-COOLING_PAUSE_S = 0.01
-"""Between two nodes that are compressed."""
+NODES_LOOKED_AT_ONCE = 1000
+"""Nodes of one stream that are looked at between two looks at the clock."""
 IDLE_SEAL_ENTRIES_MIN = 100
 """An idle active node with fewer entries stays as it is: sealing it would save nothing."""
 PRODUCER_SEQS_KEPT = 1024

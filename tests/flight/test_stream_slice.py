@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
+from tests.streams.cold_nodes import chilled
 from tidelog import limits
 from tidelog.flight.nodes import PACKED, SCHEMA, unpacked
 from tidelog.flight.request import RangeEnd, ReadRequest
@@ -27,7 +28,7 @@ def made(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> Stream:
     stream.evict(rng.randrange(1, 20))
     for node in stream.sealed:
         if rng.random() < 0.5:
-            node.chill(node.compressed())
+            chilled(node)
     return stream
 
 
@@ -62,7 +63,7 @@ def cold_stream(nodes: int) -> Stream:
     for ms in range(1, nodes + 1):
         stream.append(ms, 0, TAGGED, [b""], [bytes(limits.NODE_BYTES_MAX)])
     for node in stream.sealed:
-        node.chill(node.compressed())
+        chilled(node)
     return stream
 
 
@@ -110,7 +111,7 @@ def test_packed_nodes_leave_as_they_lie_and_are_opened_within_a_bound() -> None:
     stream = cold_stream(20)
     packed = list(packed_batches(make_slice(stream, ReadRequest(b"s"), 1, None)))
     assert sum(batch.nbytes for batch in packed) < limits.NODE_BYTES_MAX
-    cold = {node.cold_bytes for node in stream.sealed}
+    cold = {node.place.read() for node in stream.sealed if node.place is not None}
     assert cold <= {node for batch in packed for node in batch.column("node").to_pylist()}
     opened = list(unpacked(packed, 1000, 2 * limits.NODE_BYTES_MAX))
     assert sum(batch.num_rows for batch in opened) == 20

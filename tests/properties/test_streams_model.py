@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.commands.running import WAITS, Commands
+from tests.streams.cold_nodes import cool
 from tidelog import limits
 from tidelog.store.dead_letters import PendingExpiry
 
@@ -291,11 +292,8 @@ class Check:
 
     def do_cool(self) -> None:
         if self.model.exists:
-            stream = self.run.stream(b"{t}k")
-            stream.seal()
-            for node in stream.sealed:
-                if not node.is_cold:
-                    node.cold_bytes, node._batch = node.compressed(), None
+            self.run.stream(b"{t}k").seal()
+            cool(self.run.store)
 
     def do_delete(self) -> None:
         assert self.run("DEL", b"{t}k") == int(self.model.exists)

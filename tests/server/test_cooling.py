@@ -1,33 +1,48 @@
-"""Cooling: what is idle is sealed and compressed, what is read stays warm, and all of it is the same to readers."""
+"""Cooling of a running server: nodes go to disk while it runs, and all of it is the same to readers."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 
+from tests.store.changes import open_store
 from tests.streams.plain import filled, plain
 from tidelog import limits
 from tidelog.server.cooling import Cooling
-from tidelog.store.keyspace import Database
 from tidelog.streams.stream import Stream
 from tidelog.testing.clock import SimulatedClock
+from tidelog.testing.disk import SimulatedDisk
 
 
 class World:
     def __init__(self) -> None:
         self.clock = SimulatedClock()
-        self.databases = [Database(0), Database(1)]
-        self.cooling = Cooling(asyncio.get_running_loop(), self.databases, self.clock)
+        self.disk = SimulatedDisk()
+        self.store = open_store(self.disk, 1)
+        self.is_pressed = False
+        self.cooling = Cooling(
+            asyncio.get_running_loop(), self.store.cooling, self.clock, is_pressed=lambda: self.is_pressed
+        )
+
+    def put(self, key: bytes, stream: Stream, number: int = 0) -> Stream:
+        database = self.store.database(number)
+        database.put(key, stream)
+        stream.get_in_line(database.cooling_line(key))
+        return stream
+
+    async def work(self) -> None:
+        """Until there is nothing to do."""
+        for _ in range(2000):
+            self.cooling.tick()
+            await asyncio.sleep(0.0005)
+            if self.cooling.is_resting:
+                break
 
     async def pass_over(self) -> None:
         """One whole pass."""
         self.clock.advance(1_000_000 * limits.COLD_AFTER_S)
-        for _ in range(2000):
-            self.cooling.tick()
-            await asyncio.sleep(0)
-            if self.cooling.is_resting:
-                break
-            await asyncio.sleep(0.0005)
+        await self.work()
 
 
 def run(test: Callable[[World], object]) -> None:
@@ -45,26 +60,37 @@ def cold(stream: Stream) -> list[bool]:
     return [node.is_cold for node in stream.sealed]
 
 
-def test_idle_nodes_become_cold() -> None:
+def test_all_but_the_last_nodes_become_cold_at_once() -> None:
     async def check(world: World) -> None:
-        stream, small, other = filled(2500, size=50), filled(99, size=50), filled(150, size=50)
-        world.databases[0].put(b"k", stream)
-        world.databases[0].put(b"small", small)
-        world.databases[0].put(b"string", b"value")
-        world.databases[1].put(b"other", other)
-        before, warm_bytes = plain(stream), stream.size_bytes
+        stream = world.put(b"k", Stream())
+        await world.pass_over()
+        filled(5500, stream=stream, size=50)
+        before = plain(stream)
+        await world.work()
+        assert cold(stream) == [True, True, False, False, False]
+        assert plain(stream) == before
+        filled(1000, stream=stream, size=50)
+        await world.work()
+        assert cold(stream) == [True, True, True, False, False, False]
+
+    run(check)
+
+
+def test_what_does_not_grow_becomes_cold() -> None:
+    async def check(world: World) -> None:
+        stream = world.put(b"k", filled(2500, size=50))
+        small = world.put(b"small", filled(99, size=50))
+        other = world.put(b"other", filled(150, size=50), 1)
+        world.store.database(0).put(b"string", b"value")
+        before, hot_bytes = plain(stream), stream.size_bytes
         await world.pass_over()
         assert cold(stream) == [False, False]
-        assert plain(stream) == before  # read, so that it stays warm
-        await world.pass_over()
-        assert cold(stream) == [False, False, False]
         await world.pass_over()
         assert cold(stream) == [True, True, True]
         assert cold(other) == [True]
         assert not small.sealed
-        assert stream.size_bytes < warm_bytes / 3
+        assert stream.size_bytes < hot_bytes / 3
         assert plain(stream) == before
-        assert world.cooling.compressed_count == 4
         stream.append(10**6, 0, 0, [b"t"], [b"e"])
         assert plain(stream)["rows"][:-1] == before["rows"]
 
@@ -73,8 +99,7 @@ def test_idle_nodes_become_cold() -> None:
 
 def test_a_node_that_grows_is_not_sealed() -> None:
     async def check(world: World) -> None:
-        stream = filled(200)
-        world.databases[0].put(b"k", stream)
+        stream = world.put(b"k", filled(200))
         for _ in range(3):
             await world.pass_over()
             filled(1, stream=stream)
@@ -83,17 +108,50 @@ def test_a_node_that_grows_is_not_sealed() -> None:
     run(check)
 
 
+def test_under_pressure_everything_becomes_cold() -> None:
+    async def check(world: World) -> None:
+        stream = world.put(b"k", filled(1200))
+        await world.pass_over()
+        assert cold(stream) == [False]
+        filled(1, stream=stream)
+        world.is_pressed = True
+        world.cooling.tick()
+        world.is_pressed = False
+        await world.work()
+        assert cold(stream) == [True, True]
+
+    run(check)
+
+
 def test_passes_have_time_between_them() -> None:
     async def check(world: World) -> None:
-        stream = filled(1000)
-        world.databases[0].put(b"k", stream)
+        stream = world.put(b"k", filled(1000))
         await world.pass_over()
-        assert stream.sealed[0].is_idle
         for _ in range(100):
             world.cooling.tick()
         assert world.cooling.is_resting
         world.cooling.close()
         await world.pass_over()
-        assert not stream.sealed[0].is_cold
+        assert cold(stream) == [False]
+
+    run(check)
+
+
+def test_a_full_disk_loses_nothing() -> None:
+    async def check(world: World) -> None:
+        stream = world.put(b"k", Stream())
+        filled(6000, stream=stream, size=50)
+        before = plain(stream)
+        world.disk.fail("write", errno.ENOSPC, times=None)
+        await world.work()
+        assert cold(stream) == [False] * 6
+        assert world.cooling.failures
+        world.disk.clear_faults()
+        await world.work()
+        assert not any(cold(stream))
+        world.clock.advance(1_000_000 * limits.COOLING_RETRY_S)
+        await world.work()
+        assert cold(stream) == [True] * 3 + [False] * 3
+        assert plain(stream) == before
 
     run(check)

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.store.changes import open_store
+from tests.streams.cold_nodes import chilled, cool, node_files
 from tests.streams.plain import apply, filled, plain, stream_in
 from tidelog import limits
 from tidelog.ids import ShardId
 from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
 from tidelog.store.type_table import TypeTable, value_types
-from tidelog.streams.dump import copy_operations, stream_operations
+from tidelog.streams.dump import copy_operations, kept_operations, stream_operations
 from tidelog.streams.group import Consumer, Pending
 from tidelog.streams.operations import StreamEvict
 from tidelog.streams.stream import Stream
@@ -28,9 +29,6 @@ def full(count: int = 2500) -> Stream:
     stream.append(9000, 0, 1, [b"t"] * 5, [b"e"] * 5)
     stream.evict(20)
     stream.delete([25, 26, count - 1, count + 2])
-    for node in stream.sealed[:1]:
-        node.chill(node.compressed())
-        assert node.is_cold
     group = stream.group(b"g")
     group.last_offset, group.last_id, group.entries_read = 70, 1070 << 64, 50
     group.pending_max, group.dead_letter, group.deliveries_max = 100, b"dead", 3
@@ -82,17 +80,41 @@ def test_a_copy_within_a_shard_is_the_same(name: bytes) -> None:
     assert plain(stream) == plain(stream_in(other)) == before
 
 
+@pytest.mark.parametrize("cold", [0, 1, 2])
 @pytest.mark.parametrize("name", list(streams()))
-def test_the_operations_make_it_again(name: bytes) -> None:
-    stream, database = streams()[name], Database(0)
+def test_the_operations_make_it_again(name: bytes, cold: int) -> None:
+    stream, files = streams()[name], node_files()
+    for node in stream.sealed[:cold]:
+        chilled(node, files)
+    database = Database(0, node_files=files)
     apply(database, stream_operations(b"k", stream))
+    assert plain(stream_in(database)) == plain(stream)
+    assert not any(node.is_cold for node in stream_in(database).sealed)
+    database.remove(b"k")
+    apply(database, kept_operations(b"k", stream))
     made = stream_in(database)
     assert plain(made) == plain(stream)
     assert [node.is_cold for node in made.sealed] == [node.is_cold for node in stream.sealed]
 
 
+def test_what_a_cold_node_has_lost_is_not_in_it() -> None:
+    stream, files = filled(1000, size=40), node_files()
+    chilled(stream.sealed[0], files)
+    stream.delete([1, 2, 500, 998, 999, 1000])
+    stream.evict(20)
+    database = Database(0, node_files=files)
+    apply(database, kept_operations(b"k", stream))
+    assert plain(stream_in(database)) == plain(stream)
+    assert [node.is_cold for node in stream_in(database).sealed] == [True]
+    stream.evict(400)
+    apply(database, [StreamEvict(b"k", 400)])
+    assert plain(stream_in(database)) == plain(stream)
+
+
 def test_in_pieces_it_is_as_it_was_when_asked() -> None:
-    stream, database = full(), Database(0)
+    stream, files = full(), node_files()
+    chilled(stream.sealed[0], files)
+    database = Database(0, node_files=files)
     before = plain(stream)
     pieces = TYPES.pieces_of(b"k", stream, 77)
     filled(1000, stream=stream)
@@ -130,6 +152,7 @@ def test_a_restart_has_the_same_streams(shards: int, way: str) -> None:
     for key, stream in made.items():
         put(store, key, stream)
     store.journal.writer.write()
+    cool(store)
     if way != "journal":
         store.save()
     if way == "both":
@@ -138,12 +161,13 @@ def test_a_restart_has_the_same_streams(shards: int, way: str) -> None:
         store.commit(transaction)
         made[b"full"].evict(1500)
     store.journal.writer.write()
+    expected = {key: plain(stream) for key, stream in made.items()}
     disk.kill()
     found = open_store(disk, shards)
-    for key, stream in made.items():
-        assert plain(stream_in(found.database(0), key)) == plain(stream)
+    for key in made:
+        assert plain(stream_in(found.database(0), key)) == expected[key]
     cold: list[Any] = [node.is_cold for node in stream_in(found.database(0), b"full").sealed]
-    assert cold[0] == (way != "both")
+    assert all(cold) == (way != "journal")
     if shards == 3:
         assert len({found.encode(found.effect_of[StreamEvict], StreamEvict(key, 1))[0][0] for key in made}) > 1
     else:

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.streams.cold_nodes import chilled
 from tests.streams.plain import filled, plain, plain_rows
 from tidelog import limits
 from tidelog.streams.node import ActiveNode, SealedNode, pack_id
 from tidelog.streams.stream import Stream
+from tidelog.streams.trimming import boundary_below, boundary_keeping
 
 
 @pytest.fixture(autouse=True)
@@ -102,15 +104,15 @@ def test_deletion_leaves_holes_and_evicts_nothing() -> None:
 
 def test_how_far_whole_nodes_go() -> None:
     stream = filled(35)
-    found = [stream.boundary_below(offset) for offset in (0, 1, 10, 11, 30, 31, 35, 36, 99)]
+    found = [boundary_below(stream, offset) for offset in (0, 1, 10, 11, 30, 31, 35, 36, 99)]
     assert found == [1, 1, 1, 11, 21, 31, 31, 36, 36]
-    found = [stream.boundary_keeping(kept) for kept in (0, 1, 5, 6, 15, 16, 25, 26, 99)]
+    found = [boundary_keeping(stream, kept) for kept in (0, 1, 5, 6, 15, 16, 25, 26, 99)]
     assert found == [36, 31, 31, 21, 21, 11, 11, 1, 1]
-    assert stream.boundary_keeping(16, coming=1) == 21
+    assert boundary_keeping(stream, 16, coming=1) == 21
     stream.delete(range(12, 20))
-    assert stream.boundary_keeping(16) == 11
-    assert stream.boundary_keeping(15) == 21
-    assert Stream().boundary_keeping(0) == 1
+    assert boundary_keeping(stream, 16) == 11
+    assert boundary_keeping(stream, 15) == 21
+    assert boundary_keeping(Stream(), 0) == 1
 
 
 def test_a_stream_without_entries_is_a_value() -> None:
@@ -189,7 +191,7 @@ def test_it_is_a_list_of_entries(steps: list[Step]) -> None:
         elif stream.sealed:
             node = stream.sealed[detail % len(stream.sealed)]
             if not node.is_cold:
-                node.chill(node.compressed())
+                chilled(node)
         rows = stream.read(1, 999)
         assert dict(zip(rows.offsets, rows.entries, strict=True)) == entries
         assert (stream.first, stream.next, stream.length) == (first, added + 1, len(entries))

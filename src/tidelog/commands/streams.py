@@ -17,6 +17,7 @@ from tidelog.streams.node import TAGGED, pack_id
 from tidelog.streams.operations import StreamAppend, StreamEvict, appends, cuts
 from tidelog.streams.progress import next_id
 from tidelog.streams.stream import Stream
+from tidelog.streams.trimming import boundary_below, boundary_keeping
 
 _OPTIONS: Final = {b"BACKLOG": 1, b"MAXAGE": 1, b"PRODUCER": 2}
 """Of TWRITE: how many words each takes."""
@@ -93,7 +94,7 @@ def _append(transaction: Transaction, key: bytes, flat: Arguments, options: dict
 def _evictions(stream: Stream, key: bytes, count: int, options: dict[bytes, Any], now_ms: int) -> list[StreamEvict]:
     firsts: list[int] = []
     if b"BACKLOG" in options:
-        firsts.append(stream.boundary_keeping(options[b"BACKLOG"], coming=count))
+        firsts.append(boundary_keeping(stream, options[b"BACKLOG"], coming=count))
     if b"MAXAGE" in options:
         firsts.append(first_younger_than(stream, now_ms - options[b"MAXAGE"]))
     first = min(firsts, default=0)  # both keep at least what they say
@@ -104,7 +105,7 @@ def first_younger_than(stream: Stream, ms: int) -> int:
     """The first offset of the first node that has an entry of that time or later."""
     if ms <= 0:
         return stream.first
-    return stream.boundary_below(stream.offset_at_or_after(pack_id(ms, 0)))
+    return boundary_below(stream, stream.offset_at_or_after(pack_id(ms, 0)))
 
 
 def tevict(transaction: Transaction, arguments: Arguments) -> Decision:
@@ -123,9 +124,9 @@ def tevict(transaction: Transaction, arguments: Arguments) -> Decision:
         if stream is None:
             first = 0
         elif offset < 0:
-            first = stream.boundary_keeping(-offset)
+            first = boundary_keeping(stream, -offset)
         else:
-            first = stream.boundary_below(offset + 1)
+            first = boundary_below(stream, offset + 1)
     if stream is None or first <= stream.first:
         return 0, []
     return stream.count_below(first), [StreamEvict(key, first)]

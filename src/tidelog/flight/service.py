@@ -130,7 +130,7 @@ def _divide(stream: Stream, request: ReadRequest) -> list[ReadRequest]:
         if size >= limits.FLIGHT_PART_BYTES and node.first_offset > starts[-1]:
             starts.append(node.first_offset)
             size = 0
-        size += node.size_bytes
+        size += node.size_bytes or node.disk_bytes
     ends = [*(start - 1 for start in starts[1:]), last]
     return [
         request._replace(first=RangeEnd(offset=start), last=RangeEnd(offset=end))

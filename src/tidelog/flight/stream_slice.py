@@ -60,7 +60,7 @@ def make_slice(stream: Stream, request: ReadRequest, first: int, left: int | Non
                 pieces.append(NodeSlice(node, None, start, stop))
             else:
                 pieces.append(NodeSlice(None, node.rows(start, stop), start, stop))
-            size += node.size_bytes
+            size += node.size_bytes or node.disk_bytes
         offset = node.last_offset + 1
     return StreamSlice(pieces, None, left)
 
@@ -104,15 +104,15 @@ def _opened(piece: NodeSlice) -> Opened:
 
 
 def packed_batches(part: StreamSlice) -> Iterator[pa.RecordBatch]:
-    """The same as packed nodes: compressed nodes are sent as they are. On any thread."""
+    """The same as packed nodes: cold nodes are sent as they are. On any thread."""
     gathered: list[tuple[int, int, bytes]] = []
     size = 0
     for piece in part.pieces:
         if piece.node is None:
             assert piece.rows is not None
-            gathered.append((0, piece.stop - piece.start, SealedNode.of_rows(piece.rows).packed()))
+            gathered.append((0, piece.stop - piece.start, SealedNode.of_rows(piece.rows).ipc()))
         else:
-            gathered.append((piece.start, piece.stop, piece.node.packed()))
+            gathered.append((piece.start, piece.stop, piece.node.ipc()))
         size += len(gathered[-1][2])
         if size >= limits.FLIGHT_BATCH_BYTES:
             yield _packed(gathered)

@@ -8,6 +8,7 @@
       holders.json               named holders, if an earlier version made it (`holders_file`)
       shard-<n>/                 the segments of a shard (`segment`)
       shard-<n>/shard.json       its slots and the frame size once more
+      shard-<n>/nodes-<id>.bin   nodes of its streams, which memory does not keep (`node_files`)
       snapshots/snapshot-<ts>/   each a journal of its own, with its own meta.json (`snapshot`)
       cut-tails/tail-<n>/        what a start cut off, because a crash had torn it (`tail`)
       set-aside-<n>/             what a repair cut out
@@ -32,7 +33,7 @@ import posixpath
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -64,6 +65,15 @@ _REWRITE_BYTES: Final = 1 * limits.MIB
 _DATABASE_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
+class NodeFileLength(NamedTuple):
+    """How much of a node file (`node_files`) a snapshot needs."""
+
+    shard: ShardId
+    id: int
+    length: int
+    """Up to the end of the last node that it refers to."""
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotPoint:
     """The moment that a snapshot shows."""
@@ -76,6 +86,8 @@ class SnapshotPoint:
     """How many keys it has; None: nobody counted."""
     places: tuple[tuple[int, int, int], ...] | None = None
     """Per shard, where the journal ended: segment, position in it and in its blob file; None: nobody knows."""
+    node_files: tuple[NodeFileLength, ...] = ()
+    """Those that it refers to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +185,10 @@ def write_meta(disk: Disk, folder: str, meta: Meta) -> None:
             members["point"]["keys"] = meta.point.keys
         if meta.point.places is not None:
             members["point"]["places"] = [list(place) for place in meta.point.places]
+        if meta.point.node_files:
+            members["point"]["node_files"] = [
+                [shard, f"{id_:016x}", size] for shard, id_, size in meta.point.node_files
+            ]
     write_json(disk, f"{folder}/{META}", members)
 
 
@@ -245,6 +261,10 @@ def _read_point(members: dict[str, Any]) -> SnapshotPoint:
         lsns,
         members.get("keys"),
         None if places is None else tuple((segment, at, blob_at) for segment, at, blob_at in places),
+        tuple(
+            NodeFileLength(ShardId(shard), int(file_id, 16), int(length))
+            for shard, file_id, length in members.get("node_files", ())
+        ),
     )
 
 

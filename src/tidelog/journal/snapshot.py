@@ -8,6 +8,9 @@
       snapshot-....partial/                        half-written: ignored, and removed by the next one
       snapshot-....damaged/                        could not be read, and another took its place: as a partial one
 
+Cold nodes of streams are not in it: it refers to them, and its meta.json lists the node files that it needs, with the
+lengths that it needs of them. They lie in the shards' folders of the data directory, or of the backup that it is.
+
 The frames and records are the journal's, so the same reader reads both. Lsns in it count its own records. Its first
 records are the epochs. A record is a transaction by itself (they share one ts), so that reading it takes no more memory
 than its largest record.
@@ -33,6 +36,7 @@ from tidelog.journal.cycles import find_complete_cycle
 from tidelog.journal.layout import (
     SNAPSHOTS,
     Meta,
+    NodeFileLength,
     SnapshotPoint,
     make_shard_folders,
     read_meta,
@@ -41,6 +45,7 @@ from tidelog.journal.layout import (
 )
 from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.new_files import NewFiles
+from tidelog.journal.node_files import NodeFile, NodePlace
 from tidelog.journal.reader import LoadStrings, Part, Record, ShardReader
 from tidelog.journal.record import FINISH, TS
 from tidelog.journal.scan import IsKnown, ShardScan
@@ -187,6 +192,11 @@ def open_snapshot(disk: Disk, path: str) -> Snapshot:
     return Snapshot(path, meta, meta.point)
 
 
+def listed_node_files(disk: Disk, folder: str) -> list[NodeFileLength]:
+    """What the complete snapshots of a data directory need. One that cannot be read hides what it needs: it raises."""
+    return [each for snapshot in list_snapshots(disk, folder) for each in snapshot.point.node_files]
+
+
 class SnapshotWriter:
     """Writes one snapshot. The store adds its values in any order; `finish` makes it count.
 
@@ -217,6 +227,8 @@ class SnapshotWriter:
         """How many keys it has, and ..."""
         self.places: tuple[tuple[int, int, int], ...] | None = None
         """... where the journal ended (`SnapshotPoint`), if the store says so."""
+        self._node_files: dict[NodeFile, int] = {}
+        """Those that it refers to, and up to where."""
         self.is_open = True
         """Values may be added; false once it is finished, has failed or was abandoned."""
         self._is_given_up = False
@@ -238,6 +250,19 @@ class SnapshotWriter:
     def point(self) -> SnapshotPoint:
         assert self._meta.point is not None
         return self._meta.point
+
+    def refer_to(self, place: NodePlace) -> None:
+        """A record names a node: its file is listed, and stays as long as this one is in the making (`release`)."""
+        file = place.file
+        if file not in self._node_files:
+            file.pins += 1
+        self._node_files[file] = max(self._node_files.get(file, 0), place.end)
+
+    def release(self) -> None:
+        """It is on disk, or given up: it needs no files any more, beside those that it lists. Twice is fine."""
+        for file in self._node_files:
+            file.pins -= 1
+        self._node_files.clear()
 
     @property
     def bytes_written(self) -> int:
@@ -290,7 +315,9 @@ class SnapshotWriter:
         On any thread, as long as no other uses this object meanwhile, except for `give_up`.
         """
         self._write(_LAST_CYCLE, self._shards)
-        self._meta = replace(self._meta, point=replace(self.point, keys=self.keys, places=self.places))
+        listed = tuple(NodeFileLength(file.shard, file.id, length) for file, length in self._node_files.items())
+        point = replace(self.point, keys=self.keys, places=self.places, node_files=listed)
+        self._meta = replace(self._meta, point=point)
         try:
             self._files.sync(self._check_wanted)
             self.abandon()

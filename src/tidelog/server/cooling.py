@@ -1,73 +1,77 @@
-"""Cooling: nodes of streams that nobody reads are compressed, one at a time, on a thread of their own.
+"""Cooling of a running server: the loop finds nodes, a thread writes them, one job after the other (`store/cooling`).
 
-A pass visits every stream, a slice of time at once, and at most one pass begins in `COLD_AFTER_S`:
+What is in line is taken at once, so nodes that clients write leave memory within a second or so. Passes over all
+streams, for what does not get in line by itself, have time between them, and take a slice of time at once. There is no
+time between them while more is in memory than may be (`is_pressed`).
 
-    an active node      that has not grown since the last pass, and has entries enough, is sealed
-    a sealed node       that nobody has read since the last pass is compressed
-
-So no node has to keep the time of its last use. Nothing is journaled: a compressed node holds the same entries, and
-where nodes end does not belong to the state. The thread gets only a record batch, which never changes. When it has
-compressed it, the loop swaps the bytes of the node.
+What the nodes took is given back to the system now and then: the allocator keeps it otherwise. If the disk is full or
+fails, nodes stay in memory, and it is tried again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Final
 
 from tidelog import limits
-from tidelog.ids import SLOT_COUNT
 from tidelog.ports import Clock
-from tidelog.store.keyspace import Database
-from tidelog.streams.node import SealedNode
-from tidelog.streams.stream import Stream
+from tidelog.server.memory import give_back
+from tidelog.store.cooling import CoolingJob, StoreCooling
 
-_NODES_AT_ONCE: Final = 1000
-"""Nodes of one stream that are looked at between two looks at the clock."""
+_LOG: Final = logging.getLogger("tidelog")
 
 
 class Cooling:
-    """Finds nodes on the loop, compresses them on a thread."""
+    """Runs the jobs of a store. For the loop's thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, databases: Sequence[Database], clock: Clock) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        cooling: StoreCooling | None,
+        clock: Clock,
+        is_pressed: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._loop = loop
-        self._databases = databases
+        self._cooling = cooling
         self._clock = clock
+        self._is_pressed = is_pressed
+        """Whether more is in memory than may be."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="cooling")
-        self._pass: Iterator[SealedNode | None] | None = None
+        self._pass: Iterator[None] | None = None
         """The one that is under way."""
         self._next_pass_us = 0
+        self._retry_us = 0
         self._is_working = False
-        """A node is being compressed."""
-        self._is_closed = False
-        self.compressed_count = 0
-        self._given_back_count = 0
-        """The same when memory was last given back."""
+        """A job is running."""
+        self._is_closed = cooling is None
+        self._given_back_bytes = 0
+        """What was cooled when memory was last given back."""
+        self.failures = 0
+        """In a row."""
 
     def tick(self) -> None:
-        """Look for a cold node, for a short time."""
-        if self._is_working or self._is_closed:
+        """Some times a second."""
+        if self._is_closed:
             return
-        if self._pass is None:
-            now_us = self._clock.monotonic_us()
-            if now_us < self._next_pass_us:
-                return
+        now_us = self._clock.monotonic_us()
+        if self._pass is None and (now_us >= self._next_pass_us or self._is_pressed()):
             self._next_pass_us = now_us + 1_000_000 * limits.COLD_AFTER_S
-            self._pass = self._candidates()
-        end_s = perf_counter() + limits.COOLING_SLICE_S
-        for node in self._pass:
-            if node is not None:
-                self._compress(node)
-            if node is not None or perf_counter() > end_s:
-                return
-        self._pass = None
-        if self.compressed_count > self._given_back_count:
-            self._given_back_count = self.compressed_count
-            self._thread.submit(_give_back_memory)
+            assert self._cooling is not None
+            self._pass = self._cooling.look(is_pressed=self._is_pressed())
+        self._look()
+        self._begin()
+
+    def _look(self) -> None:
+        if self._pass is not None:
+            end_s = perf_counter() + limits.COOLING_SLICE_S
+            for _ in self._pass:
+                if perf_counter() > end_s:
+                    return
+            self._pass = None
 
     @property
     def is_resting(self) -> bool:
@@ -79,52 +83,41 @@ class Cooling:
         self._is_closed = True
         self._thread.shutdown(wait=False)
 
-    # --- finding ------------------------------------------------------------------------------------------------
+    # --- jobs ---------------------------------------------------------------------------------------------------
 
-    def _candidates(self) -> Iterator[SealedNode | None]:
-        """The nodes that are cold, and None now and then: everything may change in between."""
-        for database in self._databases:
-            if not database.size:
-                continue
-            for slot in range(SLOT_COUNT):
-                for part in database.buckets(slot):
-                    for stream in [value for value in part.values() if type(value) is Stream]:
-                        yield from _cold_nodes(stream)
-                    yield None
-
-    # --- compressing --------------------------------------------------------------------------------------------
-
-    def _compress(self, node: SealedNode) -> None:
+    def _begin(self) -> None:
+        if self._is_working or self._is_closed or self._clock.monotonic_us() < self._retry_us:
+            return
+        assert self._cooling is not None
+        job = self._cooling.take()
+        if job is None:
+            self._give_back()
+            return
         self._is_working = True
-        running = self._thread.submit(node.compressed)
-        running.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._finish, node, done))
+        running = self._thread.submit(job.run)
+        running.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._finish, job, done.exception()))
 
-    def _finish(self, node: SealedNode, done: Future[bytes]) -> None:
+    def _finish(self, job: CoolingJob, problem: BaseException | None) -> None:
         self._is_working = False
-        if not self._is_closed:
-            node.chill(done.result())
-            self.compressed_count += 1
-            self._loop.call_later(limits.COOLING_PAUSE_S, self.tick)
+        if self._is_closed:
+            return
+        assert self._cooling is not None
+        if problem is not None:  # a bug, or damage: the nodes stay in memory, and others go on
+            _LOG.error("nodes of streams could not be written, and stay in memory: %s", problem)
+            return
+        self._cooling.finish(job)
+        if job.error is None:
+            self.failures = 0
+            self._begin()
+            return
+        if not self.failures:
+            _LOG.error("nodes of streams stay in memory, because they cannot be written: %s", job.error)
+        self.failures += 1
+        self._retry_us = self._clock.monotonic_us() + 1_000_000 * limits.COOLING_RETRY_S
 
-
-def _give_back_memory() -> None:
-    """Let the system have the pages that nodes took before they were compressed: glibc keeps them otherwise."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-
-
-def _cold_nodes(stream: Stream) -> Iterator[SealedNode | None]:
-    active = stream.active
-    if len(active) >= limits.IDLE_SEAL_ENTRIES_MIN:
-        if active.seen_count == len(active):
-            stream.seal()
-        active.seen_count = len(active)
-    for at, node in enumerate(stream.sealed[:]):
-        if at % _NODES_AT_ONCE == 0:
-            yield None
-        if node.is_cold or node.stays_warm:
-            continue
-        if node.is_idle:
-            yield node
-        node.is_idle = True
+    def _give_back(self) -> None:
+        """Let the system have what nodes took."""
+        assert self._cooling is not None
+        if self._cooling.cooled_bytes - self._given_back_bytes >= limits.GIVEN_BACK_BYTES_MIN:
+            self._given_back_bytes = self._cooling.cooled_bytes
+            self._thread.submit(give_back)

@@ -77,7 +77,7 @@ class ServedStore:
             None if is_loading else self._on_durable,
         )
         self._snapshots = ServerSnapshots(loop, store, self.turns, clock, config.snapshot_after)
-        self._cooling = Cooling(loop, store.databases, clock)
+        self._cooling = Cooling(loop, store.cooling, clock)
         self._pending_expiry = PendingExpiry(store)
         self._worker = WorkThread(loop)
         self.engine = Engine(

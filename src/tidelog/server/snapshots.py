@@ -28,11 +28,13 @@ from tidelog.engine.metrics import SnapshotFacts
 from tidelog.errors import CommandError, TidelogError
 from tidelog.journal.journal import Journal
 from tidelog.journal.layout import SnapshotPoint
+from tidelog.journal.node_files import NodeFile
 from tidelog.journal.operation import OperationTable
 from tidelog.ports import Clock
 from tidelog.server.erasing import Erasing
 from tidelog.server.turns import Turns
 from tidelog.store.capture import Capture
+from tidelog.store.cooling import StoreCooling
 from tidelog.store.store import Store
 
 _LOG: Final = logging.getLogger("tidelog")
@@ -89,6 +91,11 @@ class ServerSnapshots:
     @property
     def _journal(self) -> Journal:
         return self._store.journal
+
+    @property
+    def _cooling(self) -> StoreCooling:
+        assert self._store.cooling is not None
+        return self._store.cooling
 
     def _find_newest(self) -> Made | None:
         found = self._journal.newest_snapshot
@@ -171,9 +178,11 @@ class ServerSnapshots:
             self._discard(capture)
             raise
         self._store.end_capture()
+        capture.snapshot.release()
         self._capture = None
         self._succeeded(capture, since)
         self._on_thread_now(self._remove_old)
+        self._cooling.end_removal(self._on_thread_now(self._removing_files()))
         self.erasing.begin()
 
     def _on_thread_now(self, work: Callable[[], _Result]) -> _Result:
@@ -209,9 +218,11 @@ class ServerSnapshots:
         except BaseException:
             self._discard(capture)
             raise
+        capture.snapshot.release()
         self._capture = None
         self._succeeded(capture, since)
         await self._on_thread(self._remove_old)
+        self._cooling.end_removal(await self._on_thread(self._removing_files()))
         self.erasing.begin()
 
     async def _visit(self, capture: Capture) -> None:
@@ -240,6 +251,19 @@ class ServerSnapshots:
         except (TidelogError, OSError) as error:
             _LOG.error("old snapshots could not be removed: %s", error)
 
+    def _removing_files(self) -> Callable[[], list[NodeFile]]:
+        """What the thread is to do with node files that nobody needs any more."""
+        remove = self._cooling.begin_removal()
+
+        def run() -> list[NodeFile]:
+            try:
+                return remove()
+            except (TidelogError, OSError) as error:
+                _LOG.error("node files that nobody needs could not be removed: %s", error)
+                return []
+
+        return run
+
     async def _on_thread(self, work: Callable[[], _Result]) -> _Result:
         return await self._loop.run_in_executor(self._thread, work)
 
@@ -251,6 +275,7 @@ class ServerSnapshots:
             # The thread may still work on it, if the task that waited for it was cancelled.
             capture.snapshot.give_up()
             self._on_thread_now(capture.snapshot.discard)
+            capture.snapshot.release()
 
     # --- how it ended -------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ glob           Redis's glob patterns, for keys, channels and parameters
 bit_search     a part of a pattern in a string, at all places at once
 scan_orders    the order in which HSCAN, SSCAN and ZSCAN walk a large collection
 
+cooling        writes sealed nodes of streams to disk, and lets memory forget them
 capture        writes a snapshot of one moment while the store goes on
 string_loader  puts strings into the keyspace many at once, for a quick start
 backup         copies a snapshot out of a data directory

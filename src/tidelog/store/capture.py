@@ -311,7 +311,7 @@ class Capture:
             if len(value) > limits.RECORD_MEMBERS_MAX:
                 self._large.append(self._types.pieces_of(key, value, expire_ms))
             else:
-                self._add(self._types.operations_of(key, value, expire_ms))
+                self._add(self._types.kept_of(key, value, expire_ms))
         elif expire_ms is not None or len(value) >= limits.STAGED_BYTES_MIN:
             self._add(self._types.operations_of(key, value, expire_ms))
         else:
@@ -342,6 +342,8 @@ class Capture:
         awaited: _LargeValue | None = None
         for operation in operations:
             expire_ms = getattr(operation, "expire_ms", None)
+            for place in getattr(operation, "places", ()):
+                self.snapshot.refer_to(place)
             effect = self._store.effect_of[type(operation)]
             if effect.kind.last is not None and len(effect.kind.last(operation)) >= limits.STAGED_BYTES_MIN:
                 found = self._store.split_large(effect, operation)

@@ -20,6 +20,7 @@ import numpy as np
 
 from tidelog import limits
 from tidelog.ids import SLOT_COUNT, Ts
+from tidelog.journal.node_files import NodeFiles
 from tidelog.journal.retention import Holder
 from tidelog.store.buckets import Buckets
 from tidelog.store.deadlines import Deadlines
@@ -39,10 +40,12 @@ class Database:
         "alarms",
         "all",
         "cleared_count",
+        "cooling_lines",
         "expiries",
         "expiring",
         "holds",
         "libraries",
+        "node_files",
         "number",
         "observer",
         "on_range",
@@ -61,6 +64,7 @@ class Database:
         uses: KeyUses | None = None,
         libraries: Libraries | None = None,
         holds: NamedHolds | None = None,
+        node_files: NodeFiles | None = None,
     ) -> None:
         self.number = number
         self.all: Sequence[Database] = ()
@@ -73,6 +77,9 @@ class Database:
         self.libraries = libraries if libraries is not None else Libraries()
         """Of the store, not of this database. So is the next."""
         self.holds = holds if holds is not None else NamedHolds()
+        self.node_files = node_files
+        self.cooling_lines: list[Any] = []
+        """For every slot, where its streams' nodes get in line to become cold; empty: they do not."""
         self.slots: list[Any] = [None] * SLOT_COUNT
         self.expiring = Deadlines()
         self.expiries = self.expiring.times
@@ -98,6 +105,9 @@ class Database:
 
     def beside(self, number: int) -> Database:
         return self if number == self.number else self.all[number]
+
+    def cooling_line(self, key: bytes) -> Any:
+        return self.cooling_lines[slot_of(key)] if self.cooling_lines else None
 
     def find(self, key: bytes) -> StoredValue | None:
         return self.find_at(slot_of(key), key)

@@ -5,8 +5,7 @@
     replay        the journal's records, applied by the same effects
     received      transactions of a leader: journaled, and applied as in a replay
 
-One thread. Replies may leave once `commit` and then the journal's `write` have returned; with `fsync = always`, once
-the transaction is durable.
+One thread. Replies may leave once `commit` and the journal's `write` have returned (`always`: once it is durable).
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from tidelog.journal.replacement import finish_replacement
 from tidelog.journal.staging import StagedBlob
 from tidelog.ports import Clock, Disk, Random
 from tidelog.store.capture import Capture
+from tidelog.store.cooling import StoreCooling
 from tidelog.store.hold_changes import change_holds, take_over_holders
 from tidelog.store.holds import NamedHolds
 from tidelog.store.keyspace import Database
@@ -91,6 +91,8 @@ class Store:
         """What `unwritten_keys` said, and what was written then: until more is, it stays so."""
         self.on_range: Callable[[Ts, int, DelRange], None] | None = None
         """Told of a range that has gone from a database, and of its ts: for initial scans of feeds."""
+        self.cooling: StoreCooling | None = None
+        """None: all nodes of streams stay in memory."""
         self.journal: Journal
         self.announced_ts = Ts(0)
         """On a follower: no transaction at or below it will come, as its leader announced."""
@@ -112,14 +114,12 @@ class Store:
         *,
         leads: bool = True,
     ) -> Store:
-        """Open a data directory and load what it holds; without `types`, values are of every type there is.
-
-        Unless it `leads`, it is one of a follower, until `Journal.begin_epoch`.
-        """
+        """Open a data directory and load what it holds. Unless it `leads`, it follows (`Journal.begin_epoch`)."""
         finish_replacement(disk, folder)
         store = cls(clock, random, types)
         store.slots = slots_in(disk, folder, settings.shard_count)
         store.owners = shards_by_slot(store.slots)
+        store.cooling = StoreCooling.open(disk, folder, random, store.databases, store.owners)
         store.journal = Journal.open(
             disk,
             folder,
@@ -133,6 +133,7 @@ class Store:
         )
         store._loader.flush()
         store._connect_holds(disk, folder)
+        store.cooling.end_removal(store.cooling.begin_removal()())
         return store
 
     def _connect_holds(self, disk: Disk, folder: str) -> None:
@@ -250,6 +251,7 @@ class Store:
             raise
         finally:
             self.end_capture()
+            capture.snapshot.release()
 
     # --- databases ----------------------------------------------------------------------------------------------
 

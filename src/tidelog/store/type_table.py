@@ -97,8 +97,18 @@ class TypeTable:
         made = copies(key, value, source, source_database)
         return made if expire_ms is None else [*made, Expire(key, expire_ms)]
 
+    def kept_of(self, key: bytes, value: StoredValue, expire_ms: int | None) -> list[Any]:
+        """The same for a snapshot."""
+        kept = None if type(value) is bytes else self.of(value).kept
+        if kept is None:
+            return self.operations_of(key, value, expire_ms)
+        operations = kept(key, value)
+        if expire_ms is not None:
+            operations.append(Expire(key, expire_ms))
+        return operations
+
     def pieces_of(self, key: bytes, value: StoredValue, expire_ms: int | None) -> Iterator[Any]:
-        """The same for a large collection, one by one; the collection may change meanwhile."""
+        """The same for a snapshot of a large collection, one by one; the collection may change meanwhile."""
         pieces = self.of(value).pieces(key, value)  # here, not in the generator: it copies the value now
         return pieces if expire_ms is None else _followed_by(pieces, Expire(key, expire_ms))
 

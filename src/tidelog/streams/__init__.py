@@ -3,10 +3,13 @@
 The value:
 
 stream         a stream: its nodes, where it begins, its groups and producers
-node           a run of entries: lists while it grows, an Arrow record batch once it is sealed
+node           a run of entries: lists while it grows, sealed once it is full
 rows           entries as columns, and ids as numbers
 columns        quick access to the columns of a sealed node
-cold           compressed nodes, and a bounded cache of those that were opened again
+cold           cold nodes that were read: a bounded cache, and what is to be fetched
+sealed_node    entries that no longer change: in memory, or in a node file
+node_ipc       the bytes of a sealed node
+cooling_line   sealed nodes that are to be written to node files
 read_ahead     takes entries out of a sealed node many at once, for reads of a few
 
 Groups and producers:

@@ -6,9 +6,10 @@ stream that has the entries in place of the entries themselves.
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
+from tidelog import limits
 from tidelog.streams.group import Group
 from tidelog.streams.node import ActiveNode
 from tidelog.streams.operations import (
@@ -18,6 +19,7 @@ from tidelog.streams.operations import (
     StreamAppend,
     StreamCopy,
     StreamNode,
+    StreamNodes,
     StreamPlace,
     appends,
     pends,
@@ -28,6 +30,27 @@ from tidelog.streams.stream import Stream
 def stream_operations(key: bytes, stream: Stream) -> list[Any]:
     """Operations that make this stream under a key that is not there."""
     operations: list[Any] = [StreamNode(key, node) for node in stream.sealed]
+    operations += _without_nodes(key, stream)
+    return operations
+
+
+def kept_operations(key: bytes, stream: Stream) -> list[Any]:
+    """The same for a snapshot, which refers to cold nodes."""
+    operations: list[Any] = []
+    for is_cold, nodes in groupby(stream.sealed, lambda node: node.is_cold):
+        if not is_cold:
+            operations += [StreamNode(key, node) for node in nodes]
+            continue
+        while run := list(islice(nodes, limits.RECORD_NODES_MAX)):
+            places = [node.place for node in run if node.place is not None]
+            operations.append(StreamNodes(key, [node.reference for node in run], places))
+    operations += _without_nodes(key, stream)
+    return operations
+
+
+def _without_nodes(key: bytes, stream: Stream) -> list[Any]:
+    """What follows its sealed nodes."""
+    operations: list[Any] = []
     operations += _appends(key, stream.active)
     operations.append(StreamPlace(key, *_place(stream)))
     for name, group in stream.groups.items():

@@ -35,7 +35,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tidelog import limits
-from tidelog.errors import FormatError, InternalError
+from tidelog.errors import DataDirectoryError, FormatError, InternalError
 from tidelog.ids import U64_MAX
 from tidelog.journal.operation import OperationKind
 from tidelog.streams.changes import (
@@ -54,7 +54,7 @@ from tidelog.streams.changes import (
 )
 from tidelog.streams.fields import DECODE, ENCODE
 from tidelog.streams.group import Consumer, Group, Pending
-from tidelog.streams.node import FIELDS, TAGGED
+from tidelog.streams.node import FIELDS, TAGGED, SealedNode
 from tidelog.streams.operations import (
     Ack,
     ConsumerDrop,
@@ -69,6 +69,7 @@ from tidelog.streams.operations import (
     StreamCut,
     StreamEvict,
     StreamNode,
+    StreamNodes,
     StreamPlace,
 )
 from tidelog.streams.payload import (
@@ -76,6 +77,8 @@ from tidelog.streams.payload import (
     PayloadReader,
     append_parts,
     encode_append,
+    node_references,
+    text,
 )
 from tidelog.streams.rows import listed
 from tidelog.streams.stream import Stream
@@ -144,7 +147,7 @@ def _stream(keyspace: Keyspace, key: bytes) -> Stream:
     """The stream of a key, made if it is not there."""
     stream: Stream | None = keyspace.change(key)
     if stream is None:
-        stream = Stream()
+        stream = Stream(keyspace.cooling_line(key))
         keyspace.put(key, stream)
     return stream
 
@@ -179,11 +182,33 @@ def _apply_copy(keyspace: Keyspace, op: StreamCopy) -> None:
     source: Stream | None = keyspace.beside(op.source_database).find(op.source)
     if source is None or (source.first, source.next, source.last_id) != (op.first, op.next, op.last_id):
         raise InternalError(f"stream {op.source!r} is not what was copied to {op.key!r}: state and journal differ")
-    keyspace.put(op.key, source.copy(with_groups=False))
+    copied = source.copy(with_groups=False)
+    keyspace.put(op.key, copied)
+    copied.get_in_line(keyspace.cooling_line(op.key))
 
 
 def _apply_node(keyspace: Keyspace, op: StreamNode) -> None:
     _stream(keyspace, op.key).replay_node(op.node)
+
+
+def _encode_nodes(op: StreamNodes) -> bytes:
+    return text(op.key) + node_references(op.references)
+
+
+def _decode_nodes(payload: bytes, _expire_ms: int | None) -> StreamNodes:
+    reader = PayloadReader(payload)
+    decoded = StreamNodes(reader.text(), reader.node_references())
+    reader.end()
+    return decoded
+
+
+def _apply_nodes(keyspace: Keyspace, op: StreamNodes) -> None:
+    stream, files = _stream(keyspace, op.key), keyspace.node_files
+    if files is None:
+        raise DataDirectoryError(f"cold nodes of {op.key!r} can only be read where their files are")
+    for reference in op.references:
+        place = files.place(reference.file_id, reference.position, reference.size, reference.crc)
+        stream.replay_node(SealedNode.of_reference(reference, place))
 
 
 def _apply_producer(keyspace: Keyspace, op: ProducerSet) -> None:
@@ -396,4 +421,5 @@ def effects() -> list[Effect]:
             changes_of_copy,
             lambda op: op.source_database < limits.DATABASES,
         ),
+        _effect(0x5E, "nodes", StreamNodes, _encode_nodes, _decode_nodes, _apply_nodes, no_changes),
     ]

@@ -11,8 +11,10 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from tidelog import limits
+from tidelog.journal.node_files import NodePlace
 from tidelog.streams.node import SealedNode
 from tidelog.streams.rows import listed
+from tidelog.streams.sealed_node import NodeReference
 
 PendingItem = tuple[int, int, int, int, int, int]
 """A pending entry: offset, id, delivered ms, deliveries, retry after ms, expire ms."""
@@ -84,6 +86,15 @@ class StreamCopy(NamedTuple):
     last_id: int
     max_deleted_id: int
     added_beside: int
+
+
+class StreamNodes(NamedTuple):
+    """Cold nodes, as a snapshot refers to them."""
+
+    key: bytes
+    references: Sequence[NodeReference]
+    places: Sequence[NodePlace] = ()
+    """Of the nodes, if they are at hand: what they are in stays as long as these do."""
 
 
 class GroupSet(NamedTuple):

@@ -12,10 +12,11 @@ from typing import Final
 
 from tidelog import limits
 from tidelog.errors import FormatError
-from tidelog.ids import U64_MAX
+from tidelog.ids import U32_MAX, U64_MAX
 from tidelog.journal import flit
 from tidelog.journal.large_bytes import cut
 from tidelog.streams.rows import SEQ_MAX, pack_id, pack_ids
+from tidelog.streams.sealed_node import NodeReference
 
 WIDTHS: Final = {1: "B", 2: "H", 4: "I"}
 """Of sizes in an append -> their type in `array`."""
@@ -24,6 +25,9 @@ _pack_head: Final = struct.Struct("<QQQBBI").pack
 _pack_id: Final = struct.Struct("<QQ").pack
 _RUN_IDS_MIN: Final = 8
 """Ids go as runs if a run has so many on average; otherwise finding the runs costs more than the bytes."""
+_REFERENCE: Final = struct.Struct("<QQIIIIQQ16s16sB")
+_IS_WHOLE: Final = 1
+_HAS_HOLES: Final = 2
 
 
 def text(data: bytes) -> bytes:
@@ -81,6 +85,23 @@ def _few_runs(ms: Sequence[int], seqs: Sequence[int]) -> bytes | None:
         runs_of_ids.append(flit.encode(end - start) + _pack_id(ms[start], seqs[start]))
         start = end
     return flit.encode(len(runs_of_ids)) + b"".join(runs_of_ids)
+
+
+def node_references(references: Sequence[NodeReference]) -> bytes:
+    """Cold nodes, how many of them first. Of each:
+
+    | file id 8 | position 8 | size 4 | crc32c 4 | opened size 4 | entries 4 | first 8 | last 8 |
+    | first id 16 | last id 16 | flags 1 | [offsets runs] |     flags: 1 it is whole, 2 it has holes: offsets are there
+    """
+    parts = [flit.encode(len(references))]
+    for each in references:
+        flags = (_IS_WHOLE if each.is_whole else 0) | (_HAS_HOLES if each.offsets is not None else 0)
+        ids = packed_id(each.first_id), packed_id(each.last_id)
+        sizes = each.size, each.crc, min(each.opened_bytes, U32_MAX), each.entry_count
+        parts.append(_REFERENCE.pack(each.file_id, each.position, *sizes, each.first, each.last, *ids, flags))
+        if each.offsets is not None:
+            parts.append(runs(each.offsets))
+    return b"".join(parts)
 
 
 def encode_append(key: bytes, place: tuple[int, int, int], kind: int, tags: list[bytes], entries: list[bytes]) -> bytes:
@@ -201,6 +222,25 @@ class PayloadReader:
     def is_at_end(self) -> bool:
         """Nothing follows: older records end here."""
         return self._at == len(self._payload)
+
+    def node_references(self) -> list[NodeReference]:
+        found = []
+        for _ in range(self.flit()):
+            read = _REFERENCE.unpack(self.take(_REFERENCE.size))
+            file_id, position, size, crc, opened_bytes, count, first, last, first_id, last_id, flags = read
+            offsets = self.runs() if flags & _HAS_HOLES else None
+            if flags & ~(_IS_WHOLE | _HAS_HOLES) or not 0 < first <= last < U64_MAX:
+                raise FormatError("a reference to a node makes no sense")
+            if count != (last - first + 1 if offsets is None else len(offsets)) or not count:
+                raise FormatError(f"a reference to a node from {first} to {last} claims {count} entries")
+            if offsets is not None and (offsets[0] != first or offsets[-1] != last):
+                raise FormatError(f"the holes of a node from {first} to {last} are not its own")
+            ids = int.from_bytes(first_id, "little"), int.from_bytes(last_id, "little")
+            is_whole = bool(flags & _IS_WHOLE)
+            found.append(
+                NodeReference(file_id, position, size, crc, opened_bytes, first, last, count, *ids, is_whole, offsets)
+            )
+        return found
 
     def items(self, sizes: Iterable[int]) -> list[bytes]:
         """As many pieces of these sizes. Hot while loading."""

@@ -20,7 +20,7 @@ from tidelog.streams.stream import COUNT_MAX, Stream
 def first_id(stream: Stream) -> int:
     """The id of the oldest entry that is there; 0: there is none."""
     if stream.sealed:
-        return stream.sealed[0].id_at(0)
+        return stream.sealed[0].first_id
     return stream.active.id_at(0) if stream.length else 0
 
 
@@ -28,7 +28,7 @@ def top_id(stream: Stream) -> int:
     """The id of the newest entry that is there; 0: there is none."""
     if stream.active.entries:
         return stream.active.last_id
-    return stream.last_ids[-1] if stream.sealed else 0
+    return stream.sealed[-1].top_id if stream.sealed else 0
 
 
 def next_id(stream: Stream | None, now_ms: int, count: int = 1) -> tuple[int, int]:

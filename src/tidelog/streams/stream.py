@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from tidelog import limits
+from tidelog.streams.cooling_line import CoolingLine
 from tidelog.streams.group import Group
 from tidelog.streams.node import ENTRY_OVERHEAD_BYTES, ActiveNode, Node, SealedNode
 from tidelog.streams.producer import Producer
@@ -47,13 +48,16 @@ class Stream:
         "last_ms",
         "last_seq",
         "length",
+        "line",
         "max_deleted_id",
         "next",
         "producers",
         "sealed",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, line: CoolingLine | None = None) -> None:
+        self.line = line
+        """Where its sealed nodes get in line to become cold; None: they stay in memory."""
         self.sealed: Sequence[SealedNode] = ()
         """This and the next two are lists once there is a sealed node."""
         self.bases: Sequence[int] = ()
@@ -108,6 +112,11 @@ class Stream:
     @property
     def entries_added(self) -> int:
         return min(self.next - 1 + self.added_beside, COUNT_MAX)
+
+    @property
+    def disk_bytes(self) -> int:
+        """What its cold nodes take on disk."""
+        return sum(node.disk_bytes for node in self.sealed)
 
     @property
     def size_bytes(self) -> int:
@@ -166,12 +175,21 @@ class Stream:
             self._add_sealed(self.active.sealed())
         self.active = ActiveNode(self.next)
 
+    def get_in_line(self, line: CoolingLine | None) -> None:
+        """It has a key from now on: let its sealed nodes become cold."""
+        self.line = line
+        if line is not None:
+            for node in self.sealed[: -limits.HOT_NODES_KEPT]:
+                line.add(node)
+
     def _add_sealed(self, node: SealedNode) -> None:
         if not self.sealed:
             self.sealed, self.bases, self.last_ids = [], [], []
         cast("list[SealedNode]", self.sealed).append(node)
         cast("list[int]", self.bases).append(node.first_offset)
         cast("list[int]", self.last_ids).append(node.last_id)
+        if self.line is not None and len(self.sealed) > limits.HOT_NODES_KEPT:
+            self.line.add(self.sealed[-1 - limits.HOT_NODES_KEPT])
 
     def replay_node(self, node: SealedNode) -> None:
         """A node of a snapshot: entries that follow those that are there."""
@@ -357,8 +375,11 @@ class Stream:
 
     def offset_at_or_after(self, number: int) -> int:
         """The offset of the first entry at or after an id; `next` if there is none."""
-        node = self._node(bisect_left(self.last_ids, number))
+        place = bisect_left(self.last_ids, number)
+        node = self._node(place)
         index = node.index_of_id(number)
+        if index == len(node) and place < len(self.sealed):  # its last entry is gone
+            node, index = self._node(place + 1), 0
         return node.offset_at(index) if index < len(node) else self.next
 
     def offset_of(self, number: int) -> int | None:
@@ -405,27 +426,6 @@ class Stream:
             node = self._node(place)
             if len(node) and node.last_offset >= offset:
                 yield node
-
-    def boundary_below(self, offset: int) -> int:
-        """The largest offset up to this one that whole nodes can be evicted to."""
-        if offset >= self.next:
-            return self.next
-        if self.active.entries and offset >= self.active.first_offset:
-            return self.active.first_offset
-        place = bisect_right(self.bases, offset)
-        return self.bases[place - 1] if place else self.first
-
-    def boundary_keeping(self, kept: int, coming: int = 0) -> int:
-        """The largest such offset that leaves at least `kept` entries, with those that are about to be appended."""
-        spare = self.length + coming - kept
-        boundary = self.first
-        for place in range(len(self.sealed) + 1):
-            node = self._node(place)
-            if not len(node) or len(node) > spare:
-                break
-            spare -= len(node)
-            boundary = node.last_offset + 1 if place < len(self.sealed) else self.next
-        return boundary
 
     def copy(self, *, with_groups: bool = True) -> Stream:
         """An independent copy: sealed nodes, which never change, are shared."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tidelog.streams.changes import STREAM, changes_of_group, changes_of_pend
-from tidelog.streams.dump import copy_operations, group_operations, stream_operations
+from tidelog.streams.dump import copy_operations, group_operations, kept_operations, stream_operations
 from tidelog.streams.effects import effects
 from tidelog.streams.operations import GroupSet, Pend
 from tidelog.streams.stream import Stream
@@ -15,7 +15,7 @@ from tidelog.types.value_type import ValueType
 
 
 def _pieces(key: bytes, stream: Stream) -> Iterator[Any]:
-    return iter(stream_operations(key, stream.copy()))
+    return iter(kept_operations(key, stream.copy()))
 
 
 def _copy(stream: Stream) -> Stream:
@@ -62,4 +62,5 @@ STREAM_TYPE: Final = ValueType(
     encoding=_encoding,
     size_bytes=_size_bytes,
     copies=copy_operations,
+    kept=kept_operations,
 )

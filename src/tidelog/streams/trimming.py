@@ -2,11 +2,12 @@
 
 A trim is exact, or goes by whole hundreds of offsets, which is cheaper and removes fewer entries than asked for. These
 are the nodes of a Redis with its usual `stream-node-max-entries`; our own are larger, and do not matter here. An entry
-that the same command appends is counted although it is not there yet.
+that the same command appends is counted although it is not there yet. T commands evict by whole nodes.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import NamedTuple
 
 from tidelog import limits
@@ -62,3 +63,27 @@ def _in_hundreds(stream: Stream, trim: Trim, new_id: int | None) -> tuple[int, i
         first = min(first, _offset_of_nth(stream, trim.limit))
     first -= (first - 1) % limits.TRIMMED_TOGETHER
     return (first, stream.count_below(first)) if first > stream.first else (stream.first, 0)
+
+
+def boundary_below(stream: Stream, offset: int) -> int:
+    """The largest offset up to this one that whole nodes can be evicted to."""
+    if offset >= stream.next:
+        return stream.next
+    if stream.active.entries and offset >= stream.active.first_offset:
+        return stream.active.first_offset
+    place = bisect_right(stream.bases, offset)
+    return stream.bases[place - 1] if place else stream.first
+
+
+def boundary_keeping(stream: Stream, kept: int, coming: int = 0) -> int:
+    """The largest such offset that leaves at least `kept` entries, with those that are about to be appended."""
+    spare = stream.length + coming - kept
+    boundary = stream.first
+    for node in stream.sealed:
+        if len(node) > spare:
+            return boundary
+        spare -= len(node)
+        boundary = node.last_offset + 1
+    if stream.active.entries and len(stream.active) <= spare:
+        boundary = stream.next
+    return boundary

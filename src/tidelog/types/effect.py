@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from tidelog import limits
 from tidelog.errors import FormatError
 from tidelog.ids import Ts
+from tidelog.journal.node_files import NodeFiles
 from tidelog.journal.operation import OperationKind, decode_items, encode_items, first_item, item_parts
 from tidelog.journal.retention import Holder
 from tidelog.types.change import Change
@@ -23,6 +24,12 @@ StoredValue = Any
 
 class Keyspace(Protocol):
     """One database, as effects see it."""
+
+    node_files: NodeFiles | None
+    """Where cold nodes of streams lie. It belongs to no database; None: nowhere."""
+
+    def cooling_line(self, key: bytes) -> Any:
+        """Where nodes of a stream get in line to become cold (`streams/cooling_line`); None: they do not."""
 
     def beside(self, number: int) -> Keyspace:
         """Another database, or this one, by its number."""

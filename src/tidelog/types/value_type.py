@@ -51,6 +51,8 @@ class ValueType:
     """How Redis would store the value at its default settings: what OBJECT ENCODING says."""
     size_bytes: Callable[[StoredValue, int], int]
     """How much memory a value takes, from that many of its elements (0: from all), for MEMORY USAGE."""
+    kept: Callable[[bytes, StoredValue], list[Any]] | None = None
+    """What a snapshot has instead of `operations`, and `pieces` gives one by one; None: the same."""
     initial_groups: Callable[[bytes, StoredValue], Iterator[Change]] | None = None
     """What a feed with INITIAL and GROUPS is told besides `initial`; None: the type has no groups."""
     copies: Callable[[bytes, StoredValue, bytes, int], list[Any]] | None = None

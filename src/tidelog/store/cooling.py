@@ -1,0 +1,158 @@
+"""Cooling: sealed nodes of streams are written to node files, and memory keeps where they lie.
+
+    take     on the owner's thread: the nodes that are next in line, up to some bytes
+    run      on any thread: compress, write, fsync
+    finish   on the owner's thread: the nodes let go of their bytes
+
+A node is cold only after its bytes are durable. Nothing is journaled: a cold node has the same entries, and whether a
+node is cold does not belong to the state. If the disk is full or fails, the nodes stay in memory, in line.
+
+Nodes get in line by themselves (`streams/cooling_line`). A pass over all streams finds what does not: the last nodes of
+streams that nobody writes to, and active nodes that do not grow, which it seals. Under pressure it takes those of all
+streams. It also finds nodes in files that are sparse, because most of what was in them is gone: they are written once
+more, elsewhere, so that the file can go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from tidelog import limits
+from tidelog.ids import SLOT_COUNT, U64_MAX, ShardId
+from tidelog.journal.node_files import NodeFile, NodeFiles, NodePlace
+from tidelog.journal.snapshot import listed_node_files
+from tidelog.ports import Disk, Random
+from tidelog.store.keyspace import Database
+from tidelog.streams.cooling_line import CoolingLine
+from tidelog.streams.sealed_node import SealedNode
+from tidelog.streams.stream import Stream
+
+
+class CoolingJob:
+    """Nodes of one shard on their way to disk."""
+
+    __slots__ = ("_files", "error", "last_ids", "line", "nodes", "places")
+
+    def __init__(self, files: NodeFiles, line: CoolingLine, nodes: list[SealedNode]) -> None:
+        self._files = files
+        self.line = line
+        self.nodes = nodes
+        self.places: list[NodePlace] = []
+        self.last_ids: list[int] = []
+        self.error: OSError | None = None
+        """Why nothing came of it."""
+
+    def run(self) -> None:
+        """On any thread, one job at a time."""
+        written = [node.compressed() for node in self.nodes]
+        self.last_ids = [last_id for _, last_id in written]
+        try:
+            self.places = self._files.append(self.line.shard, [data for data, _ in written])
+        except OSError as error:
+            self.error = error
+
+
+class StoreCooling:
+    """What of a store is to become cold. For the owner's thread."""
+
+    def __init__(self, files: NodeFiles, databases: Sequence[Database], owners: Sequence[ShardId]) -> None:
+        """`owners`: for every slot, its shard."""
+        self._files = files
+        self._lines = [CoolingLine(ShardId(shard)) for shard in range(max(owners) + 1)]
+        self._databases = databases
+        for database in databases:
+            database.node_files = files
+            database.cooling_lines = [self._lines[shard] for shard in owners]
+        self.cooled_count = 0
+        self.cooled_bytes = 0
+        """What the nodes that are cold took in memory."""
+
+    @classmethod
+    def open(
+        cls, disk: Disk, folder: str, random: Random, databases: Sequence[Database], owners: Sequence[ShardId]
+    ) -> StoreCooling:
+        """For the databases of a data directory that is about to be loaded."""
+        files = NodeFiles(disk, folder, lambda: random.randrange(U64_MAX))
+        files.find(max(owners) + 1)
+        return cls(files, databases, owners)
+
+    @property
+    def waiting_count(self) -> int:
+        return sum(len(line.nodes) for line in self._lines)
+
+    def take(self) -> CoolingJob | None:
+        """The next nodes; None: none are in line."""
+        for line in self._lines:
+            nodes: list[SealedNode] = []
+            size = 0
+            while line.nodes and size < limits.COOLED_AT_ONCE_BYTES:
+                node = line.nodes.popleft()
+                nodes.append(node)
+                size += node.opened_bytes
+            if nodes:
+                return CoolingJob(self._files, line, nodes)
+        return None
+
+    def finish(self, job: CoolingJob) -> None:
+        """A job has run."""
+        if job.error is not None:
+            job.line.nodes.extendleft(reversed(job.nodes))
+            return
+        for node, place, last_id in zip(job.nodes, job.places, job.last_ids, strict=True):
+            node.is_in_line = False
+            if not node.is_cold:
+                self.cooled_bytes += node.opened_bytes
+                self.cooled_count += 1
+            node.chill(place, last_id)
+        job.places = []
+
+    def look(self, *, is_pressed: bool) -> Iterator[None]:
+        """A pass over all streams, a short step at a time: everything may change in between.
+
+        `is_pressed`: there is too much in memory, so that active nodes are sealed whether or not they grow.
+        """
+        sparse = {file for file in self._files if file.is_sparse}
+        for database in self._databases:
+            if not database.size:
+                continue
+            for slot in range(SLOT_COUNT):
+                for part in database.buckets(slot):
+                    for stream in [value for value in part.values() if type(value) is Stream]:
+                        yield from _look_at(stream, sparse, is_pressed=is_pressed)
+                    yield
+
+    # --- files --------------------------------------------------------------------------------------------------
+
+    def begin_removal(self) -> Callable[[], list[NodeFile]]:
+        """What is to be run, on any thread, to remove node files that nobody needs; then `end_removal`.
+
+        Not beside another that makes or drops snapshots.
+        """
+        files, unneeded = self._files, self._files.unneeded()
+        return lambda: files.remove(unneeded, listed_node_files(files.disk, files.folder)) if unneeded else []
+
+    def end_removal(self, removed: Sequence[NodeFile]) -> None:
+        self._files.forget(removed)
+
+
+def _look_at(stream: Stream, sparse: set[NodeFile], *, is_pressed: bool) -> Iterator[None]:
+    line, active = stream.line, stream.active
+    if line is None:
+        return
+    is_idle = active.seen_count == len(active)
+    if (is_idle or is_pressed) and len(active) >= limits.IDLE_SEAL_ENTRIES_MIN:
+        stream.seal()
+    active.seen_count = len(active)
+    kept = 0 if is_idle or is_pressed else limits.HOT_NODES_KEPT
+    # Newest first: nodes become cold in the order of their age, nearly always. What is found may be gone by the next
+    # step, or come once more.
+    for at in range(len(stream.sealed) - 1, -1, -1):
+        if at < len(stream.sealed):
+            node = stream.sealed[at]
+            if not node.is_cold:
+                if at < len(stream.sealed) - kept:
+                    line.add(node)
+            elif node.place is not None and node.place.file in sparse:
+                line.add(node, also_cold=True)
+        if at % limits.NODES_LOOKED_AT_ONCE == 0:
+            yield

@@ -1,0 +1,28 @@
+"""Sealed nodes that are to become cold, or to be written once more, in the order in which they were sealed.
+
+A stream keeps its last few sealed nodes in memory, as most readers are near its end. When it seals another, the oldest
+of them gets in line: so nobody has to look for nodes, and each gets in line once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from tidelog.ids import ShardId
+from tidelog.streams.sealed_node import SealedNode
+
+
+class CoolingLine:
+    """Of the streams of one shard."""
+
+    __slots__ = ("nodes", "shard")
+
+    def __init__(self, shard: ShardId) -> None:
+        self.shard = shard
+        self.nodes: deque[SealedNode] = deque()
+
+    def add(self, node: SealedNode, *, also_cold: bool = False) -> None:
+        """Let a node be written; fine if it is in line, or cold and not to be written once more."""
+        if not node.is_in_line and (also_cold or not node.is_cold):
+            node.is_in_line = True
+            self.nodes.append(node)
