@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from tidelog.streams.rows import Rows
@@ -94,8 +95,11 @@ def u64_column(items: Sequence[int]) -> pa.Array:
 
 
 def binary_column(items: Sequence[bytes]) -> pa.Array:
-    """Strings; one alone, which may be large, is not copied."""
-    if len(items) > 1:
-        return pa.array(items, pa.binary())
-    positions = pa.py_buffer(array("i", (0, len(items[0]))))
-    return pa.Array.from_buffers(pa.binary(), 1, [None, positions, pa.py_buffer(items[0])])
+    """Strings; one alone, which may be large, is not copied.
+
+    Not by `pa.array`: that imports pandas if it is there, which takes as much memory as half a million entries.
+    """
+    positions = np.zeros(len(items) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, items), np.int32, len(items)), out=positions[1:])
+    data = items[0] if len(items) == 1 else b"".join(items)
+    return pa.Array.from_buffers(pa.binary(), len(items), [None, pa.py_buffer(positions), pa.py_buffer(data)])

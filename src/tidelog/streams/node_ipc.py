@@ -49,7 +49,7 @@ def batch_of(rows: Rows) -> pa.RecordBatch:
         metadata[b"kind"] = b"%d" % kind
     if last - first + 1 != count:
         columns["offset"] = u64_column(rows.offsets)
-    columns["tag"] = pa.array(rows.tags, pa.binary())
+    columns["tag"] = binary_column(rows.tags)
     columns["entry"] = binary_column(rows.entries)
     return pa.RecordBatch.from_pydict(columns, metadata=metadata)
 
@@ -100,10 +100,10 @@ def selected(batch: pa.RecordBatch, first: int, count: int, offsets: Sequence[in
     places = np.searchsorted(there, wanted)
     if places[-1] >= len(there) or not (there[places] == wanted).all():
         raise FormatError(f"a node of {batch.num_rows} entries lacks some of those that are to be in it")
-    taken = batch.take(pa.array(places))
+    taken = batch.take(u64_column(array("Q", places.tolist())))
     columns = {name: taken.column(name) for name in taken.schema.names if name != "offset"}
     if offsets is not None:
-        columns["offset"] = pa.array(wanted)
+        columns["offset"] = u64_column(array("Q", wanted.tobytes()))
     return pa.RecordBatch.from_pydict(columns, metadata=metadata)
 
 
