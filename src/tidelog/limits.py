@@ -406,6 +406,10 @@ RECORD_NODES_MAX = 512
 """Cold nodes that one record of a snapshot refers to."""
 OPENED_NODES_BYTES_MAX = 64 * MIB
 """Cold nodes that were read stay open up to this much."""
+HOT_STREAM_PART = 1 / 16
+"""Of the machine's memory: what sealed nodes may take together before even the last ones become cold."""
+TIGHT_MEMORY_PART = 0.9
+"""The same happens when the process takes this part of `maxmemory`."""
 HOT_NODES_KEPT = 3
 """Of the sealed nodes of a stream, so many stay in memory: the last ones."""
 COOLED_AT_ONCE_BYTES = 8 * MIB

@@ -10,6 +10,7 @@ from tests.store.changes import open_store
 from tests.streams.plain import filled, plain
 from tidelog import limits
 from tidelog.server.cooling import Cooling
+from tidelog.server.memory import Memory, total_bytes
 from tidelog.streams.stream import Stream
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
@@ -155,3 +156,29 @@ def test_a_full_disk_loses_nothing() -> None:
         assert plain(stream) == before
 
     run(check)
+
+
+def test_what_is_hot_is_known_roughly() -> None:
+    async def check(world: World) -> None:
+        cooling = world.store.cooling
+        assert cooling is not None
+        stream = world.put(b"k", Stream())
+        filled(6000, stream=stream, size=50)
+        node_bytes = stream.sealed[0].opened_bytes
+        assert cooling.hot_bytes == 6 * node_bytes
+        await world.work()
+        assert cooling.hot_bytes == 3 * node_bytes
+        world.store.database(0).remove(b"k")
+        assert cooling.hot_bytes == 3 * node_bytes
+        await world.pass_over()
+        assert cooling.hot_bytes == 0
+
+    run(check)
+
+
+def test_memory_is_tight_before_it_is_too_much() -> None:
+    memory = Memory(1000, 77, resident=lambda: 901)
+    assert (memory.is_tight, memory.is_exceeded, memory.hot_stream_bytes) == (True, False, 77)
+    assert not Memory(1002, resident=lambda: 901).is_tight
+    assert not Memory(0, resident=lambda: 901).is_tight
+    assert Memory(0).hot_stream_bytes == total_bytes() // 16

@@ -154,6 +154,14 @@ def serve(
             metavar="SIZE", help="Refuse writes above this much memory, such as 2gb; 0: no limit. [default: 0]"
         ),
     ] = None,
+    hot_stream_bytes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="What entries of streams may take in memory before all of them go to disk. "
+            "[default: a sixteenth of the machine's memory]",
+        ),
+    ] = None,
     maxclients: Annotated[
         str | None, typer.Option(metavar="N", help="The highest number of client connections. [default: 10000]")
     ] = None,
@@ -381,6 +389,7 @@ def serve(
         "tls-replication": tls_replication,
         "tls-ca-cert-file": tls_ca_cert_file,
         "maxmemory": maxmemory,
+        "hot-stream-bytes": hot_stream_bytes,
         "maxclients": maxclients,
         "timeout": timeout,
         "http-feeds": http_feeds,

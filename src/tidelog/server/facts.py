@@ -17,6 +17,7 @@ from tidelog.scripting.functions import functions_of
 from tidelog.scripting.scripts import scripts_of
 from tidelog.server.memory import total_bytes
 from tidelog.server.replication_facts import facts_of, replication_section
+from tidelog.streams.cold import OPENED
 
 if TYPE_CHECKING:
     from tidelog.engine.engine import Engine
@@ -148,7 +149,7 @@ class Facts:
         }
 
     def _memory_facts(self) -> InfoSection:
-        memory, scripts = self._memory, scripts_of(self._engine)
+        memory, scripts, cooling = self._memory, scripts_of(self._engine), self._engine.store.cooling
         return {
             "used_memory": memory.used_bytes,
             "used_memory_human": human(memory.used_bytes),
@@ -161,6 +162,9 @@ class Facts:
             "maxmemory": memory.limit_bytes,
             "maxmemory_human": human(memory.limit_bytes),
             "maxmemory_policy": "noeviction",
+            "hot_stream_bytes": 0 if cooling is None else cooling.hot_bytes,
+            "hot_stream_bytes_max": memory.hot_stream_bytes,
+            "opened_node_bytes": OPENED.bytes_held,
             "used_memory_vm_eval": scripts.used_bytes,
             "used_memory_lua": scripts.used_bytes,
             "used_memory_lua_human": human(scripts.used_bytes),

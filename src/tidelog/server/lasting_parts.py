@@ -68,7 +68,7 @@ class LastingParts:
         self.slow_log = SlowLog()
         self.password = Password(config.password, clock)
         self.script_limits = ScriptLimits(config.script_time_ms, config.script_memory_bytes)
-        self.memory = Memory(config.maxmemory)
+        self.memory = Memory(config.maxmemory, config.hot_stream_bytes)
         self.allowed = allowed_connections(config)
         self.connections = Connections(
             self.sessions,

@@ -84,6 +84,9 @@ def live_parameters(
         used.limit_bytes = value
         sample_memory()
 
+    def put_hot_streams(value: int) -> None:
+        used.hot_stream_bytes = value
+
     def put_threshold(value: int) -> None:
         slow_log.threshold_us = value
         sessions.states_changed()  # hot commands are not timed
@@ -107,6 +110,7 @@ def live_parameters(
                 lambda text: _read_password(password, sessions, config.host, text),
             ),
             memory("maxmemory", lambda: used.limit_bytes, put_maxmemory),
+            memory("hot-stream-bytes", lambda: used.hot_stream_bytes, put_hot_streams),
             constant("maxmemory-policy", "noeviction", "Tidelog never evicts data: the only policy is noeviction"),
             fixed("maxmemory-samples", 5),
             constant("appendonly", "yes", "every change is journaled: it cannot be turned off"),

@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from tidelog import limits
+
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _TRIM_EVERY_US: Final = 1_000_000
 
@@ -35,12 +37,16 @@ def give_back() -> None:
 
 
 class Memory:
-    """The newest sample and the limit."""
+    """The newest sample and the limits."""
 
-    def __init__(self, limit_bytes: int, *, resident: Callable[[], int] = resident_bytes) -> None:
+    def __init__(
+        self, limit_bytes: int, hot_stream_bytes: int = 0, *, resident: Callable[[], int] = resident_bytes
+    ) -> None:
         self._resident = resident
         self.limit_bytes = limit_bytes
         """0: none."""
+        self.hot_stream_bytes = hot_stream_bytes or int(limits.HOT_STREAM_PART * total_bytes())
+        """What sealed nodes of streams may take, roughly: past it they become cold sooner."""
         self.used_bytes = resident()
         self.peak_bytes = self.used_bytes
         self._trimmed_us = 0
@@ -48,6 +54,11 @@ class Memory:
     @property
     def is_exceeded(self) -> bool:
         return 0 < self.limit_bytes < self.used_bytes
+
+    @property
+    def is_tight(self) -> bool:
+        """It is nearly too much: what can be written to disk instead should be."""
+        return 0 < limits.TIGHT_MEMORY_PART * self.limit_bytes < self.used_bytes
 
     def sample(self, now_us: int) -> bool:
         """Look again; returns whether there is too much."""

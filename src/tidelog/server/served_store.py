@@ -77,7 +77,7 @@ class ServedStore:
             None if is_loading else self._on_durable,
         )
         self._snapshots = ServerSnapshots(loop, store, self.turns, clock, config.snapshot_after)
-        self._cooling = Cooling(loop, store.cooling, clock)
+        self._cooling = Cooling(loop, store.cooling, clock, self._is_pressed)
         self._pending_expiry = PendingExpiry(store)
         self._worker = WorkThread(loop)
         self.engine = Engine(
@@ -181,6 +181,11 @@ class ServedStore:
     def _replication_options_changed(self) -> None:
         if self.engine.replication is not None:
             self.engine.replication.tick()
+
+    def _is_pressed(self) -> bool:
+        """Whether entries of streams take more memory than they may."""
+        memory, cooling = self._lasting.memory, self.store.cooling
+        return memory.is_tight or (cooling is not None and cooling.hot_bytes > memory.hot_stream_bytes)
 
     def _sample_memory(self) -> None:
         lasting = self._lasting

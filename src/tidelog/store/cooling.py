@@ -63,6 +63,10 @@ class StoreCooling:
         for database in databases:
             database.node_files = files
             database.cooling_lines = [self._lines[shard] for shard in owners]
+        self._hot_known = 0
+        """What sealed nodes took in memory when a pass last saw them all ..."""
+        self._hot_since = 0
+        """... and `_balance` then."""
         self.cooled_count = 0
         self.cooled_bytes = 0
         """What the nodes that are cold took in memory."""
@@ -79,6 +83,16 @@ class StoreCooling:
     @property
     def waiting_count(self) -> int:
         return sum(len(line.nodes) for line in self._lines)
+
+    @property
+    def _balance(self) -> int:
+        """What has ever been sealed and is not cold, or gone without becoming so."""
+        return sum(line.sealed_bytes for line in self._lines) - self.cooled_bytes
+
+    @property
+    def hot_bytes(self) -> int:
+        """What sealed nodes take in memory, roughly: those that went with their streams count until the next pass."""
+        return max(self._hot_known + self._balance - self._hot_since, 0)
 
     def take(self) -> CoolingJob | None:
         """The next nodes; None: none are in line."""
@@ -111,6 +125,7 @@ class StoreCooling:
 
         `is_pressed`: there is too much in memory, so that active nodes are sealed whether or not they grow.
         """
+        found, began = [0], self._balance
         sparse = {file for file in self._files if file.is_sparse}
         for database in self._databases:
             if not database.size:
@@ -118,8 +133,9 @@ class StoreCooling:
             for slot in range(SLOT_COUNT):
                 for part in database.buckets(slot):
                     for stream in [value for value in part.values() if type(value) is Stream]:
-                        yield from _look_at(stream, sparse, is_pressed=is_pressed)
+                        yield from _look_at(stream, sparse, found, is_pressed=is_pressed)
                     yield
+        self._hot_known, self._hot_since = found[0], began
 
     # --- files --------------------------------------------------------------------------------------------------
 
@@ -135,7 +151,7 @@ class StoreCooling:
         self._files.forget(removed)
 
 
-def _look_at(stream: Stream, sparse: set[NodeFile], *, is_pressed: bool) -> Iterator[None]:
+def _look_at(stream: Stream, sparse: set[NodeFile], hot_bytes: list[int], *, is_pressed: bool) -> Iterator[None]:
     line, active = stream.line, stream.active
     if line is None:
         return
@@ -150,6 +166,7 @@ def _look_at(stream: Stream, sparse: set[NodeFile], *, is_pressed: bool) -> Iter
         if at < len(stream.sealed):
             node = stream.sealed[at]
             if not node.is_cold:
+                hot_bytes[0] += node.opened_bytes
                 if at < len(stream.sealed) - kept:
                     line.add(node)
             elif node.place is not None and node.place.file in sparse:

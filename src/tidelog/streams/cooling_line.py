@@ -15,11 +15,13 @@ from tidelog.streams.sealed_node import SealedNode
 class CoolingLine:
     """Of the streams of one shard."""
 
-    __slots__ = ("nodes", "shard")
+    __slots__ = ("nodes", "sealed_bytes", "shard")
 
     def __init__(self, shard: ShardId) -> None:
         self.shard = shard
         self.nodes: deque[SealedNode] = deque()
+        self.sealed_bytes = 0
+        """What all nodes that were ever sealed took in memory."""
 
     def add(self, node: SealedNode, *, also_cold: bool = False) -> None:
         """Let a node be written; fine if it is in line, or cold and not to be written once more."""

@@ -188,8 +188,10 @@ class Stream:
         cast("list[SealedNode]", self.sealed).append(node)
         cast("list[int]", self.bases).append(node.first_offset)
         cast("list[int]", self.last_ids).append(node.last_id)
-        if self.line is not None and len(self.sealed) > limits.HOT_NODES_KEPT:
-            self.line.add(self.sealed[-1 - limits.HOT_NODES_KEPT])
+        if self.line is not None and not node.is_cold:
+            self.line.sealed_bytes += node.opened_bytes
+            if len(self.sealed) > limits.HOT_NODES_KEPT:
+                self.line.add(self.sealed[-1 - limits.HOT_NODES_KEPT])
 
     def replay_node(self, node: SealedNode) -> None:
         """A node of a snapshot: entries that follow those that are there."""
