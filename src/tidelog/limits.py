@@ -410,6 +410,24 @@ HOT_STREAM_PART = 1 / 16
 """Of the machine's memory: what sealed nodes may take together before even the last ones become cold."""
 TIGHT_MEMORY_PART = 0.9
 """The same happens when the process takes this part of `maxmemory`."""
+FETCHED_BYTES_MAX = 256 * MIB
+"""What a command may need of cold nodes, opened: more is an error that asks for fewer entries."""
+FETCHED_TOGETHER_BYTES_MAX = 512 * MIB
+"""The same of all commands that are fetched for at a time: others wait for their turn."""
+FETCHES_AT_ONCE = 2
+"""Threads that read cold nodes."""
+FETCHED_TIMES_MAX = 8
+"""How often a command is fetched for, if streams change meanwhile, before it reads the rest while others wait."""
+FETCHED_PIECE_BYTES = 8 * MIB
+"""A thread reads so much of one file before it opens it."""
+AHEAD_NODES_MAX = 8
+"""When a stream is read on from where the last read ended, so many more nodes are fetched ..."""
+AHEAD_BYTES_MAX = 4 * MIB
+"""... or so many bytes, opened."""
+SCANS_REMEMBERED_MAX = 64
+"""Streams of which it is known where the last read ended."""
+UNREADABLE_PLACES_LOGGED_MAX = 1000
+"""Nodes that cannot be read are logged once each, up to so many."""
 HOT_NODES_KEPT = 3
 """Of the sealed nodes of a stream, so many stay in memory: the last ones."""
 COOLED_AT_ONCE_BYTES = 8 * MIB
@@ -438,7 +456,9 @@ PENDING_STALE_MAX = 1000
 GIVEN_UP_ENTRIES_MAX = 1000
 """Pending entries that a group gives up in one transaction ..."""
 GIVEN_UP_BYTES_MAX = 1 * MIB
-"""... and their bytes, as far as they go to a dead-letter stream; a larger one goes alone."""
+"""... and their bytes, as far as they go to a dead-letter stream; a larger one goes alone ..."""
+GIVEN_UP_OPENED_BYTES_MAX = 64 * MIB
+"""... and what the nodes take, opened, that those bytes are read from."""
 EXPIRED_PENDING_AT_ONCE_MAX = 10_000
 """Pending entries that one pass gives up because they have expired ..."""
 EXPIRED_PENDING_BYTES_MAX = 16 * MIB
@@ -945,6 +965,7 @@ assert REPLICATION_PAYLOAD_BYTES + REPLICATION_TEXT_BYTES_MAX < REPLICATION_PIEC
 assert REPLICATION_EPOCHS_BYTES_MAX + REPLICATION_UNFINISHED_MAX * 64 < REPLICATION_PIECE_BYTES_MAX
 assert LINK_ROOM_BYTES < LINK_UNSENT_BYTES_MAX
 assert RECORD_DELIVERED_MAX <= RECORD_OFFSETS_MAX
+assert GIVEN_UP_OPENED_BYTES_MAX < FETCHED_BYTES_MAX <= FETCHED_TOGETHER_BYTES_MAX
 assert DAYS_BATCH_BYTES_MAX < DAYS_EVENT_BYTES_MAX < DAYS_BATCH_OPENED_BYTES_MAX < BULK_BYTES_MAX
 assert DAYS_LATE_AT_ONCE <= DAYS_LATE_LOOKED_THROUGH
 assert DAYS_INDEX_S <= DAYS_INDEX_SAME_DAY_S

@@ -12,6 +12,7 @@ from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, Decision, 
 from tidelog.errors import CommandError
 from tidelog.store.dead_letters import GivingUp
 from tidelog.store.transaction import Transaction
+from tidelog.streams.cold import OPENED
 from tidelog.streams.dump import group_set
 from tidelog.streams.group import NO_CONSUMER, Group
 from tidelog.streams.node import Rows
@@ -60,6 +61,8 @@ class GroupRead:
         """
         now_ms, stream, group = self._transaction.now_ms, self._stream, self._group
         again: list[PendingItem] = []
+        if OPENED.fetches:
+            stream.require_offsets(self._due(count))
         for offset, pending in group.due.items():
             if len(again) >= count or pending.retry_ms > now_ms or not self._giving_up.has_room:
                 break
@@ -74,6 +77,17 @@ class GroupRead:
         self.operations += self._giving_up.operations(self._transaction)
         self.operations += pends(self._key, self._name, NO_CONSUMER, again)
         return len(again)
+
+    def _due(self, count: int) -> list[int]:
+        """The entries that are due again, up to so many."""
+        now_ms = self._transaction.now_ms
+        found: list[int] = []
+        for offset, pending in self._group.due.items():
+            if len(found) >= count or pending.retry_ms > now_ms:
+                break
+            if not pending.has_expired(now_ms):
+                found.append(offset)
+        return found
 
     def _deliver_new(self, count: int, retry: tuple[int, int] | None) -> None:
         rows = next_rows(self._stream, self._group, count)

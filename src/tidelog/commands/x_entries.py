@@ -207,9 +207,11 @@ def xdel(transaction: Transaction, arguments: Arguments) -> Decision:
     stream = find_stream(transaction, arguments[1])
     if stream is None:
         return 0, []
+    ids = [strict_id(word) for word in arguments[2:]]
+    stream.require_ids(ids)
     gone: dict[int, int] = {}
     """Offset -> id."""
-    for number in map(strict_id, arguments[2:]):
+    for number in ids:
         offset = stream.offset_of(number)
         if offset is not None:
             gone[offset] = number

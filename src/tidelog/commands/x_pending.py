@@ -110,7 +110,8 @@ class _Claim:
         self._group = group
         self._now_ms = now_ms
         self._only_ids = only_ids
-        self.replies: list[Reply] = []
+        self._claimed: list[tuple[int, int]] = []
+        """Ids and offsets."""
         self.items: dict[int, PendingItem] = {}
         """By id: an id that is given twice is claimed twice."""
         self.gone: dict[int, int] = {}
@@ -122,8 +123,7 @@ class _Claim:
         if offset is not None and self._group.pending[offset].has_expired(self._now_ms):
             return
         there = self._stream.offset_of(number) if offset is None else offset
-        rows = None if there is None else self._stream.read(there, 1, there)
-        if there is None or rows is None or not rows.entries:
+        if there is None or not self._stream.has(there):
             if offset is not None:
                 self.gone[number] = offset
             return
@@ -140,7 +140,14 @@ class _Claim:
         if deliveries is None:
             deliveries = before[1] + (not self._only_ids)
         self.items[number] = there, number, delivered_ms, deliveries, 0, 0
-        self.replies.append(id_text(number) if self._only_ids else Wire(array_for_x(rows)))
+        self._claimed.append((number, there))
+
+    def replies(self) -> list[Reply]:
+        """What was claimed, in order: the nodes of all of it are needed at once."""
+        if self._only_ids:
+            return [id_text(number) for number, _ in self._claimed]
+        self._stream.require_offsets(offset for _, offset in self._claimed)
+        return [Wire(array_for_x(self._stream.read(offset, 1, offset))) for _, offset in self._claimed]
 
     def operations(self, key: bytes, name: bytes, consumer: bytes) -> list[Any]:
         known = self._group.consumers.get(consumer)
@@ -206,12 +213,13 @@ def xclaim(transaction: Transaction, arguments: Arguments) -> Decision:
     if delivered_ms is None or not 0 <= delivered_ms <= now_ms:
         delivered_ms = now_ms
     claim = _Claim(stream, group, now_ms, only_ids=options.only_ids)
+    stream.require_ids(number for number in ids if group.offset_of(number) is None)
     for number in ids:
         claim.claim(number, delivered_ms, options.deliveries, idle_ms, makes=options.makes)
     operations = claim.operations(key, name, consumer)
     if options.last_id > group.last_id:
         operations.insert(0, _moved(key, name, stream, group, options.last_id))
-    return claim.replies, operations
+    return claim.replies(), operations
 
 
 def _moved(key: bytes, name: bytes, stream: Stream, group: Group, last_id: int) -> GroupSet:
@@ -241,7 +249,7 @@ def xautoclaim(transaction: Transaction, arguments: Arguments) -> Decision:
     check_consumer(consumer)
     claim = _Claim(stream, group, transaction.now_ms, only_ids=only_ids)
     cursor = _claim_idle(group.ids.from_id(first), claim, count, idle_ms, transaction.now_ms)
-    reply = [id_text(cursor), claim.replies, [id_text(number) for number in claim.gone]]
+    reply = [id_text(cursor), claim.replies(), [id_text(number) for number in claim.gone]]
     return reply, claim.operations(key, name, consumer)
 
 

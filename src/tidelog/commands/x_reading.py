@@ -230,6 +230,8 @@ def _history(
     """The pending entries of a consumer after an id, which are given out once more."""
     again: list[PendingItem] = []
     entries: list[Reply] = []
+    found: list[tuple[int, int]] = []
+    """Ids and offsets."""
     left = group.consumers[options.consumer].pending_count if options.consumer in group.consumers else 0
     if not left:
         return again, entries
@@ -238,15 +240,17 @@ def _history(
         pending = group.pending[offset]
         if pending.consumer != options.consumer:
             continue
+        found.append((number, offset))
+        if len(found) == left or len(found) == options.count_max:
+            break
+    stream.require_offsets(offset for _, offset in found)
+    for number, offset in found:
         rows = stream.read(offset, 1, offset)
         if rows.entries:
             entries.append(Wire(array_for_x(rows)))
-            again.append((offset, number, now_ms, pending.deliveries + 1, 0, 0))
+            again.append((offset, number, now_ms, group.pending[offset].deliveries + 1, 0, 0))
         else:
             entries.append([id_text(number), NULL_ARRAY])
-        left -= 1
-        if not left or len(entries) == options.count_max:
-            break
     return again, entries
 
 

@@ -316,7 +316,10 @@ def read_all(places: Sequence[NodePlace]) -> list[bytes]:
 
 def read_node(file: File, position: int, size: int, crc: int) -> bytes:
     """The data of a node, proved against what refers to it."""
-    data = file.read(position, _NODE_HEADER.size + size)
+    try:
+        data = file.read(position, _NODE_HEADER.size + size)
+    except OSError as error:
+        raise DataDirectoryError(f"{file.path}, position {position}: {error}") from error
     if len(data) < _NODE_HEADER.size + size:
         raise Corruption(f"a node of {size} bytes is cut short", path=file.path, position=position)
     if _NODE_HEADER.unpack_from(data) != (size, crc):

@@ -21,10 +21,12 @@ from tidelog.errors import CommandError, JournalFailed, JournalFull
 from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
 from tidelog.store.transaction import Transaction
+from tidelog.streams.cold import OPENED
 from tidelog.streams.group import Group
 from tidelog.streams.operations import StreamAppend, acks, appends
 from tidelog.streams.progress import next_id
 from tidelog.streams.rows import Rows, listed, size_of
+from tidelog.streams.sealed_node import SealedNode
 from tidelog.streams.stream import Stream
 
 _LOG: Final = logging.getLogger("tidelog")
@@ -40,16 +42,25 @@ class GivingUp:
         self._letters_key = group.dead_letter if group.dead_letter != key else b""
         self._letters: list[Rows] = []
         self._bytes = 0
+        self._opened: set[SealedNode] = set()
+        """Cold nodes that they are read from ..."""
+        self._opened_bytes = 0
+        """... and what those take, opened."""
         self.offsets: dict[int, None] = {}
         """What is given up."""
 
     @property
     def has_room(self) -> bool:
         """Whether the transaction takes more. A caller comes back for the rest."""
-        return len(self.offsets) < limits.GIVEN_UP_ENTRIES_MAX and self._bytes < limits.GIVEN_UP_BYTES_MAX
+        return (
+            len(self.offsets) < limits.GIVEN_UP_ENTRIES_MAX
+            and self._bytes < limits.GIVEN_UP_BYTES_MAX
+            and self._opened_bytes < limits.GIVEN_UP_OPENED_BYTES_MAX
+        )
 
     def add(self, offset: int) -> None:
         if self._letters_key:
+            self._note_node(offset)
             rows = self._stream.read(offset, 1, offset)
             self._letters.append(rows)
             self._bytes += size_of(listed(rows.tags), listed(rows.entries))
@@ -57,10 +68,33 @@ class GivingUp:
 
     def add_all(self, offsets: Sequence[int]) -> None:
         """As many as there is room for."""
+        if self._letters_key and OPENED.fetches:
+            self._stream.require_offsets(self._first(offsets))
         for offset in offsets:
             if not self.has_room:
                 break
             self.add(offset)
+
+    def _note_node(self, offset: int) -> None:
+        node = self._stream.node_at(offset)
+        if isinstance(node, SealedNode) and node.is_cold and node not in self._opened:
+            self._opened.add(node)
+            self._opened_bytes += node.opened_bytes
+
+    def _first(self, offsets: Sequence[int]) -> list[int]:
+        """Those that there is room for at most, whatever is in them."""
+        found: list[int] = []
+        nodes: set[SealedNode] = set()
+        size = 0
+        for offset in offsets:
+            if len(found) >= limits.GIVEN_UP_ENTRIES_MAX or size >= limits.GIVEN_UP_OPENED_BYTES_MAX:
+                break
+            found.append(offset)
+            node = self._stream.node_at(offset)
+            if isinstance(node, SealedNode) and node.is_cold and node not in nodes:
+                nodes.add(node)
+                size += node.opened_bytes
+        return found
 
     def operations(self, transaction: Transaction) -> list[Any]:
         made: list[Any] = _letters(transaction, self._letters_key, self._letters) if self._letters else []

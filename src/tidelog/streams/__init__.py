@@ -2,11 +2,13 @@
 
 The value:
 
-stream         a stream: its nodes, where it begins, its groups and producers
+stream         a stream: what changes it, its groups and producers
+reading        the entries of a stream: finding and reading them
 node           a run of entries: lists while it grows, sealed once it is full
 rows           entries as columns, and ids as numbers
 columns        quick access to the columns of a sealed node
 cold           cold nodes that were read: a bounded cache, and what is to be fetched
+opening        reads many cold nodes from their files
 sealed_node    entries that no longer change: in memory, or in a node file
 node_ipc       the bytes of a sealed node
 cooling_line   sealed nodes that are to be written to node files

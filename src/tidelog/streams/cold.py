@@ -4,20 +4,27 @@ Whoever may not wait for a disk sets `OPENED.fetches`. A cold node that is not o
 being read: the caller has the nodes fetched on a thread, puts them here, and tries again. Until it has, they are
 pinned, so that they are all there at once.
 
+A node that cannot be read is never served: whoever needs it gets an error that names the file and the position. The
+place is logged once, however often it is asked for.
+
 One cache for the process: it holds copies of what lies on disk, so nothing depends on what is in it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
+from tidelog.errors import CommandError, EnvironmentFault
 from tidelog.streams.columns import Columns
 
 if TYPE_CHECKING:
     from tidelog.streams.sealed_node import SealedNode
+
+_LOG: Final = logging.getLogger("tidelog")
 
 
 class NodesAway(Exception):
@@ -39,6 +46,14 @@ class OpenedNodes:
         self.bytes_held = 0
         self.fetches = False
         """Cold nodes are not read here and now: `NodesAway`."""
+        self.fetch_ahead: Callable[[list[SealedNode]], None] | None = None
+        """Is told of nodes that will probably be read next; None: nobody fetches."""
+        self._ends: dict[tuple[int, int], None] = {}
+        """Where reads of streams ended, the oldest first: which stream, and the next offset."""
+        self.unreadable_count = 0
+        """How often a node could not be read."""
+        self._unreadable: dict[tuple[str, int], None] = {}
+        """Places that the log names already, up to a number of them: file and position."""
 
     def __contains__(self, node: SealedNode) -> bool:
         return node in self._opened
@@ -51,23 +66,58 @@ class OpenedNodes:
             return columns
         if self.fetches:
             raise NodesAway([node])
-        columns = Columns(node.read())
+        try:
+            columns = Columns(node.read())
+        except EnvironmentFault as error:
+            raise CommandError(self.explain(node, error)) from None
         self.put(node, columns)
         return columns
+
+    def is_away(self, node: SealedNode) -> bool:
+        """Whether reading it would mean to wait for a disk."""
+        return node.is_cold and node not in self._opened
 
     def require(self, nodes: Iterable[SealedNode]) -> None:
         """All of them are about to be read: those that are not here are fetched together."""
         if self.fetches:
-            away = [node for node in nodes if node.is_cold and node not in self._opened]
+            away = [node for node in nodes if self.is_away(node)]
             if away:
                 raise NodesAway(away)
 
+    def goes_on(self, stream: int, offset: int, end: int) -> bool:
+        """Whether a read of a stream begins where one has ended; remembers where this one ends."""
+        is_next = (stream, offset) in self._ends
+        if is_next:
+            del self._ends[stream, offset]
+        self._ends[stream, end] = None
+        if len(self._ends) > limits.SCANS_REMEMBERED_MAX:
+            del self._ends[next(iter(self._ends))]
+        return is_next
+
+    def explain(self, node: SealedNode, error: EnvironmentFault) -> str:
+        """The error reply to a command that needs a node which cannot be read. Counts it, and logs a new place."""
+        self.unreadable_count += 1
+        place = node.place
+        where, text = ("", 0), str(error)
+        if place is not None:
+            where = place.file.path, place.position
+            if place.file.path not in text:
+                text = f"{place.file.path}, position {place.position}: {text}"
+        if where not in self._unreadable and len(self._unreadable) < limits.UNREADABLE_PLACES_LOGGED_MAX:
+            self._unreadable[where] = None
+            _LOG.error("a part of a stream cannot be read, and reads of it are refused: %s", text)
+        return f"ERR a part of the stream cannot be read: {text}"
+
     def put(self, node: SealedNode, columns: Columns) -> None:
         """What was read of a node."""
-        if node in self._opened:
-            return
-        self._opened[node] = columns
-        self.bytes_held += columns.size_bytes
+        self.put_all([(node, columns)])
+
+    def put_all(self, read: Iterable[tuple[SealedNode, Columns]]) -> None:
+        """What was read of several."""
+        for node, columns in read:
+            if node not in self._opened:
+                self._opened[node] = columns
+                self.bytes_held += columns.size_bytes
         self._shrink()
 
     def pin(self, nodes: Iterable[SealedNode]) -> None:

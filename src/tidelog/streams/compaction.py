@@ -7,6 +7,7 @@ itself after a day, in which readers can see it. Entries without a tag are left 
 from __future__ import annotations
 
 from tidelog import limits
+from tidelog.streams.cold import OPENED
 from tidelog.streams.node import TAGGED
 from tidelog.streams.stream import Stream
 
@@ -16,6 +17,7 @@ def entries_to_drop(stream: Stream, now_ms: int) -> list[int]:
     seen: set[bytes] = set()
     dropped: list[int] = []
     oldest_tombstone_ms = now_ms - limits.TOMBSTONE_KEPT_MS
+    OPENED.require(stream.sealed)
     for node in reversed(list(stream.nodes())):
         rows = node.rows(0, len(node)).reversed()
         for offset, ms, kind, tag, entry in zip(

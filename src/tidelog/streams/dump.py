@@ -10,6 +10,7 @@ from itertools import groupby, islice
 from typing import Any
 
 from tidelog import limits
+from tidelog.streams.cold import OPENED
 from tidelog.streams.group import Group
 from tidelog.streams.node import ActiveNode
 from tidelog.streams.operations import (
@@ -29,6 +30,7 @@ from tidelog.streams.stream import Stream
 
 def stream_operations(key: bytes, stream: Stream) -> list[Any]:
     """Operations that make this stream under a key that is not there."""
+    OPENED.require(stream.sealed)  # their records have them whole: read before, that is quick, and they are whole
     operations: list[Any] = [StreamNode(key, node) for node in stream.sealed]
     operations += _without_nodes(key, stream)
     return operations

@@ -44,15 +44,17 @@ class ReadAhead:
         if stop > node.count:
             self._pieces.pop(node, None)  # its end is reached
             return stream.read(offset, count)
-        return self._read_node(node, start, stop)
+        return self._read_node(stream, node, start, stop)
 
-    def _read_node(self, node: SealedNode, start: int, stop: int) -> Rows:
+    def _read_node(self, stream: Stream, node: SealedNode, start: int, stop: int) -> Rows:
         kept = self._pieces.get(node)
         if kept is None or start < kept[0] or stop > kept[0] + len(kept[1].entries):
             ahead = min(_AHEAD_COUNT, node.count // _AHEAD_PART)
             if ahead <= stop - start:
                 return node.rows(start, stop)
             kept = start, node.rows(start, min(start + ahead, node.count))
+            if node.is_cold:
+                stream.look_ahead(node)
             self._pieces.pop(node, None)
             self._pieces[node] = kept
             if len(self._pieces) > _PIECES_MAX:

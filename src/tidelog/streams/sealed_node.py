@@ -193,19 +193,27 @@ class SealedNode:
 
     def read(self) -> pa.RecordBatch:
         """The same, without the cache of opened nodes. On any thread. `Corruption`: it cannot be read."""
-        batch, place = self._batch, self.place  # in this order: `chill` sets the place first
+        batch, place, is_whole = self.form()
         if batch is not None:
             return batch
         assert place is not None
-        data = place.read()
+        return self.decoded(place.read(), place, is_whole=is_whole)
+
+    def form(self) -> tuple[pa.RecordBatch | None, NodePlace | None, bool]:
+        """Its record batch, or its place and whether nothing else lies there. On any thread, while it is chilled."""
+        is_whole, batch = self.is_whole, self._batch  # in this order: `chill` sets them in the other one
+        return batch, self.place, is_whole
+
+    def decoded(self, data: bytes, place: NodePlace, *, is_whole: bool) -> pa.RecordBatch:
+        """Its record batch, of the data in a place that it has, or had. On any thread."""
         try:
-            return self._own(decode_batch(data))
+            return self._own(decode_batch(data), is_whole=is_whole)
         except FormatError as error:
             raise Corruption(f"a node cannot be read: {error}", path=place.file.path, position=place.position) from None
 
-    def _own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _own(self, batch: pa.RecordBatch, *, is_whole: bool) -> pa.RecordBatch:
         """What is its own of what lies in its place."""
-        if not self.is_whole:
+        if not is_whole:
             return selected(batch, self.first_offset, self.count, self.offsets)
         if batch.num_rows != self.count or last_id_in(batch) != self.last_id:
             raise FormatError("it is another node than the one referred to")
@@ -225,10 +233,10 @@ class SealedNode:
 
     def chill(self, place: NodePlace, last_id: int) -> None:
         """What `compressed` gave lies there now, durably: memory can do without it."""
-        self.place = place  # first: a thread that finds no batch finds this
-        self.is_whole = True
-        self.last_id = last_id
+        self.last_id = last_id  # first: a thread that finds the new place compares with this
+        self.place = place
         self._batch = self._kept = None
+        self.is_whole = True
 
     # --- entries ------------------------------------------------------------------------------------------------
 
@@ -237,6 +245,11 @@ class SealedNode:
         if self._first_id == UNKNOWN_ID:
             self._first_id = self.id_at(0)
         return self._first_id
+
+    @property
+    def known_first_id(self) -> int:
+        """The same as far as memory knows it, and 0 if the node would have to be read."""
+        return 0 if self._first_id == UNKNOWN_ID else self._first_id
 
     @property
     def top_id(self) -> int:

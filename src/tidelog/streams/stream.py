@@ -1,12 +1,7 @@
-"""A stream: entries in the order in which they came, found by offset, by id or by time.
-
-    nodes      sealed, sealed, ..., active       the last one is active; there is always one
-    bases      the first offset of each
-    last_ids   the last id of each, without the active one's
+"""A stream: entries in the order in which they came, and the groups that read them. `reading` finds and reads entries.
 
 An entry keeps its offset for ever. Entries go from the front (*evicted*: `first` moves up) or, as holes, from anywhere
-(*deleted*). Finding one is a bisection over nodes and a place in the node: with a hundred million entries, over a
-hundred thousand numbers.
+(*deleted*).
 
 Where nodes begin and end is internal to the stream: two streams with the same entries are equal. Operations that depend
 on it, such as evicting by whole nodes, carry the resulting offsets.
@@ -14,17 +9,18 @@ on it, such as evicting by whole nodes, carry the resulting offsets.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, cast
 
 from tidelog import limits
 from tidelog.streams.cooling_line import CoolingLine
 from tidelog.streams.group import Group
-from tidelog.streams.node import ENTRY_OVERHEAD_BYTES, ActiveNode, Node, SealedNode
+from tidelog.streams.node import ENTRY_OVERHEAD_BYTES, ActiveNode, SealedNode
 from tidelog.streams.producer import Producer
-from tidelog.streams.rows import Rows, joined, pack_id, size_of, unpack_id
+from tidelog.streams.reading import StreamEntries
+from tidelog.streams.rows import pack_id, size_of, unpack_id
 
 _STREAM_BYTES: Final = 600
 """The memory of a stream beside its nodes, roughly."""
@@ -35,40 +31,23 @@ _NONE: Final[Mapping[bytes, Any]] = MappingProxyType({})
 """The groups and producers of most streams: no dict of their own, and nothing that could be changed by mistake."""
 
 
-class Stream:
+class Stream(StreamEntries):
     """The value of a key."""
 
     __slots__ = (
-        "active",
         "added_beside",
-        "bases",
-        "first",
         "groups",
-        "last_ids",
         "last_ms",
         "last_seq",
-        "length",
         "line",
         "max_deleted_id",
-        "next",
         "producers",
-        "sealed",
     )
 
     def __init__(self, line: CoolingLine | None = None) -> None:
+        super().__init__()
         self.line = line
         """Where its sealed nodes get in line to become cold; None: they stay in memory."""
-        self.sealed: Sequence[SealedNode] = ()
-        """This and the next two are lists once there is a sealed node."""
-        self.bases: Sequence[int] = ()
-        self.last_ids: Sequence[int] = ()
-        self.active = ActiveNode(1)
-        self.first = 1
-        """The first offset that is not evicted, whether or not its entry is still there; at most `next`."""
-        self.next = 1
-        """The offset of the next entry."""
-        self.length = 0
-        """Entries that are there."""
         self.last_ms = 0
         self.last_seq = 0
         """The id of the newest entry that ever was, or what XSETID made of it."""
@@ -82,24 +61,9 @@ class Stream:
 
     # --- sizes --------------------------------------------------------------------------------------------------
 
-    def __len__(self) -> int:
-        return self.length
-
     def __bool__(self) -> bool:
         """A stream without entries is a value too."""
         return True
-
-    @property
-    def first_entry(self) -> int:
-        """The offset of the oldest entry that is there; `next` if there is none."""
-        if self.sealed:
-            return self.bases[0]
-        return self.active.first_offset if self.active.entries else self.next
-
-    @property
-    def last(self) -> int:
-        """The offset of the newest entry that ever was."""
-        return self.next - 1
 
     @property
     def last_id(self) -> int:
@@ -289,130 +253,6 @@ class Stream:
         if len(producers) > limits.PRODUCERS_MAX:
             del producers[next(iter(producers))]
 
-    # --- finding ------------------------------------------------------------------------------------------------
-
-    def _node(self, place: int) -> Node:
-        return self.sealed[place] if place < len(self.sealed) else self.active
-
-    def _place(self, offset: int) -> int:
-        """Which node has the first entry at or after an offset: it, or the one after it."""
-        if self.active.entries and offset >= self.active.first_offset:
-            return len(self.sealed)
-        return max(bisect_right(self.bases, offset) - 1, 0)
-
-    def read(self, offset: int, count: int, last: int | None = None) -> Rows:
-        """Entries from an offset on, up to a number of them, and none after the offset `last`."""
-        found: list[Rows] = []
-        place = self._place(offset)
-        while count > 0 and place <= len(self.sealed):
-            node = self._node(place)
-            start, stop = node.index_of(offset), len(node)
-            if last is not None and stop and node.last_offset > last:
-                stop = node.index_of(last + 1)
-            stop = min(stop, start + count)
-            if start < stop:
-                found.append(node.rows(start, stop))
-                count -= stop - start
-            place += 1
-        return joined(found)
-
-    def read_back(self, offset: int, count: int) -> Rows:
-        """Entries from an offset down, newest first, up to a number of them."""
-        found: list[Rows] = []
-        for place in range(self._place(offset), -1, -1):
-            node = self._node(place)
-            stop = node.index_of(offset + 1)
-            start = max(stop - count, 0)
-            if start < stop:
-                found.append(node.rows(start, stop).reversed())
-                count -= stop - start
-            if count <= 0:
-                break
-        return joined(found)
-
-    def read_ids(self, first_id: int, last_id: int, count: int) -> Rows:
-        """Entries between two ids, both included, oldest first."""
-        found: list[Rows] = []
-        place = bisect_left(self.last_ids, first_id)
-        while count > 0 and place <= len(self.sealed):
-            node = self._node(place)
-            if not len(node):
-                break
-            start = node.index_of_id(first_id)
-            stop = min(len(node) if node.last_id <= last_id else node.index_of_id(last_id + 1), start + count)
-            if start < stop:
-                found.append(node.rows(start, stop))
-                count -= stop - start
-            if node.last_id >= last_id:
-                break
-            place += 1
-        return joined(found)
-
-    def read_ids_back(self, last_id: int, first_id: int, count: int) -> Rows:
-        """The same, newest first."""
-        found: list[Rows] = []
-        for place in range(min(bisect_left(self.last_ids, last_id), len(self.sealed)), -1, -1):
-            node = self._node(place)
-            if not len(node):
-                continue
-            stop = len(node) if node.last_id <= last_id else node.index_of_id(last_id + 1)
-            start = max(node.index_of_id(first_id), stop - count)
-            if start < stop:
-                found.append(node.rows(start, stop).reversed())
-                count -= stop - start
-            if count <= 0 or start > 0:
-                break
-        return joined(found)
-
-    def ids_from(self, offset: int, count: int) -> list[int]:
-        """The ids of entries from an offset on, up to a number of them."""
-        found: list[int] = []
-        for place in range(self._place(offset), len(self.sealed) + 1):
-            node = self._node(place)
-            start = node.index_of(offset)
-            found += node.ids(start, min(len(node), start + count - len(found)))
-            if len(found) >= count:
-                break
-        return found
-
-    def offset_at_or_after(self, number: int) -> int:
-        """The offset of the first entry at or after an id; `next` if there is none."""
-        place = bisect_left(self.last_ids, number)
-        node = self._node(place)
-        index = node.index_of_id(number)
-        if index == len(node) and place < len(self.sealed):  # its last entry is gone
-            node, index = self._node(place + 1), 0
-        return node.offset_at(index) if index < len(node) else self.next
-
-    def offset_of(self, number: int) -> int | None:
-        """The offset of the entry with an id."""
-        node = self._node(bisect_left(self.last_ids, number))
-        index = node.index_of_id(number)
-        return node.offset_at(index) if index < len(node) and node.id_at(index) == number else None
-
-    def _find(self, offset: int) -> tuple[int, int | None]:
-        """Node and place in it of the entry at an offset; place None: it is not there."""
-        place = self._place(offset)
-        node = self._node(place)
-        index = node.index_of(offset)
-        return place, index if index < len(node) and node.offset_at(index) == offset else None
-
-    def has(self, offset: int) -> bool:
-        """Whether the entry at an offset is there."""
-        return self._find(offset)[1] is not None
-
-    def nodes(self) -> Iterator[Node]:
-        """All of them, oldest first; the active one only if it has entries."""
-        yield from self.sealed
-        if self.active.entries:
-            yield self.active
-
-    def count_below(self, offset: int) -> int:
-        """How many entries lie below an offset."""
-        place = self._place(offset)
-        node = self._node(place)
-        return sum(each.count for each in self.sealed[:place]) + node.index_of(offset)
-
     def skip_to(self, offset: int) -> None:
         """The next entry gets this offset, which no entry has had."""
         if offset <= self.next:
@@ -421,13 +261,6 @@ class Stream:
         if not self.length:
             self.first = offset
             self.active = ActiveNode(offset)
-
-    def nodes_from(self, offset: int) -> Iterator[Node]:
-        """Those that have, or are followed by, an entry at or after an offset."""
-        for place in range(self._place(offset), len(self.sealed) + 1):
-            node = self._node(place)
-            if len(node) and node.last_offset >= offset:
-                yield node
 
     def copy(self, *, with_groups: bool = True) -> Stream:
         """An independent copy: sealed nodes, which never change, are shared."""
