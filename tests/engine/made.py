@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import NoReturn
 
@@ -62,7 +62,12 @@ class NoLoop:
 
 
 def make_engine(
-    store: Store, clock: Clock, loop: Loop, password: bytes | None = None, worker: Worker | None = None
+    store: Store,
+    clock: Clock,
+    loop: Loop,
+    password: bytes | None = None,
+    worker: Worker | None = None,
+    fetch_workers: Sequence[Worker] = (),
 ) -> Engine:
     sessions = Sessions()
     engine = Engine(
@@ -83,6 +88,7 @@ def make_engine(
         feeding=Feeding(loop, Feeds(store, clock), clock, lambda: 0),
         hot_commands=hot_commands,
         worker=worker,
+        fetch_workers=fetch_workers,
     )
     engine.slow_s = float("inf")  # the stopwatch is real, and the machine may be busy
     return engine

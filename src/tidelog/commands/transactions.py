@@ -6,6 +6,7 @@ roll-back: a command that fails while EXEC runs contributes nothing, and the oth
 
 from __future__ import annotations
 
+from tidelog.engine.queued import run_transaction
 from tidelog.engine.session import Session
 from tidelog.engine.table import ALL_KEYS, TRANSACTIONS, Arguments, Command, connection
 from tidelog.errors import CommandError
@@ -29,7 +30,7 @@ def exec_(session: Session, _arguments: Arguments) -> Reply:
         raise CommandError("EXECABORT Transaction discarded because of previous errors.")
     if is_dirty:
         return NULL_ARRAY
-    return session.engine.run_transaction(session, queued)
+    return run_transaction(session.engine, session, queued)
 
 
 def _has_expired(session: Session) -> bool:

@@ -15,6 +15,8 @@
     follower_waits  clients that wait for followers or the disk: WAIT and WAITAOF
     deadline        a timer for any time
     staging         commands that wait for their large values to be written
+    fetching        commands that wait for cold nodes of streams to be read
+    queued          EXEC: the commands of a MULTI as one transaction
     long_commands   commands that look at all keys, step by step
     monitors        MONITOR: clients that are shown every command
     subscriptions   pub/sub: who listens to which channel

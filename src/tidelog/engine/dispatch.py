@@ -10,9 +10,10 @@ from typing import Any
 from tidelog import limits
 from tidelog.engine.table import Command, CommandTable, HandlerKind
 from tidelog.engine.would_block import TakesSteps, WouldBlock
-from tidelog.errors import ApplyFailed, CommandError, InternalError, LimitExceeded
+from tidelog.errors import ApplyFailed, CommandError, EnvironmentFault, InternalError, LimitExceeded
 from tidelog.resp.encoder import ErrorReply, Reply
 from tidelog.store.transaction import Transaction
+from tidelog.streams.cold import OPENED, NodesAway
 
 _SHOWN_BYTES_MAX = 128
 _LOG = logging.getLogger("tidelog")
@@ -52,8 +53,10 @@ def run_command(row: Command, transaction: Transaction, arguments: Sequence[byte
     """Let a command of the keyspace decide, and apply what it decided unless it is too much; a refusal is its reply.
 
     `WouldBlock`: nothing to answer yet, if the transaction may wait. `TakesSteps`: it has much to look at before.
+    `NodesAway`: it needs cold nodes, if the transaction fetches them.
     """
     operations: Sequence[Any] = ()
+    OPENED.fetches = transaction.fetches
     try:
         if row.kind is HandlerKind.READ:
             reply = row.handler(transaction, arguments)
@@ -62,16 +65,19 @@ def run_command(row: Command, transaction: Transaction, arguments: Sequence[byte
     except CommandError as error:
         reply = ErrorReply(str(error))
     except WouldBlock as wait:
+        OPENED.fetches = False
         if len(wait.keys) > limits.WAITED_KEYS_MAX:
             return ErrorReply(f"ERR a client can wait for at most {limits.WAITED_KEYS_MAX} keys")
         if not transaction.may_wait:
             return _apply(row, transaction, wait.operations, wait.at_once)
         _apply(row, transaction, wait.operations)
         raise
-    except TakesSteps:
+    except (TakesSteps, NodesAway):
         raise
     except Exception as error:
         reply = internal_error(row, error)
+    finally:
+        OPENED.fetches = False
     return _apply(row, transaction, operations, reply)
 
 
@@ -82,6 +88,8 @@ def _apply(row: Command, transaction: Transaction, operations: Sequence[Any], re
         return ErrorReply(f"ERR {error}")
     except InternalError as error:
         return internal_error(row, error.__cause__ if isinstance(error.__cause__, Exception) else error)
+    except EnvironmentFault as error:
+        return ErrorReply(f"ERR a part of the stream cannot be read: {error}")
     except Exception as error:
         raise ApplyFailed(f"an operation of {row.name} could not be applied: {explain(error)}") from error
     return reply

@@ -22,6 +22,7 @@ from tidelog.engine.admission import is_held, refusal_of
 from tidelog.engine.blocking import Blocking
 from tidelog.engine.dispatch import explain, find_command, find_row, internal_error, run_command
 from tidelog.engine.feeding import Feeding
+from tidelog.engine.fetching import Fetching
 from tidelog.engine.follower_waits import FollowerWaits
 from tidelog.engine.gate import Gate
 from tidelog.engine.hot_commands import Commands
@@ -31,7 +32,7 @@ from tidelog.engine.monitors import Monitors
 from tidelog.engine.parameters import Parameters
 from tidelog.engine.password import Password
 from tidelog.engine.publishing import Publishing
-from tidelog.engine.session import Queued, Session
+from tidelog.engine.session import Session
 from tidelog.engine.sessions import Sessions
 from tidelog.engine.slow_log import SlowLog
 from tidelog.engine.staging import Staging
@@ -42,9 +43,10 @@ from tidelog.engine.tallies import NOTHING_HOT, RUNS_PER_SAMPLE, MakeHotCommands
 from tidelog.engine.would_block import TakesSteps, WouldBlock
 from tidelog.errors import ApplyFailed, CommandError, JournalFailed, JournalFull, WrongPassword
 from tidelog.ports import Clock, Loop, Worker
-from tidelog.resp.encoder import OK, QUEUED, ErrorReply, Reply, Wire, encode, encode_error, encode_long
+from tidelog.resp.encoder import QUEUED, ErrorReply, Reply, Wire, encode, encode_error, encode_long
 from tidelog.store.store import Store
 from tidelog.store.transaction import Transaction
+from tidelog.streams.cold import NodesAway
 
 _LOG: Final = logging.getLogger("tidelog")
 _STRANGERS_LOG: Final = logging.getLogger("tidelog.strangers")
@@ -53,13 +55,11 @@ _STRANGERS_LOG: Final = logging.getLogger("tidelog.strangers")
 _HOT_US_MAX: Final = 1000
 """A slow log with a lower threshold turns the hot path off: hot commands are not timed one by one."""
 
-_OK: Final = Wire(OK)
-
 BLOCKED: Final = b"(it waits)"
 """This very object in the place of a reply: the client waits, and gets its reply later."""
 
-STAGING: Final = b"(its value is being written)"
-"""The same: the command waits for a large value to be written, and is then executed anew."""
+STAGING: Final = b"(a thread is at work for it)"
+"""The same: the command waits for a large value to be written, or cold nodes to be read, and is then executed anew."""
 
 LONG: Final = b"(it is long)"
 """The same: the reply is `Session.long_reply`."""
@@ -91,16 +91,17 @@ class Engine:
         feeding: Feeding,
         hot_commands: MakeHotCommands,
         worker: Worker | None = None,
+        fetch_workers: Sequence[Worker] = (),
     ) -> None:
         self.store = store
         self.table = table
         self.clock = clock
         self.stopwatch_s = stopwatch_s
+        """Seconds since some moment: what commands take is measured with it."""
         self.exec_count = 0
         """How many times EXEC has run commands."""
         self.slow_s = limits.TURN_US_MAX / 1e6
         """The client of a command that took longer is slow (`Session.is_slow`)."""
-        """Seconds since some moment: what commands take is measured with it."""
         self.process = process
         self.password = password
         self.sessions = sessions
@@ -115,6 +116,8 @@ class Engine:
         self.blocking = Blocking(self, loop)
         self.staging = None if worker is None else Staging(store, worker)
         """None: large values are written while everyone waits."""
+        self.fetching = Fetching(store, loop, fetch_workers) if fetch_workers else None
+        """None: cold nodes are read while everyone waits."""
         self._loop = loop
         self.long_commands = LongCommands(self, loop)
         self.follower_waits = FollowerWaits(self, loop)
@@ -192,14 +195,17 @@ class Engine:
                     return STAGING
             except CommandError as error:
                 return self._refuse(session, arguments, str(error))
+        if row.name == "EXEC" and self.fetching is not None and not self.fetching.is_ready(session, arguments):
+            return STAGING
         session.last_command = row.name
         line = self.monitors.show_script(row, arguments, session) if self.monitors.sessions else b""
         leaves_no_trace = session.leaves_no_trace and row.name != "TOUCH"  # the command may end that itself
         if leaves_no_trace:
             self.store.uses.stop_noting()
+        is_away = False
         try:
             if row.kind is HandlerKind.CONNECTION:
-                reply = self._run_connection(row, session, arguments)
+                reply = self.run_connection(row, session, arguments)
             else:
                 reply = self._run(session, row, arguments)
             if session.is_blocked:
@@ -215,11 +221,14 @@ class Engine:
                 self.store.uses.note_again()
             if self.store.staged or self.store.joined:
                 self.store.end_staged()
-            if self.monitors.sessions:
+            is_away = session.fetch is not None and self._is_away(session)
+            if self.monitors.sessions and not is_away:
                 line = line or self.monitors.show(row, arguments, session)
+        if is_away:
+            return STAGING
         if self.store.signals:
             self.blocking.serve()
-        self._note(session, row, arguments, reply, self.stopwatch_s() - began_s)
+        self.note(session, row, arguments, reply, self.stopwatch_s() - began_s)
         data = self.encode_for(session, row, reply)
         return data if not session.is_monitor else self._with_own_line(session, data, line)
 
@@ -276,12 +285,22 @@ class Engine:
         return BLOCKED
 
     def _run(self, session: Session, row: Command, arguments: Sequence[bytes]) -> Reply:
-        """Run a command of the keyspace as a transaction; None if its client has begun to wait."""
+        """Run a command of the keyspace as a transaction; None if its client has begun to wait, or it is held until
+        `Session.fetch` has its nodes."""
+        fetching = self.fetching
         while True:
             transaction = self.store.begin(session.database)
             transaction.may_wait = transaction.takes_steps = True
             try:
+                transaction.fetches = fetching is not None and fetching.may_hold(session, arguments)
                 reply = run_command(row, transaction, arguments)
+            except NodesAway as away:
+                self.commit(transaction)
+                if fetching is not None and fetching.hold(session, row, arguments, away.nodes):
+                    return None
+                continue
+            except CommandError as error:
+                reply = ErrorReply(str(error))
             except TakesSteps as long:
                 self.long_commands.add(session, row, arguments, long.removal)
                 return None
@@ -295,7 +314,11 @@ class Engine:
             self.commit(transaction)
             return reply
 
-    def _run_connection(self, row: Command, session: Session, arguments: Sequence[bytes]) -> Reply:
+    def _is_away(self, session: Session) -> bool:
+        """Whether a command waits for cold nodes; otherwise those that were fetched for it may be closed."""
+        return self.fetching is not None and self.fetching.is_held(session)
+
+    def run_connection(self, row: Command, session: Session, arguments: Sequence[bytes]) -> Reply:
         try:
             return row.handler(session, arguments)
         except WrongPassword:
@@ -322,7 +345,7 @@ class Engine:
             raise ApplyFailed(f"a transaction could not be journaled: {explain(error)}") from error
         self._make_room()
 
-    def _note(self, session: Session, row: Command, arguments: Sequence[bytes], reply: Reply, took_s: float) -> None:
+    def note(self, session: Session, row: Command, arguments: Sequence[bytes], reply: Reply, took_s: float) -> None:
         """Count a command, and remember it if it was slow or went wrong."""
         self.metrics.commands.of(row.name).add(took_s)
         if took_s > self.slow_s:
@@ -353,51 +376,6 @@ class Engine:
             return encode(reply, protocol)
         except Exception as error:
             return encode(internal_error(row, error), protocol)
-
-    # --- several commands ---------------------------------------------------------------------------------------
-
-    def run_transaction(self, session: Session, queued: Sequence[Queued]) -> list[Reply]:
-        """EXEC: all of them in one transaction."""
-        transaction = self.store.begin(session.database)
-        replies: list[Reply] = []
-        looks_at_each = self.looks_at_each
-        plain_count = 0
-        self.transaction = transaction
-        self.exec_count += 1
-        for row, arguments in queued:
-            is_plain = row.name == "SET" and len(arguments) == 3 and not looks_at_each
-            if is_plain and transaction.set_plain(arguments[1], arguments[2]):
-                replies.append(_OK)
-                plain_count += 1
-                continue
-            replies.append(self._run_queued(row, session, transaction, arguments))
-        self.transaction = None
-        self.commit(transaction)
-        self.publishing.committed()
-        if plain_count:
-            self.metrics.commands.of("SET").hot_calls += plain_count
-        return replies
-
-    def _run_queued(
-        self, row: Command, session: Session, transaction: Transaction, arguments: Sequence[bytes]
-    ) -> Reply:
-        began_s = self.stopwatch_s()
-        session.last_command = row.name
-        line = self.monitors.show_script(row, arguments, session) if self.monitors.sessions else b""
-        if row.kind is HandlerKind.CONNECTION:
-            try:
-                reply = self._run_connection(row, session, arguments)
-            except WrongPassword as error:  # of a client that is in already
-                reply = ErrorReply(str(error))
-            transaction.database = self.store.database(session.database)  # SELECT inside MULTI
-        else:
-            reply = run_command(row, transaction, arguments)
-        if self.monitors.sessions and not line:
-            self.monitors.show(row, arguments, session)
-        self._note(session, row, arguments, reply, self.stopwatch_s() - began_s)
-        if type(reply) is bytes:
-            return reply  # it looks the same in both protocols, and may be long
-        return Wire(self.encode(row, reply, session.protocol))  # HELLO inside MULTI changes how later replies look
 
     # --- the server as a whole ----------------------------------------------------------------------------------
 

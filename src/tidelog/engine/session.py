@@ -39,6 +39,7 @@ from tidelog.ids import Ts
 if TYPE_CHECKING:
     from tidelog.engine.engine import Engine
     from tidelog.engine.feeding import SessionSink
+    from tidelog.engine.fetching import Fetch
     from tidelog.engine.staging import StagedCommand
 
 _AT_ONCE_IN_MULTI: Final = frozenset(["EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"])
@@ -91,6 +92,7 @@ class Session(ABC):
         "database",
         "engine",
         "feed_sink",
+        "fetch",
         "has_queue_error",
         "has_sent_large",
         "id",
@@ -172,6 +174,8 @@ class Session(ABC):
         """The client has sent a large argument: its commands are looked through for more."""
         self.staging: StagedCommand | None = None
         """The command that waits for its large values to be written; None: none does."""
+        self.fetch: Fetch | None = None
+        """The command that waits for cold nodes, or is about to run with them; None: there is none."""
         self.long_reply: list[bytes] = []
         """The reply of the command that was just run, in parts, if it is long."""
         self.closes_after_reply = False
@@ -344,15 +348,21 @@ class Session(ABC):
         self.close_after_reply()
 
     def leave(self) -> None:
-        """The client listens to nothing, monitors nothing, watches nothing and waits for no large value any more."""
+        """The client listens to nothing, monitors nothing, watches nothing and waits for no thread any more."""
         if self.staging is not None:
             self.staging.give_up()
             self.staging = None
+        self.leave_fetch()
         self.engine.store.unwatch(self)
         self.engine.subscriptions.forget(self)
         self.is_monitor = False
         self.engine.monitors.forget(self)
         self.engine.feeding.forget(self)
+
+    def leave_fetch(self) -> None:
+        """The command that needed cold nodes has run, on whatever path, or is not going to."""
+        if self.fetch is not None and self.engine.fetching is not None:
+            self.engine.fetching.release(self)
 
     def reset(self) -> None:
         """As if newly connected."""
@@ -394,7 +404,7 @@ class Session(ABC):
 
     @abstractmethod
     def end_staging(self) -> None:
-        """Large values are written, or could not be: run the command that waited for them."""
+        """A thread has written large values, or read cold nodes, or could not: run the command that waited for it."""
 
     @abstractmethod
     def close(self) -> None:

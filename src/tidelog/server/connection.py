@@ -69,7 +69,7 @@ class Connection(SocketSession):
         self._is_paused = False
         """CLIENT PAUSE holds commands back."""
         self._waits_for_large = False
-        """The next command has large values, which are not joined or written yet."""
+        """The next command waits for a thread: large values are not joined or written yet, or cold nodes not read."""
         self._decode = self._decoder.feed
         self._signals = engine.store.signals
         self.is_plain = engine.is_plain(self)
@@ -157,6 +157,8 @@ class Connection(SocketSession):
             self._turns.add(self)
         before, made = self._out_bytes, len(out)
         self._run(self._backlog.take(self._piece_bytes))
+        if self.fetch is not None and not self._waits_for_large:
+            self.leave_fetch()
         self._out_bytes = before + sum(map(len, out[made:]))
 
     def take_go(self) -> None:

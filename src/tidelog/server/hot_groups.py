@@ -8,7 +8,7 @@
 
 Each is a transaction of its own with one record. A reader that gets nothing, because nothing is new, an entry is due
 again, or the group has no room, takes the general path, which knows how to wait. So does whatever meets a pending entry
-that has expired.
+that has expired, or a cold node that is not open, which is found out before anything is changed.
 
 A delivery concerns other readers only if it will be due again, and an acknowledgement only if the group had no room.
 Only then are the clients that wait for the key looked at.
@@ -25,6 +25,7 @@ from tidelog.commands.stream_replies import array_for_t, array_for_x
 from tidelog.engine.hot_commands import Commands, HotCommands
 from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
+from tidelog.streams.cold import OPENED, NodesAway
 from tidelog.streams.group import NO_CONSUMER, Group
 from tidelog.streams.group_records import ACK, DELIVER, encode_ack, encode_delivery
 from tidelog.streams.payload import id_runs
@@ -66,6 +67,15 @@ class HotGroups:
     # --- reading ------------------------------------------------------------------------------------------------
 
     def xread(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        OPENED.fetches = True
+        try:
+            return self._xread(commands, at, out)
+        except NodesAway:
+            return at
+        finally:
+            OPENED.fetches = False
+
+    def _xread(self, commands: Commands, at: int, out: list[bytes]) -> int:
         words = commands[at]
         if len(words) < 4 or words[-3] not in _STREAMS:
             return at
@@ -81,6 +91,15 @@ class HotGroups:
         return at + 1
 
     def xreadgroup(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        OPENED.fetches = True
+        try:
+            return self._xreadgroup(commands, at, out)
+        except NodesAway:
+            return at
+        finally:
+            OPENED.fetches = False
+
+    def _xreadgroup(self, commands: Commands, at: int, out: list[bytes]) -> int:
         words = commands[at]
         if len(words) < 7 or words[-3] not in _STREAMS or words[-1] != b">" or words[1] not in _GROUP:
             return at
@@ -96,13 +115,23 @@ class HotGroups:
         ids = rows.ids
         if not 0 < len(ids) <= _COUNT_MAX:
             return at
+        read = entries_read_after(stream, group, ids)
         self._database.observe(key)
         times_ms = self._store.now_ms(), 0, 0
-        self._deliver(slot, key, name, stream, group, consumer, times_ms, rows, ids, True)
+        self._deliver(slot, key, name, group, consumer, times_ms, rows, ids, read, True)
         out.append(self._one_key % (len(key), key, len(ids), array_for_x(rows)))
         return at + 1
 
     def tread(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        OPENED.fetches = True
+        try:
+            return self._tread(commands, at, out)
+        except NodesAway:
+            return at
+        finally:
+            OPENED.fetches = False
+
+    def _tread(self, commands: Commands, at: int, out: list[bytes]) -> int:
         words = commands[at]
         length = len(words)
         if length < 6 or words[4] not in _GROUP or self._writer.refusal is not None:
@@ -124,13 +153,15 @@ class HotGroups:
         rows = self._new_rows(stream, group, count, now_ms)
         if rows is None:
             return at
+        ids = rows.ids
+        read = entries_read_after(stream, group, ids)
         database = self._database
         if retry_ms or expire_ms:
             database.touch(key)
         else:
             database.observe(key)
         times_ms = now_ms, retry_ms, min(now_ms + expire_ms, I64_MAX) if expire_ms else 0
-        self._deliver(slot, key, name, stream, group, NO_CONSUMER, times_ms, rows, rows.ids, keeps)
+        self._deliver(slot, key, name, group, NO_CONSUMER, times_ms, rows, ids, read, keeps)
         out.append(b"*%d\r\n%b" % (len(rows.entries), array_for_t(rows)))
         return at + 1
 
@@ -158,16 +189,16 @@ class HotGroups:
         slot: int,
         key: bytes,
         name: bytes,
-        stream: Stream,
         group: Group,
         consumer: bytes,
         times_ms: tuple[int, int, int],
         rows: Rows,
         ids: list[int],
+        read: int,
         keeps: bool,
     ) -> None:
-        """New entries are a reader's."""
-        offsets, read = list(rows.offsets), entries_read_after(stream, group, ids)
+        """New entries are a reader's. Nothing here, nor behind it, opens a cold node."""
+        offsets = list(rows.offsets)
         pending = id_runs(rows.ms, rows.seqs) if keeps else b""
         payload = encode_delivery(key, name, consumer, times_ms, offsets, ids[-1], read, pending)
         group.deliver(consumer, times_ms, (offsets[-1], ids[-1], read), offsets, ids, keeps=keeps)

@@ -20,6 +20,7 @@ import logging
 import time
 from typing import Final
 
+from tidelog import limits
 from tidelog.engine.engine import Engine
 from tidelog.engine.feeding import Feeding
 from tidelog.engine.gate import Gate
@@ -80,6 +81,7 @@ class ServedStore:
         self._cooling = Cooling(loop, store.cooling, clock, self._is_pressed)
         self._pending_expiry = PendingExpiry(store)
         self._worker = WorkThread(loop)
+        self._fetch_workers = [WorkThread(loop, "fetch") for _ in range(0 if is_loading else limits.FETCHES_AT_ONCE)]
         self.engine = Engine(
             store=store,
             table=lasting.table,
@@ -119,6 +121,7 @@ class ServedStore:
             feeding=feeding,
             hot_commands=hot_commands,
             worker=self._worker,
+            fetch_workers=self._fetch_workers,
         )
         self.engine.scripting = Scripts(self.engine, lasting.script_limits)
         self.engine.at_end_of_turn = self.turns.at_end
@@ -244,7 +247,10 @@ class ServedStore:
             await asyncio.sleep(0.001)
         for connection in self.connections():
             connection.kill()
-        self._worker.close()
+        if self.engine.fetching is not None:
+            self.engine.fetching.close()
+        for worker in (self._worker, *self._fetch_workers):
+            worker.close()
 
     async def send_rest(self) -> None:
         """Let followers confirm what clients were answered, so that one of them can take over without a loss."""

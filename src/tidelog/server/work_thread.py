@@ -1,8 +1,9 @@
 """A thread beside the loop for what takes long (`ports.Worker`).
 
 One is for large values: it joins what arrived in pieces, and writes values to the blob file. Another is for what a
-leader sends. Each is one thread, so that large values wait for each other and for nothing else. What they do lets the
-loop go on: joining `bytes` of more than a megabyte, checksums and writes release the interpreter's lock.
+leader sends, and some read cold nodes of streams. Each is one thread, so that large values wait for each other and for
+nothing else. What they do lets the loop go on: joining `bytes` of more than a megabyte, checksums, reads, writes and
+Arrow release the interpreter's lock.
 """
 
 from __future__ import annotations

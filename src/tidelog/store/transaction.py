@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog import limits
-from tidelog.errors import CommandError, InternalError, LimitExceeded
+from tidelog.errors import CommandError, EnvironmentFault, InternalError, LimitExceeded
 from tidelog.ids import ShardId
 from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import VAL, Del, encode_flat, encode_pair
@@ -72,8 +72,8 @@ class Transaction:
     """One command, or all that EXEC or a script runs."""
 
     __slots__ = (
-        "_bytes", "_expired", "_run_of_strings", "database", "may_wait", "now_ms", "records", "removal", "store",
-        "takes_steps",
+        "_bytes", "_expired", "_run_of_strings", "database", "fetches", "may_wait", "now_ms", "records", "removal",
+        "store", "takes_steps",
     )  # fmt: skip
 
     def __init__(self, store: Store, database: Database, now_ms: int) -> None:
@@ -86,6 +86,8 @@ class Transaction:
         """The size of the payloads of its records."""
         self.may_wait = False
         """A command with nothing to answer may raise `WouldBlock`: not inside EXEC or a script."""
+        self.fetches = False
+        """A command that needs cold nodes may raise `NodesAway`, and is run again when they are open."""
         self.takes_steps = False
         """A command with much to look at may raise `TakesSteps` first, and is then run again with ..."""
         self.removal: RangeRemoval | None = None
@@ -250,6 +252,8 @@ class Transaction:
                     continue
             try:
                 encoded = store.encode(effect, operation)
+            except EnvironmentFault:
+                raise  # a cold node that a copy of a stream is to have: nothing was applied
             except Exception as error:
                 raise InternalError("an operation has no record: nothing was applied") from error
             for shard, opcode, payload in encoded:
@@ -271,6 +275,8 @@ class Transaction:
             return False
         try:
             payload = effect.kind.encode(operation)
+        except EnvironmentFault:
+            raise
         except Exception as error:
             raise InternalError("an operation has no record: nothing was applied") from error
         size = self._bytes + len(payload)
