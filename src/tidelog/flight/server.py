@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -32,8 +32,11 @@ from tidelog.flight.service import Service, StreamFacts
 from tidelog.flight.stream_slice import StreamSlice, batches, packed_batches
 from tidelog.server.listener import CannotListen, bind_tcp
 from tidelog.server.loop_calls import LoopCalls
+from tidelog.streams.cold import OPENED, NodesAway
+from tidelog.streams.opening import open_nodes, put_opened
 
 _LOG: Final = logging.getLogger("tidelog")
+_Result = TypeVar("_Result")
 
 
 class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
@@ -94,7 +97,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def get_flight_info(self, context: Any, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
         with _Errors(self, context):
             request = _request(descriptor)
-            return _info(self._calls.ask(partial(self._serving().facts, request)))
+            return _info(_ask(self._calls, partial(self._serving().facts, request)))
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
         with _Errors(self, context):
@@ -117,7 +120,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         """A piece of a stream, once what is in it is as durable as what Redis clients are told."""
         if self._is_stopping:
             raise flight.FlightUnavailableError("the server stops")
-        part = self._calls.ask(partial(service.read_slice, request, first, left))
+        part = _ask(self._calls, partial(service.read_slice, request, first, left))
         self._calls.wait(service.settle)
         return part
 
@@ -209,6 +212,17 @@ def _request(descriptor: flight.FlightDescriptor) -> ReadRequest:
             raise ClientError("a path must have one part, the name of a stream")
         return ReadRequest(parse_key({"stream": descriptor.path[0].decode("utf-8", "surrogateescape")}))
     return parse_read(descriptor.command)
+
+
+def _ask(calls: LoopCalls, work: Callable[[], _Result]) -> _Result:
+    """Ask the loop, which never waits for a disk: cold nodes that it needs, to find an id, are read on this thread."""
+    for _ in range(limits.FETCHED_TIMES_MAX):
+        try:
+            return calls.ask(partial(OPENED.run_without_reading, work))
+        except NodesAway as away:
+            read = open_nodes(away.nodes)
+        calls.ask(partial(put_opened, read))
+    return calls.ask(work)
 
 
 def _info(facts: StreamFacts) -> flight.FlightInfo:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog import limits
 from tidelog.errors import CommandError, EnvironmentFault
@@ -24,6 +24,7 @@ from tidelog.streams.columns import Columns
 if TYPE_CHECKING:
     from tidelog.streams.sealed_node import SealedNode
 
+_Result = TypeVar("_Result")
 _LOG: Final = logging.getLogger("tidelog")
 
 
@@ -83,6 +84,14 @@ class OpenedNodes:
             away = [node for node in nodes if self.is_away(node)]
             if away:
                 raise NodesAway(away)
+
+    def run_without_reading(self, work: Callable[[], _Result]) -> _Result:
+        """Run something that may not wait for a disk. `NodesAway`: it would have to."""
+        self.fetches = True
+        try:
+            return work()
+        finally:
+            self.fetches = False
 
     def goes_on(self, stream: int, offset: int, end: int) -> bool:
         """Whether a read of a stream begins where one has ended; remembers where this one ends."""

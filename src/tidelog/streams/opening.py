@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tidelog import limits
-from tidelog.errors import EnvironmentFault
+from tidelog.errors import CommandError, EnvironmentFault
 from tidelog.journal.node_files import NodePlace, read_all
+from tidelog.streams.cold import OPENED
 from tidelog.streams.columns import Columns
 from tidelog.streams.sealed_node import SealedNode
 
@@ -33,6 +34,16 @@ def open_nodes(nodes: Sequence[SealedNode]) -> list[Read]:
     placed = {node for node, _ in found}
     found += [(node, Columns(node.read())) for node in nodes if node not in placed]  # not cold
     return found
+
+
+def put_opened(read: Sequence[Read]) -> None:
+    """Let what was read be open. `CommandError`: a node cannot be read. On the loop's thread."""
+    opened: list[tuple[SealedNode, Columns]] = []
+    for node, found in read:
+        if not isinstance(found, Columns):
+            raise CommandError(OPENED.explain(node, found))
+        opened.append((node, found))
+    OPENED.put_all(opened)
 
 
 def _opened(node: SealedNode, place: NodePlace, is_whole: bool, data: bytes | None) -> Columns | EnvironmentFault:
