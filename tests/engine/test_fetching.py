@@ -18,6 +18,7 @@ from tidelog import limits
 from tidelog.engine.engine import Engine
 from tidelog.server.connection import Connection
 from tidelog.server.turns import Turns
+from tidelog.store.dead_letters import PendingExpiry
 from tidelog.streams.cold import OPENED
 from tidelog.streams.stream import Stream
 
@@ -419,5 +420,105 @@ def test_a_scan_finds_the_next_nodes_open() -> None:
         await settle()
         assert transport.take().startswith(b"*10\r\n"), "nobody had to wait"
         await world.work()
+
+    run(test)
+
+
+# --- clients that wait, and timers ------------------------------------------------------------------------------
+
+
+async def deliver_and_chill(world: World, *, letters: bytes = b"") -> None:
+    """A group with two entries of a cold node that are due again after a second, and expire after ten."""
+    await world.write(50)
+    options = [b"DEADLETTER", letters, b"MAXDELIVERIES", b"9"] if letters else []
+    assert await world.ask(b"TGROUP", b"s", b"g", *options) == b"+OK\r\n"
+    assert (await world.ask(b"TREAD", b"s", b"0", b"2", b"GROUP", b"g", b"RETRY", b"1000", b"10000")).startswith(b"*2")
+    await world.ask(b"XGROUP", b"SETID", b"s", b"g", b"$")
+    OPENED.clear()
+
+
+def test_a_reader_that_waits_keeps_its_place_while_its_nodes_are_fetched() -> None:
+    async def test() -> None:
+        world = World()
+        await deliver_and_chill(world)
+        clients = [world.connect() for _ in range(3)]
+        for session, _ in clients:
+            session.data_received(encode(b"TREAD", b"s", b"0", b"1", b"GROUP", b"g", b"BLOCK", b"0"))
+        plain, plain_transport = world.connect()
+        plain.data_received(encode(b"TREAD", b"s", b"51", b"1", b"BLOCK", b"0"))
+        await settle()
+        world.machine.clock.advance(2_000_000)
+        writer, _ = world.connect()
+        writer.data_received(encode(b"XADD", b"s", b"60", b"n", b"new"))
+        await settle()
+        assert plain_transport.take(), "others are served"
+        assert [transport.take() for _, transport in clients] == [b"", b"", b""]
+        writer.data_received(encode(b"XADD", b"s", b"61", b"n", b"new"))
+        await settle()
+        assert len(world.workers[0].waiting) == 1, "it is fetched for once"
+        await world.work()
+        heads = [transport.take()[:13] for _, transport in clients]
+        assert heads == [b"*1\r\n*3\r\n:1\r\n$", b"*1\r\n*3\r\n:2\r\n$", b"*1\r\n*3\r\n:51\r\n"]
+
+    run(test)
+
+
+def test_a_reader_that_waits_is_told_of_damage_and_gives_up_when_it_goes() -> None:
+    async def test() -> None:
+        world = World()
+        await deliver_and_chill(world)
+        (first, _), (second, transport) = world.connect(), world.connect()
+        for session in (first, second):
+            session.data_received(encode(b"TREAD", b"s", b"0", b"1", b"GROUP", b"g", b"BLOCK", b"0"))
+        await settle()
+        world.machine.clock.advance(2_000_000)
+        where = world.damage(0)
+        world.machine.store.signals[0, b"s"] = False
+        world.engine.blocking.serve()
+        await settle()
+        first.connection_lost(None)
+        world.machine.store.signals[0, b"s"] = False
+        world.engine.blocking.serve()
+        await world.work()
+        assert transport.take().startswith(b"-ERR a part of the stream cannot be read: " + where.encode())
+
+    run(test)
+
+
+def test_entries_that_expire_are_fetched_before_they_become_dead_letters() -> None:
+    async def test() -> None:
+        world = World()
+        await deliver_and_chill(world, letters=b"dead")
+        assert world.engine.fetching is not None
+        expiry = PendingExpiry(world.machine.store, world.engine.fetching.fetch_once)
+        world.machine.clock.advance(20_000_000)
+        world.machine.store.note_time()
+        assert expiry.run() == 0
+        assert expiry.run() == 0
+        assert len(world.workers[0].waiting) == 1
+        assert await world.work() == 1
+        assert not world.stream().groups[b"g"].pending
+        letters = await world.ask(b"TREAD", b"dead", b"1", b"5")
+        assert letters.startswith(b"*2\r\n")
+        assert b"1xxxxxxxxxx" in letters
+        assert b"2xxxxxxxxxx" in letters
+
+    run(test)
+
+
+def test_dead_letters_that_cannot_be_read_stay_pending(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        world = World()
+        await deliver_and_chill(world, letters=b"dead")
+        where = world.damage(0)
+        assert world.engine.fetching is not None
+        expiry = PendingExpiry(world.machine.store, world.engine.fetching.fetch_once)
+        world.machine.clock.advance(20_000_000)
+        for _ in range(3):
+            world.machine.clock.advance(2_000_000)
+            assert expiry.run() == 0
+            assert await world.work() == 1
+        assert len(world.stream().groups[b"g"].pending) == 2
+        assert len([line for line in caplog.messages if line.startswith("the expired entries") and where in line]) == 1
 
     run(test)

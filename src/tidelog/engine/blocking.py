@@ -25,18 +25,22 @@ gate is closed for writes, clients that would write keep waiting and are tried a
 
 A BLMOVE that finds a large element is not run here, because the element has to be written first, by a thread
 (`staging`): the client sends its command once more, so to speak. Everyone else in the line waits until it has run.
+
+A reader that needs cold nodes is served when a thread has read them (`fetching`). It keeps its place: the others of its
+kin wait until then, and everyone else is served.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
 from tidelog.engine.deadline import Deadline
 from tidelog.engine.dispatch import run_command
+from tidelog.engine.fetching import Fetch, is_too_much, refusal_of
 from tidelog.engine.follower_waits import UNBLOCKED
 from tidelog.engine.hot_commands import Commands, HotRun
 from tidelog.engine.table import Command
@@ -44,7 +48,9 @@ from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import ApplyFailed
 from tidelog.ports import Loop, Timer
 from tidelog.resp.encoder import ErrorReply, Reply
+from tidelog.streams.cold import OPENED, NodesAway
 from tidelog.streams.progress import top_id
+from tidelog.streams.sealed_node import SealedNode
 from tidelog.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -66,6 +72,7 @@ class Waiter:
         "awaits",
         "commands",
         "deadline",
+        "fetch",
         "kin",
         "needs_key",
         "places",
@@ -101,6 +108,8 @@ class Waiter:
         self.deadline: Deadline | None = None
         self.until_us = 0
         """When its time is over (monotonic); 0: never."""
+        self.fetch: Fetch | None = None
+        """Cold nodes that it needs to be served; None: it does not need any."""
 
 
 Line = dict[Kin, OrderedDict[Waiter, None]]
@@ -177,6 +186,7 @@ class Blocking:
                 self._moving = {place: each for place, each in self._moving.items() if each[0] is not session}
             return
         session.set_blocked(False)
+        self._end_fetch(waiter)
         if waiter.deadline is not None:
             waiter.deadline.cancel()
         for place in waiter.places:
@@ -294,6 +304,12 @@ class Blocking:
     def _attempt(self, waiter: Waiter, place: KeyPlace) -> bool:
         """Whether the command had something to answer this time."""
         engine, row, arguments = self._engine, waiter.row, waiter.commands[0]
+        if waiter.fetch is not None:
+            if waiter.fetch.is_away:
+                return False
+            if waiter.fetch.error:
+                self._finish(waiter, ErrorReply(waiter.fetch.error))
+                return True
         database = engine.store.database(place[0])
         if waiter.awaits is not None and type(database.peek(place[1])) is not waiter.awaits:
             return False
@@ -315,6 +331,9 @@ class Blocking:
             return True
         transaction = engine.store.begin(place[0])
         transaction.may_wait = True
+        transaction.fetches = engine.fetching is not None and (
+            waiter.fetch is None or waiter.fetch.times < limits.FETCHED_TIMES_MAX
+        )
         if waiter.needs_key and all(transaction.peek(key) is None for _, key in waiter.places):
             self._set_due(waiter, 0)
             return False
@@ -323,13 +342,39 @@ class Blocking:
                 reply = run_command(row, transaction, arguments)
             except WouldBlock as wait:
                 engine.commit(transaction)
+                self._end_fetch(waiter)
                 self._set_due(waiter, wait.due_ms)
                 return False
+            except NodesAway as away:
+                engine.commit(transaction)
+                return self._fetch_for(waiter, place, away.nodes)
             engine.commit(transaction)
         except ApplyFailed as error:
             engine.fail(error)
         self._finish(waiter, reply)
         return True
+
+    def _fetch_for(self, waiter: Waiter, place: KeyPlace, nodes: Sequence[SealedNode]) -> bool:
+        """Serve a client once its nodes are open. Until then it keeps its place, and nobody of its kin is served."""
+        fetching = self._engine.fetching
+        assert fetching is not None
+        fetch = waiter.fetch
+        if fetch is None:
+            waiter.fetch = fetch = Fetch(waiter.commands[0], lambda: self._serve_again(place))
+        if is_too_much(fetch, nodes):
+            self._finish(waiter, ErrorReply(refusal_of(fetch, nodes)))
+            return True
+        fetching.fetch(fetch, nodes)
+        return False
+
+    def _serve_again(self, place: KeyPlace) -> None:
+        self._engine.store.signals[place] = False
+        self.serve()
+
+    def _end_fetch(self, waiter: Waiter) -> None:
+        fetch, waiter.fetch = waiter.fetch, None
+        if fetch is not None and self._engine.fetching is not None:
+            self._engine.fetching.give_up(fetch)
 
     def _with_time_left(self, waiter: Waiter) -> list[bytes]:
         """The command of one that moves an element, whose last word is how long it waits."""
@@ -346,7 +391,13 @@ class Blocking:
         if group_name is None or not isinstance(stream, Stream) or place[1] in database.expiries:
             return False
         group = stream.groups.get(group_name)
-        return group is not None and top_id(stream) <= group.last_id
+        try:
+            OPENED.fetches = self._engine.fetching is not None
+            return group is not None and top_id(stream) <= group.last_id
+        except NodesAway:
+            return False  # the command finds out
+        finally:
+            OPENED.fetches = False
 
     def _finish(self, waiter: Waiter, reply: Reply) -> None:
         session = waiter.session

@@ -79,7 +79,6 @@ class ServedStore:
         )
         self._snapshots = ServerSnapshots(loop, store, self.turns, clock, config.snapshot_after)
         self._cooling = Cooling(loop, store.cooling, clock, self._is_pressed)
-        self._pending_expiry = PendingExpiry(store)
         self._worker = WorkThread(loop)
         self._fetch_workers = [WorkThread(loop, "fetch") for _ in range(0 if is_loading else limits.FETCHES_AT_ONCE)]
         self.engine = Engine(
@@ -123,6 +122,8 @@ class ServedStore:
             worker=self._worker,
             fetch_workers=self._fetch_workers,
         )
+        fetching = self.engine.fetching
+        self._pending_expiry = PendingExpiry(store, None if fetching is None else fetching.fetch_once)
         self.engine.scripting = Scripts(self.engine, lasting.script_limits)
         self.engine.at_end_of_turn = self.turns.at_end
         self.engine.replication = lasting.replication

@@ -6,14 +6,16 @@ the group gives up what it comes across. What has expired also goes by itself, w
 operations.
 
 A dead-letter stream that cannot be written, because its key has another type, loses nothing: the entries stay pending,
-count for no limit, and are tried again.
+count for no limit, and are tried again. The same holds for entries that cannot be read.
+
+Entries of cold nodes are fetched before they are given up by themselves: a timer never waits for a disk.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tidelog import limits
@@ -21,7 +23,7 @@ from tidelog.errors import CommandError, JournalFailed, JournalFull
 from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
 from tidelog.store.transaction import Transaction
-from tidelog.streams.cold import OPENED
+from tidelog.streams.cold import OPENED, NodesAway
 from tidelog.streams.group import Group
 from tidelog.streams.operations import StreamAppend, acks, appends
 from tidelog.streams.progress import next_id
@@ -30,6 +32,9 @@ from tidelog.streams.sealed_node import SealedNode
 from tidelog.streams.stream import Stream
 
 _LOG: Final = logging.getLogger("tidelog")
+
+FetchNodes = Callable[[Sequence[SealedNode], Callable[[str], None]], None]
+"""Reads cold nodes on a thread, and then calls something with why one of them cannot be read, or nothing."""
 
 
 class GivingUp:
@@ -125,8 +130,12 @@ def _letters(transaction: Transaction, key: bytes, letters: list[Rows]) -> list[
 class PendingExpiry:
     """Gives up what has expired although nobody reads. One for a store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, fetch: FetchNodes | None = None) -> None:
+        """`fetch`: reads cold nodes on a thread; None: they are read on the spot."""
         self._store = store
+        self._fetch = fetch
+        self._away: set[tuple[int, bytes]] = set()
+        """Streams whose nodes are being fetched: database and key."""
         self._count = self._bytes = 0
         """What this pass has given up: entries, and bytes in the journal."""
         self._warned_ms = 0
@@ -159,7 +168,7 @@ class PendingExpiry:
         store = self._store
         database.alarms.drop(key)
         stream = database.find(key)
-        if not isinstance(stream, Stream):
+        if not isinstance(stream, Stream) or (database.number, key) in self._away:
             return
         for name, group in list(stream.groups.items()):
             next_ms = group.expiries.first_ms(group.pending) if group.expiries is not None else 0
@@ -175,13 +184,19 @@ class PendingExpiry:
         """The same for one group; returns when to look at it next, 0: never."""
         transaction = self._store.begin(database.number)
         giving_up = GivingUp(key, name, stream, group)
-        if transaction.find(key) is not None:  # or it has expired itself, and goes with everything in it
-            giving_up.add_all(group.expired(transaction.now_ms))
+        OPENED.fetches = self._fetch is not None
         try:
+            if transaction.find(key) is not None:  # or it has expired itself, and goes with everything in it
+                giving_up.add_all(group.expired(transaction.now_ms))
             operations = giving_up.operations(transaction)
+        except NodesAway as away:
+            self._fetch_nodes(database, key, away.nodes)
+            return 0
         except CommandError as error:
-            self._warn(key, name, error, transaction.now_ms)
+            self._warn(key, name, str(error), transaction.now_ms)
             return transaction.now_ms + limits.DEAD_LETTERS_RETRY_MS
+        finally:
+            OPENED.fetches = False
         before = self._store.journal.writer.batch_bytes
         transaction.run(operations)
         self._store.commit(transaction)
@@ -189,7 +204,25 @@ class PendingExpiry:
         self._count += len(giving_up.offsets)
         return group.expiries.first_ms(group.pending) if group.expiries is not None and giving_up.offsets else 0
 
-    def _warn(self, key: bytes, name: bytes, error: CommandError, now_ms: int) -> None:
+    def _fetch_nodes(self, database: Database, key: bytes, nodes: Sequence[SealedNode]) -> None:
+        """Look at a stream again when its nodes are open. Nobody waits for the disk meanwhile."""
+        assert self._fetch is not None
+        self._away.add((database.number, key))
+
+        def go_on(error: str) -> None:
+            self._away.discard((database.number, key))
+            self._count = self._bytes = 0
+            if error:
+                now_ms = self._store.now_ms()
+                self._warn(key, b"", error, now_ms)
+                database.wake_at(key, now_ms + limits.DEAD_LETTERS_RETRY_MS)
+            else:
+                self._expire_in(database, key)
+
+        self._fetch(nodes, go_on)
+
+    def _warn(self, key: bytes, name: bytes, error: str, now_ms: int) -> None:
         if not 0 <= now_ms - self._warned_ms < limits.DEAD_LETTERS_WARNED_MS:
             self._warned_ms = now_ms
-            _LOG.warning("the expired entries of group %r of stream %r stay pending: %s", name, key, error)
+            group = f"group {name!r} of " if name else ""
+            _LOG.warning("the expired entries of %sstream %r stay pending: %s", group, key, error)
