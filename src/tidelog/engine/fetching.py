@@ -181,10 +181,11 @@ class Fetching:
         fetch = self._fetch_of(session, arguments)
         fitting = []
         size = fetch.size_bytes
-        for node in nodes:
-            size += node.opened_bytes
-            if size <= limits.FETCHED_BYTES_MAX:
-                fitting.append(node)
+        for node in dict.fromkeys(nodes):
+            if node not in fetch.nodes:
+                size += node.opened_bytes
+                if size <= limits.FETCHED_BYTES_MAX:
+                    fitting.append(node)
         if not fitting:
             return True
         self.fetch(fetch, fitting)
@@ -315,7 +316,7 @@ def _size_with(fetch: Fetch, nodes: Iterable[SealedNode]) -> int:
 
 def is_too_much(fetch: Fetch, nodes: Sequence[SealedNode]) -> bool:
     """Whether a command needs more than it may. One node alone is never too much."""
-    is_one = len(fetch.nodes) + len(nodes) == 1
+    is_one = len({*fetch.nodes, *nodes}) == 1
     return not is_one and _size_with(fetch, nodes) > limits.FETCHED_BYTES_MAX
 
 

@@ -29,10 +29,10 @@ _LOG: Final = logging.getLogger("tidelog")
 
 
 class NodesAway(Exception):
-    """These nodes have to be fetched from disk before the command can run."""
+    """These nodes have to be open, all at once, before the command can run, and some of them lie on disk."""
 
     def __init__(self, nodes: Sequence[SealedNode]) -> None:
-        super().__init__(f"{len(nodes)} nodes lie on disk")
+        super().__init__(f"{len(nodes)} nodes are needed, and not all of them are open")
         self.nodes = nodes
 
 
@@ -79,11 +79,11 @@ class OpenedNodes:
         return node.is_cold and node not in self._opened
 
     def require(self, nodes: Iterable[SealedNode]) -> None:
-        """All of them are about to be read: those that are not here are fetched together."""
+        """All of them are about to be read: if one is not here, they are fetched and kept together."""
         if self.fetches:
-            away = [node for node in nodes if self.is_away(node)]
-            if away:
-                raise NodesAway(away)
+            cold = [node for node in nodes if node.is_cold]
+            if any(node not in self._opened for node in cold):
+                raise NodesAway(cold)  # also those that are here, which could be closed meanwhile
 
     def run_without_reading(self, work: Callable[[], _Result]) -> _Result:
         """Run something that may not wait for a disk. `NodesAway`: it would have to."""
