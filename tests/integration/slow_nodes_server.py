@@ -1,4 +1,4 @@
-"""A server whose disk takes a second to read a node of a stream: run as `tidelog` is.
+"""A server whose disk takes 0.7 s to read a node of a stream: run as `tidelog` is.
 
 Nodes have ten entries, and are cold as soon as they are sealed.
 """
@@ -9,7 +9,7 @@ import runpy
 import time
 from pathlib import Path
 
-READ_S = 1.0
+READ_S = 0.7
 
 
 def slow_down() -> None:
