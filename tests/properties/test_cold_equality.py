@@ -195,6 +195,6 @@ def test_what_lies_on_disk_is_answered_as_what_is_in_memory(seed: int) -> None:
         assert sides[1].look() == sides[0].look()
         fetching = sides[1].engine.fetching
         assert fetching is not None
-        assert fetching.fetched_count > 20
+        assert fetching.fetched_count > 10
 
     asyncio.run(asyncio.wait_for(test(), 120))

@@ -5,5 +5,6 @@ planning       which tasks read a stream, and which part of it each reads
 reading        how a task reads its part
 micro_batches  `readStream`: offsets, limits, lost entries
 columns        entries as columns
+copied         entries of a stream that was copied or renamed, for those who follow a feed
 writing        rows become entries, each exactly once
 """
