@@ -60,9 +60,10 @@ class StoreCooling:
         self._files = files
         self._lines = [CoolingLine(ShardId(shard)) for shard in range(max(owners) + 1)]
         self._databases = databases
+        line_of_slot = [self._lines[shard] for shard in owners]
         for database in databases:
             database.node_files = files
-            database.cooling_lines = [self._lines[shard] for shard in owners]
+            database.cooling_lines = line_of_slot
         self._hot_known = 0
         """What sealed nodes took in memory when a pass last saw them all ..."""
         self._hot_since = 0
