@@ -49,6 +49,21 @@ def test_planning_changes_nothing() -> None:
     assert machine.disk.open_paths == []
 
 
+def test_a_frame_whose_head_a_crash_has_torn_is_not_where_a_snapshot_ends() -> None:
+    """Of the head, four bytes were written: the lsn that it seems to have is 0, which every snapshot covers."""
+    machine = Machine(shards=2)
+    machine.fill(2)
+    machine.snapshot({})
+    machine.disk.kill()
+    path = machine.path(0, 0)
+    durable = machine.disk.read_file(path)
+    assert len(durable) < FRAME_BYTES
+    machine.disk.write_file(path, durable.ljust(FRAME_BYTES, b"\0") + b"DJ0\x03" + bytes(300))
+    found = plan(machine)
+    assert found.lsns == (2, 0)
+    assert found.cuts[0].at == len(durable)
+
+
 def test_an_undamaged_journal_is_kept_whole() -> None:
     machine = Machine(shards=3)
     machine.fill(30)

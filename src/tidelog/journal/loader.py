@@ -162,9 +162,10 @@ def _start_position(source: ShardSource, lsn: Lsn) -> FilePosition | None:
     at = 0
     for after in range(source.geometry.frame_bytes, source.geometry.segment_bytes, source.geometry.frame_bytes):
         try:
-            if source.frame_header(segment, after).lsn >= lsn:
-                break
+            head = source.frame_header(segment, after)
         except Corruption:
+            break
+        if head.lsn >= lsn or not head.ts:  # without a ts, a crash has torn it, and perhaps its lsn
             break
         at = after
     return FilePosition(segment, at)
