@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tidelog import limits
 from tidelog.ids import SLOT_COUNT, U64_MAX, ShardId
+from tidelog.journal.layout import SNAPSHOTS
 from tidelog.journal.node_files import NodeFile, NodeFiles, NodePlace
 from tidelog.journal.snapshot import listed_node_files
 from tidelog.ports import Disk, Random
@@ -145,8 +146,15 @@ class StoreCooling:
 
         Not beside another that makes or drops snapshots.
         """
-        files, unneeded = self._files, self._files.unneeded()
-        return lambda: files.remove(unneeded, listed_node_files(files.disk, files.folder)) if unneeded else []
+        unneeded = self._files.unneeded()
+        return lambda: self._remove(unneeded) if unneeded else []
+
+    def _remove(self, unneeded: Sequence[NodeFile]) -> list[NodeFile]:
+        files, snapshots = self._files, f"{self._files.folder}/{SNAPSHOTS}"
+        listed = listed_node_files(files.disk, files.folder)
+        if files.disk.exists(snapshots):  # the removal of one whose last fsync failed may not be durable yet
+            files.disk.sync_folder(snapshots)
+        return files.remove(unneeded, listed)
 
     def end_removal(self, removed: Sequence[NodeFile]) -> None:
         self._files.forget(removed)

@@ -1,0 +1,56 @@
+"""Cooling of a store: node files go only when nothing that a power cut can bring back needs them."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from tests.store.changes import open_store, run
+from tests.streams.cold_nodes import cool
+from tidelog import limits
+from tidelog.journal.node_files import node_file_name
+from tidelog.journal.snapshot import list_snapshots
+from tidelog.store.store import Store
+from tidelog.testing.disk import SimulatedDisk
+
+
+def with_cold_nodes(disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A store whose stream `s` lies in node files that are full, with a snapshot that lists them."""
+    monkeypatch.setattr(limits, "NODE_ENTRIES_MAX", 3)
+    monkeypatch.setattr(limits, "NODE_FILE_BYTES_MAX", 1)
+    store = open_store(disk, 1)
+    for number in range(1, 10):
+        run(store, [b"XADD", b"s", b"0-%d" % number, b"tag", b"t", b"entry", b"e"])
+    cool(store)
+    store.save()
+    return store
+
+
+def remove_files(store: Store) -> int:
+    assert store.cooling is not None
+    removed = store.cooling.begin_removal()()
+    store.cooling.end_removal(removed)
+    return len(removed)
+
+
+def missing_files(disk: SimulatedDisk) -> list[str]:
+    """Of those that complete snapshots list."""
+    listed = [each for snapshot in list_snapshots(disk, "/data") for each in snapshot.point.node_files]
+    paths = [f"/data/shard-{each.shard}/{node_file_name(each.id)}" for each in listed]
+    return [path for path in paths if not disk.exists(path)]
+
+
+def test_files_of_a_snapshot_stay_until_it_is_durably_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimulatedDisk()
+    store = with_cold_nodes(disk, monkeypatch)
+    run(store, [b"DEL", b"s"])
+    store.save()
+    store.journal.retention = replace(store.journal.retention, snapshots_kept=1)
+    disk.fail("sync_folder", errno.EIO, path_contains="/snapshots")
+    with pytest.raises(OSError, match="EIO"):
+        store.journal.remove_old_snapshots()  # after a power cut it is there again
+    assert remove_files(store) > 0
+    disk.crash("lose_all")
+    assert missing_files(disk) == []
