@@ -54,3 +54,21 @@ def test_files_of_a_snapshot_stay_until_it_is_durably_gone(monkeypatch: pytest.M
     assert remove_files(store) > 0
     disk.crash("lose_all")
     assert missing_files(disk) == []
+
+
+def test_a_start_needs_no_older_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it lists is unknown, so no file goes; but nothing of it has to be read."""
+    disk = SimulatedDisk()
+    store = with_cold_nodes(disk, monkeypatch)
+    run(store, [b"DEL", b"s"])
+    store.save()
+    store.journal.writer.sync()
+    disk.kill()
+    older, newest = list_snapshots(disk, "/data")
+    assert older.point.node_files
+    assert not newest.point.node_files
+    disk.flip_bit(f"{older.path}/meta.json", 100)
+    files = [name for name in disk.list("/data/shard-0") if name.startswith("nodes-")]
+    again = open_store(disk, 1)
+    assert again.database(0).size == 0
+    assert [name for name in disk.list("/data/shard-0") if name.startswith("nodes-")] == files

@@ -15,9 +15,12 @@ more, elsewhere, so that the file can go.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from tidelog import limits
+from tidelog.errors import EnvironmentFault
 from tidelog.ids import SLOT_COUNT, U64_MAX, ShardId
 from tidelog.journal.layout import SNAPSHOTS
 from tidelog.journal.node_files import NodeFile, NodeFiles, NodePlace
@@ -27,6 +30,8 @@ from tidelog.store.keyspace import Database
 from tidelog.streams.cooling_line import CoolingLine
 from tidelog.streams.sealed_node import SealedNode
 from tidelog.streams.stream import Stream
+
+_LOG: Final = logging.getLogger("tidelog")
 
 
 class CoolingJob:
@@ -158,6 +163,13 @@ class StoreCooling:
 
     def end_removal(self, removed: Sequence[NodeFile]) -> None:
         self._files.forget(removed)
+
+    def remove_unneeded(self) -> None:
+        """The same at once, for what the process before has left. If it fails, it is tried again after a snapshot."""
+        try:
+            self.end_removal(self.begin_removal()())
+        except (EnvironmentFault, OSError) as error:  # such as an older snapshot that is damaged
+            _LOG.error("node files that nobody needs could not be removed: %s", error)
 
 
 def _look_at(stream: Stream, sparse: set[NodeFile], hot_bytes: list[int], *, is_pressed: bool) -> Iterator[None]:
