@@ -34,8 +34,8 @@ STORE_MUTANTS: Final = (
     Mutant(
         "snapshot-without-expiries",
         "store/type_table.py",
-        "        operations.append(Expire(key, expire_ms))",
-        "        pass",
+        "        operations = self.of(value).operations(key, value)\n        if expire_ms is not None:\n",
+        "        operations = self.of(value).operations(key, value)\n        if False:\n",
         "a collection that comes back from a snapshot never expires",
         "store",
     ),
