@@ -213,6 +213,15 @@ _STREAMS: Final[Weighted] = [
     (1, lambda load: [b"XTRIM", load.stream(), b"MAXLEN", load.few()]),
 ]
 """With one group each."""
+_COOLING: Final[Weighted] = [
+    (14, lambda load: [b"TWRITE", load.stream(), b"ENTRIES", *load.pairs(load.member, load.value)]),
+    (5, lambda load: [b"XADD", load.stream(), b"*", *load.pairs(load.member, load.member)]),
+    *_STREAMS,
+    (2, lambda load: [b"COPY", load.stream(), load.stream(), *load.option([b"REPLACE"], [b"DB", b"1", b"REPLACE"])]),
+    (1, lambda load: [b"RENAME", load.stream(), load.stream()]),
+    (1, lambda load: [b"MOVE", load.stream(), b"1"]),
+    (1, lambda load: [b"DEL", load.stream()]),
+]
 _KEYS: Final[Weighted] = [
     (4, lambda load: [b"DEL", *load.keys()]),
     (6, lambda load: [b"PEXPIRE", load.key(), load.time_ms()]),
@@ -237,6 +246,7 @@ _EXPIRING: Final[Weighted] = [
 FOCUSED: Final[dict[str, Weighted]] = {
     "streams": _STREAMS,
     "lists": _LISTS,
+    "cooling": _COOLING,
     "expiries": _EXPIRING,
     "ranges": [(1, lambda load: load.range_delete()), *((4 * weight, draw) for weight, draw in _EXPIRING)],
 }

@@ -18,6 +18,7 @@ import errno
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from random import Random
 from typing import Any, Final
 from unittest.mock import patch
@@ -81,9 +82,11 @@ class StoreWorld:
         self._ledger = StoreLedger()
         self._durable_ts = self._written_ts = 0
         """What was promised to survive a power cut, and the death of the process."""
+        self._steps_max = 50
+        """Of each life."""
         self._was_killed = False
         """Whether nothing but processes died since the store was last open."""
-        self._epoch_id = 0
+        self._new_epoch_id = count(1).__next__
         self._doing = ""
         self._forget_process()
 
@@ -161,7 +164,7 @@ class StoreWorld:
             self._disk.crash_after(rng.randint(1, 200))
         if rng.random() < 0.3:
             self._step(StoreWorld._grow)
-        for _ in range(rng.randint(5, 50)):
+        for _ in range(rng.randint(5, self._steps_max)):
             step = rng.choice(self._steps)
             if rng.random() < _CRASH_CHANCES.get(step, 0.01):
                 self._disk.crash_after(rng.randint(1, 30))
@@ -181,7 +184,7 @@ class StoreWorld:
     def _step(self, step: Callable[[StoreWorld], None]) -> None:
         self._doing = step.__name__.strip("_")
         self.trace.append(self._doing)
-        step(self)
+        getattr(self, step.__name__)()
         writer = self._store.journal.writer
         self._durable_ts, self._written_ts = writer.durable_ts, writer.written_ts
         require(self._model.state == self._ledger.states[-1], "something was changed and not journaled")
@@ -195,10 +198,7 @@ class StoreWorld:
     def _die(self) -> None:
         self._explore(4)
         is_kill = self._rng.random() < 0.25
-        if is_kill:
-            self._disk.kill()
-        else:
-            self._disk.crash()
+        (self._disk.kill if is_kill else self._disk.crash)()
         self._was_killed = is_kill and self._was_alive
         self.trace.append("killed" if is_kill else "power cut")
         self._calm(self._disk)
@@ -249,7 +249,7 @@ class StoreWorld:
     def _recover(self, disk: SimulatedDisk, clock: SimulatedClock, promised: int) -> tuple[Store, int]:
         """Open a disk: the store, which must be as it was after some transaction, and after which one."""
         store = Store.open(
-            disk, FOLDER, clock, self._scenario.settings, new_epoch_id=self._new_epoch_id, random=Random(self.seed)
+            disk, FOLDER, clock, self._scenario.settings, new_epoch_id=self._new_epoch_id, random=self._draw_random()
         )
         ledger, ts = self._ledger, store.journal.writer.written_ts
         count = ledger.count_up_to(ts)
@@ -268,9 +268,8 @@ class StoreWorld:
         self.coverage["holds_from_snapshot"] += bool(store.holds.by_name) and has_snapshot
         return store, count
 
-    def _new_epoch_id(self) -> int:
-        self._epoch_id += 1
-        return self._epoch_id
+    def _draw_random(self) -> Random:
+        return Random(self.seed)
 
     # --- steps: commands ----------------------------------------------------------------------------------------
 
