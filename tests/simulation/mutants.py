@@ -56,8 +56,8 @@ class Mutant(NamedTuple):
     why: str
     """What goes wrong, for who reads that it was not caught."""
     hunt: str = "crashes"
-    """Where it must be caught: `crashes`, `damage`, `store` (`store_mutants`), `feeds` (`feed_mutants`) or
-    `replication` (`replication_mutants`)."""
+    """Where it must be caught: `crashes`, `damage`, `store` (`store_mutants`), `cooling` (`cooling_mutants`), `feeds`
+    (`feed_mutants`) or `replication` (`replication_mutants`)."""
     seed: int = FIRST_SEED
     """Tried first: of a world that has caught it before."""
     focus: str = ""
@@ -456,6 +456,21 @@ def hunt_store(worlds_max: int, first_seed: int, focus: str) -> Iterator[str]:
             yield f"seed {seed}: {type(error).__name__}: {error}"
 
 
+def hunt_cooling(worlds_max: int, first_seed: int, _focus: str) -> Iterator[str]:
+    from tests.simulation.cooling_world import CoolingWorld
+    from tests.simulation.node_damage import flip_bits, node_specimen
+
+    try:
+        flip_bits(node_specimen(), node_specimen().bits[::41])
+    except Exception as error:  # any failure is what is hunted for
+        yield f"bits: {type(error).__name__}: {error}"
+    for seed in [first_seed, *range(FIRST_SEED, FIRST_SEED + worlds_max)]:
+        try:
+            CoolingWorld(seed).run()
+        except Exception as error:  # any failure is what is hunted for
+            yield f"seed {seed}: {type(error).__name__}: {error}"
+
+
 def hunt_feeds(worlds_max: int, first_seed: int, _focus: str) -> Iterator[str]:
     from tests.simulation.feed_world import FeedWorld
 
@@ -479,6 +494,7 @@ HUNTS: Final = {
     "crashes": hunt_crashes,
     "damage": hunt_damage,
     "store": hunt_store,
+    "cooling": hunt_cooling,
     "feeds": hunt_feeds,
     "replication": hunt_replication,
 }

@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from tests.simulation.cooling_mutants import COOLING_MUTANTS
 from tests.simulation.feed_mutants import FEED_MUTANTS
 from tests.simulation.hold_mutants import HOLD_MUTANTS
 from tests.simulation.library_mutants import LIBRARY_MUTANTS
@@ -24,6 +25,7 @@ ALL: Final = [
     *MUTANTS,
     *RULES,
     *STORE_MUTANTS,
+    *COOLING_MUTANTS,
     *FEED_MUTANTS,
     *LIST_MUTANTS,
     *SCRIPT_MUTANTS,
@@ -39,6 +41,7 @@ ALWAYS: Final = (
     "frame-lsn-off-by-one",
     "head-believed-before-it-is-proved",
     "flush-clears-other-shards",
+    "result-given-to-other-nodes",
     "named-feed-not-held",
     "divergence-ignored",
 )
@@ -60,7 +63,7 @@ def hunt(
     )
 
 
-@pytest.mark.parametrize("kind", ["crashes", "damage", "store", "feeds", "replication"])
+@pytest.mark.parametrize("kind", ["crashes", "damage", "store", "cooling", "feeds", "replication"])
 def test_the_source_as_it_is_survives(kind: str, tmp_path: Path) -> None:
     found = hunt(kind, SOUND_WORLDS, apply(None, tmp_path))
     assert found.returncode == 0, found.stdout + found.stderr
