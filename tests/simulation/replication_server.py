@@ -435,6 +435,21 @@ class WatchedServer(SimulatedServer):
             require(self.machine.disk.capacity_bytes is not None, self.watched, "cannot save for no reason")
         self.watched.note(self.store)
 
+    def cool(self) -> None:
+        """Everything that may becomes cold, and node files that nobody needs go."""
+        cooling = self.store.cooling
+        assert cooling is not None
+        for _ in cooling.look(is_pressed=True):
+            pass
+        while (job := cooling.take()) is not None:
+            job.run()
+            cooling.finish(job)
+            if job.error is not None:
+                require(self.machine.disk.capacity_bytes is not None, self.watched, "cannot cool for no reason")
+                break
+            self.watch.coverage["cooled"] += 1
+        cooling.remove_unneeded()
+
     def deliver(self, publication: Publication) -> None:
         ts = int(publication.payload)
         last_ts = self.store.journal.writer.last_ts

@@ -48,6 +48,15 @@ from tidelog.testing.network import Route, SimulatedNetwork
 TRACE_MAX: Final = 400
 WORK_S: Final = (0.0, 0.001, 0.1, 1.0)
 """How long a thread takes for what it is given."""
+COOLS: Final = False
+"""Whether streams cool (`_cool`). Not before a full sync brings node files along, and what is set aside has them."""
+_COOLING_LIMITS: Final = {
+    "NODE_ENTRIES_MAX": 3,
+    "NODE_FILE_BYTES_MAX": 2500,
+    "HOT_NODES_KEPT": 1,
+    "COOLED_AT_ONCE_BYTES": 2000,
+    "IDLE_SEAL_ENTRIES_MIN": 2,
+}
 
 
 @contextmanager
@@ -71,6 +80,7 @@ def small_replication_limits() -> Iterator[None]:
         "BATCH_BYTES_FULL": 2000,
         "LINK_UNSENT_BYTES_MAX": 4000,
         "LINK_ROOM_BYTES": 1000,
+        **(_COOLING_LIMITS if COOLS else {}),
     }
     usual = {name: vars(limits)[name] for name in small}
     vars(limits).update(small)
@@ -327,6 +337,14 @@ class ReplicationWorld:
             self.coverage["erased"] += 1
             server.look_at_holders(before_ts)
 
+    def _cool(self) -> None:
+        """On any server, for itself: what is cold does not belong to the state."""
+        machine = self._any()
+        if machine.is_awake:
+            if self.rng.random() < 0.1:
+                machine.disk.crash_after(self.rng.randint(1, 12))
+            self.guard(machine.watched.cool)
+
     # --- steps: what goes wrong ---------------------------------------------------------------------------------
 
     def _partition(self) -> None:
@@ -560,4 +578,5 @@ _TROUBLE: Final[list[tuple[Callable[[ReplicationWorld], None], int]]] = [
 def _steps_of(rng: Random) -> list[Callable[[ReplicationWorld], None]]:
     """What may happen in a world: not every trouble comes to all."""
     trouble = [(step, weight) for step, weight in _TROUBLE if rng.random() < 0.6]
-    return [step for step, weight in [*_WEIGHTS, *trouble] for _ in range(weight)]
+    cooling = [(ReplicationWorld._cool, 12)] if COOLS else []
+    return [step for step, weight in [*_WEIGHTS, *cooling, *trouble] for _ in range(weight)]
