@@ -72,3 +72,28 @@ def test_a_start_needs_no_older_snapshot(monkeypatch: pytest.MonkeyPatch) -> Non
     again = open_store(disk, 1)
     assert again.database(0).size == 0
     assert [name for name in disk.list("/data/shard-0") if name.startswith("nodes-")] == files
+
+
+def test_a_damaged_node_keeps_no_others_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was to be written once more, because its file is sparse."""
+    disk = SimulatedDisk()
+    store = with_cold_nodes(disk, monkeypatch)
+    stream, cooling = store.database(0).peek(b"s"), store.cooling
+    assert stream is not None
+    assert cooling is not None
+    hurt, sound = stream.sealed[:2]
+    disk.flip_bit(hurt.place.file.path, 8 * (hurt.place.position + 20))
+    run(store, [b"XADD", b"s", b"0-10", b"tag", b"t", b"entry", b"e"])
+    stream.seal()
+    hot = stream.sealed[-1]
+    for node in (hurt, sound, hot):
+        stream.line.add(node, also_cold=True)
+    place = hurt.place, sound.place
+    job = cooling.take()
+    assert job is not None
+    job.run()
+    cooling.finish(job)
+    assert [error.path for error in job.damage] == [hurt.place.file.path]
+    assert (hurt.place is place[0], sound.place is place[1]) == (True, False)
+    assert hot.is_cold
+    assert cooling.take() is None

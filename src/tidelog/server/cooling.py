@@ -102,10 +102,12 @@ class Cooling:
         if self._is_closed:
             return
         assert self._cooling is not None
-        if problem is not None:  # a bug, or damage: the nodes stay in memory, and others go on
+        if problem is not None:  # a bug: the nodes stay in memory, and others go on
             _LOG.error("nodes of streams could not be written, and stay in memory: %s", problem)
             return
         self._cooling.finish(job)
+        for damage in job.damage:
+            _LOG.error("a node of a stream is damaged, and stays where it is: %s", damage)
         if job.error is None:
             self.failures = 0
             self._begin()

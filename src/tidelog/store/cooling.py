@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from tidelog import limits
-from tidelog.errors import EnvironmentFault
+from tidelog.errors import Corruption, EnvironmentFault
 from tidelog.ids import SLOT_COUNT, U64_MAX, ShardId
 from tidelog.journal.layout import SNAPSHOTS
 from tidelog.journal.node_files import NodeFile, NodeFiles, NodePlace
@@ -37,7 +37,7 @@ _LOG: Final = logging.getLogger("tidelog")
 class CoolingJob:
     """Nodes of one shard on their way to disk."""
 
-    __slots__ = ("_files", "error", "last_ids", "line", "nodes", "places")
+    __slots__ = ("_files", "damage", "error", "last_ids", "line", "nodes", "places")
 
     def __init__(self, files: NodeFiles, line: CoolingLine, nodes: list[SealedNode]) -> None:
         self._files = files
@@ -47,10 +47,21 @@ class CoolingJob:
         self.last_ids: list[int] = []
         self.error: OSError | None = None
         """Why nothing came of it."""
+        self.damage: list[Corruption] = []
+        """Of cold nodes that were to be written once more. They stay where they are, and are tried no more."""
 
     def run(self) -> None:
         """On any thread, one job at a time."""
-        written = [node.compressed() for node in self.nodes]
+        taken, self.nodes = self.nodes, []
+        written: list[tuple[bytes, int]] = []
+        for node in taken:
+            try:
+                written.append(node.compressed())
+                self.nodes.append(node)
+            except Corruption as error:
+                self.damage.append(error)
+        if not written:
+            return
         self.last_ids = [last_id for _, last_id in written]
         try:
             self.places = self._files.append(self.line.shard, [data for data, _ in written])
