@@ -97,3 +97,18 @@ def test_a_damaged_node_keeps_no_others_in_memory(monkeypatch: pytest.MonkeyPatc
     assert (hurt.place is place[0], sound.place is place[1]) == (True, False)
     assert hot.is_cold
     assert cooling.take() is None
+
+
+@pytest.mark.xfail(strict=True, reason="deleting entries looks their ids up in the node, also when it is replayed")
+def test_a_start_needs_no_node_that_entries_were_deleted_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimulatedDisk()
+    store = with_cold_nodes(disk, monkeypatch)
+    run(store, [b"XDEL", b"s", b"0-2"])
+    store.journal.writer.sync()
+    disk.kill()
+    for name in disk.list("/data/shard-0"):
+        if name.startswith("nodes-"):
+            disk.flip_bit(f"/data/shard-0/{name}", 8 * 40)
+    stream = open_store(disk, 1).database(0).peek(b"s")
+    assert stream is not None
+    assert stream.length == 8
