@@ -72,8 +72,8 @@ _WRITTEN: Final = (
     _mutant(
         "rewritten-node-keeps-its-old-bound",
         "streams/sealed_node.py",
-        "        self.last_id = last_id\n        self._batch = self._kept = None\n",
-        "        self._batch = self._kept = None\n",
+        "        self.last_id = last_id  # first: a thread that finds the new place compares with this\n",
+        "",
         "a node that had lost its last entry is taken for another one after it was written once more",
     ),
 )
@@ -187,7 +187,7 @@ _READ: Final = (
     ),
     _mutant(
         "last-entry-of-a-node-believed",
-        "streams/stream.py",
+        "streams/reading.py",
         "        if index == len(node) and place < len(self.sealed):  # its last entry is gone\n"
         "            node, index = self._node(place + 1), 0\n",
         "",

@@ -1,6 +1,6 @@
 """A small node file whose bits are flipped, one at a time.
 
-Whoever reads entries of a node that is damaged gets `Corruption` with the name of the file, and never other entries.
+Whoever reads entries of a node that is damaged gets an error with the name of the file, and never other entries.
 Everything else is served as before: the nodes beside it, the other streams, and all that nobody has to read.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from tests.simulation.recovery import require
 from tests.store.changes import open_store, run
 from tests.streams.cold_nodes import cool
-from tidelog.errors import Corruption
+from tidelog.errors import CommandError, Corruption
 from tidelog.journal.node_files import walk_nodes
 from tidelog.store.store import Store
 from tidelog.streams.cold import OPENED
@@ -94,7 +94,7 @@ def _check_node(specimen: NodeSpecimen, node: SealedNode, entries: list[Any], bi
     OPENED.clear()
     try:
         found = _entries(node)
-    except Corruption as error:
+    except CommandError as error:
         require(is_hurt, "bit", bit, "hurts another node:", error)
         require(specimen.path in str(error), "the error does not name the file:", error)
     else:
