@@ -54,6 +54,7 @@ record_runs        reads ordinary records many at a time, for a quick start
 Keeping it small and quick to search:
 
 snapshot           the state at one moment, as a journal of its own
+snapshot_nodes     the node files that a snapshot lists: where they lie, and whether they are whole
 pins               snapshots that stay because somebody reads their files
 retention          which segments may be erased, and who still needs them
 holders_file       who still needed them, as earlier versions kept it

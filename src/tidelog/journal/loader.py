@@ -42,6 +42,7 @@ from tidelog.journal.segment import (
 from tidelog.journal.shard_writer import ShardState
 from tidelog.journal.sidecar import decode_summaries
 from tidelog.journal.snapshot import Snapshot, newest_snapshot
+from tidelog.journal.snapshot_nodes import check_lengths
 from tidelog.journal.source import ShardSource
 from tidelog.journal.tail import TornTail, find_tail, free_path
 from tidelog.ports import Disk
@@ -94,6 +95,7 @@ def plan_recovery_from(
     """The same from a given snapshot, or from the beginning of the journal, up to the first cycle that `is_beyond`."""
     if snapshot is not None:
         refuse_other(snapshot, meta)
+        check_lengths(disk, snapshot)
     needed = snapshot.point.lsns if snapshot else (Lsn(0),) * meta.shard_count
     scans = start_scans(disk, folder, meta, needed, is_known)
     try:
