@@ -129,6 +129,12 @@ class Disk(Protocol):
     def rename(self, old: str, new: str) -> None:
         """Rename a file or folder atomically; a file that has the new name is replaced."""
 
+    def link(self, old: str, new: str) -> None:
+        """Give a file a second name, which must be free. `OSError`: this file system cannot, or not between the two.
+
+        What is written by one name is read by the other. Each name goes for itself.
+        """
+
     def remove(self, path: str) -> None:
         """Remove a file, or a folder that is empty."""
 

@@ -338,6 +338,36 @@ def test_exists_knows_files_and_folders(machine: Machine) -> None:
     assert not machine.disk.exists(machine.at("missing/file"))
 
 
+def test_a_link_is_a_second_name_of_a_file(machine: Machine) -> None:
+    disk = machine.disk
+    disk.make_folder(machine.at("a"))
+    file = disk.open(machine.at("one"), "create")
+    write_all(file, 0, b"first")
+    disk.link(machine.at("one"), machine.at("a/two"))
+    write_all(file, 5, b" second")
+    other = disk.open(machine.at("a/two"), "read")
+    assert other.read(0, 100) == b"first second"
+    other.close()
+    disk.remove(machine.at("one"))
+    other = disk.open(machine.at("a/two"), "read")
+    assert other.read(0, 100) == b"first second"
+    other.close()
+    file.close()
+
+
+def test_a_link_takes_no_name_that_is_taken_and_none_of_a_folder(machine: Machine) -> None:
+    disk = machine.disk
+    for name in ("one", "two"):
+        disk.open(machine.at(name), "create").close()
+    disk.make_folder(machine.at("a"))
+    with pytest.raises(FileExistsError):
+        disk.link(machine.at("one"), machine.at("two"))
+    with pytest.raises(FileNotFoundError):
+        disk.link(machine.at("none"), machine.at("three"))
+    with pytest.raises(OSError, match=r"EPERM|not permitted"):
+        disk.link(machine.at("a"), machine.at("three"))
+
+
 def test_rename_moves_a_file(machine: Machine) -> None:
     machine.disk.make_folder(machine.at("folder"))
     machine.put("old", b"contents")

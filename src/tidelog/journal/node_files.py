@@ -39,6 +39,7 @@ _FILE_HEADER: Final = struct.Struct("<8sQ")
 _NODE_HEADER: Final = struct.Struct("<II")
 _ALIGNMENT: Final = 8
 _NAME: Final = re.compile(r"nodes-([0-9a-f]{16})\.bin")
+_INNER_PATH: Final = re.compile(r"shard-(0|[1-9][0-9]*)/nodes-[0-9a-f]{16}\.bin")
 
 
 def node_file_name(file_id: int) -> str:
@@ -49,6 +50,17 @@ def node_file_id(name: str) -> int | None:
     """The id in the name of a file; None: it is not that of a node file."""
     found = _NAME.fullmatch(name)
     return int(found[1], 16) if found else None
+
+
+def inner_path(listed: NodeFileLength) -> str:
+    """Where a file lies inside of a data directory, or a backup."""
+    return f"shard-{listed.shard}/{node_file_name(listed.id)}"
+
+
+def shard_of_inner_path(path: str) -> ShardId | None:
+    """The shard of a path that `inner_path` made; None: it is that of another file."""
+    found = _INNER_PATH.fullmatch(path)
+    return ShardId(int(found[1])) if found else None
 
 
 class NodeFile:

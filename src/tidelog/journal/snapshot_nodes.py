@@ -13,21 +13,23 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable
 
+from tidelog import limits
 from tidelog.errors import Corruption
+from tidelog.journal.file_copies import copy_file, link_or_copy
 from tidelog.journal.layout import SNAPSHOTS, NodeFileLength, shard_folder
-from tidelog.journal.node_files import node_file_name, walk_nodes
+from tidelog.journal.node_files import inner_path, walk_nodes
 from tidelog.journal.snapshot import Snapshot
 from tidelog.ports import Disk
 
 
 def listed_path(disk: Disk, snapshot: Snapshot, listed: NodeFileLength) -> str:
     """Where a file that a snapshot lists lies, or should."""
-    name = node_file_name(listed.id)
-    own = f"{shard_folder(snapshot.path, listed.shard)}/{name}"
+    inner = inner_path(listed)
+    own = f"{snapshot.path}/{inner}"
     parent, _, _ = snapshot.path.rpartition("/")
     if posixpath.basename(parent) != SNAPSHOTS or disk.exists(own):
         return own
-    return f"{shard_folder(posixpath.dirname(parent) or '.', listed.shard)}/{name}"
+    return f"{posixpath.dirname(parent) or '.'}/{inner}"
 
 
 def check_lengths(disk: Disk, snapshot: Snapshot) -> None:
@@ -41,13 +43,9 @@ def check_length(disk: Disk, snapshot: Snapshot, listed: NodeFileLength) -> str:
     path = listed_path(disk, snapshot, listed)
     needed = f"the snapshot {snapshot.path} needs {listed.length} bytes of it"
     try:
-        file = disk.open(path, "read")
+        size = _size(disk, path)
     except FileNotFoundError:
         raise Corruption(f"this file of nodes is missing, and {needed}", path=path) from None
-    try:
-        size = file.size()
-    finally:
-        file.close()
     if size < listed.length:
         raise Corruption(f"this file of nodes ends at {size}, but {needed}", path=path, position=size)
     return path
@@ -59,6 +57,35 @@ def prove_nodes(disk: Disk, snapshot: Snapshot, on_read: Callable[[int], None] |
         for _, size, _ in walk_nodes(disk, check_length(disk, snapshot, listed), listed.length):
             if on_read is not None:
                 on_read(size)
+
+
+def put_beside(
+    disk: Disk, snapshot: Snapshot, folder: str, on_copied: Callable[[int], None], *, is_at_rest: bool = False
+) -> None:
+    """Put the files that it lists into the shards' folders of another folder; durable when it returns.
+
+    A file that is full, and so never appended to again, is linked if the file system can. `is_at_rest`: all of them are
+    such, as nobody has the data directory open. Others are copied as far as they are needed. Those that are there stay.
+    """
+    for listed in snapshot.point.node_files:
+        target = f"{folder}/{inner_path(listed)}"
+        if disk.exists(target):
+            continue
+        source = check_length(disk, snapshot, listed)
+        if is_at_rest or _size(disk, source) >= limits.NODE_FILE_BYTES_MAX:
+            link_or_copy(disk, source, target, listed.length, on_copied)
+        else:
+            copy_file(disk, source, target, listed.length, on_copied)
+    for shard in sorted({listed.shard for listed in snapshot.point.node_files}):
+        disk.sync_folder(shard_folder(folder, shard))
+
+
+def _size(disk: Disk, path: str) -> int:
+    file = disk.open(path, "read")
+    try:
+        return file.size()
+    finally:
+        file.close()
 
 
 def listed_bytes(snapshot: Snapshot) -> int:

@@ -78,6 +78,9 @@ class RemoteDisk:
     def rename(self, old: str, _new: str) -> None:
         _refuse(old)
 
+    def link(self, old: str, _new: str) -> None:
+        _refuse(old)
+
     def remove(self, path: str) -> None:
         _refuse(path)
 

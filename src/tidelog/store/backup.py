@@ -3,8 +3,11 @@
     BACKUP.partial/    while it is being copied
     BACKUP/            complete: every file copied, fsynced and proved by its checksums
 
-A backup is a snapshot folder like those of a data directory, so that whatever reads one reads the other. The server may
-go on and drop the snapshot while it is copied; then the next newest is taken.
+A backup is a snapshot folder like those of a data directory, so that whatever reads one reads the other. The node files
+that the snapshot lists are in it too, in the folders of their shards: a full one as a second name of the same file, if
+the backup is on the same file system, others as a copy of what the snapshot needs of them.
+
+The server may go on and drop the snapshot while it is copied; then the next newest is taken.
 """
 
 from __future__ import annotations
@@ -13,11 +16,12 @@ import posixpath
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from tidelog import limits
-from tidelog.errors import DataDirectoryError
+from tidelog.errors import Corruption, DataDirectoryError
 from tidelog.ids import Ts
-from tidelog.journal.layout import HOLDERS, META, make_shard_folders, shard_folder, write_all, write_meta
+from tidelog.journal.file_copies import copy_file
+from tidelog.journal.layout import HOLDERS, META, make_shard_folders, shard_folder, write_meta
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot, remove_tree
+from tidelog.journal.snapshot_nodes import listed_bytes, prove_nodes, put_beside
 from tidelog.ports import Disk
 
 _ATTEMPTS_MAX: Final = 5
@@ -56,8 +60,8 @@ def copy_newest_snapshot(disk: Disk, data: str, target: str, on_progress: OnProg
             raise DataDirectoryError(f"{data} has no snapshot")
         try:
             return copy_snapshot(disk, open_snapshot(disk, paths[-1]), target, on_progress)
-        except (FileNotFoundError, DataDirectoryError):
-            # The server may have dropped it, because it has newer ones by now.
+        except (FileNotFoundError, DataDirectoryError, Corruption):
+            # The server may have dropped it, with node files of its own, because it has newer ones by now.
             if attempt == _ATTEMPTS_MAX - 1 or list_snapshot_paths(disk, data)[-1:] == paths[-1:]:
                 raise
     raise AssertionError("unreachable")
@@ -69,7 +73,7 @@ def copy_snapshot(disk: Disk, snapshot: Snapshot, target: str, on_progress: OnPr
     partial = f"{target}.partial"
     if disk.exists(partial):
         remove_tree(disk, partial)
-    total = 2 * snapshot.size(disk)
+    total = 2 * (snapshot.size(disk) + listed_bytes(snapshot))
     done = 0
 
     def count(size: int) -> None:
@@ -83,14 +87,16 @@ def copy_snapshot(disk: Disk, snapshot: Snapshot, target: str, on_progress: OnPr
         for shard in range(snapshot.meta.shard_count):
             source, folder = shard_folder(snapshot.path, shard), shard_folder(partial, shard)
             for name in disk.list(source):
-                _copy_file(disk, f"{source}/{name}", f"{folder}/{name}", count)
+                copy_file(disk, f"{source}/{name}", f"{folder}/{name}", None, count)
             disk.sync_folder(folder)
+        put_beside(disk, snapshot, partial, count)
         if disk.exists(f"{snapshot.path}/{HOLDERS}"):
-            _copy_file(disk, f"{snapshot.path}/{HOLDERS}", f"{partial}/{HOLDERS}", lambda _size: None)
+            copy_file(disk, f"{snapshot.path}/{HOLDERS}", f"{partial}/{HOLDERS}", None, lambda _size: None)
         write_meta(disk, partial, snapshot.meta)
         disk.sync_folder(partial)
         copied = open_snapshot(disk, partial)
         copied.check(disk, count)
+        prove_nodes(disk, copied, count)
         count(total - done)  # of blobs, which are proved with the records that name them
     except BaseException:
         remove_tree(disk, partial)
@@ -109,20 +115,3 @@ def snapshot_size(disk: Disk, path: str) -> int:
         return open_snapshot(disk, path).size(disk) + file.size()
     finally:
         file.close()
-
-
-def _copy_file(disk: Disk, source: str, target: str, on_copied: Callable[[int], None]) -> None:
-    old = disk.open(source, "read")
-    try:
-        new = disk.open(target, "create")
-        try:
-            at = 0
-            while data := old.read(at, limits.COPY_BYTES_AT_ONCE):
-                write_all(new, at, [data])
-                at += len(data)
-                on_copied(len(data))
-            new.sync()
-        finally:
-            new.close()
-    finally:
-        old.close()

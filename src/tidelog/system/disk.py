@@ -151,6 +151,9 @@ class SystemDisk:
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new)
 
+    def link(self, old: str, new: str) -> None:
+        os.link(old, new)
+
     def remove(self, path: str) -> None:
         if stat.S_ISDIR(os.lstat(path).st_mode):
             os.rmdir(path)

@@ -141,6 +141,15 @@ class MemoryDisk:
         del source.entries[old_name]
         target.entries[new_name] = moved
 
+    def link(self, old: str, new: str) -> None:
+        linked = self._get(old)
+        if isinstance(linked, _Folder):
+            raise _error(errno.EPERM, old)
+        folder, name = self._place(new)
+        if not name or name in folder.entries:
+            raise _error(errno.EEXIST, new)
+        folder.entries[name] = linked
+
     def remove(self, path: str) -> None:
         found = self._get(path)
         if isinstance(found, _Folder) and found.entries:

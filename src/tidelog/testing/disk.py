@@ -92,6 +92,13 @@ class SimulatedDisk:
         if change is not None:
             self._plan.perform("rename", old, lambda: self._names.apply(change))
 
+    def link(self, old: str, new: str) -> None:
+        self._plan.check_alive()
+        inode = self._names.get(old)
+        if isinstance(inode, Folder):
+            raise os_error(errnos.EPERM, old)
+        self._create("link", new, inode)
+
     def remove(self, path: str) -> None:
         self._plan.check_alive()
         change = self._names.plan_remove(self._plan.operations + 1, path)

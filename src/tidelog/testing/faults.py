@@ -17,6 +17,7 @@ from typing import Final, Literal, NoReturn
 Operation = Literal[
     "open",  # of a file that exists
     "create",
+    "link",
     "read",
     "write",
     "truncate",
