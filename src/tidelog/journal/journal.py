@@ -28,6 +28,7 @@ from tidelog.journal.frame import Geometry
 from tidelog.journal.holders_file import read_holders_file
 from tidelog.journal.layout import Meta, SnapshotPoint
 from tidelog.journal.loader import Apply, RecoveryPlan, cut_tails, plan_recovery, replay
+from tidelog.journal.node_files import NodeFiles
 from tidelog.journal.operation import OperationTable
 from tidelog.journal.pins import PinnedSnapshot, SnapshotPins
 from tidelog.journal.readable import ReadableJournal
@@ -118,6 +119,7 @@ class Journal(ReadableJournal):
         self.on_lead: Callable[[], None] | None = None
         """... and told when this is one, after its epoch has begun."""
         self._pins = SnapshotPins(disk, folder)
+        """Whoever removes node files makes them known there (`keep_node_files`)."""
         self._snapshot: SnapshotWriter | None = None
         """The one that was begun last."""
 
@@ -308,6 +310,10 @@ class Journal(ReadableJournal):
         Whoever goes on with the journal after it holds that in `holders`.
         """
         return self._pins.pin()
+
+    def keep_node_files(self, files: NodeFiles) -> None:
+        """Node files may go from now on, except those that pinned snapshots list."""
+        self._pins.node_files = files
 
     def distrust_snapshot(self, path: str, problem: str) -> None:
         """Somebody has read it, and found that it is damaged: it is not given out again."""

@@ -5,7 +5,7 @@ first, in one step (`dict.setdefault`): what is claimed for removal is no longer
 snapshot that became too many while it was pinned goes with the next removal.
 
 As long as it stays, no segment goes that it does not cover. A reader that goes on with the journal after it keeps that
-by a holder of its own.
+by a holder of its own. The node files that it lists are pinned with it, and are read up to the lengths that it lists.
 
 A snapshot that was found to be damaged is not given out again. It stays on disk until a newer one takes its place, or
 one of the same moment.
@@ -17,7 +17,9 @@ import logging
 from typing import Final
 
 from tidelog.errors import Corruption, DataDirectoryError, InternalError
+from tidelog.journal.node_files import NodeFiles, inner_path
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot, remove_snapshot
+from tidelog.journal.snapshot_nodes import check_length
 from tidelog.ports import Disk, File
 
 _LOG: Final = logging.getLogger("tidelog")
@@ -43,6 +45,8 @@ class SnapshotPins:
         self._folder = folder
         self._claims: dict[str, _Claim] = {}
         """By path."""
+        self.node_files: NodeFiles | None = None
+        """Those of the directory; None: nobody removes any."""
         self.damaged: set[str] = set()
         """The paths of those that were found to be damaged; whoever replaces one takes its path out, on any thread."""
 
@@ -102,20 +106,27 @@ class PinnedSnapshot:
         self._pins: SnapshotPins | None = pins
         self._disk = disk
         self.snapshot = snapshot
-        self.files = _list_files(disk, snapshot.path, "")
-        """Paths inside of it, and their sizes; in order."""
+        listed = snapshot.point.node_files
+        self._node_paths = {inner_path(each): check_length(disk, snapshot, each) for each in listed}
+        """Where the node files that it lists lie, by the paths that they would have inside of it."""
+        nodes = [(inner_path(each), each.length) for each in listed]
+        self.files = sorted(_list_files(disk, snapshot.path, "") + nodes)
+        """Paths inside of it, and their sizes, or what is needed of them; in order."""
+        self._pinned = [] if pins.node_files is None else pins.node_files.pin(listed)
 
     def open(self, name: str) -> File:
         """One of the files, for reading; the caller closes it."""
         if self._pins is None:
             raise InternalError(f"{self.snapshot.path} was released")
-        return self._disk.open(f"{self.snapshot.path}/{name}", "read")
+        return self._disk.open(self._node_paths.get(name) or f"{self.snapshot.path}/{name}", "read")
 
     def release(self) -> None:
         """It may go. Releasing twice is fine."""
         pins, self._pins = self._pins, None
         if pins is not None:
             pins._release(self.snapshot.path)
+            for file in self._pinned:
+                file.pins -= 1
 
 
 def _list_files(disk: Disk, path: str, prefix: str) -> list[tuple[str, int]]:

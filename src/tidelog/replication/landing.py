@@ -2,6 +2,7 @@
 
     sync/snapshots/snapshot-<ts>/...   the files of the leader's snapshot, as they came
     sync/shard-<n>/                    a journal of our own that begins where the snapshot ends: what happened meanwhile
+                                       ... and the node files that the snapshot lists, as they came
     sync/progress.json                 files that are whole, so that another link, or another process, goes on there
 
 Files are taken up again where a link left them. The journal is not: it is sent from its beginning again.
@@ -27,6 +28,7 @@ from tidelog.ids import Lsn, Ts
 from tidelog.journal import layout
 from tidelog.journal.layout import read_json
 from tidelog.journal.merge import JournalTransaction
+from tidelog.journal.node_files import shard_of_inner_path
 from tidelog.journal.replacement import mark_complete
 from tidelog.journal.scan import IsKnown
 from tidelog.ports import Clock, Disk, Worker
@@ -196,6 +198,9 @@ class Landing:
         """The next file of the list."""
         if self._full is None or listed.number != len(self._listed) or len(self._listed) >= self._full.files:
             raise LinkMisused(f"file {listed.number} is listed where {len(self._listed)} is due")
+        shard = shard_of_inner_path(listed.name)
+        if shard is not None and shard >= len(self._full.lsns):
+            raise LinkMisused(f"{listed.name} belongs to a shard that the snapshot does not have")
         old = self._files.get(listed.name)
         if listed.begin > (0 if old is None else old.size):
             raise LinkMisused(f"{listed.name} is sent from {listed.begin} on, and less of it is here")

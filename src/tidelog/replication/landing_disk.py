@@ -1,5 +1,8 @@
 """What a full sync does on disk, in `sync/`: files of a snapshot, and beside them a journal.
 
+Node files that the snapshot lists come under names as if they lay inside of it. They go to the shards' folders, beside
+the journal, where they belong once this is the data directory.
+
 Every method but `is_there` is for the thread of a `DiskQueue`: nothing here is touched by two at once, and the loop
 touches none of it. So the writer of the journal belongs to that thread, and may wait for the disk.
 """
@@ -18,11 +21,13 @@ from tidelog.journal import layout
 from tidelog.journal.durability import FsyncPolicy, Resume
 from tidelog.journal.layout import write_json
 from tidelog.journal.merge import JournalTransaction
+from tidelog.journal.node_files import node_file_id, shard_of_inner_path
 from tidelog.journal.replacement import is_replacing, remove_folder
 from tidelog.journal.ring import Ring
 from tidelog.journal.scan import IsKnown
 from tidelog.journal.shard_writer import ShardState
 from tidelog.journal.snapshot import open_snapshot, snapshot_path
+from tidelog.journal.snapshot_nodes import prove_nodes
 from tidelog.journal.staging import StagedBlob
 from tidelog.journal.writer import JournalWriter
 from tidelog.ports import Clock, Disk, File
@@ -62,7 +67,7 @@ class LandingDisk:
         disk.make_folder(self._sync)
         for name in disk.list(self._sync):
             if name.startswith("shard-"):
-                remove_folder(disk, f"{self._sync}/{name}")
+                self._remove_files(f"{self._sync}/{name}", are_nodes=False)
         disk.make_folder(f"{self._sync}/{layout.SNAPSHOTS}")
         self._remove_others(ts)
         disk.make_folder(snapshot_path(self._sync, ts))
@@ -79,6 +84,16 @@ class LandingDisk:
             disk.sync_folder(self._sync)
         for path in others:
             remove_folder(disk, path)
+        for name in disk.list(self._sync) if others else ():
+            if name.startswith("shard-"):
+                self._remove_files(f"{self._sync}/{name}", are_nodes=True)
+
+    def _remove_files(self, folder: str, *, are_nodes: bool) -> None:
+        """Either the node files of a shard, or all others."""
+        for name in self._disk.list(folder):
+            if (node_file_id(name) is not None) == are_nodes:
+                self._disk.remove(f"{folder}/{name}")
+        self._disk.sync_folder(folder)
 
     def write(self, ts: Ts, name: str, position: int, data: bytes) -> None:
         """A piece of a file."""
@@ -93,7 +108,7 @@ class LandingDisk:
     def _file(self, ts: Ts, name: str) -> File:
         """Open for writing; folders on the way are made."""
         if name not in self._files:
-            folder = snapshot_path(self._sync, ts)
+            folder = self._home(ts, name)
             path = f"{folder}/{name}"
             for each in name.split("/")[:-1]:
                 folder = f"{folder}/{each}"
@@ -103,6 +118,10 @@ class LandingDisk:
             self._files[name] = self._disk.open(path, "write")
         return self._files[name]
 
+    def _home(self, ts: Ts, name: str) -> str:
+        """The folder that the name of a file begins in."""
+        return snapshot_path(self._sync, ts) if shard_of_inner_path(name) is None else self._sync
+
     def end_file(self, ts: Ts, name: str, size: int) -> None:
         """All of a file is there: make it durable."""
         file = self._file(ts, name)
@@ -110,7 +129,7 @@ class LandingDisk:
         file.sync()
         file.close()
         del self._files[name]
-        folder = snapshot_path(self._sync, ts)
+        folder = self._home(ts, name)
         self._disk.sync_folder(f"{folder}/{name}".rpartition("/")[0])
         self._disk.sync_folder(folder)
 
@@ -176,9 +195,12 @@ class LandingDisk:
         """All has come: prove the snapshot, and close the journal. Nothing is left to be made durable afterwards.
 
         `Corruption`: a start would refuse the snapshot, so it may not take the place of what is there. Files have the
-        checksums that the leader made when it sent them; if they had rotted before, only reading them tells.
+        checksums that the leader made when it sent them; if they had rotted before, only reading them tells. Nodes are
+        read too: a start would not look at them, and reads of clients would fail one day.
         """
-        open_snapshot(self._disk, snapshot_path(self._sync, ts)).check(self._disk, is_known=is_known)
+        snapshot = open_snapshot(self._disk, snapshot_path(self._sync, ts))
+        snapshot.check(self._disk, is_known=is_known)
+        prove_nodes(self._disk, snapshot)
         assert self._writer is not None
         assert self._hlc is not None
         self._writer.close()

@@ -2,7 +2,7 @@
 
 A file that the follower has in part is sent from there on. The checksum of the whole is made from what lies here: the
 part that is not sent is read too, so that a follower which has something else finds out. The first file is the
-description of the snapshot.
+description of the snapshot. The node files that it lists are among them, as far as it needs them.
 """
 
 from __future__ import annotations

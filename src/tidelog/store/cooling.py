@@ -22,6 +22,7 @@ from typing import Final
 from tidelog import limits
 from tidelog.errors import Corruption, EnvironmentFault
 from tidelog.ids import SLOT_COUNT, U64_MAX, ShardId
+from tidelog.journal.journal import Journal
 from tidelog.journal.layout import SNAPSHOTS
 from tidelog.journal.node_files import NodeFile, NodeFiles, NodePlace
 from tidelog.journal.snapshot import listed_node_files
@@ -74,7 +75,7 @@ class StoreCooling:
 
     def __init__(self, files: NodeFiles, databases: Sequence[Database], owners: Sequence[ShardId]) -> None:
         """`owners`: for every slot, its shard."""
-        self._files = files
+        self.files = files
         self._lines = [CoolingLine(ShardId(shard)) for shard in range(max(owners) + 1)]
         self._databases = databases
         line_of_slot = [self._lines[shard] for shard in owners]
@@ -97,6 +98,11 @@ class StoreCooling:
         files = NodeFiles(disk, folder, lambda: random.randrange(U64_MAX))
         files.find(max(owners) + 1)
         return cls(files, databases, owners)
+
+    def begin(self, journal: Journal) -> None:
+        """All is loaded: from now on files go when nobody needs them, those among them that a crash has left."""
+        journal.keep_node_files(self.files)
+        self.remove_unneeded()
 
     @property
     def waiting_count(self) -> int:
@@ -122,7 +128,7 @@ class StoreCooling:
                 nodes.append(node)
                 size += node.opened_bytes
             if nodes:
-                return CoolingJob(self._files, line, nodes)
+                return CoolingJob(self.files, line, nodes)
         return None
 
     def finish(self, job: CoolingJob) -> None:
@@ -144,7 +150,7 @@ class StoreCooling:
         `is_pressed`: there is too much in memory, so that active nodes are sealed whether or not they grow.
         """
         found, began = [0], self._balance
-        sparse = {file for file in self._files if file.is_sparse}
+        sparse = {file for file in self.files if file.is_sparse}
         for database in self._databases:
             if not database.size:
                 continue
@@ -162,18 +168,18 @@ class StoreCooling:
 
         Not beside another that makes or drops snapshots.
         """
-        unneeded = self._files.unneeded()
+        unneeded = self.files.unneeded()
         return lambda: self._remove(unneeded) if unneeded else []
 
     def _remove(self, unneeded: Sequence[NodeFile]) -> list[NodeFile]:
-        files, snapshots = self._files, f"{self._files.folder}/{SNAPSHOTS}"
+        files, snapshots = self.files, f"{self.files.folder}/{SNAPSHOTS}"
         listed = listed_node_files(files.disk, files.folder)
         if files.disk.exists(snapshots):  # the removal of one whose last fsync failed may not be durable yet
             files.disk.sync_folder(snapshots)
         return files.remove(unneeded, listed)
 
     def end_removal(self, removed: Sequence[NodeFile]) -> None:
-        self._files.forget(removed)
+        self.files.forget(removed)
 
     def remove_unneeded(self) -> None:
         """The same at once, for what the process before has left. If it fails, it is tried again after a snapshot."""

@@ -133,7 +133,7 @@ class Store:
         )
         store._loader.flush()
         store._connect_holds(disk, folder)
-        store.cooling.remove_unneeded()
+        store.cooling.begin(store.journal)
         return store
 
     def _connect_holds(self, disk: Disk, folder: str) -> None:
