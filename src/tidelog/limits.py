@@ -434,6 +434,8 @@ COOLED_AT_ONCE_BYTES = 8 * MIB
 """Nodes that are written and fsynced together take this much in memory, or little more ..."""
 COOLING_RETRY_S = 1
 """... and are tried again after so long if that fails."""
+REPLAY_SPILL_BYTES = 16 * MIB
+"""While history is replayed: when nodes that may become cold take so much, they are written to disk at once."""
 GIVEN_BACK_BYTES_MIN = 8 * MIB
 """When so much has become cold, and no more is in line, the system is given the memory back."""
 COLD_AFTER_S = 60

@@ -24,11 +24,13 @@ from tidelog.errors import Corruption, EnvironmentFault
 from tidelog.ids import SLOT_COUNT, U64_MAX, ShardId
 from tidelog.journal.journal import Journal
 from tidelog.journal.layout import SNAPSHOTS
+from tidelog.journal.loader import Apply, PayloadOf
+from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.node_files import NodeFile, NodeFiles, NodePlace
 from tidelog.journal.snapshot import listed_node_files
 from tidelog.ports import Disk, Random
 from tidelog.store.keyspace import Database
-from tidelog.streams.cooling_line import CoolingLine
+from tidelog.streams.cooling_line import BytesInLine, CoolingLine
 from tidelog.streams.sealed_node import SealedNode
 from tidelog.streams.stream import Stream
 
@@ -76,7 +78,10 @@ class StoreCooling:
     def __init__(self, files: NodeFiles, databases: Sequence[Database], owners: Sequence[ShardId]) -> None:
         """`owners`: for every slot, its shard."""
         self.files = files
-        self._lines = [CoolingLine(ShardId(shard)) for shard in range(max(owners) + 1)]
+        self._in_line = BytesInLine()
+        self._lines = [CoolingLine(ShardId(shard), self._in_line) for shard in range(max(owners) + 1)]
+        self._spilled_from = limits.REPLAY_SPILL_BYTES
+        """While history is replayed: with so many bytes in line, they are written."""
         self._databases = databases
         line_of_slot = [self._lines[shard] for shard in owners]
         for database in databases:
@@ -124,7 +129,7 @@ class StoreCooling:
             nodes: list[SealedNode] = []
             size = 0
             while line.nodes and size < limits.COOLED_AT_ONCE_BYTES:
-                node = line.nodes.popleft()
+                node = line.take()
                 nodes.append(node)
                 size += node.opened_bytes
             if nodes:
@@ -134,7 +139,7 @@ class StoreCooling:
     def finish(self, job: CoolingJob) -> None:
         """A job has run."""
         if job.error is not None:
-            job.line.nodes.extendleft(reversed(job.nodes))
+            job.line.put_back(job.nodes)
             return
         for node, place, last_id in zip(job.nodes, job.places, job.last_ids, strict=True):
             node.is_in_line = False
@@ -143,6 +148,34 @@ class StoreCooling:
                 self.cooled_count += 1
             node.chill(place, last_id)
         job.places = []
+
+    # --- while history is replayed ------------------------------------------------------------------------------
+
+    def spilling(self, apply: Apply) -> Apply:
+        """The same, and whenever enough is in line, that becomes cold, here and now.
+
+        So a start, or a restore, needs no more memory than running does, however long the history is.
+        """
+        in_line = self._in_line
+
+        def run(transaction: JournalTransaction, payload_of: PayloadOf) -> None:
+            apply(transaction, payload_of)
+            if in_line.total >= self._spilled_from:
+                self.spill()
+
+        return run
+
+    def spill(self) -> None:
+        """Let everything in line be cold. If the disk is full or fails, it stays, and the server tries again."""
+        self._spilled_from = limits.REPLAY_SPILL_BYTES
+        while (job := self.take()) is not None:
+            job.run()
+            self.finish(job)
+            if job.error is not None:
+                self._spilled_from += self._in_line.total
+                return
+
+    # --- looking ------------------------------------------------------------------------------------------------
 
     def look(self, *, is_pressed: bool) -> Iterator[None]:
         """A pass over all streams, a short step at a time: everything may change in between.

@@ -125,7 +125,7 @@ class Store:
             folder,
             clock,
             settings,
-            apply=store.replay,
+            apply=store.cooling.spilling(store.replay),
             load_strings=store._loader.add,
             new_epoch_id=new_epoch_id,
             is_known=store.types.operations.is_known,
