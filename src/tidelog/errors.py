@@ -43,6 +43,7 @@
     │   │   ├── LinkMisused          the peer sent what the protocol does not allow
     │   │   └── LinkVersion          the peer speaks another version of the protocol
     │   └── Corruption           bytes on disk are not what was written (names file, frame and position)
+    │       ├── NodeLost         a node of a stream is gone: a repair found it damaged and noted that in its place
     │       └── FormatError      the bytes break the format itself
     │           ├── NewerFormat      they use something that this version does not know
     │           └── UnreadableRecord a record does not mean anything, although its checksum is right
@@ -97,6 +98,7 @@ __all__: Final = [
     "MessageTooLarge",
     "NewerFormat",
     "NoWayBack",
+    "NodeLost",
     "NotConfirmed",
     "ReplicationError",
     "ServerRefused",
@@ -364,6 +366,10 @@ class Corruption(EnvironmentFault):
         if self.position is not None:
             where.append(f"position {self.position}")
         return f"{', '.join(where)}: {self.problem}" if where else self.problem
+
+
+class NodeLost(Corruption):
+    """A node of a stream was found damaged before, and a repair has noted in its place that it is gone."""
 
 
 class FormatError(Corruption):

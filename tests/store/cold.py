@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.store.changes import open_store, run
 from tests.streams.cold_nodes import cool
 from tidelog.journal.layout import NodeFileLength
-from tidelog.journal.node_files import node_file_id
+from tidelog.journal.node_format import node_file_id
 from tidelog.journal.snapshot import newest_snapshot
 from tidelog.ports import Disk
 from tidelog.store.store import Store

@@ -28,7 +28,7 @@ Examples:
   tidelog serve --data restored
 
 JSON: kind "damaged" (problem) for snapshots that could not be used, and at the end "restored" (path, ts, time,
-shards, keys, bytes, snapshot_ts, transactions).
+shards, keys, bytes, snapshot_ts, transactions, lost_nodes).
 
 Exit status: 0 if the directory is complete, 1 if the backup is damaged, 2 if the directory could not be made."""
 
@@ -102,6 +102,8 @@ def restore(
                 output.object("damaged", {"problem": problem})
             else:
                 output.line(f"not used, because it is damaged: {problem}", "yellow")
+        if made.lost_nodes and not as_json:
+            output.line(f"{made.lost_nodes} nodes of streams were lost before; reads of them fail as before", "yellow")
         if as_json:
             members = {
                 "path": made.path,
@@ -112,6 +114,7 @@ def restore(
                 "bytes": made.size_bytes,
                 "snapshot_ts": made.snapshot_ts,
                 "transactions": made.transactions,
+                "lost_nodes": made.lost_nodes,
             }
             output.object("restored", members)
         else:

@@ -7,7 +7,8 @@ record             one record: its header, its flags, its payload
 frame              frames, the units in which a segment is read and proved
 operation          the table of operations: what records mean
 control            records about the journal itself: marks, epochs, the selected database
-node_files         sealed nodes of streams, outside of memory, in files of their own
+node_format        nodes of streams in files of their own
+node_files         ... which of them there are, who needs them, and appending to them
 blob               payloads that are too large for a frame, in a file of their own
 
 The files:

@@ -2,10 +2,7 @@
 
     shard-<n>/nodes-<id, 16 hex digits>.bin      made by one process, which appends to it up to `NODE_FILE_BYTES_MAX`
 
-    file   | "TLNODES1" 8 | id 8 |
-    node   | size 4 | crc32c 4 | data | zeros up to a multiple of 8 |      one after the other
-
-Integers are little-endian; the crc covers the data. What is in a node is not this module's business.
+The bytes are drawn in `node_format`. What is in a node is not this module's business.
 
 - A place is given out when its bytes, and the name of their file, are durable. What it names never changes.
 - Whoever has a place (a stream, a copy of one that is being read or captured) keeps the file: places count themselves.
@@ -20,47 +17,26 @@ Appending is for one thread at a time; reading, and letting places go, for any. 
 
 from __future__ import annotations
 
-import re
-import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
-
-from crc32c import crc32c
 
 from tidelog import limits
-from tidelog.errors import Corruption, DataDirectoryError
+from tidelog.errors import Corruption
 from tidelog.ids import ShardId
 from tidelog.journal.layout import NodeFileLength, shard_folder, write_all
+from tidelog.journal.node_format import (
+    FILE_HEADER_BYTES,
+    NODE_HEADER_BYTES,
+    LostNode,
+    encode_file_header,
+    encode_node,
+    node_file_id,
+    node_file_name,
+    node_room,
+    open_node_file,
+    read_node,
+)
 from tidelog.ports import Disk, File
-
-_MAGIC: Final = b"TLNODES1"
-_FILE_HEADER: Final = struct.Struct("<8sQ")
-_NODE_HEADER: Final = struct.Struct("<II")
-_ALIGNMENT: Final = 8
-_NAME: Final = re.compile(r"nodes-([0-9a-f]{16})\.bin")
-_INNER_PATH: Final = re.compile(r"shard-(0|[1-9][0-9]*)/nodes-[0-9a-f]{16}\.bin")
-
-
-def node_file_name(file_id: int) -> str:
-    return f"nodes-{file_id:016x}.bin"
-
-
-def node_file_id(name: str) -> int | None:
-    """The id in the name of a file; None: it is not that of a node file."""
-    found = _NAME.fullmatch(name)
-    return int(found[1], 16) if found else None
-
-
-def inner_path(listed: NodeFileLength) -> str:
-    """Where a file lies inside of a data directory, or a backup."""
-    return f"shard-{listed.shard}/{node_file_name(listed.id)}"
-
-
-def shard_of_inner_path(path: str) -> ShardId | None:
-    """The shard of a path that `inner_path` made; None: it is that of another file."""
-    found = _INNER_PATH.fullmatch(path)
-    return ShardId(int(found[1])) if found else None
 
 
 class NodeFile:
@@ -154,7 +130,7 @@ class NodePlace:
 
     @property
     def end(self) -> int:
-        return self.position + _room(self.size)
+        return self.position + node_room(self.size)
 
     def read(self) -> bytes:
         """Its data, proved. On any thread. `Corruption`: that is not what was written."""
@@ -176,6 +152,9 @@ class NodeFiles:
     def __iter__(self) -> Iterator[NodeFile]:
         return iter(list(self._by_id.values()))
 
+    def __contains__(self, file: NodeFile) -> bool:
+        return self._by_id.get(file.id) is file
+
     def find(self, shard_count: int) -> None:
         """Learn which files there are."""
         for shard in range(shard_count):
@@ -188,6 +167,10 @@ class NodeFiles:
                     path = f"{folder}/{name}"
                     self._by_id[file_id] = NodeFile(self.disk, ShardId(shard), file_id, path, _size(self.disk, path))
 
+    def know(self, listed: NodeFileLength, path: str) -> None:
+        """A file that lies somewhere else, to be read only."""
+        self._by_id[listed.id] = NodeFile(self.disk, listed.shard, listed.id, path, listed.length)
+
     # --- places -------------------------------------------------------------------------------------------------
 
     def place(self, file_id: int, position: int, size: int, crc: int) -> NodePlace:
@@ -195,7 +178,7 @@ class NodeFiles:
         file = self._by_id.get(file_id)
         if file is None:
             raise Corruption("a node of a stream lies in this file, which is missing", path=node_file_name(file_id))
-        if position + _NODE_HEADER.size + size > file.size_bytes:
+        if position + NODE_HEADER_BYTES + size > file.size_bytes:
             raise Corruption(
                 f"a node of {size} bytes lies here, but the file ends at {file.size_bytes}",
                 path=file.path,
@@ -205,17 +188,17 @@ class NodeFiles:
 
     # --- appending ----------------------------------------------------------------------------------------------
 
-    def append(self, shard: ShardId, nodes: Sequence[bytes]) -> list[NodePlace]:
+    def append(self, shard: ShardId, nodes: Sequence[bytes | LostNode]) -> list[NodePlace]:
         """Write nodes, in as few writes as possible, and make them durable. On one thread at a time.
 
         `OSError`: none of them has a place. What was written of them is given up, with its file.
         """
         chunks: list[bytes] = []
         sizes: list[tuple[int, int]] = []
-        for data in nodes:
-            crc = crc32c(data)
-            chunks += (_NODE_HEADER.pack(len(data), crc), data, bytes(_room(len(data)) - _NODE_HEADER.size - len(data)))
-            sizes.append((len(data), crc))
+        for node in nodes:
+            size, crc, parts = encode_node(node)
+            chunks += parts
+            sizes.append((size, crc))
         file, handle = self._appendable(shard)
         try:
             write_all(handle, file.size_bytes, chunks)
@@ -226,8 +209,8 @@ class NodeFiles:
         places = []
         for size, crc in sizes:
             places.append(NodePlace(file, file.size_bytes, size, crc))
-            file.size_bytes += _room(size)
-            self.bytes_written += _room(size)
+            file.size_bytes += node_room(size)
+            self.bytes_written += node_room(size)
         if file.size_bytes >= limits.NODE_FILE_BYTES_MAX:
             self._end(shard)
         return places
@@ -241,13 +224,13 @@ class NodeFiles:
             path = f"{folder}/{node_file_name(file_id)}"
             handle = self.disk.open(path, "create")
             try:
-                write_all(handle, 0, [_FILE_HEADER.pack(_MAGIC, file_id)])
+                write_all(handle, 0, [encode_file_header(file_id)])
                 self.disk.sync_folder(folder)
             except OSError:
                 handle.close()
                 self.disk.remove(path)
                 raise
-            file = NodeFile(self.disk, shard, file_id, path, _FILE_HEADER.size)
+            file = NodeFile(self.disk, shard, file_id, path, FILE_HEADER_BYTES)
             file.is_written_to = True
             self._by_id[file_id] = file
             self._open[shard] = file, handle
@@ -318,66 +301,12 @@ def read_all(places: Sequence[NodePlace]) -> list[bytes]:
             if handle is None or place.file is not last:
                 if handle is not None:
                     handle.close()
-                last, handle = place.file, _open(place.file.disk, place.file.path)
+                last, handle = place.file, open_node_file(place.file.disk, place.file.path)
             found.append(read_node(handle, place.position, place.size, place.crc))
     finally:
         if handle is not None:
             handle.close()
     return found
-
-
-def read_node(file: File, position: int, size: int, crc: int) -> bytes:
-    """The data of a node, proved against what refers to it."""
-    try:
-        data = file.read(position, _NODE_HEADER.size + size)
-    except OSError as error:
-        raise DataDirectoryError(f"{file.path}, position {position}: {error}") from error
-    if len(data) < _NODE_HEADER.size + size:
-        raise Corruption(f"a node of {size} bytes is cut short", path=file.path, position=position)
-    if _NODE_HEADER.unpack_from(data) != (size, crc):
-        raise Corruption("there is another node here than the one referred to", path=file.path, position=position)
-    data = data[_NODE_HEADER.size :]
-    if crc32c(data) != crc:
-        raise Corruption(f"the checksum of a node of {size} bytes is wrong", path=file.path, position=position)
-    return data
-
-
-def walk_nodes(disk: Disk, path: str, length: int) -> Iterator[tuple[int, int, int]]:
-    """Position, size and crc of every node of a file up to a length, each proved. `Corruption` where that ends."""
-    file = _open(disk, path)
-    try:
-        header = file.read(0, _FILE_HEADER.size)
-        if len(header) < _FILE_HEADER.size or header[: len(_MAGIC)] != _MAGIC:
-            raise Corruption("it does not begin as a node file does", path=path, position=0)
-        if _FILE_HEADER.unpack(header)[1] != node_file_id(path.rpartition("/")[2]):
-            raise Corruption("it is another file than its name says", path=path, position=0)
-        at = _FILE_HEADER.size
-        while at < length:
-            head = file.read(at, _NODE_HEADER.size)
-            if len(head) < _NODE_HEADER.size:
-                raise Corruption("it ends before the last node that is needed", path=path, position=at)
-            size, crc = _NODE_HEADER.unpack(head)
-            if size > length - at:
-                raise Corruption(f"a node claims {size} bytes", path=path, position=at)
-            read_node(file, at, size, crc)
-            yield at, size, crc
-            at += _room(size)
-    finally:
-        file.close()
-
-
-def _room(size: int) -> int:
-    """What a node takes in a file."""
-    return -(-(_NODE_HEADER.size + size) // _ALIGNMENT) * _ALIGNMENT
-
-
-def _open(disk: Disk, path: str) -> File:
-    try:
-        return disk.open(path, "read")
-    except FileNotFoundError:
-        raise Corruption("this file of nodes is missing", path=path) from None
-    except OSError as error:
-        raise DataDirectoryError(f"{path} cannot be read: {error}") from error
 
 
 def _size(disk: Disk, path: str) -> int:

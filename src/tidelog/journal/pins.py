@@ -17,7 +17,8 @@ import logging
 from typing import Final
 
 from tidelog.errors import Corruption, DataDirectoryError, InternalError
-from tidelog.journal.node_files import NodeFiles, inner_path
+from tidelog.journal.node_files import NodeFiles
+from tidelog.journal.node_format import inner_path
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot, remove_snapshot
 from tidelog.journal.snapshot_nodes import check_length
 from tidelog.ports import Disk, File

@@ -28,7 +28,7 @@ from tidelog.ids import Lsn, Ts
 from tidelog.journal import layout
 from tidelog.journal.layout import read_json
 from tidelog.journal.merge import JournalTransaction
-from tidelog.journal.node_files import shard_of_inner_path
+from tidelog.journal.node_format import shard_of_inner_path
 from tidelog.journal.replacement import mark_complete
 from tidelog.journal.scan import IsKnown
 from tidelog.ports import Clock, Disk, Worker

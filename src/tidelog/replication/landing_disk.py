@@ -21,7 +21,7 @@ from tidelog.journal import layout
 from tidelog.journal.durability import FsyncPolicy, Resume
 from tidelog.journal.layout import write_json
 from tidelog.journal.merge import JournalTransaction
-from tidelog.journal.node_files import node_file_id, shard_of_inner_path
+from tidelog.journal.node_format import node_file_id, shard_of_inner_path
 from tidelog.journal.replacement import is_replacing, remove_folder
 from tidelog.journal.ring import Ring
 from tidelog.journal.scan import IsKnown

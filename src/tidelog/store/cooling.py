@@ -151,8 +151,8 @@ class StoreCooling:
 
     # --- while history is replayed ------------------------------------------------------------------------------
 
-    def spilling(self, apply: Apply) -> Apply:
-        """The same, and whenever enough is in line, that becomes cold, here and now.
+    def spilling(self, apply: Apply, prepare: Callable[[], None] | None = None) -> Apply:
+        """The same, and whenever enough is in line, that becomes cold, here and now; `prepare` is called before.
 
         So a start, or a restore, needs no more memory than running does, however long the history is.
         """
@@ -161,6 +161,8 @@ class StoreCooling:
         def run(transaction: JournalTransaction, payload_of: PayloadOf) -> None:
             apply(transaction, payload_of)
             if in_line.total >= self._spilled_from:
+                if prepare is not None:
+                    prepare()
                 self.spill()
 
         return run

@@ -1,7 +1,7 @@
 """A new data directory from a backup: from a snapshot, or from a whole data directory up to some moment.
 
     read     the newest snapshot that is whole and not too young, then the journal after it, into a store without a
-             journal; every byte is proved by its checksums on the way
+             journal; every byte is proved by its checksums on the way. Nodes of streams stay on disk (`restored_nodes`)
     write    that store as the one snapshot of a new directory, divided into as many shards as are wanted
     done     the new snapshot is read back and proved; only then the directory counts
 
@@ -35,8 +35,10 @@ from tidelog.journal.merge import JournalReader, JournalTransaction
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.segment import list_segments, segment_bytes
 from tidelog.journal.snapshot import Snapshot, SnapshotWriter, list_snapshot_paths, open_snapshot, remove_tree
+from tidelog.journal.snapshot_nodes import listed_bytes, prove_nodes
 from tidelog.ports import Disk, Lock
 from tidelog.store.capture import Capture
+from tidelog.store.restored_nodes import RestoredNodes
 from tidelog.store.slots import shards_by_slot
 from tidelog.store.store import Store
 from tidelog.types.hold import HOLD_OPCODES, SetHold
@@ -62,6 +64,8 @@ class Restored(NamedTuple):
     """How many transactions of the journal followed the snapshot."""
     damaged: list[str]
     """Snapshots that could not be used, and why."""
+    lost_nodes: int
+    """Nodes of streams that the backup has lost: a repair found them damaged. Reads of their entries fail."""
 
 
 def restore(
@@ -81,17 +85,27 @@ def restore(
     if disk.exists(f"{source}/{layout.RESTORING}"):
         raise DataDirectoryError(f"{source} was being filled by a restore that did not finish: it is not a backup")
     _check_target(disk, target)
-    reading = _BackupReading(disk, store, source, meta, until, on_progress)
-    reading.read()
-    reading.settle_holds()
     slots = tuple(slot_ranges(shard_count or meta.shard_count))
-    lock = _take_target(disk, target)
+    new = _NewDirectory(disk, target, len(slots))
+    nodes = RestoredNodes(disk, store, target, shards_by_slot(slots), new.make)
     try:
-        keys, size = _fill(disk, store, target, Meta(meta.geometry, slots), reading, on_progress)
+        reading = _BackupReading(disk, store, nodes, source, meta, until, on_progress)
+        reading.read()
+        reading.settle_holds()
+        new.make()
+        keys, size = _fill(disk, store, nodes, target, Meta(meta.geometry, slots), reading, on_progress)
     finally:
-        lock.release()
+        new.release()
     return Restored(
-        target, reading.ts, len(slots), keys, size, reading.snapshot_ts, reading.transactions, reading.damaged
+        target,
+        reading.ts,
+        len(slots),
+        keys,
+        size,
+        reading.snapshot_ts,
+        reading.transactions,
+        reading.damaged,
+        nodes.lost_count,
     )
 
 
@@ -102,10 +116,19 @@ class _BackupReading:
     """Reads a backup into a store."""
 
     def __init__(
-        self, disk: Disk, store: Store, source: str, meta: Meta, until: Ts | None, on_progress: OnProgress | None
+        self,
+        disk: Disk,
+        store: Store,
+        nodes: RestoredNodes,
+        source: str,
+        meta: Meta,
+        until: Ts | None,
+        on_progress: OnProgress | None,
     ) -> None:
         self._disk = disk
         self._store = store
+        self._nodes = nodes
+        self._replay = nodes.spilling(store.replay)
         self._source = source
         self._meta = meta
         self._until = until
@@ -167,7 +190,8 @@ class _BackupReading:
         return [epoch._replace(lsns=(Lsn(0),) * shard_count) for epoch in known.values()]
 
     def _read_snapshot(self, snapshot: Snapshot) -> None:
-        snapshot.read(self._disk, self._store.replay, self._epochs.append, self._count, is_known=self._is_known)
+        self._nodes.read_from(snapshot)
+        snapshot.read(self._disk, self._replay, self._epochs.append, self._count, is_known=self._is_known)
         self.ts = self.snapshot_ts = snapshot.point.ts
 
     def _read_directory(self) -> None:
@@ -192,6 +216,7 @@ class _BackupReading:
                 if self._until is not None and snapshot.point.ts > self._until:
                     continue
                 snapshot.check(self._disk)
+                prove_nodes(self._disk, snapshot)
                 return snapshot
             except Corruption as error:
                 first_error = first_error or error
@@ -229,7 +254,7 @@ class _BackupReading:
                 if self._until is not None and transaction.ts > self._until:
                     self._take_holds(transaction, reader.payload_of)
                     continue
-                self._store.replay(transaction, reader.payload_of)
+                self._replay(transaction, reader.payload_of)
                 self.ts = transaction.ts
                 self.transactions += 1
         except UnreadableRecord as error:
@@ -290,21 +315,33 @@ def _check_target(disk: Disk, target: str) -> bool:
     return is_unfinished
 
 
-def _take_target(disk: Disk, target: str) -> Lock:
-    """An empty directory, for us alone, that says that it is not finished."""
-    is_unfinished = _check_target(disk, target)
-    disk.make_folder(target)
-    lock = layout.lock_directory(disk, target)
-    try:
+class _NewDirectory:
+    """The directory that is restored into. It is not touched before there is something to write."""
+
+    def __init__(self, disk: Disk, target: str, shard_count: int) -> None:
+        self._disk = disk
+        self._target = target
+        self._shard_count = shard_count
+        self._lock: Lock | None = None
+
+    def make(self) -> None:
+        """An empty directory, for us alone, that says that it is not finished; with folders for nodes."""
+        if self._lock is not None:
+            return
+        disk, target = self._disk, self._target
+        is_unfinished = _check_target(disk, target)
+        disk.make_folder(target)
+        self._lock = layout.lock_directory(disk, target)
         if is_unfinished:
             _empty(disk, target)
         else:
             disk.open(f"{target}/{layout.RESTORING}", "create").close()
             disk.sync_folder(target)
-    except BaseException:
-        lock.release()
-        raise
-    return lock
+        layout.make_shard_folders(disk, target, self._shard_count)
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
 
 
 def _empty(disk: Disk, target: str) -> None:
@@ -323,13 +360,19 @@ def _empty(disk: Disk, target: str) -> None:
 
 
 def _fill(
-    disk: Disk, store: Store, target: str, meta: Meta, reading: _BackupReading, on_progress: OnProgress | None
+    disk: Disk,
+    store: Store,
+    nodes: RestoredNodes,
+    target: str,
+    meta: Meta,
+    reading: _BackupReading,
+    on_progress: OnProgress | None,
 ) -> tuple[int, int]:
     """Write the store as the one snapshot of the directory; returns how many keys and bytes it has."""
     ts = reading.ts
     store.slots = meta.slots
     store.owners = shards_by_slot(meta.slots)
-    layout.make_shard_folders(disk, target, meta.shard_count)
+    nodes.bring()
     disk.make_folder(f"{target}/{layout.SNAPSHOTS}")
     keys = size = 0
     if ts:
@@ -342,7 +385,7 @@ def _fill(
             snapshot.discard()
             raise
         made = open_snapshot(disk, snapshot.path)
-        size = made.size(disk)
+        size = made.size(disk) + listed_bytes(made)
         read = 0
 
         def count(more: int) -> None:
@@ -352,6 +395,7 @@ def _fill(
                 on_progress("checking", min(read, size), size)
 
         made.check(disk, count)
+        prove_nodes(disk, made, count)
         erased = TsFile.open(disk, target, layout.ERASED)
         try:
             erased.store(reading.data_ts)  # nothing up to here is in the journal of this directory

@@ -238,6 +238,11 @@ class SealedNode:
         self._batch = self._kept = None
         self.is_whole = True
 
+    def move(self, place: NodePlace) -> None:
+        """The bytes of a cold node lie there now, as they were."""
+        assert self.place is not None
+        self.place = NodePlace(place.file, place.position, place.size, place.crc, self.place.live_bytes)
+
     # --- entries ------------------------------------------------------------------------------------------------
 
     @property
