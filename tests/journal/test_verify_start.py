@@ -85,7 +85,7 @@ def test_damage_that_a_start_does_not_need_is_a_problem_but_no_refusal() -> None
     report = audit(machine)
     assert [problem.path for problem in report.problems] == [machine.path(0, 0)]
     assert report.refusal is None
-    assert report.notes == ["a server starts all the same: only what it does not need is damaged"]
+    assert report.notes == ["a server starts all the same: only what its start does not need is damaged"]
     assert report.tail_bytes == 0
     machine.open()
 

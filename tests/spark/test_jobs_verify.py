@@ -13,8 +13,10 @@ from pyspark.sql import SparkSession
 
 from tests.cli.command_line import invoke
 from tests.cli.directories import fill
+from tests.store.cold import fill as fill_cold
+from tests.store.cold import made as made_cold
 from tidelog.journal.verify import VerifyReport, verify
-from tidelog.spark.jobs.verify import FrameRun, Proof, Task, TimeRange, audit_in_parallel, prove
+from tidelog.spark.jobs.verify import FrameRun, NeededFile, Proof, Task, TimeRange, audit_in_parallel, prove
 from tidelog.store.type_table import operation_table
 from tidelog.system.disk import SystemDisk
 
@@ -36,6 +38,17 @@ class Here:
         return [prove(task, url=self._url, storage={}) for task in tasks]
 
 
+@pytest.fixture(scope="module")
+def with_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Streams in node files, and two snapshots that refer to them."""
+    folder = tmp_path_factory.mktemp("nodes") / "data"
+    store = made_cold(SystemDisk(), 2, str(folder))
+    fill_cold(store, 1)
+    store.save()
+    store.journal.close()
+    return folder
+
+
 @pytest.fixture(scope="module", params=SHARD_COUNTS)
 def sound(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sound") / "data"
@@ -54,7 +67,9 @@ def side_by_side(folder: Path, frames: int = 1) -> tuple[VerifyReport, list[Task
 
 def as_told(report: VerifyReport) -> tuple[object, ...]:
     problems = [(each.path, each.frame, each.position, each.problem) for each in report.problems]
-    return report.shards, problems, report.notes, report.snapshots, report.cycle, report.synced_cycle, report.last_ts
+    nodes = report.nodes, report.lost_nodes
+    cycles = report.cycle, report.synced_cycle, report.last_ts
+    return report.shards, problems, report.notes, report.snapshots, nodes, cycles
 
 
 @pytest.mark.parametrize("frames", [1, 3, 100])
@@ -70,6 +85,38 @@ def test_a_sound_journal_is_proved_by_tasks_alone(sound: Path, frames: int, monk
     if frames == 1:
         assert len(runs) == sum(shard.frames for shard in report.shards)
         assert len(ranges) > 3
+
+
+def test_nodes_are_proved_by_tasks_alone(with_nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = alone(with_nodes)
+    monkeypatch.setattr("tidelog.spark.jobs.verify.verify", None)
+    report, tasks = side_by_side(with_nodes, 3)
+    assert as_told(report) == as_told(expected)
+    assert report.is_sound
+    assert report.nodes == 9
+    assert len([task for task in tasks if isinstance(task, NeededFile)]) == 2, "each file once, for both snapshots"
+
+
+@pytest.mark.parametrize("seed", range(DAMAGES))
+def test_damage_of_node_files_is_told_in_the_same_words(with_nodes: Path, tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    folder = tmp_path / "data"
+    shutil.copytree(with_nodes, folder)
+    damaged = draw.choice(sorted(folder.glob("shard-*/nodes-*.bin")))
+    data = bytearray(damaged.read_bytes())
+    way = draw.randrange(4)
+    if way == 0:
+        damaged.unlink()
+    elif way == 1:
+        damaged.write_bytes(data[: draw.randrange(len(data))])
+    else:
+        for _ in range(draw.choice([1, 1, 5])):
+            data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        damaged.write_bytes(data)
+    expected = alone(folder)
+    report, _ = side_by_side(folder, 3)
+    assert as_told(report) == as_told(expected)
+    assert all(problem.path == str(damaged) for problem in report.problems)
 
 
 @pytest.mark.parametrize("seed", range(DAMAGES))

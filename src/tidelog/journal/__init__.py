@@ -67,5 +67,6 @@ For operators:
 inspection         describes segments and frames: `tidelog journal ls`
 record_inspection  describes and selects records: `tidelog journal show`
 verify             checks every byte of a data directory
+node_audit         proves the nodes that snapshots refer to
 repair             goes back to the newest sound point of a damaged journal
 """

@@ -41,6 +41,8 @@ DEL: Final = 0x02
 FLUSHDB: Final = 0x03
 START: Final = 0x04
 DELRANGE: Final = 0x06
+NODES: Final = 0x5E
+"""References of a snapshot to nodes in node files (`streams/effects`): what moves a snapshot has to know of them."""
 """Its operation is one of keys (`types/key.py`); like a flush, every shard has a record of it."""
 
 _U64: Final = struct.Struct("<Q")

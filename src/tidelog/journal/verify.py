@@ -6,7 +6,7 @@ in older history or in an older snapshot is a problem that lets a server start a
 
 Then, per shard, every frame's checksum, every mark, every blob, dense lsns; a damaged frame does not end the audit, the
 frames after it are checked by themselves. Over the shards, that the newest synced cycle is whole, and that every
-transaction below it is. Beside them, the snapshots and the small files.
+transaction below it is. Beside them, the snapshots with the nodes that they refer to, and the small files.
 
 It reads only, takes no lock, and holds a frame a shard: it may run beside the server that writes. What that server is
 writing at the moment is a tail like any other: noted, not a problem.
@@ -27,6 +27,7 @@ from tidelog.journal.cycles import CompleteCycle, find_complete_cycle, find_dama
 from tidelog.journal.holders_file import read_holders_file
 from tidelog.journal.loader import RecoveryPlan, plan_recovery, refuse_rot, replay
 from tidelog.journal.merge import JournalReader, JournalTransaction, unreadable
+from tidelog.journal.node_audit import FileProof, NodesNeeded, missing_list, unneeded_files
 from tidelog.journal.operation import OperationTable
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.record import BLOB
@@ -68,6 +69,10 @@ class VerifyReport:
     notes: list[str] = field(default_factory=list)
     """What is worth knowing and no damage."""
     snapshots: int = 0
+    nodes: int = 0
+    """Of streams, in node files: those that are sound."""
+    lost_nodes: int = 0
+    """Those that a repair has noted as lost: no problem any more, but reads of their entries fail."""
     cycle: Cycle = Cycle(0)
     """The newest complete one."""
     synced_cycle: Cycle = Cycle(0)
@@ -111,11 +116,14 @@ def _audit(
     with closing(Audit(disk, folder, meta, table, on_progress)) as audit:
         if meta.point is not None:
             audit.check_snapshot(Snapshot(folder, meta, meta.point))
+            audit.check_nodes()
         else:
             audit.check_small_files()
             audit.check_start()
             for path in list_snapshot_paths(disk, folder):
                 audit.check_kept_snapshot(path)
+            audit.check_nodes()
+            audit.note_unneeded()
             audit.check_journal_if_readable()
             audit.note_start()
         return audit.report
@@ -132,6 +140,8 @@ class Audit:
         self._meta = meta
         self._table = table
         self.report = VerifyReport([ShardFigures(shard) for shard in range(meta.shard_count)])
+        self.nodes = NodesNeeded(disk, table)
+        """By the snapshots that could be read."""
         self._plan: RecoveryPlan | None = None
         """What a start would do; None: it would refuse, or was not tried."""
         self._on_progress = on_progress
@@ -195,18 +205,53 @@ class Audit:
     def note_start(self) -> None:
         report = self.report
         if report.problems and report.refusal is None:
-            report.notes.append("a server starts all the same: only what it does not need is damaged")
+            report.notes.append("a server starts all the same: only what its start does not need is damaged")
 
     def check_kept_snapshot(self, path: str) -> None:
         """A snapshot of the data directory: proved, but not counted."""
         self.report.snapshots += 1
-        self._attempt(lambda: open_snapshot(self._disk, path).check(self._disk, is_known=self._table.is_known))
+        self._attempt(lambda: self.nodes.read(open_snapshot(self._disk, path), self._table.is_known))
 
     def check_snapshot(self, snapshot: Snapshot) -> None:
         """The snapshot that is the subject of the audit."""
         self.report.last_ts = snapshot.point.ts
         is_known = self._table.is_known
-        self._attempt(lambda: snapshot.read(self._disk, self.count, lambda _: None, self._advance, is_known=is_known))
+        self.nodes.add(snapshot)
+
+        def take(transaction: JournalTransaction, payload_of: Callable[[Part, Record], bytes]) -> None:
+            self.count(transaction, payload_of)
+            self.nodes.note(transaction, payload_of)
+
+        self._attempt(lambda: snapshot.read(self._disk, take, lambda _: None, self._advance, is_known=is_known))
+
+    def check_nodes(self) -> None:
+        """Prove the nodes that the snapshots refer to, file by file."""
+        self._total += sum(each.length for each in self.nodes.listed.values())
+        for file_id in sorted(self.nodes.listed):
+            self._attempt(lambda file_id=file_id: self.add_proof(self.nodes.prove(file_id, self._advance)))  # type: ignore[misc]
+        for node in self.nodes.unlisted():
+            self._add(missing_list(node, self._folder))
+        self.note_lost()
+
+    def add_proof(self, proof: FileProof) -> None:
+        """What was found in a node file."""
+        self.report.nodes += len(proof.sound)
+        self.report.lost_nodes += proof.lost
+        for problem in proof.problems:
+            self._add(problem)
+
+    def note_lost(self) -> None:
+        if self.report.lost_nodes:
+            self.report.notes.append(
+                f"{self.report.lost_nodes} nodes of streams are lost since a repair: reads of their entries fail"
+            )
+
+    def note_unneeded(self) -> None:
+        """Node files that no snapshot needs: those that a server has made since, or left behind."""
+        if not self.report.is_sound:
+            return  # what a damaged snapshot needs is unknown
+        for name in unneeded_files(self._disk, self._folder, self._meta.shard_count, self.nodes.listed):
+            self.report.notes.append(f"no snapshot needs {name}: if no server does either, the next start removes it")
 
     def _attempt(self, check: Callable[[], object]) -> None:
         try:

@@ -22,6 +22,7 @@ are flits; offsets go as *runs*: how many runs, then for each its first offset a
     0x5C producer  | key | name | count 8 | seq 8 | offset 8 ... |  of a snapshot
     0x5D copy      | key | source | its database flit | first 8 | next 8 | last id 16 | largest deleted id 16
                      | added beside 8 |                                of RENAME, COPY and MOVE within a shard
+    0x5E nodes     | key | references |                                of a snapshot: cold nodes, see `payload`
 
 Ids are 16 bytes, `seq` first, so that they are one little-endian number; those of a delivery go as `payload.id_runs`
 says. A cut or delivery of an older version ends before the ids in brackets: they are looked up in the stream. An
@@ -37,7 +38,7 @@ from typing import Any, Final
 from tidelog import limits
 from tidelog.errors import DataDirectoryError, FormatError, InternalError
 from tidelog.ids import U64_MAX
-from tidelog.journal.operation import OperationKind
+from tidelog.journal.operation import NODES, OperationKind
 from tidelog.streams.changes import (
     changes_of_ack,
     changes_of_append,
@@ -421,5 +422,5 @@ def effects() -> list[Effect]:
             changes_of_copy,
             lambda op: op.source_database < limits.DATABASES,
         ),
-        _effect(0x5E, "nodes", StreamNodes, _encode_nodes, _decode_nodes, _apply_nodes, no_changes),
+        _effect(NODES, "nodes", StreamNodes, _encode_nodes, _decode_nodes, _apply_nodes, no_changes),
     ]

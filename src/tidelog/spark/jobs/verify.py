@@ -1,7 +1,8 @@
 """The audit of a journal in parallel: the same as `journal.verify`, cut into tasks.
 
     runs of frames       every checksum, mark, blob and lsn, up to the first mark after the run
-    snapshots            each of them
+    snapshots            each of them, and what it refers to in node files
+    node files           each of them: every node, and that references name nodes that are there
     ranges of time       every transaction between two ts, decoded
 
 A run goes on into the next run until it has seen a mark there. So two neighbours both check the frame between them, and
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from tidelog import limits
@@ -27,9 +28,11 @@ from tidelog.journal import layout
 from tidelog.journal.cycles import CompleteCycle, find_complete_cycle
 from tidelog.journal.loader import refuse_gap, refuse_other, start_scans
 from tidelog.journal.merge import JournalReader
+from tidelog.journal.node_audit import KeptNode, prove_file
 from tidelog.journal.scan import ShardScan
 from tidelog.journal.segment import FilePosition
 from tidelog.journal.snapshot import list_snapshot_paths, newest_snapshot, open_snapshot
+from tidelog.journal.snapshot_nodes import check_lengths
 from tidelog.journal.source import ShardSource
 from tidelog.journal.verify import Audit, VerifyReport, verify
 from tidelog.spark.remote_disk import disk_of
@@ -50,6 +53,14 @@ class KeptSnapshot(NamedTuple):
     path: str
 
 
+class NeededFile(NamedTuple):
+    """A node file, as far as snapshots need it, and what they refer to in it."""
+
+    path: str
+    length: int
+    references: tuple[KeptNode, ...]
+
+
 class TimeRange(NamedTuple):
     """Transactions after one ts, up to another, and where each shard ends."""
 
@@ -58,7 +69,7 @@ class TimeRange(NamedTuple):
     ends: tuple[FilePosition | None, ...]
 
 
-Task = FrameRun | KeptSnapshot | TimeRange
+Task = FrameRun | KeptSnapshot | NeededFile | TimeRange
 
 
 class Proof(NamedTuple):
@@ -76,6 +87,10 @@ class Proof(NamedTuple):
     """The lsn that a run's marks reach."""
     counts: tuple[tuple[int, int, int], ...] = ()
     """Of a range: transactions, records and blobs of each shard."""
+    references: tuple[KeptNode, ...] = ()
+    """Of a snapshot: the nodes that it needs."""
+    nodes: tuple[int, int] = (0, 0)
+    """Of a node file: nodes that are sound, and those that a repair has noted as lost."""
 
 
 RunTasks = Callable[[Sequence[Task]], Sequence[Proof]]
@@ -131,7 +146,13 @@ class _AuditPlan:
         for source, end in zip(audit.sources, ends, strict=True):
             report.tail_bytes += audit.bytes_after(source, end)
         cuts = [proof.first_ts for proof in proofs[: len(runs)]]
-        for proof in _proved(run_tasks(self._ranges(audit.first_ts(starts), cuts, ends))):
+        files = self._needed_files(snapshots, proofs[len(runs) :])
+        found = _proved(run_tasks([*files, *self._ranges(audit.first_ts(starts), cuts, ends)]))
+        for proof in found[: len(files)]:
+            report.nodes, report.lost_nodes = report.nodes + proof.nodes[0], report.lost_nodes + proof.nodes[1]
+        audit.note_lost()
+        audit.note_unneeded()
+        for proof in found[len(files) :]:
             for figures, (transactions, records, blobs) in zip(report.shards, proof.counts, strict=True):
                 figures.transactions += transactions
                 figures.records += records
@@ -139,12 +160,26 @@ class _AuditPlan:
         audit.note_tail()
         return report
 
+    def _needed_files(self, snapshots: Sequence[KeptSnapshot], proofs: Sequence[Proof]) -> list[NeededFile]:
+        """Each once, as far as any snapshot needs it, with what all of them refer to."""
+        nodes = self._audit.nodes
+        for kept, proof in zip(snapshots, proofs, strict=True):
+            nodes.add(open_snapshot(self._disk, kept.path))
+            nodes.add_references(proof.references)
+        if nodes.unlisted():
+            raise _Unproved
+        return [
+            NeededFile(nodes.paths[file_id], nodes.listed[file_id].length, tuple(nodes.references_to(file_id)))
+            for file_id in sorted(nodes.listed)
+        ]
+
     def _check_start(self, complete: CompleteCycle) -> None:
         """What a start checks beside that: what it says of the shards, and that journal and snapshot meet."""
         layout.check_shard_metas(self._disk, self._folder, self._meta)
         snapshot = newest_snapshot(self._disk, self._folder)
         if snapshot is not None:
             refuse_other(snapshot, self._meta)
+            check_lengths(self._disk, snapshot)
         needed = snapshot.point.lsns if snapshot is not None else (Lsn(0),) * self._meta.shard_count
         scans = start_scans(self._disk, self._folder, self._meta, needed)  # it refuses what no snapshot covers
         try:
@@ -213,7 +248,13 @@ def prove(task: Task, *, url: str, storage: Mapping[str, str]) -> Proof:
                 snapshot_audit.check_snapshot(kept)
                 for problem in snapshot_audit.report.problems:
                     raise problem
-            return Proof()
+                needed = snapshot_audit.nodes.references.values()
+            return Proof(references=tuple(sorted(chain.from_iterable(needed))))
+        if isinstance(task, NeededFile):
+            found = prove_file(disk, task.path, task.length, task.references)
+            for problem in found.problems:
+                raise problem
+            return Proof(nodes=(len(found.sound), found.lost))
         if isinstance(task, FrameRun):
             shard = ShardId(task.shard)
             source = ShardSource(disk, layout.shard_folder(folder, shard), meta.geometry, shard)
