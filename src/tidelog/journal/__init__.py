@@ -69,4 +69,5 @@ record_inspection  describes and selects records: `tidelog journal show`
 verify             checks every byte of a data directory
 node_audit         proves the nodes that snapshots refer to
 repair             goes back to the newest sound point of a damaged journal
+node_repair        notes nodes that are damaged as lost, so that a server starts
 """

@@ -32,10 +32,10 @@ def copy_file(disk: Disk, source: str, target: str, length: int | None, on_copie
         old.close()
 
 
-def link_or_copy(disk: Disk, source: str, target: str, length: int, on_copied: Callable[[int], None]) -> None:
+def link_or_copy(disk: Disk, source: str, target: str, length: int | None, on_copied: Callable[[int], None]) -> None:
     """The same for a file that nobody changes: it gets a second name, where the file system can do that."""
     with contextlib.suppress(OSError):  # another file system, or one that cannot: then a copy has to do
         disk.link(source, target)
-        on_copied(length)
+        on_copied(length or 0)
         return
     copy_file(disk, source, target, length, on_copied)

@@ -8,6 +8,8 @@ name).
     damage below a snapshot   the segments up to it are set aside: they are history that a start does not need
     rot behind a snapshot     every shard is cut after the newest complete cycle
     journal ends too early    the whole journal is set aside; it begins again behind the snapshot
+    damaged node              an older snapshot takes over, if it does not need the node and the journal has all that
+                              follows. Otherwise the entries in it are lost: they are named, and reads of them fail
 
 The next start is then not a clean one, so it begins a new epoch, and clients that had seen more are told.
 """
@@ -38,6 +40,9 @@ from tidelog.journal.loader import (
     refuse_rot,
     start_scans,
 )
+from tidelog.journal.node_format import inner_path
+from tidelog.journal.node_repair import NodeRepair, describe, keep_listed
+from tidelog.journal.operation import OperationTable
 from tidelog.journal.record import BLOB, walk
 from tidelog.journal.rewind import finish_rewind
 from tidelog.journal.scan import IsKnown, ShardScan
@@ -63,10 +68,18 @@ class RepairReport:
         return bool(self.actions)
 
 
-def repair(disk: Disk, folder: str, *, dry_run: bool = False, is_known: IsKnown | None = None) -> RepairReport:
+def repair(
+    disk: Disk,
+    folder: str,
+    *,
+    dry_run: bool = False,
+    is_known: IsKnown | None = None,
+    table: OperationTable | None = None,
+) -> RepairReport:
     """Make a data directory open again. Raises `Corruption` if nothing whole is left to go back to.
 
-    `NewerFormat`: it has an opcode that is not `is_known`, which is no damage.
+    `NewerFormat`: it has an opcode that is not `is_known`, which is no damage. Without a `table` of operations, nobody
+    knows what snapshots refer to, and node files are not looked at.
     """
     meta = layout.read_meta(disk, folder)
     if meta.point is not None:
@@ -77,7 +90,7 @@ def repair(disk: Disk, folder: str, *, dry_run: bool = False, is_known: IsKnown 
             finish_rewind(disk, folder, meta)
         elif disk.exists(f"{folder}/{layout.REWINDING}"):
             raise DataDirectoryError(f"{folder} is half-way back to its leader's history: a start finishes that first")
-        return _Repair(disk, folder, meta, dry_run, is_known).run()
+        return _Repair(disk, folder, meta, dry_run, is_known or (table.is_known if table else None), table).run()
     finally:
         lock.release()
 
@@ -85,20 +98,36 @@ def repair(disk: Disk, folder: str, *, dry_run: bool = False, is_known: IsKnown 
 class _Repair:
     """One run of `repair`."""
 
-    def __init__(self, disk: Disk, folder: str, meta: Meta, dry_run: bool, is_known: IsKnown | None) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        meta: Meta,
+        dry_run: bool,
+        is_known: IsKnown | None,
+        table: OperationTable | None,
+    ) -> None:
         self._disk = disk
         self._folder = folder
         self._meta = meta
         self._dry_run = dry_run
         self._is_known = is_known
+        self._table = table
         self._aside = ""
         self._report = RepairReport()
 
     def run(self) -> RepairReport:
         self._set_aside_small_files()
-        snapshot, damaged = self._newest_whole_snapshot()
+        whole, damaged = self._whole_snapshots()
+        nodes = None if self._table is None else NodeRepair(self._disk, self._folder, self._table, whole)
+        kept = whole if nodes is None else self._without_hurt(nodes, whole)
+        damaged += [(each.path, Corruption("nodes that it needs are damaged")) for each in whole[len(kept) :]]
+        snapshot = kept[-1] if kept else None
         needed = snapshot.point.lsns if snapshot else (Lsn(0),) * self._meta.shard_count
         scans = self._scans(needed, damaged)
+        if nodes is not None:
+            self._mend_nodes(nodes, kept)
+            self._keep_nodes_of(whole[len(kept) :])
         for path, error in damaged:
             self._move(path, f"{layout.SNAPSHOTS}/{path.rpartition('/')[2]}", f"damaged snapshot ({error})")
         complete = find_complete_cycle(scans)
@@ -119,18 +148,63 @@ class _Repair:
 
     # --- what to go back to -------------------------------------------------------------------------------------
 
-    def _newest_whole_snapshot(self) -> tuple[Snapshot | None, list[tuple[str, Corruption]]]:
-        """The newest snapshot that is whole, and all that are not."""
+    def _whole_snapshots(self) -> tuple[list[Snapshot], list[tuple[str, Corruption]]]:
+        """The snapshots that are whole, oldest first, and those that are not. Nodes are not looked at."""
         damaged: list[tuple[str, Corruption]] = []
-        newest = None
+        whole: list[Snapshot] = []
         for path in list_snapshot_paths(self._disk, self._folder):
             try:
                 snapshot = open_snapshot(self._disk, path)
                 snapshot.check(self._disk)
-                newest = snapshot
+                whole.append(snapshot)
             except Corruption as error:
                 damaged.append((path, error))
-        return newest, damaged
+        return whole, damaged
+
+    # --- nodes --------------------------------------------------------------------------------------------------
+
+    def _without_hurt(self, nodes: NodeRepair, whole: list[Snapshot]) -> list[Snapshot]:
+        """The snapshots up to the newest that misses no node, if the journal has all that follows it; or all."""
+        for count in range(len(whole), 0, -1):
+            if not nodes.hurt_of(whole[count - 1]):
+                return whole[:count] if count == len(whole) or self._reaches(whole[count - 1], whole[-1]) else whole
+        return whole
+
+    def _reaches(self, older: Snapshot, newest: Snapshot) -> bool:
+        """Whether the journal behind a snapshot is whole, and goes further than the newest one."""
+        try:
+            scans = start_scans(self._disk, self._folder, self._meta, older.point.lsns, self._is_known)
+        except Corruption:
+            return False
+        try:
+            complete = find_complete_cycle(scans)
+            refuse_rot(scans, complete)
+            refuse_gap(newest, scans, complete)
+        except Corruption:
+            return False
+        finally:
+            for scan in scans:
+                scan.close()
+        return True
+
+    def _mend_nodes(self, nodes: NodeRepair, kept: list[Snapshot]) -> None:
+        listed = {each.id for snapshot in kept for each in snapshot.point.node_files}
+        lost = sorted({node for snapshot in kept for node in nodes.hurt_of(snapshot)})
+        for file in nodes.damaged:
+            name = inner_path(file.listed)
+            self._report.actions.append(f"set aside {name}: damaged nodes ({describe(file)})")
+            for node in lost:
+                if node.file_id == file.listed.id:
+                    self._report.actions.append(f"give up {node.entries}: the node at {node.position} of {name}")
+            if not self._dry_run:
+                aside = self._folder_aside(f"shard-{file.listed.shard}").rpartition("/")[0]
+                nodes.mend(file, aside, is_listed=file.listed.id in listed)
+
+    def _keep_nodes_of(self, going: list[Snapshot]) -> None:
+        """A snapshot that is set aside stays readable, as far as it was."""
+        for snapshot in going if not self._dry_run else ():
+            if snapshot.point.node_files:
+                keep_listed(self._disk, self._folder, snapshot, self._folder_aside("snapshots").rpartition("/")[0])
 
     def _set_aside_small_files(self) -> None:
         """What a start does without: holders, the erased-through ts (the files say what is gone), second copies."""

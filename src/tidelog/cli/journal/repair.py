@@ -42,6 +42,10 @@ def repair(
     after the last ts that the command prints; feeds that had delivered them are told so. Stop the server
     first: the command needs the directory for itself.
 
+    If a node of a stream is damaged or its file is missing, an older snapshot takes over when it does not need the
+    node and the journal has everything since. Otherwise the command names the entries that are lost: the server
+    starts, and reads of those entries fail with an error until the stream is trimmed past them.
+
     A torn tail after a crash needs no repair: the next start sets it aside in cut-tails.
     """
     from tidelog.journal.repair import repair as run
@@ -53,7 +57,7 @@ def repair(
             f"{folder} is one shard, and all shards are repaired together: use `tidelog journal repair {place.folder}`"
         )
         return CANNOT
-    report = run(disk, place.folder, dry_run=dry_run, is_known=known_operations().is_known)
+    report = run(disk, place.folder, dry_run=dry_run, table=known_operations())
     with until_pipe_closes():  # it is done, whoever listens
         if as_json:
             for action in report.actions:
