@@ -65,6 +65,7 @@ sidecar            an index of each sealed frame: which keys it may hold
 For operators:
 
 inspection         describes segments and frames: `tidelog journal ls`
+node_inspection    ... and node files
 record_inspection  describes and selects records: `tidelog journal show`
 verify             checks every byte of a data directory
 node_audit         proves the nodes that snapshots refer to

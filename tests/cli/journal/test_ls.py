@@ -11,6 +11,7 @@ import pytest
 from tests.cli.command_line import invoke, run, run_on_terminal
 from tests.cli.conftest import Made
 from tests.cli.directories import GEOMETRY, SHARDS, first_segment, flip_bit
+from tests.store.cold import made as made_cold
 from tidelog.system.disk import SystemDisk
 
 FRAME = GEOMETRY.frame_bytes
@@ -222,3 +223,30 @@ def test_a_file_of_junk_does_not_stop_it(copied: Made, junk: bytes) -> None:
     outcome = invoke("journal", "ls", copied.path, "--frames", "--json")
     assert "Traceback" not in outcome.stderr
     assert len(outcome.of_kind("segment")) == len(segment_files(copied.path))
+
+
+def test_node_files_are_listed_with_the_snapshots_that_need_them(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    store = made_cold(SystemDisk(), 2, str(folder))
+    store.journal.close()
+    [first, second] = sorted(folder.glob("shard-*/nodes-*.bin"))
+    [snapshot] = (folder / "snapshots").iterdir()
+    outcome = run("journal", "ls", folder, "--json")
+    assert outcome.status == 0
+    assert outcome.of_kind("node_file")[0] == {
+        "kind": "node_file",
+        "shard": 0,
+        "file": first.name,
+        "bytes": first.stat().st_size,
+        "needed": [{"snapshot": snapshot.name, "bytes": first.stat().st_size}],
+        "state": "needed",
+    }
+    (folder / "shard-0" / "nodes-00000000000000aa.bin").write_bytes(b"left")
+    second.unlink()
+    first.write_bytes(first.read_bytes()[:-8])
+    outcome = run("journal", "ls", folder)
+    assert outcome.status == 1
+    assert "in no snapshot" in outcome.stdout
+    assert "MISSING" in outcome.stdout
+    assert "SHORT" in outcome.stdout
+    assert second.name in outcome.stderr + outcome.stdout

@@ -28,7 +28,8 @@ Examples:
 
 JSON: kind "segment" (shard, file, first_lsn, frames, bytes, blob_bytes, first_ts, last_frame_ts, state), with --frames
 "frame" (shard, segment, frame, position, lsn, ts, flags, prev_record_offset, records, last_ts, used_bytes, checksum),
-"snapshot", "set_aside", "tail", "damage", and at the end "total". Every ts has a time beside it.
+"node_file" (shard, file, bytes, needed, state), "snapshot", "set_aside", "tail", "damage", and at the end "total".
+Every ts has a time beside it.
 
 Exit status: 0, 1 if damage was found, 2 if DIR cannot be read."""
 
@@ -56,6 +57,14 @@ _FRAMES: Final = (
     Column("checksum", 8),
     Column("flags"),
 )
+_NODE_FILES: Final = (
+    Column("shard", right=True),
+    Column("node file", style="cyan"),
+    Column("bytes", right=True),
+    Column("bytes needed", right=True),
+    Column("state"),
+    Column("by snapshots"),
+)
 _SNAPSHOTS: Final = (
     Column("snapshot", style="cyan"),
     Column("state"),
@@ -73,7 +82,7 @@ def ls(
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """List the segments of a journal, and its snapshots.
+    """List the segments of a journal, its files of nodes, and its snapshots.
 
     It reads only file sizes and the heads of frames, so it is quick for a journal of any size; with --frames it reads
     everything. It takes no lock: a server may be writing at the same time.
@@ -93,6 +102,8 @@ def ls(
     _print_segments(output, segments)
     if frames:
         _print_frames(output, shards)
+    if place.kind == "data":
+        damage += _print_nodes(output, disk, place)
     if place.kind == "data" and not place.is_shard:
         damage += _print_snapshots(output, disk, place)
         _print_set_aside(output, disk, place)
@@ -235,6 +246,36 @@ def _frame_flags(frame: FrameInfo) -> list[str]:
 
     names = {CONTINUES: "continues", CHECKSUM: "checksum"}
     return [name for bit, name in names.items() if frame.flags & bit]
+
+
+def _print_nodes(output: Output, disk: Disk, place: JournalFolder) -> list[Corruption]:
+    """Node files, and which snapshots need them."""
+    from tidelog.errors import Corruption
+    from tidelog.journal.inspection import list_snapshots
+    from tidelog.journal.node_inspection import list_node_files
+
+    files = list(list_node_files(disk, place, list(list_snapshots(disk, place.folder))))
+    if output.as_json:
+        for file in files:
+            needed = [{"snapshot": name, "bytes": size} for name, size in sorted(file.needed.items())]
+            members = {"shard": file.shard, "file": file.file, "bytes": file.size_bytes, "needed": needed}
+            output.object("node_file", {**members, "state": file.state})
+    elif files:
+        output.line()
+        rows = [
+            (file.shard, file.file, file.size_bytes, file.needed_bytes, file.state, " ".join(sorted(file.needed)))
+            for file in files
+        ]
+        output.table(_NODE_FILES, rows)
+    return [
+        Corruption(
+            f"the snapshots {' '.join(sorted(file.needed))} need {file.needed_bytes} bytes of this file of nodes, and "
+            f"{'it is missing' if file.size_bytes is None else f'it has {file.size_bytes}'}",
+            path=f"{place.folder}/shard-{file.shard}/{file.file}",
+        )
+        for file in files
+        if file.state in ("MISSING", "SHORT")
+    ]
 
 
 def _print_snapshots(output: Output, disk: Disk, place: JournalFolder) -> list[Corruption]:
