@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 from tidelog import limits
 from tidelog.errors import Corruption
-from tidelog.journal.file_copies import link_or_copy
 from tidelog.journal.layout import NodeFileLength, shard_folder, write_all
 from tidelog.journal.node_audit import FileProof, KeptNode, NodesNeeded
 from tidelog.journal.node_format import (
@@ -30,6 +29,7 @@ from tidelog.journal.node_format import (
 )
 from tidelog.journal.operation import OperationTable
 from tidelog.journal.snapshot import Snapshot
+from tidelog.journal.snapshot_nodes import keep_file
 from tidelog.ports import Disk, File
 
 _GAP_BYTES_MAX: Final = 1 * limits.MIB
@@ -85,23 +85,6 @@ class NodeRepair:
         elif disk.exists(file.path):
             disk.remove(file.path)
         disk.sync_folder(folder)
-
-
-def keep_file(disk: Disk, path: str, target: str) -> None:
-    """A second name for a file that is about to go, durable when it returns; the folders of that are made."""
-    if not disk.exists(path) or disk.exists(target):
-        return
-    folder = target.rpartition("/")[0]
-    disk.make_folder(folder)
-    disk.sync_folder(folder.rpartition("/")[0])
-    link_or_copy(disk, path, target, None, lambda _: None)
-    disk.sync_folder(folder)
-
-
-def keep_listed(disk: Disk, folder: str, snapshot: Snapshot, aside: str) -> None:
-    """Second names for the node files that a snapshot lists, which is set aside, as far as they are there."""
-    for listed in snapshot.point.node_files:
-        keep_file(disk, f"{folder}/{inner_path(listed)}", f"{aside}/{inner_path(listed)}")
 
 
 def _write_anew(disk: Disk, file: DamagedFile, path: str) -> None:

@@ -41,13 +41,14 @@ from tidelog.journal.loader import (
     start_scans,
 )
 from tidelog.journal.node_format import inner_path
-from tidelog.journal.node_repair import NodeRepair, describe, keep_listed
+from tidelog.journal.node_repair import NodeRepair, describe
 from tidelog.journal.operation import OperationTable
 from tidelog.journal.record import BLOB, walk
 from tidelog.journal.rewind import finish_rewind
 from tidelog.journal.scan import IsKnown, ShardScan
 from tidelog.journal.segment import list_segments, segment_file_names
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot
+from tidelog.journal.snapshot_nodes import keep_listed
 from tidelog.journal.source import ShardSource
 from tidelog.journal.tail import TailPiece, copy_end
 from tidelog.ports import Disk

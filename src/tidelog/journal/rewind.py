@@ -1,7 +1,8 @@
 """Going back: what a former leader has beyond the history of the new one is set aside, and then cut.
 
     plan     read only: the newest complete cycle that is shared, or `NoWayBack`
-    aside    everything after it is written to `diverged-<since>.partial` as a journal of its own (`excerpt`)
+    aside    everything after it is written to `diverged-<since>.partial` as a journal of its own (`excerpt`), and node
+             files that snapshots from after it list get second names there, so that they stay readable
     intent   `rewind-unfinished` says where each shard is to be cut; from here on there is no way but forward
     finish   the folder gets its name, snapshots from after the cut are moved into it, and the shards are cut
     done     the file with the intent is renamed to `rewound.json`
@@ -37,6 +38,7 @@ from tidelog.journal.loader import RecoveryPlan, cut_tails, plan_recovery_from
 from tidelog.journal.scan import IsKnown, ValidMark
 from tidelog.journal.segment import FilePosition, list_segments
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, newest_snapshot, open_snapshot, remove_tree
+from tidelog.journal.snapshot_nodes import keep_listed
 from tidelog.journal.tail import TornTail, set_aside_tail
 from tidelog.ports import Disk
 
@@ -243,6 +245,7 @@ class _Rewind:
                 name = self._free_name()
                 target = _partial(self._folder, name)
                 excerpt = write_excerpt(self._disk, self._folder, self._meta, back, now, known, target, self._since)
+                self._keep_nodes(members["snapshots"], target)
             members |= {"aside": name, **excerpt._asdict()}
             layout.write_json(self._disk, f"{self._folder}/{layout.REWINDING}", members)
         except OSError as error:
@@ -253,6 +256,13 @@ class _Rewind:
                 f"there is no space in {self._folder} to set aside what it has after ts {self._since}: make room, or "
                 f"move folders that begin with diverged- elsewhere"
             ) from error
+
+    def _keep_nodes(self, snapshots: list[str], target: str) -> None:
+        """What snapshots that are about to be moved list; one that cannot be read keeps nothing."""
+        for name in snapshots:
+            with contextlib.suppress(Corruption):
+                snapshot = open_snapshot(self._disk, f"{self._folder}/{layout.SNAPSHOTS}/{name}")
+                keep_listed(self._disk, self._folder, snapshot, target)
 
     def _free_name(self) -> str:
         name, number = f"diverged-{self._since}", 1

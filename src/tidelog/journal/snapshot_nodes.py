@@ -80,6 +80,23 @@ def put_beside(
         disk.sync_folder(shard_folder(folder, shard))
 
 
+def keep_file(disk: Disk, path: str, target: str) -> None:
+    """A second name for a file that is about to go, durable when it returns; the folders of that are made."""
+    if not disk.exists(path) or disk.exists(target):
+        return
+    folder = target.rpartition("/")[0]
+    disk.make_folder(folder)
+    disk.sync_folder(folder.rpartition("/")[0])
+    link_or_copy(disk, path, target, None, lambda _: None)
+    disk.sync_folder(folder)
+
+
+def keep_listed(disk: Disk, folder: str, snapshot: Snapshot, aside: str) -> None:
+    """Second names for the node files that a snapshot lists, which is set aside, as far as they are there."""
+    for listed in snapshot.point.node_files:
+        keep_file(disk, f"{folder}/{inner_path(listed)}", f"{aside}/{inner_path(listed)}")
+
+
 def _size(disk: Disk, path: str) -> int:
     file = disk.open(path, "read")
     try:
