@@ -736,6 +736,8 @@ SPARK_PACKED_EVENT_BYTES = 25
 SPARK_PARTITION_ROWS = 250_000
 SPARK_PARTITION_FRAMES = 16
 """Of a stream, or of a journal, that one task reads (defaults)."""
+SPARK_NODES_BYTES = 128 * MIB
+"""Nodes that one task of a snapshot reads from node files, about."""
 SPARK_CALL_ROWS = 1000
 SPARK_CALL_BYTES = 1 * MIB
 """What is appended to a stream with one call. Never changed: a task that is retried must make the same calls."""

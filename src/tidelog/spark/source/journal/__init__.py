@@ -1,5 +1,6 @@
 """The kind `journal`: the records of a data directory, a backup or a snapshot.
 
-kind   the kind and its batch reader
-rows   records as rows
+kind    the kind and its batch reader
+nodes   the nodes of streams that a snapshot refers to
+rows    records as rows
 """

@@ -18,7 +18,8 @@
     pushdown                   as for streams
 
 Reading takes no lock. Records that no checksum or mark vouches for are left out, so a directory that is being written
-can be read up to its last mark. A frame is skipped without being read if its head shows that it lies outside of the
+can be read up to its last mark. Cold nodes that a snapshot refers to are rows `node` with the bytes that lie in its
+node files; tasks share them evenly. A frame is skipped without being read if its head shows that it lies outside of the
 time, or its sidecar that it has none of the keys; filters on ts, timestamp, lsn and key do the same as the options. A
 transaction over several shards is in the rows of each of them.
 """
@@ -43,6 +44,7 @@ from tidelog.spark.options import Options
 from tidelog.spark.remote_disk import disk_of
 from tidelog.spark.source.batch_reader import BatchReader, comparison
 from tidelog.spark.source.columns import check_columns
+from tidelog.spark.source.journal.nodes import OpenedReferences
 from tidelog.spark.source.journal.rows import MAY_BE, SCHEMA, RecordRows
 from tidelog.spark.source.kind import Kind
 from tidelog.store.type_table import operation_table
@@ -53,10 +55,14 @@ _OF_PAYLOADS: Final = frozenset(["key", "value", "payload"])
 class JournalPart(InputPartition):
     """What one task reads: the records from one lsn to another, both included."""
 
-    def __init__(self, shard: int, first: int, last: int) -> None:
+    def __init__(self, shard: int, first: int, last: int, piece: int = 0, pieces: int = 1) -> None:
         self.shard = shard
         self.first = first
         self.last = last
+        self.piece = piece
+        """Of the nodes that those records refer to, in so many ..."""
+        self.pieces = pieces
+        """... pieces; the records themselves are in the first."""
 
 
 @dataclass(slots=True)
@@ -112,8 +118,13 @@ class JournalFileReader(BatchReader[JournalPart]):
 
     def partitions(self) -> list[InputPartition]:
         disk, place = self._locate()
-        return [
+        parts = [
             part for shard in place.shards for part in plan_shard(disk, place, shard, self._selection, self._frames)
+        ]
+        node_bytes = sum(each.length for each in place.meta.point.node_files) if place.meta.point is not None else 0
+        pieces = max(1, -(-node_bytes // (limits.SPARK_NODES_BYTES * max(1, len(parts)))))
+        return [
+            JournalPart(part.shard, part.first, part.last, piece, pieces) for part in parts for piece in range(pieces)
         ]
 
     def narrow(self, filters: Sequence[Filter]) -> None:
@@ -130,20 +141,23 @@ class JournalFileReader(BatchReader[JournalPart]):
             self._selection,
             lsn_first=max(part.first, self._selection.lsn_first),
             lsn_last=min(part.last, self._selection.lsn_last),
-            payloads=not _OF_PAYLOADS.isdisjoint(self._schema.fieldNames()),
+            payloads=_refers(place) or not _OF_PAYLOADS.isdisjoint(self._schema.fieldNames()),
         )
         shard = ShardInspection(disk, place, ShardId(part.shard), counts.add)
         try:
             rows = RecordRows(self._schema, operation_table(), wanted)
+            has_payload = "payload" in self._schema.fieldNames()
+            opened = OpenedReferences(disk, place, rows.table, part.piece, part.pieces, has_payload=has_payload)
             for info in select_records(shard, rows.table, wanted):
                 # The other pieces of a split record were joined to its first.
                 if info.is_proved and not info.continues:
                     counts.records += 1
-                    rows.add(info)
-                    if rows.is_full:
-                        yield rows.take()
-            if not self._skip_damage and shard.damage:
-                raise shard.damage[0]
+                    for record in opened.records(info):
+                        rows.add(record)
+                        if rows.is_full:
+                            yield rows.take()
+            if not self._skip_damage and (damage := [*shard.damage, *opened.damage]):
+                raise damage[0]
             if len(rows):
                 yield rows.take()
         finally:
@@ -152,6 +166,11 @@ class JournalFileReader(BatchReader[JournalPart]):
     def _locate(self) -> tuple[Disk, JournalFolder]:
         disk, path = disk_of(self._target, self._storage)
         return disk, locate(disk, path)
+
+
+def _refers(place: JournalFolder) -> bool:
+    """Whether it is a snapshot that refers to nodes: then records have to be opened to know how many rows they are."""
+    return place.meta.point is not None and bool(place.meta.point.node_files)
 
 
 def _narrowed(selection: Selection, condition: Filter) -> Selection:
