@@ -436,6 +436,12 @@ COOLING_RETRY_S = 1
 """... and are tried again after so long if that fails."""
 REPLAY_SPILL_BYTES = 16 * MIB
 """While history is replayed: when nodes that may become cold take so much, they are written to disk at once."""
+SCRUB_BYTES_PER_S = 4 * MIB
+"""Node files are read by the scrub at this rate, on average ..."""
+SCRUB_SLICE_BYTES = 1 * MIB
+"""... this much at a time, or one node ..."""
+SCRUB_REST_S = 3600
+"""... and anew after so long."""
 GIVEN_BACK_BYTES_MIN = 8 * MIB
 """When so much has become cold, and no more is in line, the system is given the memory back."""
 COLD_AFTER_S = 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.types import StructType
@@ -30,7 +31,7 @@ def snapshot_of(folder: str) -> str:
     return f"{folder}/snapshots/{name}"
 
 
-def nodes(target: str, **options: object) -> list[tuple[bytes, int, int]]:
+def nodes(target: str, **options: Any) -> list[tuple[bytes, int, int]]:
     """Keys and offsets of the nodes in rows."""
     found = []
     table = operation_table()

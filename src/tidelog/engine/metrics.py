@@ -52,6 +52,17 @@ class SpaceFacts(NamedTuple):
     """... and their size."""
 
 
+class ScrubFacts(NamedTuple):
+    """How the scrub of node files stands, since the start."""
+
+    bytes: int = 0
+    """That were read."""
+    passes: int = 0
+    """Over all files."""
+    damaged: int = 0
+    """Places that are damaged, in files that are still there."""
+
+
 class SnapshotFacts(NamedTuple):
     """How snapshots stand."""
 
@@ -78,6 +89,7 @@ class SnapshotFacts(NamedTuple):
     records_since: int = 0
     """... and its records."""
     space: SpaceFacts = SpaceFacts()
+    scrub: ScrubFacts = ScrubFacts()
 
 
 class Metrics:

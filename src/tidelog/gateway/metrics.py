@@ -139,6 +139,8 @@ def _snapshots(engine: Engine, facts: Facts) -> Iterator[Sample]:
     yield Sample("tidelog_snapshot_duration_seconds", "gauge", "How long that took.", now.last_took_s or 0)
     yield Sample("tidelog_snapshot_bytes", "gauge", "The newest snapshot on disk.", now.newest_bytes)
     yield Sample("tidelog_snapshot_keys", "gauge", "Keys in it.", now.newest_keys or 0)
+    yield Sample("tidelog_scrub_bytes_total", "counter", "Read of node files by the scrub.", now.scrub.bytes)
+    yield Sample("tidelog_scrub_damaged_nodes", "gauge", "Damaged places that it found.", now.scrub.damaged)
     yield Sample("tidelog_journal_since_snapshot_bytes", "gauge", "Journal written since it.", now.bytes_since)
 
 

@@ -28,7 +28,8 @@ Work in the background:
 
 snapshots        makes snapshots and sidecars
 erasing          erases old segments of the journal, and watches the space on the disk
-cooling          compresses nodes of streams that nobody reads
+cooling          writes nodes of streams that nobody reads to disk
+scrub            reads node files slowly, to find damage
 work_thread      joins and writes large values
 
 Running it:

@@ -32,6 +32,7 @@ from tidelog.journal.node_files import NodeFile
 from tidelog.journal.operation import OperationTable
 from tidelog.ports import Clock
 from tidelog.server.erasing import Erasing
+from tidelog.server.scrub import Scrub
 from tidelog.server.turns import Turns
 from tidelog.store.capture import Capture
 from tidelog.store.cooling import StoreCooling
@@ -65,6 +66,7 @@ class ServerSnapshots:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self._task: asyncio.Task[None] | None = None
         self.erasing = Erasing(loop, store.journal, self._thread)
+        self._scrub = Scrub(loop, None if store.cooling is None else store.cooling.files, clock)
         self._capture: Capture | None = None
         self._began_s = 0.0
         self._table: OperationTable = store.types.operations
@@ -125,6 +127,7 @@ class ServerSnapshots:
             bytes_since=self.bytes_since,
             records_since=self.records_since,
             space=self.erasing.facts,
+            scrub=self._scrub.facts,
         )
 
     @property
@@ -307,6 +310,7 @@ class ServerSnapshots:
         if self.is_due:
             self.begin()
         self.erasing.tick()
+        self._scrub.tick()
         self._make_sidecar()
 
     def begin_for_follower(self) -> None:
@@ -363,5 +367,6 @@ class ServerSnapshots:
         self._after_bytes = 0
         self.give_up()
         self.erasing.close()
+        self._scrub.close()
         self._sidecar_rest_s = float("inf")
         self._thread.shutdown()
