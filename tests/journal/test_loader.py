@@ -61,6 +61,7 @@ def test_a_frame_whose_head_a_crash_has_torn_is_not_where_a_snapshot_ends() -> N
     machine.disk.write_file(path, durable.ljust(FRAME_BYTES, b"\0") + b"DJ0\x03" + bytes(300))
     found = plan(machine)
     assert found.lsns == (2, 0)
+    assert found.cuts[0] is not None
     assert found.cuts[0].at == len(durable)
 
 

@@ -19,7 +19,8 @@ from tests.simulation.recovery import FOLDER, require
 from tests.simulation.stream_model import PlainStream
 from tidelog.journal.layout import shard_folder
 from tidelog.journal.merge import JournalTransaction
-from tidelog.journal.node_files import NodePlace, node_file_id, node_file_name, read_node, walk_nodes
+from tidelog.journal.node_files import NodePlace
+from tidelog.journal.node_format import node_file_id, node_file_name, read_node, walk_nodes
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.snapshot import Snapshot, list_snapshots
 from tidelog.ports import Disk
@@ -82,7 +83,7 @@ def _check_snapshot(disk: SimulatedDisk, snapshot: Snapshot, references: list[No
         require(disk.exists(path), snapshot.path, "lists", path, "which is missing")
         size = len(disk.read_file(path))
         require(size >= length, snapshot.path, "needs", length, "bytes of", path, "which has", size)
-        whole = {position for position, _, _ in walk_nodes(disk, path, length)}
+        whole = {found.position for found in walk_nodes(disk, path, length)}
         file = disk.open(path, "read")
         for reference in references:
             if reference.file_id == file_id:
@@ -150,7 +151,7 @@ def check_counts(store: Store, on_the_way: Sequence[SealedNode], places: Iterabl
         gc.collect()  # what went wrong before may be kept by its traceback
     found = _counts(store)
     require(expected == found, "places are", expected, "and counted", found)
-    known = {file.id for file in store.cooling._files}
+    known = {file.id for file in store.cooling.files}
     require(known.issuperset(place.file.id for place in held.values()), "a file was forgotten that is needed")
 
 
@@ -164,19 +165,19 @@ def _counted(places: Iterable[NodePlace]) -> dict[int, tuple[int, int]]:
 
 def _counts(store: Store) -> dict[int, tuple[int, int]]:
     assert store.cooling is not None
-    for file in store.cooling._files:
+    for file in store.cooling.files:
         file.tally()
-    return {file.id: (file.live_count, file.live_bytes) for file in store.cooling._files if file.live_count}
+    return {file.id: (file.live_count, file.live_bytes) for file in store.cooling.files if file.live_count}
 
 
 def check_nothing_is_left(disk: SimulatedDisk, store: Store) -> None:
     """After snapshots in which nothing has changed, only files that streams need are there, and those written to."""
     assert store.cooling is not None
     there = node_files_on(disk, len(store.slots))
-    needed = {file.id for file, _ in store.cooling._files._open.values()}
+    needed = {file.id for file, _ in store.cooling.files._open.values()}
     needed.update(_counts(store))
     require(there.keys() == needed, "node files", sorted(there.values()), "are there, needed are", sorted(needed))
-    pinned = [file.path for file in store.cooling._files if file.pins]
+    pinned = [file.path for file in store.cooling.files if file.pins]
     require(not pinned, "nobody needs", pinned, "which are pinned")
 
 

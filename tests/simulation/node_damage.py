@@ -14,7 +14,7 @@ from tests.simulation.recovery import require
 from tests.store.changes import open_store, run
 from tests.streams.cold_nodes import cool
 from tidelog.errors import CommandError, Corruption
-from tidelog.journal.node_files import walk_nodes
+from tidelog.journal.node_format import walk_nodes
 from tidelog.store.store import Store
 from tidelog.streams.cold import OPENED
 from tidelog.streams.sealed_node import SealedNode

@@ -10,7 +10,7 @@ import pytest
 from tests.store.changes import open_store, run
 from tests.streams.cold_nodes import cool
 from tidelog import limits
-from tidelog.journal.node_files import node_file_name
+from tidelog.journal.node_format import node_file_name
 from tidelog.journal.snapshot import list_snapshots
 from tidelog.store.store import Store
 from tidelog.testing.disk import SimulatedDisk
