@@ -330,7 +330,7 @@ CAPTURE_IDLE_SLICE_S = 0.005
 EXPIRED_AT_ONCE_MAX = 1000
 """Keys that one pass of active expiry removes."""
 EXPIRY_STALE_MAX = 10_000
-"""Entries of the heap of expiries that may be stale beyond as many as are valid."""
+"""Keys that wait for their expiry and may be stale, beyond as many as are valid."""
 SCAN_WHOLE_MAX = 512
 """A hash, set or sorted set of at most this many members is scanned in one step."""
 SCAN_ORDERS_MAX = 64

@@ -43,7 +43,7 @@ def contents(store: Store) -> list[Any]:
             {slot: {key: bucket.get(key) for key in bucket} for slot, bucket in enumerate(each.slots) if bucket},
             each.size,
             each.expiries,
-            sorted(each.expiring.heap),
+            sorted(each.expiring.waiting()),
         )
         for each in store.databases
     ]

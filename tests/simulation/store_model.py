@@ -170,7 +170,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check_expiries(database: Database) -> None:
-    due = set(database.expiring.heap)
+    due = database.expiring.waiting()
     for key, when in database.expiries.items():
         require(database.find(key) is not None, key, "is gone and still expires")
         require((when, key) in due, key, "expires and will never be removed")

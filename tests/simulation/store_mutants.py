@@ -126,8 +126,8 @@ STORE_MUTANTS: Final = (
     Mutant(
         "heap-not-restored",
         "store/deadlines.py",
-        "        heappush(self.heap, (when_ms, key))\n",
-        "        if not self.heap:\n            heappush(self.heap, (when_ms, key))\n",
+        "        self._count += 1\n        self._wait(key, when_ms)\n",
+        "        self._count += 1\n        if not self.far:\n            self._wait(key, when_ms)\n",
         "a key that expires is never removed unless someone asks for it",
         "store",
     ),

@@ -124,7 +124,7 @@ def plain_stream(stream: Stream) -> PlainStream:
 def check_pending(database: Database, key: bytes, stream: Stream) -> None:
     """Everything that expires some time will be found then."""
     alarm_ms = database.alarms.times.get(key)
-    require(alarm_ms is None or (alarm_ms, key) in database.alarms.heap, key, "has an alarm that never goes off")
+    require(alarm_ms is None or (alarm_ms, key) in database.alarms.waiting(), key, "has an alarm that never goes off")
     for group in stream.groups.values():
         expiring = {offset: each.expire_ms for offset, each in group.pending.items() if each.expire_ms}
         require(set(group.expired(2**64)) == expiring.keys(), key, "has pending entries that are not listed to expire")

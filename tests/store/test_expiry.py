@@ -58,7 +58,7 @@ def test_what_has_changed_since_stays() -> None:
     machine.clock.advance(90_000)
     assert remove_due(machine.store) == 1
     assert keys(machine) == [b"persisted", b"replaced"]
-    assert machine.store.database(0).expiring.heap == []
+    assert machine.store.database(0).expiring.waiting() == set()
 
 
 def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -385,13 +385,13 @@ def test_nothing_that_falls_due_is_done_by_a_follower(shards: int) -> None:
     pair("TREAD", "t", 1, 1, "GROUP", "g", "RETRY", 1, 5)
     pair.follower.wait(100)
     before = state(pair.store)
-    heaps = [list(database.expiring.heap) for database in pair.store.databases]
+    heaps = [database.expiring.waiting() for database in pair.store.databases]
     alarms = dict(pair.store.database(0).alarms.times)
     assert remove_due(pair.store) == 0
     assert PendingExpiry(pair.store).run() == 0
     assert pair.store.journal.writer.batch_bytes == 0
     assert state(pair.store) == before
-    assert [list(database.expiring.heap) for database in pair.store.databases] == heaps
+    assert [database.expiring.waiting() for database in pair.store.databases] == heaps
     assert pair.store.database(0).alarms.times == alarms
     assert alarms
 

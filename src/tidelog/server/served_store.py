@@ -299,5 +299,4 @@ def free(store: Store) -> None:
         for slot in range(SLOT_COUNT):
             slots[slot] = None
         for deadlines in (database.expiring, database.alarms):
-            deadlines.times.clear()
-            deadlines.heap.clear()
+            deadlines.clear()
