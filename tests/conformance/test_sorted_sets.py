@@ -19,7 +19,7 @@ from tests.conformance.redis_oracle import (
 )
 from tidelog import limits
 from tidelog.engine.table import Command
-from tidelog.types.zset import PACKED_MEMBERS_MAX
+from tidelog.types.sorted_members import COLUMNS_MEMBERS_MAX
 
 FAMILY = [row for row in command_rows() if row.handler.__module__.startswith("tidelog.commands.sorted_set")]
 SCORES = (
@@ -125,7 +125,7 @@ def test_a_long_text_is_refused_at_once(pair2: Pair) -> None:
 
 def test_a_negative_zero_in_a_large_set_is_where_we_differ(pair2: Pair) -> None:
     """Redis drops the sign in a listpack only; here it is always dropped."""
-    filled(pair2, PACKED_MEMBERS_MAX + 1)
+    filled(pair2, COLUMNS_MEMBERS_MAX + 1)
     pair2("ZADD", "z", "-0", "zero")
     assert pair2.each("ZSCORE", "z", "zero") == (b"-0", b"0")
 
@@ -248,7 +248,7 @@ def test_zrem(pair: Pair) -> None:
     assert pair("ZREM", "z", "b") == 0
 
 
-@pytest.mark.parametrize("count", [0, 3, PACKED_MEMBERS_MAX, PACKED_MEMBERS_MAX + 1, 700])
+@pytest.mark.parametrize("count", [0, 3, COLUMNS_MEMBERS_MAX, COLUMNS_MEMBERS_MAX + 1, 700])
 def test_looking_up(count: int, pair: Pair) -> None:
     filled(pair, count)
     assert pair("ZCARD", "z") == count

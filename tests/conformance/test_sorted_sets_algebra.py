@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.redis_oracle import Pair
-from tidelog.types.zset import PACKED_MEMBERS_MAX
+from tidelog.types.sorted_members import COLUMNS_MEMBERS_MAX
 
 READING = ("ZUNION", "ZINTER", "ZDIFF", "ZINTERCARD")
 STORING = ("ZUNIONSTORE to", "ZINTERSTORE to", "ZDIFFSTORE to")
@@ -35,7 +35,7 @@ def given(pair: Pair) -> None:
     pair("SADD", "t", 1, 2, 3)
     pair("ZADD", "i", "inf", "m", 0, "n", "-0", "o")
     pair("ZADD", "j", "-inf", "m", 0, "n", 0, "o")
-    for i in range(PACKED_MEMBERS_MAX + 20):
+    for i in range(COLUMNS_MEMBERS_MAX + 20):
         pair.each("ZADD", "large", i / 7, f"l{i}")
     pair("ZADD", "large", 1.1, "x", 2.2, "y")
     pair("SET", "string", "v")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.redis_oracle import Pair
-from tidelog.types.zset import PACKED_MEMBERS_MAX
+from tidelog.types.sorted_members import COLUMNS_MEMBERS_MAX
 
-SIZES = [0, 1, 10, PACKED_MEMBERS_MAX + 30]
+SIZES = [0, 1, 10, COLUMNS_MEMBERS_MAX + 30]
 PLACES = (0, 1, 5, 9, 10, 100, -1, -2, -9, -11, -1000, 9223372036854775807, -9223372036854775808)
 BOUNDS = (
     "0", "(0", "-0", "3", "(3", "2.5", "(2.5", "49", "(49", "-inf", "+inf", "(-inf", "(+inf", "inf", "", "(", "0x3",
@@ -87,7 +87,7 @@ def test_what_is_no_score_range_is_refused(bound: str, pair2: Pair) -> None:
             pair2("ZRANGESTORE", "to", key, *bounds, "BYSCORE")
 
 
-@pytest.mark.parametrize("count", [10, PACKED_MEMBERS_MAX + 30])
+@pytest.mark.parametrize("count", [10, COLUMNS_MEMBERS_MAX + 30])
 def test_limits(count: int, pair: Pair) -> None:
     scored(pair, count)
     for offset, limit in LIMITS:
@@ -100,7 +100,7 @@ def test_limits(count: int, pair: Pair) -> None:
         pair.same_state()
 
 
-@pytest.mark.parametrize("count", [1, 10, PACKED_MEMBERS_MAX + 30])
+@pytest.mark.parametrize("count", [1, 10, COLUMNS_MEMBERS_MAX + 30])
 def test_removing_by_score(count: int, pair2: Pair) -> None:
     for bounds in (("-inf", "+inf"), ("(0", "3"), ("3", "(0"), ("(-inf", "(inf"), ("7", "7"), ("(7", "7")):
         pair2.flush()
@@ -150,7 +150,7 @@ def test_what_is_no_range_of_members_is_refused(bound: str, pair2: Pair) -> None
             pair2("ZRANGESTORE", "to", key, *bounds, "BYLEX", "REV")
 
 
-@pytest.mark.parametrize("count", [1, 10, PACKED_MEMBERS_MAX + 30])
+@pytest.mark.parametrize("count", [1, 10, COLUMNS_MEMBERS_MAX + 30])
 def test_limits_and_removing_by_member(count: int, pair2: Pair) -> None:
     for bounds in (("-", "+"), ("[b", "(e"), ("(b", "[e"), ("[e", "[b"), ("+", "-"), ("(b", "(b"), ("[b", "[b")):
         pair2.flush()

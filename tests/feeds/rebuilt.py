@@ -11,10 +11,10 @@ from tidelog.feeds.span import Span
 from tidelog.store.keyspace import Database
 from tidelog.streams.stream import Stream
 from tidelog.types.change import LargeString, bulk
-from tidelog.types.hash import Hash
-from tidelog.types.set import Set
-from tidelog.types.two_ended_list import List
-from tidelog.types.zset import ZSet
+from tidelog.types.hash_value import Hash
+from tidelog.types.list_value import List
+from tidelog.types.set_value import Set
+from tidelog.types.zset_value import ZSet
 
 State = dict[bytes, Any]
 PARTLY = -1
@@ -306,7 +306,7 @@ def state_of(database: Database, spans: list[Span]) -> State:
 def plain(value: Any) -> Any:
     kind = type(value)
     if kind is Hash:
-        return "hash", dict(value)
+        return "hash", value.fields()
     if kind is ZSet:
         return "zset", {member: score for score, member in value}
     if kind is Set:

@@ -11,7 +11,8 @@ from tidelog.gateway.sample import render
 from tidelog.ids import Ts
 from tidelog.keys import JOB_INDEX, PIPELINE_PREFIX
 from tidelog.store.keyspace import Database
-from tidelog.types.set import Set
+from tidelog.types.hash_value import hash_of
+from tidelog.types.set_value import set_of
 
 NOW_MS: Final = 1_700_000_000_000
 VISIBLE_TS: Final = 1_699_999_999_900_000
@@ -37,9 +38,9 @@ LINE: Final = re.compile(r'^[a-z_]+(\{([a-z]+="([^"\\\n]|\\["\\n])*",?)+\})? [-0
 
 def shown(jobs: dict[bytes, Any], index: Any = None) -> list[str]:
     database = Database(0)
-    database.put(JOB_INDEX.encode(), Set.fromkeys(jobs) if index is None else index)
+    database.put(JOB_INDEX.encode(), set_of(list(jobs)) if index is None else index)
     for job, value in jobs.items():
-        database.put(PIPELINE_PREFIX.encode() + job, value)
+        database.put(PIPELINE_PREFIX.encode() + job, hash_of(value) if isinstance(value, dict) else value)
     lines = render(pipeline_samples(database, NOW_MS, VISIBLE_TS, lambda ts: max(ts, BEGIN_TS))).splitlines()
     names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
     assert len(names) == len(set(names)), "samples of a metric do not follow each other"
@@ -97,7 +98,7 @@ def test_there_are_no_jobs() -> None:
     assert list(pipeline_samples(database, NOW_MS, VISIBLE_TS, lambda ts: max(ts, BEGIN_TS))) == []
     assert shown({}, b"a string") == []
     assert shown({b"lake": LAKE}, {b"lake": b"a hash"}) == []
-    assert shown({b"lake": b"a string", b"gone": Set.fromkeys([b"a set"])}) == []
+    assert shown({b"lake": b"a string", b"gone": set_of([b"a set"])}) == []
 
 
 def test_what_is_no_number_is_left_out() -> None:

@@ -19,6 +19,7 @@ from tidelog.store.buckets import Buckets
 from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
 from tidelog.types.hash import HSet, hset
+from tidelog.types.hash_value import Hash
 from tidelog.types.key import Expire
 
 KEYS = st.sampled_from([b"a", b"b", b"{a}1", b"{a}2", b"{}x", b"a-key-of-16-bytes", b"k" * 200])
@@ -37,10 +38,18 @@ OPERATIONS = st.one_of(
 TRANSACTIONS = st.tuples(st.integers(0, 1), st.lists(OPERATIONS, min_size=1, max_size=3), st.booleans())
 
 
+def _plain(value: Any) -> Any:
+    return value.fields() if isinstance(value, Hash) else value
+
+
 def contents(store: Store) -> list[Any]:
     return [
         (
-            {slot: {key: bucket.get(key) for key in bucket} for slot, bucket in enumerate(each.slots) if bucket},
+            {
+                slot: {key: _plain(bucket.get(key)) for key in bucket}
+                for slot, bucket in enumerate(each.slots)
+                if bucket
+            },
             each.size,
             each.expiries,
             sorted(each.expiring.waiting()),

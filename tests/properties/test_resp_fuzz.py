@@ -35,8 +35,10 @@ from tidelog.store.store import Store
 from tidelog.streams.stream import Stream
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
-from tidelog.types.two_ended_list import List
-from tidelog.types.zset import ZSet
+from tidelog.types.hash_value import Hash
+from tidelog.types.list_value import List
+from tidelog.types.set_value import Set
+from tidelog.types.zset_value import ZSet
 
 PARTS: Final = 10
 INPUTS_A_STORE: Final = 500
@@ -221,7 +223,9 @@ class Machine:
 def plain(value: Any) -> Any:
     if isinstance(value, Stream):
         return plain_stream(value)
-    return tuple(value) if isinstance(value, ZSet | List) else value
+    if isinstance(value, Hash):
+        return value.fields()
+    return tuple(value) if isinstance(value, ZSet | List | Set) else value
 
 
 def check_reply(reply: bytes) -> None:

@@ -8,8 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tidelog.types.zset import PACKED_AGAIN_MEMBERS, PACKED_MEMBERS_MAX, ScoredMember, ZSet
+from tidelog.types.encoding_bounds import EncodingBounds
+from tidelog.types.packed_items import PACKED_ITEMS_MAX
+from tidelog.types.sorted_members import COLUMNS_AGAIN_MEMBERS, COLUMNS_MEMBERS_MAX, ScoredMember, SortedMembers
+from tidelog.types.zset_value import ZSet, zset_of
 
+BOUNDS = EncodingBounds()
 SCORES = st.one_of(
     st.sampled_from([0.0, 1.0, 2.0, -1.0, inf, -inf, 0.1]), st.floats(allow_nan=False).map(lambda score: score + 0.0)
 )
@@ -55,7 +59,7 @@ class ZSetMachine(RuleBasedStateMachine):
 
     @rule(entries=st.one_of(FEW, MANY))
     def update(self, entries: list[ScoredMember]) -> None:
-        self.zset.update(entries)
+        self.zset.update(entries, BOUNDS)
         self.model.update(entries)
 
     @rule(members=st.one_of(st.lists(MEMBERS, max_size=10), SOME))
@@ -97,14 +101,17 @@ class ZSetMachine(RuleBasedStateMachine):
 
     @invariant()
     def has_the_right_representation(self) -> None:
-        size = len(self.zset)
-        if size > PACKED_MEMBERS_MAX:
-            assert self.zset._index is not None
-        if size <= PACKED_AGAIN_MEMBERS:
-            assert self.zset._index is None
-        if self.zset._index is not None:
-            assert not self.zset._members
-            assert {member: score for score, member in self.zset._index.ordered} == self.zset._index.scores
+        size, members = len(self.zset), self.zset._data
+        if size > PACKED_ITEMS_MAX:
+            assert isinstance(members, SortedMembers)
+        if isinstance(members, SortedMembers):
+            if size > COLUMNS_MEMBERS_MAX:
+                assert members._index is not None
+            if size <= COLUMNS_AGAIN_MEMBERS:
+                assert members._index is None
+            if members._index is not None:
+                assert not members._members
+                assert {member: score for score, member in members._index.ordered} == members._index.scores
 
     @invariant()
     def copies_stay_as_they_were(self) -> None:
@@ -120,7 +127,7 @@ TestZSet.settings = settings(max_examples=60, stateful_step_count=30)
 def test_the_order_of_arrival_does_not_matter(entries: list[ScoredMember]) -> None:
     """But for a member's last score; one at a time or all at once."""
     last = {member: score for score, member in entries}
-    at_once, one_by_one = ZSet(entries), ZSet()
+    at_once, one_by_one = zset_of(entries), ZSet()
     for entry in entries:
-        one_by_one.update([entry])
+        one_by_one.update([entry], BOUNDS)
     assert list(at_once) == list(one_by_one) == sorted((score, member) for member, score in last.items())

@@ -23,7 +23,10 @@ from tidelog.streams.stream import Stream
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
 from tidelog.types.hash import hset
-from tidelog.types.two_ended_list import List
+from tidelog.types.hash_value import Hash
+from tidelog.types.list_value import List
+from tidelog.types.set_value import Set
+from tidelog.types.zset_value import ZSet
 
 TABLE = command_table()
 ONE_SHARD_ONLY = (b"MSET", b"MULTI")
@@ -91,7 +94,9 @@ class Side:
 def _plain(value: Any) -> Any:
     if type(value) is Stream:
         return list(zip(*value.read(1, 10_000), strict=True))
-    return list(value) if type(value) is List else value
+    if isinstance(value, Hash):
+        return value.fields()
+    return list(value) if isinstance(value, List | Set | ZSet) else value
 
 
 def random_command(rng: random.Random) -> list[bytes]:

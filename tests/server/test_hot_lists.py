@@ -10,7 +10,7 @@ import pytest
 from tests.server.test_hot import Side, run_one
 from tidelog import limits
 from tidelog.server.hot_lists import HotLists
-from tidelog.types.two_ended_list import List
+from tidelog.types.list_value import list_of
 
 NAMES = (b"LPUSH", b"RPUSH", b"LPOP", b"RPOP", b"BLPOP", b"BRPOP", b"LRANGE", b"LLEN")
 
@@ -138,10 +138,10 @@ def test_what_is_large_takes_the_general_path(side: Side) -> None:
     assert run_one(hot, [b"RPUSH", b"k", b"small"])[0] == 1
     assert run_one(hot, *[[b"RPOP", b"k"]] * 2) == (1, [b"$5\r\nsmall\r\n"])
     assert run_one(hot, [b"RPOP", b"k"]) == (0, [])
-    side.store.database(0).put(b"l", List([b"x"] * (limits.HOT_RANGE_ELEMENTS_MAX + 1)))
+    side.store.database(0).put(b"l", list_of([b"x"] * (limits.HOT_RANGE_ELEMENTS_MAX + 1)))
     assert run_one(hot, [b"LRANGE", b"l", b"0", b"-1"]) == (0, [])
     assert run_one(hot, [b"LRANGE", b"l", b"0", b"-2"])[0] == 1
-    side.store.database(0).put(b"m", List([large] * 100))
+    side.store.database(0).put(b"m", list_of([large] * 100))
     assert run_one(hot, [b"LRANGE", b"m", b"0", b"-1"]) == (0, [])
     taken, out = run_one(hot, *[[b"LRANGE", b"m", b"0", b"49"]] * 10)
     assert taken == len(out) < 10

@@ -20,14 +20,17 @@ from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
 from tidelog.streams.operations import StreamCopy
 from tidelog.streams.stream import Stream
-from tidelog.types.hash import Hash, HDel, HSet, HSets
+from tidelog.types.hash import HDel, HSet, HSets
+from tidelog.types.hash_value import Hash
 from tidelog.types.hold import Release, SetHold
 from tidelog.types.key import DelRange, Expire
 from tidelog.types.library import LibDel, LibLoad
 from tidelog.types.list import LPop, LPush, RPop, RPush
-from tidelog.types.set import SAdd, Set, SRem
-from tidelog.types.two_ended_list import List
-from tidelog.types.zset import ZAdd, ZRem, ZSet
+from tidelog.types.list_value import List
+from tidelog.types.set import SAdd, SRem
+from tidelog.types.set_value import Set
+from tidelog.types.zset import ZAdd, ZRem
+from tidelog.types.zset_value import ZSet
 
 State = dict[tuple[int, bytes], tuple[Any, int | None]]
 """Database and key -> value and expiry. A value is `bytes`, or the name of its type and what it holds."""
@@ -159,7 +162,7 @@ def live_state(store: Store, keys_of: Callable[[Database], Iterable[bytes]] = Da
 def _plain(value: Any) -> Any:
     kind = type(value)
     if kind is Hash:
-        return "hash", dict(value)
+        return "hash", value.fields()
     if kind is ZSet:
         return "zset", {member: score for score, member in value}
     if kind is List:

@@ -15,10 +15,13 @@ from tidelog.ports import Disk
 from tidelog.store.store import Store
 from tidelog.streams.stream import Stream
 from tidelog.testing.clock import SimulatedClock
-from tidelog.types.hash import Hash, hset
-from tidelog.types.set import Set, sadd
-from tidelog.types.two_ended_list import List
-from tidelog.types.zset import ZSet, zadd
+from tidelog.types.hash import hset
+from tidelog.types.hash_value import Hash
+from tidelog.types.list_value import List
+from tidelog.types.set import sadd
+from tidelog.types.set_value import Set
+from tidelog.types.zset import zadd
+from tidelog.types.zset_value import ZSet
 
 TABLE = command_table()
 DATABASES = (0, 3)
@@ -49,7 +52,9 @@ def state(store: Store) -> dict[tuple[int, bytes], tuple[Any, int | None]]:
 def plain(value: Any) -> Any:
     if isinstance(value, Stream):
         return plain_stream(value)
-    return tuple(value) if isinstance(value, ZSet | List) else value.copy() if hasattr(value, "copy") else value
+    if isinstance(value, Hash):
+        return value.fields().copy()
+    return tuple(value) if isinstance(value, ZSet | List | Set) else value
 
 
 def run(store: Store, words: list[bytes]) -> None:

@@ -16,7 +16,8 @@ from tidelog.store.store import Store
 from tidelog.streams.operations import StreamAppend
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
-from tidelog.types.set import Set
+from tidelog.types.hash_value import hash_of
+from tidelog.types.set_value import set_of
 
 
 @pytest.mark.parametrize("is_small", [False, True])
@@ -148,8 +149,8 @@ def test_large_values_are_written_beside_the_loop_and_loaded_again(
     database, large = machine.store.database(2), random.Random(1).randbytes(5000)
     database.put(b"string", large)
     database.put(b"expiring", large + b"e", machine.now_ms + 10_000)
-    database.put(b"hash", {b"small": b"1", b"large": large + b"h"})
-    database.put(b"set", Set.fromkeys([large + b"s"]))
+    database.put(b"hash", hash_of({b"small": b"1", b"large": large + b"h"}))
+    database.put(b"set", set_of([large + b"s"]))
     database.put(b"small", b"1")
     transaction = machine.store.begin(2)
     transaction.run([StreamAppend(b"stream", 1, 5, 0, 0, [b"tag"], [large + b"x"])])
@@ -173,7 +174,9 @@ def test_large_values_are_written_beside_the_loop_and_loaded_again(
     assert database.find(b"string") == large
     assert database.find(b"expiring") == large + b"e"
     assert b"expiring" in database.expiries
-    assert database.find(b"hash") == {b"small": b"1", b"large": large + b"h"}
+    found = database.find(b"hash")
+    assert found is not None
+    assert found.fields() == {b"small": b"1", b"large": large + b"h"}
     stream = database.find(b"stream")
     assert stream is not None
     assert stream.length == 1

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from tidelog import limits
 from tidelog.store.keyspace import Database
 from tidelog.store.type_table import TypeTable, value_types
-from tidelog.types.set import Set
-from tidelog.types.two_ended_list import List
-from tidelog.types.zset import ZSet, zadd
+from tidelog.types.encoding_bounds import EncodingBounds
+from tidelog.types.hash_value import Hash, hash_of
+from tidelog.types.list_value import List, list_of
+from tidelog.types.set_value import Set, set_of
+from tidelog.types.zset import zadd
+from tidelog.types.zset_value import ZSet
 
 TYPES = TypeTable(value_types())
 MEMBERS = st.lists(st.binary(max_size=6), min_size=1, max_size=20, unique=True)
@@ -36,12 +39,14 @@ def sorted_set(members: list[bytes]) -> ZSet:
 
 
 def values(members: list[bytes]) -> list[Any]:
-    hash_, set_ = {member: member for member in members}, Set.fromkeys(members)
-    return [members[0], hash_, set_, sorted_set(members), List(members)]
+    hash_, set_ = hash_of({member: member for member in members}), set_of(members)
+    return [members[0], hash_, set_, sorted_set(members), list_of(members)]
 
 
 def plain(value: Any) -> Any:
-    return list(value) if isinstance(value, ZSet | List) else value
+    if isinstance(value, Hash):
+        return value.fields()
+    return list(value) if isinstance(value, ZSet | List | Set) else value
 
 
 @given(MEMBERS, st.one_of(st.none(), st.integers(1, 2**62)))
@@ -73,9 +78,9 @@ def test_a_copy_is_independent(members: list[bytes]) -> None:
         assert plain(copy) == plain(value)
         if type(value) is not bytes:
             assert copy is not value
-    table = {b"f": b"v"}
-    TYPES.of(table).copy(table)[b"f"] = b"w"
-    assert table == {b"f": b"v"}
+    table = hash_of({b"f": b"v"})
+    TYPES.of(table).copy(table).set_field(b"f", b"w", EncodingBounds())
+    assert table.fields() == {b"f": b"v"}
 
 
 def test_what_is_no_value() -> None:

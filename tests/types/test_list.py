@@ -15,6 +15,7 @@ from tidelog.journal.operation import Del, encode_items
 from tidelog.store.keyspace import Database
 from tidelog.types.change import Change, LargeString
 from tidelog.types.effect import Effect
+from tidelog.types.encoding_bounds import EncodingBounds
 from tidelog.types.list import (
     LIST_TYPE,
     LInsert,
@@ -32,7 +33,7 @@ from tidelog.types.list import (
     pushed,
     removed,
 )
-from tidelog.types.two_ended_list import List
+from tidelog.types.list_value import List, list_of
 
 EFFECTS: dict[type[Any], Effect] = {effect.operation: effect for effect in effects()}
 OPERATIONS = [
@@ -194,14 +195,14 @@ def test_large_elements_are_told_in_pieces() -> None:
 
 
 def test_the_whole_of_a_list() -> None:
-    assert [told(change) for change in LIST_TYPE.initial(b"k", List([b"a", b"b"]))] == [(None, [b"a", b"b"])]
+    assert [told(change) for change in LIST_TYPE.initial(b"k", list_of([b"a", b"b"]))] == [(None, [b"a", b"b"])]
 
 
 def test_a_long_list_is_told_as_its_beginning_and_pushes() -> None:
     model = [b"%d" % number for number in range(3 * limits.RECORD_MEMBERS_MAX)]
-    value = List(model)
+    value = list_of(model)
     changes = LIST_TYPE.initial(b"k", value)
-    value.drop_left(1000)
+    value.drop(1000, True)
     found = [told(change) for change in changes]
     assert [field for field, _ in found] == [None, b"rpush", b"rpush"]
     assert [element for _, run in found for element in run] == model
@@ -209,8 +210,8 @@ def test_a_long_list_is_told_as_its_beginning_and_pushes() -> None:
 
 @pytest.mark.parametrize("make", [LIST_TYPE.operations, lambda key, value: list(LIST_TYPE.pieces(key, value))])
 def test_a_long_list_is_made_of_several_operations(make: Any) -> None:
-    value = List([b"%d" % number for number in range(2 * limits.RECORD_MEMBERS_MAX)])
-    value.front.append(b"first")
+    value = list_of([b"%d" % number for number in range(2 * limits.RECORD_MEMBERS_MAX)])
+    value.push([b"first"], True)
     operations = make(b"k", value)
     assert len(operations) == 3
     database = Database(0)
@@ -233,7 +234,7 @@ def test_long_pushes_and_pops_are_several() -> None:
 
 def test_many_positions_are_several_records_from_the_right() -> None:
     model = [b"a", b"b"] * 100_000
-    value = List(model)
+    value = list_of(model)
     operations = removed(b"k", list(value.places_of(b"a", len(value))), b"a")
     assert len(operations) == 2
     database = Database(0)
@@ -284,11 +285,11 @@ def test_one_element_is_encoded_as_many_are(key: bytes, element: bytes) -> None:
     ids=lambda value: None if isinstance(value, list) else value.decode(),
 )
 def test_encodings_are_those_of_redis_7_2(model: list[bytes], encoding: bytes) -> None:
-    assert LIST_TYPE.encoding(List(model)) == encoding
+    assert LIST_TYPE.encoding(list_of(model), EncodingBounds()) == encoding
 
 
 def test_size() -> None:
-    value = List([b"x" * 100] * 1000)
+    value = list_of([b"x" * 100] * 1000)
     whole = LIST_TYPE.size_bytes(value, 0)
     assert 133 * 1000 + 8 * 1000 < whole < 150 * 1000
     assert abs(LIST_TYPE.size_bytes(value, 5) - whole) < 2000

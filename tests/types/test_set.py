@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from tidelog import limits
 from tidelog.store.keyspace import Database
 from tidelog.types.effect import Effect
-from tidelog.types.set import SET_TYPE, SAdd, Set, SRem, effects, sadd, srem
+from tidelog.types.encoding_bounds import EncodingBounds
+from tidelog.types.set import SET_TYPE, SAdd, SRem, effects, sadd, srem
+from tidelog.types.set_value import Set, set_of
 
 EFFECTS: dict[type[Any], Effect] = {effect.operation: effect for effect in effects()}
 MEMBERS = st.lists(st.sampled_from([b"", b"a", b"b", b"c", b"\x00\xff"]), min_size=1, max_size=4)
@@ -86,7 +88,7 @@ def test_payloads_have_the_same_effect(operations: list[SAdd | SRem]) -> None:
     ],
 )
 def test_encodings_are_those_of_redis_7_2(members: list[bytes], encoding: bytes) -> None:
-    assert SET_TYPE.encoding(Set.fromkeys(members)) == encoding
+    assert SET_TYPE.encoding(set_of(members), EncodingBounds()) == encoding
 
 
 def test_long_operations_are_several() -> None:

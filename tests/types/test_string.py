@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.journal.operation import Val
 from tidelog.store.keyspace import Database
-from tidelog.types.string import effects, integer_of
+from tidelog.types.string import effects, integer_of, is_integer
 
 
 def test_values() -> None:
@@ -21,6 +21,7 @@ def test_values() -> None:
 @pytest.mark.parametrize("number", [0, 7, 9, 10, -7, 10**17, 10**18 - 1, 10**18, 2**63 - 1, -(2**63)])
 def test_an_integer_has_one_spelling(number: int) -> None:
     assert integer_of(b"%d" % number) == number
+    assert is_integer(b"%d" % number)
 
 
 @pytest.mark.parametrize(
@@ -28,3 +29,4 @@ def test_an_integer_has_one_spelling(number: int) -> None:
 )
 def test_what_is_no_integer(data: bytes) -> None:
     assert integer_of(data) is None
+    assert not is_integer(data)

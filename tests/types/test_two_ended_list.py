@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.types import two_ended_list
-from tidelog.types.two_ended_list import List
+from tidelog.types.two_ended_list import TwoEndedList
 
 ELEMENT = st.sampled_from([b"a", b"b", b"c"])
 STEP = st.one_of(
@@ -17,7 +17,7 @@ STEP = st.one_of(
 )
 
 
-def change(value: List, model: list[bytes], what: str, how: list[bytes] | int) -> None:
+def change(value: TwoEndedList, model: list[bytes], what: str, how: list[bytes] | int) -> None:
     """The same change of both."""
     size = len(model)
     match what, how:
@@ -55,7 +55,7 @@ def change(value: List, model: list[bytes], what: str, how: list[bytes] | int) -
 
 @given(st.lists(STEP, max_size=40))
 def test_it_is_like_one_list(steps: list[tuple[str, list[bytes] | int]]) -> None:
-    value, model = List(), list[bytes]()
+    value, model = TwoEndedList(), list[bytes]()
     for what, how in steps:
         change(value, model, what, how)
         size = len(model)
@@ -69,7 +69,7 @@ def test_it_is_like_one_list(steps: list[tuple[str, list[bytes] | int]]) -> None
 
 @given(st.lists(ELEMENT, max_size=30), st.lists(ELEMENT, max_size=30), st.integers(0, 70))
 def test_places(front: list[bytes], back: list[bytes], compared_max: int) -> None:
-    value = List(back)
+    value = TwoEndedList(back)
     value.front.extend(front)
     model = front[::-1] + back
     size = len(model)
@@ -81,7 +81,7 @@ def test_places(front: list[bytes], back: list[bytes], compared_max: int) -> Non
 
 def test_places_in_a_long_list() -> None:
     model = [b"%d" % (number % 1000) for number in range(20_000)]
-    value = List(model[7000:])
+    value = TwoEndedList(model[7000:])
     value.front.extend(model[6999::-1])
     expected = list(range(999, 20_000, 1000))
     assert list(value.places_of(b"999", 20_000)) == expected
@@ -92,7 +92,7 @@ def test_places_in_a_long_list() -> None:
 def test_a_queue_moves_each_element_a_few_times_at_most(pop_left: bool) -> None:
     size = 4 * two_ended_list._MOVED_MAX
     elements = [b"%d" % number for number in range(size)]
-    value = List(elements)
+    value = TwoEndedList(elements)
     if not pop_left:
         value.front, value.back = value.back[::-1], value.front
     lengths: set[int] = set()
@@ -106,11 +106,11 @@ def test_a_queue_moves_each_element_a_few_times_at_most(pop_left: bool) -> None:
 
 
 def test_a_copy_changes_by_itself() -> None:
-    value = List([b"a"])
+    value = TwoEndedList([b"a"])
     value.front.append(b"b")
     copy = value.copy()
     copy.front.append(b"x")
     copy.back.append(b"y")
     assert list(value) == [b"b", b"a"]
     assert list(copy) == [b"x", b"b", b"a", b"y"]
-    assert repr(value) == "List([b'b', b'a'])"
+    assert repr(value) == "TwoEndedList([b'b', b'a'])"

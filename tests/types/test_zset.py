@@ -11,19 +11,14 @@ import pytest
 from tidelog import limits
 from tidelog.errors import FormatError
 from tidelog.store.keyspace import Database
-from tidelog.types.zset import (
-    PACKED_AGAIN_MEMBERS,
-    PACKED_MEMBERS_MAX,
-    ScoredMember,
-    ZAdd,
-    ZRem,
-    ZSet,
-    effects,
-    zadd,
-    zrem,
-)
+from tidelog.types.encoding_bounds import EncodingBounds
+from tidelog.types.packed_items import PACKED_ITEMS_MAX
+from tidelog.types.sorted_members import COLUMNS_AGAIN_MEMBERS, COLUMNS_MEMBERS_MAX, ScoredMember, SortedMembers
+from tidelog.types.zset import ZAdd, ZRem, effects, zadd, zrem
+from tidelog.types.zset_value import ZSet, zset_of
 
-SIZES = [1, 5, PACKED_MEMBERS_MAX, PACKED_MEMBERS_MAX + 1, 1000]
+BOUNDS = EncodingBounds()
+SIZES = [1, 5, PACKED_ITEMS_MAX, PACKED_ITEMS_MAX + 1, COLUMNS_MEMBERS_MAX, COLUMNS_MEMBERS_MAX + 1, 1000]
 
 
 def entries(count: int) -> list[ScoredMember]:
@@ -31,8 +26,8 @@ def entries(count: int) -> list[ScoredMember]:
     return [(float(i // 3), b"%06d" % i) for i in range(count)]
 
 
-def is_packed(zset: ZSet) -> bool:
-    return zset._index is None
+def are_columns(members: SortedMembers) -> bool:
+    return members._index is None
 
 
 def test_an_empty_set() -> None:
@@ -48,7 +43,7 @@ def test_an_empty_set() -> None:
 
 @pytest.mark.parametrize("count", SIZES)
 def test_reading(count: int) -> None:
-    zset = ZSet(reversed(entries(count)))
+    zset = zset_of(entries(count)[::-1])
     assert len(zset) == count
     assert list(zset) == entries(count)
     assert set(zset.members()) == {member for _, member in entries(count)}
@@ -65,7 +60,7 @@ def test_reading(count: int) -> None:
 
 @pytest.mark.parametrize("count", SIZES)
 def test_places(count: int) -> None:
-    zset = ZSet(entries(count))
+    zset = zset_of(entries(count))
     for score in (-inf, -1.0, -0.0, 0.0, 0.5, 1.0, 20.0, inf):
         assert zset.place_of_score(score, after=False) == sum(each < score for each, _ in entries(count))
         assert zset.place_of_score(score, after=True) == sum(each <= score for each, _ in entries(count))
@@ -75,49 +70,49 @@ def test_places(count: int) -> None:
 
 
 def test_infinite_scores_have_places() -> None:
-    for extra in (0, PACKED_MEMBERS_MAX):
-        zset = ZSet([(inf, b"up"), (-inf, b"down"), *entries(extra)])
+    for extra in (0, COLUMNS_MEMBERS_MAX):
+        zset = zset_of([(inf, b"up"), (-inf, b"down"), *entries(extra)])
         assert zset.place_of_score(-inf, after=False) == 0
         assert zset.place_of_score(-inf, after=True) == 1
         assert zset.place_of_score(inf, after=False) == len(zset) - 1
         assert zset.place_of_score(inf, after=True) == len(zset)
 
 
-def test_it_is_indexed_when_it_grows_and_packed_when_it_has_shrunk() -> None:
-    zset = ZSet()
-    for at, entry in enumerate(entries(PACKED_MEMBERS_MAX + 10)):
+def test_many_members_are_indexed_and_columns_again_when_they_are_few() -> None:
+    zset = SortedMembers()
+    for at, entry in enumerate(entries(COLUMNS_MEMBERS_MAX + 10)):
         zset.update([entry])
-        assert is_packed(zset) == (at < PACKED_MEMBERS_MAX)
+        assert are_columns(zset) == (at < COLUMNS_MEMBERS_MAX)
     members = [member for _, member in zset]
-    while len(zset) > PACKED_AGAIN_MEMBERS:
-        assert not is_packed(zset)
+    while len(zset) > COLUMNS_AGAIN_MEMBERS:
+        assert not are_columns(zset)
         zset.discard([members.pop()])
-    assert is_packed(zset)
-    assert list(zset) == entries(PACKED_AGAIN_MEMBERS)
+    assert are_columns(zset)
+    assert list(zset) == entries(COLUMNS_AGAIN_MEMBERS)
 
 
 def test_many_at_once() -> None:
-    zset = ZSet(entries(10))
+    zset = SortedMembers(entries(10))
     zset.update([(float(-i), b"%06d" % i) for i in range(500)])
-    assert not is_packed(zset)
+    assert not are_columns(zset)
     assert list(zset) == sorted((float(-i), b"%06d" % i) for i in range(500))
     zset.discard([b"%06d" % i for i in range(20, 600)])
-    assert is_packed(zset)
+    assert are_columns(zset)
     zset.discard([b"%06d" % i for i in range(1, 20)])
     assert list(zset) == [(0.0, b"000000")]
 
 
 def test_the_last_score_of_a_member_wins() -> None:
-    zset = ZSet([(1.0, b"a"), (2.0, b"b"), (3.0, b"a")])
+    zset = zset_of([(1.0, b"a"), (2.0, b"b"), (3.0, b"a")])
     assert list(zset) == [(2.0, b"b"), (3.0, b"a")]
 
 
 @pytest.mark.parametrize("count", SIZES)
 def test_a_copy_changes_by_itself(count: int) -> None:
-    zset = ZSet(entries(count))
+    zset = zset_of(entries(count))
     copy = zset.copy()
-    assert is_packed(copy) == is_packed(zset)
-    zset.update([(99.0, b"new"), (77.0, b"000000")])
+    assert (copy.packed is None) == (zset.packed is None) == (count > PACKED_ITEMS_MAX)
+    zset.update([(99.0, b"new"), (77.0, b"000000")], BOUNDS)
     copy.discard([b"000000"])
     assert list(copy) == entries(count)[1:]
     assert zset.score(b"000000") == 77.0
@@ -183,13 +178,13 @@ def test_a_malformed_payload_is_refused() -> None:
 # --- memory -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("count", "bytes_max"), [(1, 330), (5, 450), (20, 750), (PACKED_MEMBERS_MAX, 2700)])
+@pytest.mark.parametrize(("count", "bytes_max"), [(1, 330), (5, 450), (20, 750), (COLUMNS_MEMBERS_MAX, 2700)])
 def test_a_small_set_is_small(count: int, bytes_max: int) -> None:
     """Apart from the members themselves."""
     made = [[(i + 0.5, b"%d-%d" % (which, i)) for i in range(count)] for which in range(100)]
     gc.collect()
     tracemalloc.start()
-    sets = [ZSet(each) for each in made]
+    sets = [zset_of(each) for each in made]
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert used / len(sets) < bytes_max

@@ -6,21 +6,22 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tidelog.commands.arguments import I64_MAX, I64_MIN, NOT_A_FLOAT, add_floats, integer, syntax_error
-from tidelog.commands.drawing import check_pairs_count, draw, draw_one, drawn_count
+from tidelog.commands.drawing import check_pairs_count, draw, drawn_count
 from tidelog.commands.long_double import parse_long_double
 from tidelog.commands.scanning import scan_cursor, scan_members, scan_options
 from tidelog.engine.table import HASH, ONE_KEY, Arguments, Command, Decision, read, write
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Pairs, Reply
 from tidelog.store.transaction import Transaction
-from tidelog.types.hash import Hash, hdel, hset
+from tidelog.types.hash import hdel, hset
+from tidelog.types.hash_value import Hash
 
-_NOTHING: Final[dict[bytes, bytes]] = {}
+_NOTHING: Final = Hash()
 
 
-def _hash(transaction: Transaction, key: bytes) -> dict[bytes, bytes]:
+def _hash(transaction: Transaction, key: bytes) -> Hash:
     """The hash at a key; an empty one if there is none. Not to be changed."""
-    value: dict[bytes, bytes] | None = transaction.find_typed(key, Hash)
+    value: Hash | None = transaction.find_typed(key, Hash)
     return value if value is not None else _NOTHING
 
 
@@ -61,15 +62,16 @@ def hmget(transaction: Transaction, arguments: Arguments) -> Reply:
 
 
 def hgetall(transaction: Transaction, arguments: Arguments) -> Reply:
-    return dict(_hash(transaction, arguments[1]))
+    value = _hash(transaction, arguments[1])
+    return value.fields() if value.packed is not None else dict(value.fields())
 
 
 def hkeys(transaction: Transaction, arguments: Arguments) -> Reply:
-    return list(_hash(transaction, arguments[1]))
+    return list[Reply](_hash(transaction, arguments[1]).names())
 
 
 def hvals(transaction: Transaction, arguments: Arguments) -> Reply:
-    return list(_hash(transaction, arguments[1]).values())
+    return list[Reply](_hash(transaction, arguments[1]).values())
 
 
 def hdel_(transaction: Transaction, arguments: Arguments) -> Decision:
@@ -87,7 +89,7 @@ def hlen(transaction: Transaction, arguments: Arguments) -> Reply:
 
 
 def hstrlen(transaction: Transaction, arguments: Arguments) -> Reply:
-    return len(_hash(transaction, arguments[1]).get(arguments[2], b""))
+    return len(_hash(transaction, arguments[1]).get(arguments[2]) or b"")
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------
@@ -96,7 +98,9 @@ def hstrlen(transaction: Transaction, arguments: Arguments) -> Reply:
 def hincrby(transaction: Transaction, arguments: Arguments) -> Decision:
     key, field = arguments[1], arguments[2]
     by = integer(arguments[3])
-    value = _hash(transaction, key).get(field, b"0")
+    value = _hash(transaction, key).get(field)
+    if value is None:
+        value = b"0"
     result = integer(value, "ERR hash value is not an integer") + by
     if not I64_MIN <= result <= I64_MAX:
         raise CommandError("ERR increment or decrement would overflow")
@@ -110,7 +114,9 @@ def hincrbyfloat(transaction: Transaction, arguments: Arguments) -> Decision:
         raise CommandError(NOT_A_FLOAT)
     if isinstance(by, float):
         raise CommandError("ERR value is NaN or Infinity")
-    value = _hash(transaction, key).get(field, b"0")
+    value = _hash(transaction, key).get(field)
+    if value is None:
+        value = b"0"
     result = add_floats(value, arguments[3], value_error="ERR hash value is not a float")
     return result, hset(key, [field, result])
 
@@ -120,25 +126,25 @@ def hincrbyfloat(transaction: Transaction, arguments: Arguments) -> Decision:
 
 def hscan(transaction: Transaction, arguments: Arguments) -> Reply:
     scan_cursor(arguments[2])
-    value = _hash(transaction, arguments[1])
+    value = _hash(transaction, arguments[1]).fields()
     if not value:
         return [b"0", []]
-    cursor, fields = scan_members(transaction, arguments[1], value, scan_options(arguments, 2))
+    cursor, fields = scan_members(transaction, arguments[1], value.keys(), scan_options(arguments, 2))
     return [b"%d" % cursor, [item for field in fields for item in (field, value[field])]]
 
 
 def hrandfield(transaction: Transaction, arguments: Arguments) -> Reply:
     random = transaction.store.random
     if len(arguments) == 2:
-        value = _hash(transaction, arguments[1])
-        return draw_one(random, value) if value else None
+        names = _hash(transaction, arguments[1]).names()
+        return names[random.randrange(len(names))] if names else None
     count = drawn_count(arguments[2])
     wants_values = len(arguments) > 3
     if len(arguments) > 4 or (wants_values and arguments[3].upper() != b"WITHVALUES"):
         raise syntax_error()
     if wants_values:
         check_pairs_count(count)
-    value = _hash(transaction, arguments[1])
+    value = _hash(transaction, arguments[1]).fields()
     fields = draw(random, value, count) if value else []
     return Pairs((field, value[field]) for field in fields) if wants_values else fields
 

@@ -286,7 +286,7 @@ def _database_number(argument: bytes) -> int:
 
 def object_encoding(transaction: Transaction, arguments: Arguments) -> Reply:
     value = transaction.peek(arguments[2])
-    return transaction.store.types.of(value).encoding(value) if value is not None else None
+    return transaction.store.types.of(value).encoding(value, transaction.database.bounds) if value is not None else None
 
 
 def object_refcount(transaction: Transaction, arguments: Arguments) -> Reply:

@@ -18,7 +18,7 @@ from tidelog.store.keyspace import Database
 from tidelog.store.large import Pieces, whole
 from tidelog.store.transaction import Transaction
 from tidelog.types.list import popped, pushed
-from tidelog.types.two_ended_list import List
+from tidelog.types.list_value import List
 
 LEFT: Final = b"LEFT"
 RIGHT: Final = b"RIGHT"

@@ -22,7 +22,7 @@ from tidelog.engine.table import LIST, Arguments, Command, Decision, Keys, write
 from tidelog.engine.would_block import ALIKE, WouldBlock
 from tidelog.resp.encoder import NULL_ARRAY, Reply
 from tidelog.store.transaction import Transaction
-from tidelog.types.two_ended_list import List
+from tidelog.types.list_value import List
 
 
 def _waits(keys: Sequence[bytes], arguments: Arguments, timeout_ms: int, at_once: Reply = NULL_ARRAY) -> WouldBlock:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import filterfalse, islice
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import Any
 
 from tidelog.commands.arguments import integer, syntax_error
@@ -14,7 +14,8 @@ from tidelog.errors import CommandError
 from tidelog.journal.operation import Del
 from tidelog.resp.encoder import Reply, SetReply
 from tidelog.store.transaction import Transaction
-from tidelog.types.set import Set, sadd, srem
+from tidelog.types.set import sadd, srem
+from tidelog.types.set_value import Set
 
 _TWO_KEYS = Keys(1, 2, 1)
 _COUNTED_KEYS = Keys(count_at=1)
@@ -55,7 +56,7 @@ def smove(transaction: Transaction, arguments: Arguments) -> Decision:
 
 
 def smembers(transaction: Transaction, arguments: Arguments) -> Reply:
-    return SetReply(_set(transaction, arguments[1]))
+    return SetReply(_set(transaction, arguments[1]).members())
 
 
 def sismember(transaction: Transaction, arguments: Arguments) -> Reply:
@@ -85,12 +86,12 @@ def spop(transaction: Transaction, arguments: Arguments) -> Decision:
         if count < 0:
             raise CommandError(problem)
     value = _set(transaction, key)
-    if not value or count == 0:
+    if not len(value) or count == 0:
         return (None if count is None else SetReply()), []
     if count is None:
-        member = draw_one(random, value)
+        member = draw_one(random, value.members())
         return member, srem(key, [member])
-    members = draw(random, value, count)
+    members = draw(random, value.members(), count)
     return SetReply(members), srem(key, members)
 
 
@@ -99,15 +100,15 @@ def srandmember(transaction: Transaction, arguments: Arguments) -> Reply:
     if len(arguments) > 3:
         raise syntax_error()
     count = drawn_count(arguments[2]) if len(arguments) == 3 else None
-    value = _set(transaction, arguments[1])
+    members = _set(transaction, arguments[1]).members()
     if count is None:
-        return draw_one(random, value) if value else None
-    return draw(random, value, count) if value else []
+        return draw_one(random, members) if members else None
+    return draw(random, members, count) if members else []
 
 
 def sscan(transaction: Transaction, arguments: Arguments) -> Reply:
     scan_cursor(arguments[2])
-    value = _set(transaction, arguments[1])
+    value = _set(transaction, arguments[1]).members()
     if not value:
         return [b"0", []]
     cursor, members = scan_members(transaction, arguments[1], value, scan_options(arguments, 2))
@@ -124,30 +125,31 @@ def _sets(transaction: Transaction, keys: Sequence[bytes]) -> list[Set]:
 def intersect(sets: Sequence[Set]) -> Collection[bytes]:
     """The smallest first: no intermediate result is larger."""
     smallest, *others = sorted(sets, key=len)
-    common: Iterable[bytes] = smallest
+    common = list(smallest.members())
     for other in others:
-        common = filter(other.__contains__, common)
-    return list(common)
+        common = [member for member in common if member in other]
+    return common
 
 
 def unite(sets: Sequence[Set]) -> Collection[bytes]:
-    united = Set()
+    united: dict[bytes, None] = {}
     for each in sets:
-        united.update(each)
-    return united
+        for member in each.members():
+            united[member] = None
+    return united.keys()
 
 
 def subtract(sets: Sequence[Set]) -> Collection[bytes]:
     """The members of the first set that no other set has."""
     first, *others = sets
-    left: dict[bytes, Any] = Set(first)
+    left: dict[bytes, None] = dict.fromkeys(first.members())
     for other in others:
         if len(other) < len(left):
-            for member in other:
+            for member in other.members():
                 left.pop(member, None)
         else:
-            left = dict.fromkeys(filterfalse(other.__contains__, left))
-    return left
+            left = {member: None for member in left if member not in other}
+    return left.keys()
 
 
 Combine = Callable[[Sequence[Set]], Collection[bytes]]
@@ -203,7 +205,7 @@ def sintercard(transaction: Transaction, arguments: Arguments) -> Reply:
     smallest, *others = sorted(_sets(transaction, arguments[2 : 2 + count]), key=len)
     if not limit:
         return len(intersect([smallest, *others]))
-    common = (member for member in smallest if all(member in other for other in others))
+    common = (member for member in smallest.members() if all(member in other for other in others))
     return sum(1 for _ in islice(common, limit))
 
 

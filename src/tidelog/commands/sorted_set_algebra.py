@@ -17,8 +17,9 @@ from tidelog.engine.table import SORTED_SET, Arguments, Command, Decision, Keys,
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import WRONG_TYPE, Transaction
-from tidelog.types.set import Set
-from tidelog.types.zset import ScoredMember, ZSet
+from tidelog.types.set_value import Set
+from tidelog.types.sorted_members import ScoredMember
+from tidelog.types.zset_value import ZSet
 
 CombineScores = Callable[[float, float], float]
 
@@ -44,7 +45,7 @@ class Input(NamedTuple):
     weight: float
 
     def entries(self) -> Iterable[ScoredMember]:
-        return self.value if isinstance(self.value, ZSet) else [(1.0, member) for member in self.value]
+        return self.value if isinstance(self.value, ZSet) else [(1.0, member) for member in self.value.members()]
 
     def score(self, member: bytes) -> float | None:
         if isinstance(self.value, ZSet):

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from tidelog.commands.arguments import NOT_A_FLOAT, integer
 from tidelog.errors import CommandError
-from tidelog.types.zset import ZSet
+from tidelog.types.zset_value import ZSet
 
 NOT_A_SCORE_RANGE: Final = "ERR min or max is not a float"
 NOT_A_LEX_RANGE: Final = "ERR min or max not valid string range item"

@@ -21,7 +21,9 @@ from tidelog.engine.table import ONE_KEY, SORTED_SET, Arguments, Command, Decisi
 from tidelog.engine.would_block import ALIKE, WouldBlock
 from tidelog.resp.encoder import NULL_ARRAY, Reply
 from tidelog.store.transaction import Transaction
-from tidelog.types.zset import ScoredMember, ZSet, zrem
+from tidelog.types.sorted_members import ScoredMember
+from tidelog.types.zset import zrem
+from tidelog.types.zset_value import ZSet
 
 _ENDS: Final = (b"MIN", b"MAX")
 

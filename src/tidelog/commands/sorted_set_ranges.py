@@ -15,7 +15,8 @@ from tidelog.engine.table import ONE_KEY, SORTED_SET, Arguments, Command, Decisi
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import Transaction
-from tidelog.types.zset import ScoredMember, zrem
+from tidelog.types.sorted_members import ScoredMember
+from tidelog.types.zset import zrem
 
 _READERS: Final[dict[bytes, Callable[[bytes, bytes], Range]]] = {
     b"BYRANK": rank_range,

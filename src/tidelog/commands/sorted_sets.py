@@ -19,7 +19,9 @@ from tidelog.errors import CommandError
 from tidelog.journal.operation import Del
 from tidelog.resp.encoder import NULL_ARRAY, Pairs, Reply, format_double
 from tidelog.store.transaction import Transaction
-from tidelog.types.zset import ZSET_TYPE, ScoredMember, ZSet, zadd, zadd_one, zrem
+from tidelog.types.sorted_members import ScoredMember
+from tidelog.types.zset import zadd, zadd_one, zrem
+from tidelog.types.zset_value import ZSet
 
 _LISTPACK_INTEGER_MAX: Final = 2.0**62
 """Redis keeps a whole score up to this as an integer in a listpack."""
@@ -218,7 +220,7 @@ def zscan(transaction: Transaction, arguments: Arguments) -> Reply:
     if zset is None:
         return [b"0", []]
     cursor, members = scan_members(transaction, key, zset.members(), scan_options(arguments, 2))
-    is_listpack = ZSET_TYPE.encoding(zset) == b"listpack"
+    is_listpack = not zset.is_large
     reply: list[bytes] = []
     for member in members:
         score = zset.score(member)

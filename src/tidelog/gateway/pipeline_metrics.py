@@ -23,7 +23,8 @@ from tidelog.gateway.sample import Sample, label
 from tidelog.ids import Ts
 from tidelog.keys import JOB_INDEX, PIPELINE_PREFIX
 from tidelog.store.keyspace import Database
-from tidelog.types.set import Set
+from tidelog.types.hash_value import Hash
+from tidelog.types.set_value import Set
 
 _JOB_PREFIX: Final = PIPELINE_PREFIX.encode()
 _JOB_INDEX: Final = JOB_INDEX.encode()
@@ -72,12 +73,12 @@ def _jobs(database: Database) -> Iterator[_PipelineJob]:
     """All jobs. If names that are not UTF-8 come to the same label, only one of them is shown."""
     index = database.peek(_JOB_INDEX)
     seen = set()
-    for name in islice(index, limits.PIPELINE_JOBS_SHOWN_MAX) if isinstance(index, Set) else ():
+    for name in islice(index.members(), limits.PIPELINE_JOBS_SHOWN_MAX) if isinstance(index, Set) else ():
         fields = database.peek(_JOB_PREFIX + name)
         text = label(name.decode(errors="backslashreplace"))
-        if type(fields) is dict and len(name) <= _NAME_BYTES_MAX and text not in seen:
+        if isinstance(fields, Hash) and len(name) <= _NAME_BYTES_MAX and text not in seen:
             seen.add(text)
-            yield _PipelineJob(text, fields)
+            yield _PipelineJob(text, dict(fields.fields()))
 
 
 def _is_up(job: _PipelineJob, now_ms: int) -> bool:

@@ -19,12 +19,14 @@ from tidelog.journal.operation import DEL, VAL, encode_items, encode_pair
 from tidelog.resp.encoder import Reply
 from tidelog.store.slots import slot_of
 from tidelog.store.transaction import NOT_PLAIN, Transaction
-from tidelog.types.hash import HSET, Hash, encode_field
+from tidelog.types.hash import HSET, encode_field
+from tidelog.types.hash_value import Hash
 from tidelog.types.key import EXPIRE
 from tidelog.types.list import LPUSH, RPUSH, encode_element
-from tidelog.types.set import SADD, Set
+from tidelog.types.list_value import List
+from tidelog.types.set import SADD
+from tidelog.types.set_value import Set
 from tidelog.types.string import integer_of
-from tidelog.types.two_ended_list import List
 
 PlainCall = Callable[[Transaction, list[bytes]], Reply]
 
@@ -145,7 +147,7 @@ def _hget(transaction: Transaction, words: list[bytes]) -> Reply:
     found = transaction.find_plain(slot_of(key), key)
     if found is None:
         return None
-    return found.get(words[2]) if type(found) is Hash else NOT_PLAIN
+    return found.get(words[2]) if isinstance(found, Hash) else NOT_PLAIN
 
 
 def _hset(transaction: Transaction, words: list[bytes]) -> Reply:
@@ -159,23 +161,23 @@ def _hset(transaction: Transaction, words: list[bytes]) -> Reply:
     if count == 4:
         return _set_field(transaction, slot, key, found, words[2], words[3])
     size = len(key)
-    fields: dict[bytes, bytes] = {}
+    fields: set[bytes] = set()
     for at in range(2, count, 2):
-        fields[words[at]] = words[at + 1]
+        fields.add(words[at])
         size += len(words[at]) + len(words[at + 1])
-    added = len(fields)
-    if 2 * added != count - 2 or not transaction.takes_plain(size):  # or a field comes twice
+    if 2 * len(fields) != count - 2 or not transaction.takes_plain(size):  # or a field comes twice
         return NOT_PLAIN
+    database = transaction.database
     if found is None:
-        transaction.database.put_at(slot, key, fields)
+        value = Hash()
+        database.put_at(slot, key, value)
     else:
-        value: dict[bytes, bytes] = found
-        transaction.database.touch(key)
-        before = len(value)
-        value.update(fields)
-        added = len(value) - before
+        value = found
+        database.touch(key)
+    before = len(value)
+    value.update(words[2:], database.bounds)
     transaction.gather(slot, HSET, encode_items(words[1:]))
-    return added
+    return len(value) - before
 
 
 def _hincrby(transaction: Transaction, words: list[bytes]) -> Reply:
@@ -194,21 +196,20 @@ def _hincrby(transaction: Transaction, words: list[bytes]) -> Reply:
 
 
 def _set_field(
-    transaction: Transaction, slot: int, key: bytes, found: dict[bytes, bytes] | None, field: bytes, value: bytes
+    transaction: Transaction, slot: int, key: bytes, found: Hash | None, field: bytes, value: bytes
 ) -> Reply:
     """Set one field of the hash that was found; how many are new."""
     if not transaction.takes_plain(len(key) + len(field) + len(value)):
         return NOT_PLAIN
-    added = 1
+    database = transaction.database
     if found is None:
-        transaction.database.put_at(slot, key, {field: value})
+        found = Hash()
+        database.put_at(slot, key, found)
     else:
-        transaction.database.touch(key)
-        if field in found:
-            added = 0
-        found[field] = value
+        database.touch(key)
+    is_new = found.set_field(field, value, database.bounds)
     transaction.gather(slot, HSET, encode_field(key, field, value))
-    return added
+    return 1 if is_new else 0
 
 
 # --- sets and lists ---------------------------------------------------------------------------------------------
@@ -222,13 +223,17 @@ def _sadd(transaction: Transaction, words: list[bytes]) -> Reply:
     found = transaction.find_plain(slot, key)
     if not (found is None or type(found) is Set) or not transaction.takes_plain(len(key) + len(member)):
         return NOT_PLAIN
+    database = transaction.database
+    value: Set
     if found is None:
-        transaction.database.put_at(slot, key, Set.fromkeys((member,)))
-    elif member in found:
-        return 0
+        value = Set()
+        database.put_at(slot, key, value)
     else:
-        transaction.database.touch(key)
-        found[member] = None
+        value = found
+        if member in value:
+            return 0
+        database.touch(key)
+    value.add(member, database.bounds)
     transaction.gather(slot, SADD, encode_element(key, member))
     return 1
 
@@ -256,12 +261,9 @@ def _push(transaction: Transaction, words: list[bytes], is_left: bool) -> Reply:
     else:
         transaction.database.touch(key)
     value: List = found
-    if is_left:
-        value.front.append(element)
-    else:
-        value.back.append(element)
+    value.push([element], is_left)
     transaction.gather(slot, LPUSH if is_left else RPUSH, encode_element(key, element))
-    return len(value.front) + len(value.back)
+    return len(value)
 
 
 PLAIN_CALLS: Final[dict[str, PlainCall]] = {

@@ -28,7 +28,8 @@ from tidelog.server.hot_lists import HotLists
 from tidelog.server.hot_streams import HotStreams
 from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
-from tidelog.types.hash import HSET, HSETS, Hash, encode_field
+from tidelog.types.hash import HSET, HSETS, encode_field
+from tidelog.types.hash_value import Hash
 
 _VALUE_BYTES_MAX: Final = limits.HOT_VALUE_BYTES_MAX
 _PAIRS_MAX: Final = limits.RECORD_MEMBERS_MAX
@@ -103,9 +104,11 @@ class HotPath:
                 break
             key = command[1]
             found = database.find(key)
-            if found is not None and (type(found) is not Hash or key in expiries):
-                break
-            value: bytes | None = None if found is None else found.get(command[2])
+            value: bytes | None = None
+            if found is not None:
+                if not isinstance(found, Hash) or key in expiries:
+                    break
+                value = found.get(command[2])
             if value is None:
                 out.append(self._nil)
             elif len(value) <= _VALUE_BYTES_MAX:
@@ -228,7 +231,7 @@ class HotPath:
         if self._writer.refusal is not None:
             return at
         database, first = self._database, commands[at][0]
-        expiries = database.expiries
+        expiries, bounds = database.expiries, database.bounds
         items: list[bytes] = []
         seen: set[bytes] = set()
         room, begun = _PAIRS_BYTES_MAX, at
@@ -244,13 +247,13 @@ class HotPath:
             slot = slot_of(key)
             found = database.find_at(slot, key)
             if found is None:
-                database.put_at(slot, key, {field: value})
+                fresh = Hash()
+                database.put_at(slot, key, fresh)
+                fresh.set_field(field, value, bounds)
                 out.append(_ADDED)
-            elif type(found) is Hash and key not in expiries:
+            elif isinstance(found, Hash) and key not in expiries:
                 database.touch(key)
-                fields: dict[bytes, bytes] = found
-                out.append(_CHANGED if field in fields else _ADDED)
-                fields[field] = value
+                out.append(_ADDED if found.set_field(field, value, bounds) else _CHANGED)
             else:
                 break
             seen.add(key)

@@ -22,7 +22,7 @@ from tidelog.resp.encoder import NULL_3, NULL_BULK_2
 from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
 from tidelog.types.list import LPOP, LPUSH, RPOP, RPUSH, encode_element
-from tidelog.types.two_ended_list import List
+from tidelog.types.list_value import List
 
 _ELEMENTS_MAX: Final = limits.RECORD_MEMBERS_MAX
 _BYTES_MAX: Final = limits.RECORD_SPLIT_BYTES
@@ -72,7 +72,7 @@ class HotLists:
         database, name, key = self._database, command[0], command[1]
         slot = slot_of(key)
         found = database.find_at(slot, key)
-        if found is not None and (type(found) is not List or key in database.expiries):
+        if found is not None and (not isinstance(found, List) or key in database.expiries):
             return at
         elements: list[bytes] = []
         room, begun, end = _BYTES_MAX - len(key), at, min(len(commands), at + _ELEMENTS_MAX)
@@ -96,9 +96,8 @@ class HotLists:
         else:
             value = found
             database.touch(key)
-        size = len(value.front) + len(value.back)
-        side = value.front if is_left else value.back
-        side.extend(elements)
+        size = len(value)
+        value.push(elements, is_left)
         self._journal(slot, LPUSH if is_left else RPUSH, key, elements)
         out += [b":%d\r\n" % length for length in range(size + 1, size + len(elements) + 1)]
         return at
@@ -121,7 +120,7 @@ class HotLists:
         if found is None:
             out.append(self._nil)
             return at + 1
-        if type(found) is not List or key in database.expiries:
+        if not isinstance(found, List) or key in database.expiries:
             return at
         value: List = found
         elements: list[bytes] = []
@@ -130,21 +129,18 @@ class HotLists:
             command = commands[at]
             if len(command) != 2 or command[1] != key or command[0] != name:
                 break
-            element = value.first() if is_left else value.last()
+            element = value.peek(is_left)
             room -= len(element)
             if room < 0 or len(element) > _ELEMENT_BYTES_MAX:
                 break
             if not elements:
                 database.observe(key)  # clients that wait for the key get nothing from this
-            if is_left:
-                value.front.pop()
-            else:
-                value.back.pop()
+            value.pop(is_left)
             elements.append(element)
             out.append(b"$%d\r\n%b\r\n" % (len(element), element))
             at += 1
         if elements:
-            if not value.front and not value.back:
+            if not len(value):
                 database.remove(key)
             self._journal(slot, LPOP if is_left else RPOP, key, elements)
         return at
@@ -170,18 +166,15 @@ class HotLists:
             found = database.find_at(slot, key)
             if found is None:
                 continue
-            if type(found) is not List or key in database.expiries:
+            if not isinstance(found, List) or key in database.expiries:
                 return at
             value: List = found
-            element = value.first() if is_left else value.last()
+            element = value.peek(is_left)
             if len(element) > _ELEMENT_BYTES_MAX:
                 return at
             database.observe(key)
-            if is_left:
-                value.front.pop()
-            else:
-                value.back.pop()
-            if not value.front and not value.back:
+            value.pop(is_left)
+            if not len(value):
                 database.remove(key)
             self._journal(slot, LPOP if is_left else RPOP, key, [element])
             out.append(b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(key), key, len(element), element))
@@ -205,7 +198,7 @@ class HotLists:
             found = database.find(key)
             if start == _NO_INDEX or stop == _NO_INDEX:
                 break
-            if found is not None and (type(found) is not List or key in database.expiries):
+            if found is not None and (not isinstance(found, List) or key in database.expiries):
                 break
             reply = _EMPTY if found is None else _range_reply(found, start, stop)
             if not reply:
@@ -223,7 +216,7 @@ class HotLists:
                 break
             key = command[1]
             found = database.find(key)
-            if found is not None and (type(found) is not List or key in database.expiries):
+            if found is not None and (not isinstance(found, List) or key in database.expiries):
                 break
             out.append(b":0\r\n" if found is None else b":%d\r\n" % len(found))
             at += 1
@@ -235,7 +228,7 @@ _EMPTY: Final = b"*0\r\n"
 
 def _range_reply(value: List, start: int, stop: int) -> bytes:
     """The reply of LRANGE; empty: it may be long."""
-    size = len(value.front) + len(value.back)
+    size = len(value)
     if start < 0:
         start = max(start + size, 0)
     stop = stop + size if stop < 0 else min(stop, size - 1)

@@ -30,6 +30,7 @@ from tidelog.store.range_removal import RangeRemoval
 from tidelog.store.slots import Positions, slot_of, slots_of
 from tidelog.store.uses import KeyUses
 from tidelog.types.effect import StoredValue
+from tidelog.types.encoding_bounds import EncodingBounds
 
 
 class Database:
@@ -39,6 +40,7 @@ class Database:
         "_signals",
         "alarms",
         "all",
+        "bounds",
         "cleared_count",
         "cooling_lines",
         "expiries",
@@ -64,6 +66,7 @@ class Database:
         uses: KeyUses | None = None,
         libraries: Libraries | None = None,
         holds: NamedHolds | None = None,
+        bounds: EncodingBounds | None = None,
         node_files: NodeFiles | None = None,
     ) -> None:
         self.number = number
@@ -75,8 +78,9 @@ class Database:
         self.uses = uses if uses is not None else KeyUses()
         """Told of every key that a client looks for."""
         self.libraries = libraries if libraries is not None else Libraries()
-        """Of the store, not of this database. So is the next."""
+        """Of the store, not of this database. So are the next."""
         self.holds = holds if holds is not None else NamedHolds()
+        self.bounds = bounds if bounds is not None else EncodingBounds()
         self.node_files = node_files
         self.cooling_lines: list[Any] = []
         """For every slot, where its streams' nodes get in line to become cold; empty: they do not."""

@@ -43,13 +43,16 @@ from tidelog.store.type_table import TypeTable, value_types
 from tidelog.store.uses import KeyUses
 from tidelog.store.watch import Watcher, Watches
 from tidelog.types.effect import Effect
+from tidelog.types.encoding_bounds import EncodingBounds
 from tidelog.types.key import DelRange, decode_range
 
 
 class Store:
     """All state of a server."""
 
-    def __init__(self, clock: Clock, random: Random, types: TypeTable | None = None) -> None:
+    def __init__(
+        self, clock: Clock, random: Random, types: TypeTable | None = None, bounds: EncodingBounds | None = None
+    ) -> None:
         self._clock = clock
         self.types = types if types is not None else TypeTable(value_types())
         """The types that its values may have."""
@@ -65,9 +68,10 @@ class Store:
         """Functions (FUNCTION LOAD)."""
         self.holds = NamedHolds()
         """Whom the journal is kept for, by name."""
-        self._databases = [
-            Database(number, self.signals, self.uses, self.libraries, self.holds) for number in range(limits.DATABASES)
-        ]
+        self.bounds = bounds if bounds is not None else EncodingBounds()
+        """Up to where OBJECT ENCODING says that values are small."""
+        shared = self.signals, self.uses, self.libraries, self.holds, self.bounds
+        self._databases = [Database(number, *shared) for number in range(limits.DATABASES)]
         for database in self._databases:
             database.all = self._databases
         self.effect_of = self.types.effect_of
@@ -113,10 +117,11 @@ class Store:
         types: TypeTable | None = None,
         *,
         leads: bool = True,
+        bounds: EncodingBounds | None = None,
     ) -> Store:
         """Open a data directory and load what it holds. Unless it `leads`, it follows (`Journal.begin_epoch`)."""
         finish_replacement(disk, folder)
-        store = cls(clock, random, types)
+        store = cls(clock, random, types, bounds)
         store.slots = slots_in(disk, folder, settings.shard_count)
         store.owners = shards_by_slot(store.slots)
         store.cooling = StoreCooling.open(disk, folder, random, store.databases, store.owners)

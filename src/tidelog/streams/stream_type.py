@@ -11,6 +11,7 @@ from tidelog.streams.effects import effects
 from tidelog.streams.operations import GroupSet, Pend
 from tidelog.streams.stream import Stream
 from tidelog.types.change import Change, array, number
+from tidelog.types.encoding_bounds import EncodingBounds
 from tidelog.types.value_type import ValueType
 
 
@@ -42,7 +43,7 @@ def _initial_groups(key: bytes, stream: Stream) -> Iterator[Change]:
     return changes()
 
 
-def _encoding(_stream: Stream) -> bytes:
+def _encoding(_stream: Stream, _bounds: EncodingBounds) -> bytes:
     return b"stream"
 
 

@@ -17,6 +17,7 @@ from tidelog.journal.node_files import NodeFiles
 from tidelog.journal.operation import OperationKind, decode_items, encode_items, first_item, item_parts
 from tidelog.journal.retention import Holder
 from tidelog.types.change import Change
+from tidelog.types.encoding_bounds import EncodingBounds
 
 StoredValue = Any
 """A value of the keyspace. Its class tells its type: see `ValueType`."""
@@ -24,6 +25,9 @@ StoredValue = Any
 
 class Keyspace(Protocol):
     """One database, as effects see it."""
+
+    bounds: EncodingBounds
+    """What a change does to what OBJECT ENCODING says."""
 
     node_files: NodeFiles | None
     """Where cold nodes of streams lie. It belongs to no database; None: nowhere."""

@@ -30,8 +30,9 @@ from tidelog.journal import flit
 from tidelog.journal.operation import Del, OperationKind, decode_items, encode_items, item_parts
 from tidelog.types.change import Change, Pieces, joined, number, text
 from tidelog.types.effect import Effect, Keyspace, keyed_effect, keyed_keys, split_long
+from tidelog.types.encoding_bounds import EncodingBounds
+from tidelog.types.list_value import List
 from tidelog.types.string import integer_of
-from tidelog.types.two_ended_list import List
 from tidelog.types.value_type import ValueType, in_pieces
 
 LPUSH: Final = 0x40
@@ -47,8 +48,13 @@ _NAME: Final = b"list"
 _POSITION_BYTES: Final = 4
 _POSITIONS_MAX: Final = limits.RECORD_SPLIT_BYTES // _POSITION_BYTES
 """In one record."""
-_LISTPACK_BYTES_MAX: Final = 8 * 1024
+_LISTPACK_BYTES_MAX: Final = (4 * 1024, 8 * 1024, 16 * 1024, 32 * 1024, 64 * 1024)
+"""By `list-max-listpack-size` -1, -2 ..."""
+_LISTPACK_SAFE_BYTES: Final = 8 * 1024
+"""If the parameter is a number of elements."""
 _LISTPACK_FRAME_BYTES: Final = 7
+_PLACE_BYTES: Final = 9
+"""What a Python list keeps for an element, with what it holds in reserve."""
 
 
 # --- operations -------------------------------------------------------------------------------------------------
@@ -145,11 +151,11 @@ def removed(key: bytes, positions: Sequence[int], element: bytes) -> list[Any]:
 
 
 def _apply_lpush(keyspace: Keyspace, op: LPush) -> None:
-    _to_push(keyspace, op.key).front.extend(op.elements)
+    _to_push(keyspace, op.key).push(op.elements, True)
 
 
 def _apply_rpush(keyspace: Keyspace, op: RPush) -> None:
-    _to_push(keyspace, op.key).back.extend(op.elements)
+    _to_push(keyspace, op.key).push(op.elements, False)
 
 
 def _to_push(keyspace: Keyspace, key: bytes) -> List:
@@ -163,19 +169,19 @@ def _to_push(keyspace: Keyspace, key: bytes) -> List:
 def _apply_lpop(keyspace: Keyspace, op: LPop) -> None:
     value: List | None = keyspace.change(op.key)
     if value is not None:
-        value.drop_left(min(len(op.elements), len(value)))
+        value.drop(min(len(op.elements), len(value)), True)
         _remove_empty(keyspace, op.key, value)
 
 
 def _apply_rpop(keyspace: Keyspace, op: RPop) -> None:
     value: List | None = keyspace.change(op.key)
     if value is not None:
-        value.drop_right(min(len(op.elements), len(value)))
+        value.drop(min(len(op.elements), len(value)), False)
         _remove_empty(keyspace, op.key, value)
 
 
 def _remove_empty(keyspace: Keyspace, key: bytes, value: List) -> None:
-    if not value.front and not value.back:
+    if not len(value):
         keyspace.remove(key)
 
 
@@ -363,16 +369,20 @@ def _told_whole(key: bytes, elements: list[bytes]) -> Iterator[Change]:
         field = b"rpush"
 
 
-def _encoding(value: List) -> bytes:
+def _encoding(value: List, bounds: EncodingBounds) -> bytes:
     """What Redis 7.2 would choose if the last element had come last: a list that shrinks may be a quicklist longer."""
-    if len(value) > _LISTPACK_BYTES_MAX:
+    if bounds.list_size >= 0:
+        size_max, count_max = _LISTPACK_SAFE_BYTES, max(int(bounds.list_size), 1)
+    else:
+        size_max = count_max = _LISTPACK_BYTES_MAX[min(-int(bounds.list_size), len(_LISTPACK_BYTES_MAX)) - 1]
+    if len(value) > count_max:
         return b"quicklist"
     size = _LISTPACK_FRAME_BYTES
     for element in value:
         size += _listpack_bytes(element)
     last = value.at(len(value) - 1)
     size += len(last) - _listpack_bytes(last)  # what it takes as it comes, before it is packed
-    return b"listpack" if size <= _LISTPACK_BYTES_MAX else b"quicklist"
+    return b"listpack" if size <= size_max else b"quicklist"
 
 
 def _listpack_bytes(element: bytes) -> int:
@@ -391,12 +401,14 @@ def _listpack_bytes(element: bytes) -> int:
 
 
 def _size_bytes(value: List, samples: int) -> int:
+    packed = value.packed
+    if packed is not None:
+        return sys.getsizeof(value) + sys.getsizeof(packed)
     looked_at = elements_bytes = 0
     for element in islice(value, samples or None):
-        elements_bytes += sys.getsizeof(element)
+        elements_bytes += sys.getsizeof(element) + _PLACE_BYTES
         looked_at += 1
-    places = sys.getsizeof(value.front) + sys.getsizeof(value.back)
-    return sys.getsizeof(value) + places + (len(value) * elements_bytes // looked_at if looked_at else 0)
+    return sys.getsizeof(value) + (len(value) * elements_bytes // looked_at if looked_at else 0)
 
 
 LIST_TYPE: Final = ValueType(

@@ -10,9 +10,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
+from mypy_extensions import i64
+
 from tidelog.journal.operation import VAL, Val, core_table, decode_pairs
 from tidelog.types.change import Change, text
 from tidelog.types.effect import Effect, Keyspace
+from tidelog.types.encoding_bounds import EncodingBounds
 from tidelog.types.value_type import ValueType
 
 _NAME: Final = b"string"
@@ -30,6 +33,8 @@ def integer_of(data: bytes) -> int | None:
     size = len(data)
     if size == 1:
         return data[0] - _ZERO if _ZERO <= data[0] <= _NINE else None
+    if size == 0 or data[0] > _NINE:  # hot: most words
+        return None
     if size < _DIGITS_SAFE and data.isdigit():  # hot: no pattern, and no number that is too large
         return int(data) if data[0] != _ZERO else None
     if _INTEGER.fullmatch(data):
@@ -37,6 +42,19 @@ def integer_of(data: bytes) -> int | None:
         if -(2**63) <= found < 2**63:
             return found
     return None
+
+
+def is_integer(data: bytes) -> bool:
+    """Whether `integer_of` takes it for one. Hot: no number is made of it."""
+    size: i64 = len(data)
+    if size == 0 or size >= _DIGITS_SAFE or data[0] <= _ZERO:  # long, negative, zero, or no number
+        return integer_of(data) is not None
+    at: i64 = 0
+    while at < size:
+        if not _ZERO <= data[at] <= _NINE:
+            return False
+        at += 1
+    return True
 
 
 def _apply_val(keyspace: Keyspace, op: Val) -> None:
@@ -74,7 +92,7 @@ def _initial(key: bytes, value: bytes) -> Iterator[Change]:
     return iter([Change(key, _NAME, None, text(value))])
 
 
-def _encoding(value: bytes) -> bytes:
+def _encoding(value: bytes, _bounds: EncodingBounds) -> bytes:
     if len(value) <= _INTEGER_BYTES_MAX and integer_of(value) is not None:
         return b"int"
     return b"embstr" if len(value) <= _EMBSTR_BYTES_MAX else b"raw"

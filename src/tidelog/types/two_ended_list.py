@@ -1,4 +1,4 @@
-"""The value of a list: two Python lists whose open ends are the ends of the list.
+"""The elements of a list that is not packed: two Python lists whose open ends are the ends of the list.
 
        left                                      right
     front[n] ... front[1] front[0]   back[0] back[1] ... back[m]
@@ -24,14 +24,14 @@ _DELETED_ONE_BY_ONE_MAX: Final = 8
 """More elements than this are removed by making their side anew."""
 
 
-class List:
+class TwoEndedList:
     """Elements in order; an index is how many elements stand before one."""
 
     __slots__ = ("back", "front")
 
     def __init__(self, elements: Sequence[bytes] = ()) -> None:
         self.front: list[bytes] = []
-        """The left part, reversed. Only the hot path and this class know the two parts."""
+        """The left part, reversed."""
         self.back: list[bytes] = list(elements)
         """The right part."""
 
@@ -44,7 +44,7 @@ class List:
         return chain(reversed(self.front), self.back)
 
     def __repr__(self) -> str:
-        return f"List({list(self)!r})"
+        return f"TwoEndedList({list(self)!r})"
 
     def at(self, index: int) -> bytes:
         """The element at an index that is there."""
@@ -79,9 +79,9 @@ class List:
                 found = part.index(element, found + 1)
                 yield size - 1 - at - found if is_backward else at + found
 
-    def copy(self) -> List:
+    def copy(self) -> TwoEndedList:
         """One that changes by itself."""
-        other = List()
+        other = TwoEndedList()
         other.front, other.back = self.front[:], self.back[:]
         return other
 
@@ -98,6 +98,24 @@ class List:
         if not self.back:
             self._fill_back()
         return self.back[-1]
+
+    def push(self, elements: Sequence[bytes], is_left: bool) -> None:
+        """Add elements at an end, one after the other. Hot."""
+        if is_left:
+            self.front.extend(elements)
+        else:
+            self.back.extend(elements)
+
+    def pop(self, is_left: bool) -> None:
+        """Remove the element at an end, if there is one. Hot."""
+        if is_left:
+            if not self.front:
+                self._fill_front()
+            self.front.pop()
+        else:
+            if not self.back:
+                self._fill_back()
+            self.back.pop()
 
     def drop_left(self, count: int) -> None:
         """Remove elements that are there."""

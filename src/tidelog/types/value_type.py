@@ -19,6 +19,7 @@ from typing import Any, Final
 from tidelog import limits
 from tidelog.types.change import Change
 from tidelog.types.effect import Effect, StoredValue
+from tidelog.types.encoding_bounds import EncodingBounds
 
 ELEMENT_OVERHEAD_BYTES: Final = 16 + 8
 """What a dict keeps for a key, roughly: its place in the index and in the table, when two thirds of both are used."""
@@ -47,8 +48,8 @@ class ValueType:
     """An independent copy, one level deep, for a snapshot that still needs the value as it was."""
     initial: Callable[[bytes, StoredValue], Iterator[Change]]
     """What a feed with INITIAL is told about a value. The value may change meanwhile, as with `pieces`."""
-    encoding: Callable[[StoredValue], bytes]
-    """How Redis would store the value at its default settings: what OBJECT ENCODING says."""
+    encoding: Callable[[StoredValue, EncodingBounds], bytes]
+    """How Redis would store the value at these settings: what OBJECT ENCODING says."""
     size_bytes: Callable[[StoredValue, int], int]
     """How much memory a value takes, from that many of its elements (0: from all), for MEMORY USAGE."""
     kept: Callable[[bytes, StoredValue], list[Any]] | None = None
