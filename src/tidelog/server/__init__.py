@@ -44,6 +44,7 @@ setting_values   the values that settings may have
 configuration_file  what CONFIG REWRITE writes
 live_parameters  what CONFIG shows and changes
 replication_parameters  those about replication
+encoding_parameters     those about what OBJECT ENCODING says
 leader_password  what a follower says to its leader
 link_call        calls a leader: password, TSYNC, and from then on a link
 replicated_server  what replication asks of the server

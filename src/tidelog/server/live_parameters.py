@@ -63,10 +63,10 @@ def live_parameters(
     http_feeds_allowed: int,
     sample_memory: Callable[[], None],
     begin_erasing: Callable[[], None],
-    replication: Iterable[Parameter] = (),
+    others: Iterable[Parameter] = (),
     file: ParameterFile | None = None,
 ) -> Parameters:
-    """All parameters. `replication`: those about it; `file`: where CONFIG REWRITE puts what has changed."""
+    """All parameters. `others`: those that are made elsewhere; `file`: where CONFIG REWRITE puts what has changed."""
 
     def put_clients_max(value: int) -> None:
         connections.clients_max = value
@@ -162,7 +162,7 @@ def live_parameters(
             fixed("io-threads", 1),
             fixed("enable-debug-command", "local"),
             *_of_scripts(scripts),
-            *replication,
+            *others,
             *_fixed(config),
         ],
         file,
@@ -190,15 +190,6 @@ def _of_scripts(bounds: ScriptLimits) -> Iterator[Parameter]:
 
 def _fixed(config: ServerConfig) -> Iterator[Parameter]:
     """What tools read, and nobody can change."""
-    for kind, entries in (("hash", 512), ("zset", 128)):
-        for structure in ("listpack", "ziplist"):  # which is its name up to Redis 6
-            yield fixed(f"{kind}-max-{structure}-entries", entries)
-            yield fixed(f"{kind}-max-{structure}-value", 64)
-    yield fixed("set-max-intset-entries", 512)
-    yield fixed("set-max-listpack-entries", 128)
-    yield fixed("set-max-listpack-value", 64)
-    yield fixed("list-max-listpack-size", -2)
-    yield fixed("list-max-ziplist-size", -2)
     yield fixed("list-compress-depth", 0)
     yield fixed("stream-node-max-entries", limits.TRIMMED_TOGETHER)
     yield fixed("stream-node-max-bytes", 0)

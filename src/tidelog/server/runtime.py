@@ -185,6 +185,7 @@ class Runtime:
             new_epoch_id=lambda: secrets.randbits(63),
             random=random.Random(),
             leads=self._lasting.replication.opens_as_leader,
+            bounds=self._lasting.encoding_bounds,
         )
         try:
             self._check_directory(store.journal.meta)

@@ -32,6 +32,7 @@ from tidelog.ports import NetworkAddress
 from tidelog.scripting.scripts import Scripts
 from tidelog.server.connection import Connection
 from tidelog.server.cooling import Cooling
+from tidelog.server.encoding_parameters import encoding_parameters
 from tidelog.server.facts import Facts
 from tidelog.server.hot import hot_commands
 from tidelog.server.lasting_parts import LastingParts
@@ -106,12 +107,15 @@ class ServedStore:
                 http_feeds_allowed=lasting.allowed.feeds,
                 sample_memory=self._sample_memory,
                 begin_erasing=self._snapshots.erasing.begin,
-                replication=replication_parameters(
-                    lasting.replication_options,
-                    lasting.leader_password,
-                    leader=self._leader,
-                    options_changed=self._replication_options_changed,
-                ),
+                others=[
+                    *replication_parameters(
+                        lasting.replication_options,
+                        lasting.leader_password,
+                        leader=self._leader,
+                        options_changed=self._replication_options_changed,
+                    ),
+                    *encoding_parameters(lasting.encoding_bounds),
+                ],
                 file=lasting.configuration_file,
             ),
             metrics=lasting.metrics,
