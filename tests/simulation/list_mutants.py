@@ -28,8 +28,8 @@ LIST_MUTANTS: Final = (
     Mutant(
         "hot-pushes-turned-round",
         "server/hot_lists.py",
-        "        side.extend(elements)\n",
-        "        side.extend(reversed(elements))\n",
+        "        value.push(elements, is_left)\n",
+        "        value.push(elements[::-1], is_left)\n",
         "a run of pushes on the hot path comes back in another order",
         "store",
     ),
@@ -77,8 +77,8 @@ LIST_MUTANTS: Final = (
     Mutant(
         "empty-list-stays",
         "types/list.py",
-        "    if not value.front and not value.back:\n        keyspace.remove(key)\n",
-        "    if not value.front and not value.back:\n        pass\n",
+        "    if not len(value):\n        keyspace.remove(key)\n",
+        "    if not len(value):\n        pass\n",
         "a list without elements is still there",
         "store",
     ),

@@ -10,8 +10,8 @@ STORE_MUTANTS: Final = (
     Mutant(
         "snapshot-shares-collections",
         "types/hash.py",
-        "    return dict(value)",
-        "    return value",
+        "    return value.copy()\n",
+        "    return value\n",
         "a collection that changes while a snapshot is taken is in it as it is later",
         "store",
     ),
