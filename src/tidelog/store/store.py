@@ -20,7 +20,6 @@ from tidelog.journal.durability import Visible
 from tidelog.journal.journal import Journal, Settings
 from tidelog.journal.layout import slots_in
 from tidelog.journal.merge import JournalTransaction, unreadable
-from tidelog.journal.new_record import NewRecord
 from tidelog.journal.operation import DELRANGE, FLUSHDB, START, VAL, decode_pairs, decode_start
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.replacement import finish_replacement
@@ -72,8 +71,8 @@ class Store:
         """Up to where OBJECT ENCODING says that values are small."""
         shared = self.signals, self.uses, self.libraries, self.holds, self.bounds
         self._databases = [Database(number, *shared) for number in range(limits.DATABASES)]
-        for database in self._databases:
-            database.all = self._databases
+        for each in self._databases:
+            each.all = self._databases
         self.effect_of = self.types.effect_of
         """Class of operations -> what they do. Hot: kept at hand."""
         self._by_opcode = self.types.effect_by_opcode
@@ -296,12 +295,9 @@ class Store:
         self.journal.writer.append(ts, records)
         transaction.records = []
         if self.on_range is not None:
-            self._tell_ranges(ts, records)
+            for shard, opcode, payload, _, database, _ in records:
+                self._tell_range(ts, shard, opcode, database, payload)
         return ts
-
-    def _tell_ranges(self, ts: Ts, records: list[NewRecord]) -> None:
-        for shard, opcode, payload, _, database, _ in records:
-            self._tell_range(ts, shard, opcode, database, payload)
 
     def _tell_range(self, ts: Ts, shard: ShardId, opcode: int, database: int, payload: bytes) -> None:
         if opcode == DELRANGE and shard == 0 and self.on_range is not None:  # every shard has it
