@@ -218,6 +218,7 @@ REPLICATION_MUTANTS: Final = (
         " and history.records_behind == 0:",
         ":",
         "a leader announces to a slow follower that it has closed what it has not sent",
+        7_000_325,
     ),
     _mutant(
         "chain-closes-by-its-own-clock",
@@ -246,6 +247,7 @@ REPLICATION_MUTANTS: Final = (
         "keeps_old=keeps_old",
         "keeps_old=False",
         "what a full sync takes the place of is gone, though it is not the leader's",
+        7_000_439,
     ),
     _mutant(
         "told-to-lead-before-it-is-durable",
@@ -302,6 +304,7 @@ REPLICATION_MUTANTS: Final = (
         "holders.hold(self.holder_name, ts,",
         "holders.hold(self.holder_name, self._followers.journal.writer.last_ts,",
         "what a follower has not got when it connects is erased",
+        7_001_523,
     ),
     _mutant(
         "epochs-inside-of-history-lost",
@@ -330,6 +333,7 @@ REPLICATION_MUTANTS: Final = (
         "        if writer.visible.ts < writer.last_ts:\n",
         "        if False:\n",
         "a follower is sent again what it has received on its last link",
+        7_000_734,
     ),
     _mutant(
         "large-values-overtaken",
