@@ -12,7 +12,8 @@ from tidelog.errors import Corruption
 from tidelog.ids import ShardId
 from tidelog.journal.layout import NodeFileLength, make_shard_folders
 from tidelog.journal.node_files import NodeFiles, NodePlace
-from tidelog.journal.node_format import node_file_id, node_file_name, walk_nodes
+from tidelog.journal.node_format import FoundNode, node_file_id, node_file_name, walk_nodes
+from tidelog.ports import Disk
 from tidelog.testing.disk import SimulatedDisk
 
 FIRST = ShardId(0)
@@ -36,6 +37,12 @@ def noted(place: NodePlace) -> tuple[int, int, int, int]:
     return place.file.id, place.position, place.size, place.crc
 
 
+def walked_nodes(disk: Disk, path: str, length: int) -> list[FoundNode]:
+    found: list[FoundNode] = []
+    walk_nodes(disk, path, length, found.append)
+    return found
+
+
 def test_names() -> None:
     assert node_file_name(255) == "nodes-00000000000000ff.bin"
     assert node_file_id("nodes-00000000000000ff.bin") == 255
@@ -54,7 +61,7 @@ def test_what_was_written_is_read() -> None:
     again = found_again(files, 2)
     assert [again.place(*noted(place)).read() for place in places] == nodes
     for file in files:
-        walked = [each[:3] for each in walk_nodes(files.disk, file.path, file.size_bytes)]
+        walked = [each[:3] for each in walked_nodes(files.disk, file.path, file.size_bytes)]
         assert walked == [noted(place)[1:] for place in places if place.file is file]
 
 
@@ -90,7 +97,7 @@ def test_every_flipped_bit_is_found() -> None:
         with pytest.raises(Corruption, match=r"nodes-0000000000000007\.bin"):
             hurt.read()
         with pytest.raises(Corruption):
-            list(walk_nodes(disk, path, first.file.size_bytes))
+            walked_nodes(disk, path, first.file.size_bytes)
         disk.flip_bit(path, bit)
     assert (first.read(), second.read()) == (b"first node", b"second node")
 
@@ -119,10 +126,10 @@ def test_walking_finds_what_is_wrong_with_a_file() -> None:
     (place,) = files.append(FIRST, [b"a node"])
     path = place.file.path
     with pytest.raises(Corruption, match="ends before"):
-        list(walk_nodes(disk, path, place.end + 8))
+        walked_nodes(disk, path, place.end + 8)
     disk.rename(path, "data/shard-0/nodes-0000000000000001.bin")
     with pytest.raises(Corruption, match="name"):
-        list(walk_nodes(disk, "data/shard-0/nodes-0000000000000001.bin", place.end))
+        walked_nodes(disk, "data/shard-0/nodes-0000000000000001.bin", place.end)
     with pytest.raises(Corruption, match="missing"):
         place.read()
 

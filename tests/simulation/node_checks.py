@@ -20,7 +20,7 @@ from tests.simulation.stream_model import PlainStream
 from tidelog.journal.layout import shard_folder
 from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.node_files import NodePlace
-from tidelog.journal.node_format import node_file_id, node_file_name, read_node, walk_nodes
+from tidelog.journal.node_format import FoundNode, node_file_id, node_file_name, read_node, walk_nodes
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.snapshot import Snapshot, list_snapshots
 from tidelog.ports import Disk
@@ -83,7 +83,9 @@ def _check_snapshot(disk: SimulatedDisk, snapshot: Snapshot, references: list[No
         require(disk.exists(path), snapshot.path, "lists", path, "which is missing")
         size = len(disk.read_file(path))
         require(size >= length, snapshot.path, "needs", length, "bytes of", path, "which has", size)
-        whole = {found.position for found in walk_nodes(disk, path, length)}
+        found: list[FoundNode] = []
+        walk_nodes(disk, path, length, found.append)
+        whole = {each.position for each in found}
         file = disk.open(path, "read")
         for reference in references:
             if reference.file_id == file_id:

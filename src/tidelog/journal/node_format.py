@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -141,7 +141,7 @@ def examine_nodes(file: File, length: int, at: int = FILE_HEADER_BYTES) -> Itera
         at += node_room(size)
 
 
-def walk_nodes(disk: Disk, path: str, length: int) -> Iterator[FoundNode]:
+def walk_nodes(disk: Disk, path: str, length: int, visit: Callable[[FoundNode], None]) -> None:
     """Every node of a file up to a length, proved. `Corruption`: the first damage; a node that is lost is none."""
     file = open_node_file(disk, path)
     try:
@@ -149,6 +149,6 @@ def walk_nodes(disk: Disk, path: str, length: int) -> Iterator[FoundNode]:
         for found in examine_nodes(file, length):
             if found.problem is not None and not isinstance(found.problem, NodeLost):
                 raise found.problem
-            yield found
+            visit(found)
     finally:
         file.close()

@@ -17,7 +17,7 @@ from tidelog import limits
 from tidelog.errors import Corruption
 from tidelog.journal.file_copies import copy_file, link_or_copy
 from tidelog.journal.layout import SNAPSHOTS, NodeFileLength, shard_folder
-from tidelog.journal.node_format import inner_path, walk_nodes
+from tidelog.journal.node_format import FoundNode, inner_path, walk_nodes
 from tidelog.journal.snapshot import Snapshot
 from tidelog.ports import Disk
 
@@ -53,10 +53,13 @@ def check_length(disk: Disk, snapshot: Snapshot, listed: NodeFileLength) -> str:
 
 def prove_nodes(disk: Disk, snapshot: Snapshot, on_read: Callable[[int], None] | None = None) -> None:
     """Read every node of the files that it lists, as far as it needs them. `Corruption`: the first that is damaged."""
+
+    def visit(found: FoundNode) -> None:
+        if on_read is not None:
+            on_read(found.size)
+
     for listed in snapshot.point.node_files:
-        for found in walk_nodes(disk, check_length(disk, snapshot, listed), listed.length):
-            if on_read is not None:
-                on_read(found.size)
+        walk_nodes(disk, check_length(disk, snapshot, listed), listed.length, visit)
 
 
 def put_beside(
