@@ -12,6 +12,7 @@ import pytest
 
 from tests.engine.made import make_connections, make_engine
 from tests.server.test_connection import Transport, turns
+from tests.store.changes import plain
 from tidelog import limits
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.journal import Settings
@@ -85,11 +86,11 @@ class Server:
         self.store.journal.writer.write()
         self.disk.kill()
         database = self._open().database(0)
-        return {key: database.find(key) for key in database.all_keys()}
+        return {key: plain(database.find(key)) for key in database.all_keys()}
 
     def state(self) -> dict[bytes, Any]:
         database = self.store.database(0)
-        return {key: database.find(key) for key in database.all_keys()}
+        return {key: plain(database.find(key)) for key in database.all_keys()}
 
 
 def _encoded(command: Command) -> bytes:

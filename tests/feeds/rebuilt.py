@@ -306,7 +306,7 @@ def state_of(database: Database, spans: list[Span]) -> State:
 def plain(value: Any) -> Any:
     kind = type(value)
     if kind is Hash:
-        return "hash", value.fields()
+        return "hash", value.fields().copy()
     if kind is ZSet:
         return "zset", {member: score for score, member in value}
     if kind is Set:

@@ -162,7 +162,7 @@ def live_state(store: Store, keys_of: Callable[[Database], Iterable[bytes]] = Da
 def _plain(value: Any) -> Any:
     kind = type(value)
     if kind is Hash:
-        return "hash", value.fields()
+        return "hash", value.fields().copy()
     if kind is ZSet:
         return "zset", {member: score for score, member in value}
     if kind is List:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from tests.store.changes import open_store, run
 from tests.streams.cold_nodes import cool
 from tidelog.journal.layout import NodeFileLength
+from tidelog.journal.loader import Apply, PayloadOf
+from tidelog.journal.merge import JournalTransaction
 from tidelog.journal.node_format import node_file_id
 from tidelog.journal.snapshot import newest_snapshot
 from tidelog.ports import Disk
+from tidelog.store.cooling import StoreCooling
+from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
+from tidelog.streams.stream import Stream
 
 KEYS = (b"orders", b"clicks", b"trades")
 """Streams of different slots: with two shards, both have some."""
@@ -48,3 +57,28 @@ def node_paths(disk: Disk, folder: str = "/data") -> list[str]:
         for name in disk.list(f"{folder}/{shard}")
         if node_file_id(name) is not None
     ]
+
+
+class HotWatch:
+    """Notes how much of the streams of a store is in memory, after every transaction that is replayed into it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, keys: tuple[bytes, ...]) -> None:
+        self.most = 0
+        spilling = StoreCooling.spilling
+
+        def watched(cooling: StoreCooling, apply: Apply, prepare: Callable[[], None] | None = None) -> Apply:
+            run = spilling(cooling, apply, prepare)
+
+            def look(transaction: JournalTransaction, payload_of: PayloadOf) -> None:
+                run(transaction, payload_of)
+                self.most = max(self.most, hot_bytes(cooling._databases[0], keys))
+
+            return look
+
+        monkeypatch.setattr(StoreCooling, "spilling", watched)
+
+
+def hot_bytes(database: Database, keys: tuple[bytes, ...]) -> int:
+    """What sealed nodes of streams take in memory."""
+    streams = [database.find(key) for key in keys]
+    return sum(node.size_bytes for stream in streams if isinstance(stream, Stream) for node in stream.sealed)

@@ -7,12 +7,9 @@ import errno
 import pytest
 
 from tests.store.changes import open_store, run, state
-from tests.store.cold import node_paths
+from tests.store.cold import HotWatch, hot_bytes, node_paths
 from tidelog import limits
-from tidelog.journal.loader import PayloadOf
-from tidelog.journal.merge import JournalTransaction
 from tidelog.store.store import Store
-from tidelog.streams.stream import Stream
 from tidelog.testing.disk import SimulatedDisk
 
 ENTRIES = 1500
@@ -26,26 +23,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REPLAY_SPILL_BYTES", 40_000)
 
 
-class Watch:
-    """Notes how much of the streams is in memory, after every transaction that a start replays."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.most = 0
-        replay = Store.replay
-
-        def watched(store: Store, transaction: JournalTransaction, payload_of: PayloadOf) -> None:
-            replay(store, transaction, payload_of)
-            self.most = max(self.most, hot_bytes(store))
-
-        monkeypatch.setattr(Store, "replay", watched)
-
-
-def hot_bytes(store: Store) -> int:
-    database = store.database(0)
-    streams = [database.find(key) for key in KEYS if database.find(key) is not None]
-    return sum(node.size_bytes for stream in streams if isinstance(stream, Stream) for node in stream.sealed)
-
-
 def appended(disk: SimulatedDisk) -> Store:
     store = open_store(disk, 2)
     for number in range(ENTRIES):
@@ -56,9 +33,9 @@ def appended(disk: SimulatedDisk) -> Store:
 def test_a_replay_of_the_journal_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = SimulatedDisk()
     store = appended(disk)
-    known, total = state(store), hot_bytes(store)
+    known, total = state(store), hot_bytes(store.database(0), KEYS)
     store.journal.close()
-    watch = Watch(monkeypatch)
+    watch = HotWatch(monkeypatch, KEYS)
     again = open_store(disk, 2)
     node_bytes = 20 * (len(ENTRY) + 200)
     bound = limits.REPLAY_SPILL_BYTES + len(KEYS) * (limits.HOT_NODES_KEPT + 1) * node_bytes
@@ -72,10 +49,10 @@ def test_loading_a_snapshot_that_has_its_nodes_inside_is_bounded(monkeypatch: py
     """As versions before this one wrote them."""
     disk = SimulatedDisk()
     store = appended(disk)
-    known, total = state(store), hot_bytes(store)
+    known, total = state(store), hot_bytes(store.database(0), KEYS)
     store.save()
     store.journal.close()
-    watch = Watch(monkeypatch)
+    watch = HotWatch(monkeypatch, KEYS)
     assert state(open_store(disk, 2)) == known
     assert 0 < watch.most < total / 3
 
@@ -83,18 +60,18 @@ def test_loading_a_snapshot_that_has_its_nodes_inside_is_bounded(monkeypatch: py
 def test_a_full_disk_does_not_end_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = SimulatedDisk()
     store = appended(disk)
-    known, total = state(store), hot_bytes(store)
+    known, total = state(store), hot_bytes(store.database(0), KEYS)
     store.journal.close()
     disk.fail("write", errno.ENOSPC, path_contains="/nodes-", times=None)
     operations = disk.operations
     again = open_store(disk, 2)
     assert state(again) == known
-    assert hot_bytes(again) == total
+    assert hot_bytes(again.database(0), KEYS) == total
     assert disk.operations - operations < 500, "it is not tried with every transaction"
     disk.clear_faults()
     assert again.cooling is not None
     again.cooling.spill()
-    assert hot_bytes(again) < total / 3
+    assert hot_bytes(again.database(0), KEYS) < total / 3
     assert state(again) == known
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.store.changes import open_store, run, state
-from tests.store.cold import KEYS, fill, listed, made, node_paths
+from tests.store.cold import KEYS, HotWatch, fill, listed, made, node_paths
 from tidelog import limits
 from tidelog.errors import Corruption
 from tidelog.ids import ShardId, Ts
@@ -131,18 +131,9 @@ def test_what_history_seals_becomes_cold_as_it_goes(monkeypatch: pytest.MonkeyPa
     total = sum(node.size_bytes for key in KEYS[:2] for node in store.database(0).find(key).sealed)  # type: ignore[union-attr]
     store.journal.close()
     target = Store(SimulatedClock(), random.Random(7))
-    most, replay = 0, target.replay
-
-    def watched(*arguments: Any) -> None:
-        nonlocal most
-        replay(*arguments)
-        streams = [target.database(0).find(key) for key in KEYS[:2]]
-        hot = sum(node.size_bytes for stream in streams if isinstance(stream, Stream) for node in stream.sealed)
-        most = max(most, hot)
-
-    monkeypatch.setattr(target, "replay", watched)
+    watch = HotWatch(monkeypatch, KEYS[:2])
     restore(disk, target, "/data", "/new", shard_count=3)
-    assert 0 < most < total / 3
+    assert 0 < watch.most < total / 3
     assert state(open_store(disk, 3, "/new")) == known
 
 
