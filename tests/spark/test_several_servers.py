@@ -47,6 +47,8 @@ def test_spark_reads_from_the_server_that_leads(spark: SparkSession, tide: Peer)
     url = tide.url.replace("//", "//127.0.0.1:1,")
     for kind in ("stream:several", "feed:key:several"):
         frame = spark.read.format("tidelog").option("url", url).option("from_followers", "true").load(kind)
+        if kind.startswith("feed"):
+            frame = frame.where("kind = 'value'")  # tests before this one have flushed the server
         assert frame.count() == (10 if kind.startswith("stream") else 1)
 
 
