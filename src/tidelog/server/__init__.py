@@ -28,7 +28,7 @@ Work in the background:
 
 snapshots        makes snapshots and sidecars
 erasing          erases old segments of the journal, and watches the space on the disk
-cooling          writes nodes of streams that nobody reads to disk
+cooling          writes older nodes of streams to disk, on a thread
 scrub            reads node files slowly, to find damage
 work_thread      joins and writes large values
 
