@@ -29,6 +29,9 @@ class ReplicationLoad(FeedLoad):
             self._seq += self._rng.choice((0, 1, 1, 2))
             pair = [self.member(), self.value()]
             return [b"TWRITE", self.stream(), b"PRODUCER", b"p", b"%d" % self._seq, b"ENTRIES", *pair]
+        if self._rng.random() < 0.1:  # several nodes at once, so that there is something to cool
+            entries = [word for _ in range(self._rng.randint(2, 9)) for word in (self.member(), self.value())]
+            return [b"TWRITE", self.stream(), b"ENTRIES", *entries]
         return super().command()
 
     def transact(self, store: Store, now_us: int) -> None:
