@@ -78,13 +78,13 @@ class Server:
         stop_peer(self._process, STOP_S_MAX)
 
 
-def _start_redis(folder: str, fsync: str, password: str) -> Server:
+def _start_redis(folder: str, fsync: str, password: str, *, has_log: bool) -> Server:
     settings = {
         "bind": "127.0.0.1",
         "dir": folder,
         "save": "",
         "daemonize": "no",
-        "appendonly": "yes",
+        "appendonly": "yes" if has_log else "no",
         "appendfsync": fsync,
         "aof-use-rdb-preamble": "no",
         "auto-aof-rewrite-percentage": 0,
@@ -101,7 +101,7 @@ def _start_redis(folder: str, fsync: str, password: str) -> Server:
 
 def _start_tidelog(folder: str, fsync: str, *more: str) -> Server:
     words = [sys.executable, "-m", "tidelog.cli", "serve", "--port", "auto", *more, "--data", f"{folder}/data"]
-    process = subprocess.Popen([*words, "--fsync", fsync, "--snapshot-after", "0"], stdout=subprocess.PIPE)
+    process = subprocess.Popen([*words, "--fsync", fsync], stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         with process.stdout as lines:  # it prints one line, when everything is loaded
@@ -123,13 +123,19 @@ def running(
     has_http: bool = False,
     has_flight: bool = False,
     password: str = "",
+    keeps_snapshots: bool = False,
 ) -> Iterator[Server]:
-    """A server of that name over that folder, ready to answer; only a Tidelog has HTTP or Flight."""
+    """A server of that name over that folder, ready to answer; only a Tidelog has HTTP or Flight.
+
+    One that keeps snapshots: a Tidelog makes them by itself, a Redis has no log and starts from the last one.
+    """
     Path(folder).mkdir(parents=True, exist_ok=True)
     if name == "redis":
-        server = _start_redis(folder, fsync, password)
+        server = _start_redis(folder, fsync, password, has_log=not keeps_snapshots)
     else:
         more = ["--http-port", "auto" if has_http else "0", "--flight-port", "auto" if has_flight else "0"]
+        if not keeps_snapshots:
+            more += ["--snapshot-after", "0"]
         if password:
             Path(f"{folder}/password").write_text(password)
             Path(f"{folder}/password").chmod(0o600)

@@ -251,7 +251,9 @@ def _apply_stream(state: State, key: bytes, field: bytes | None, value: Any) -> 
         entries[LAST_ID] = value[-1][1]
     elif field == b"copy":
         _, last, last_id, _, _, database, source = value
-        copied = state.get(source, _EMPTY)[1] if database == 0 else {PARTLY: 0}
+        there = state.get(source, _EMPTY) if database == 0 else b""
+        # What the feed told of before may be newer: the source may be something else by now.
+        copied = there[1] if isinstance(there, tuple) and there[0] == "stream" else {PARTLY: 0}
         if PARTLY not in copied and copied.get(LAST_ID, b"0-0") == last_id:
             entries.update(copied)
         else:
