@@ -99,8 +99,8 @@ def _start_redis(folder: str, fsync: str, password: str, *, has_log: bool) -> Se
     return Server("redis", process, ReadyPorts(ports[0], 0, 0))
 
 
-def _start_tidelog(folder: str, fsync: str, *more: str) -> Server:
-    words = [sys.executable, "-m", "tidelog.cli", "serve", "--port", "auto", *more, "--data", f"{folder}/data"]
+def _start_tidelog(python: str, folder: str, fsync: str, *more: str) -> Server:
+    words = [python, "-m", "tidelog.cli", "serve", "--port", "auto", *more, "--data", f"{folder}/data"]
     process = subprocess.Popen([*words, "--fsync", fsync], stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
@@ -124,10 +124,12 @@ def running(
     has_flight: bool = False,
     password: str = "",
     keeps_snapshots: bool = False,
+    python: str = sys.executable,
 ) -> Iterator[Server]:
     """A server of that name over that folder, ready to answer; only a Tidelog has HTTP or Flight.
 
     One that keeps snapshots: a Tidelog makes them by itself, a Redis has no log and starts from the last one.
+    `python` is the interpreter that has Tidelog: another one may have another version.
     """
     Path(folder).mkdir(parents=True, exist_ok=True)
     if name == "redis":
@@ -140,7 +142,7 @@ def running(
             Path(f"{folder}/password").write_text(password)
             Path(f"{folder}/password").chmod(0o600)
             more += ["--requirepass-file", f"{folder}/password"]
-        server = _start_tidelog(folder, fsync, *more)
+        server = _start_tidelog(python, folder, fsync, *more)
     try:
         yield server
     finally:
