@@ -10,14 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.resp.wire import joined_parts
 from tidelog import limits
 from tidelog.resp.encoder import (
     NULL_ARRAY,
     ErrorReply,
+    Later,
     Pairs,
     Push,
     Reply,
     SetReply,
+    Spliced,
     Verbatim,
     Wire,
     encode,
@@ -162,7 +165,29 @@ def test_long_strings_are_parts_of_their_own_and_not_copied(protocol: int) -> No
         "OK",
     ):
         parts = encode_long(reply, protocol)
-        assert b"".join(parts) == encode(reply, protocol)
-        assert all(part is long for part in parts if len(part) >= len(long))
+        assert joined_parts(parts) == encode(reply, protocol)
+        assert all(part is long for part in parts if isinstance(part, bytes) and len(part) >= len(long))
         assert len(parts) == 1 + 2 * sum(part is long for part in parts)
     assert len(encode_long(long[1:], protocol)) == 1
+
+
+class _Counted(Later):
+    """Elements that know how often they were asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.times = 0
+
+    def encoded(self) -> bytes:
+        self.times += 1
+        return self._data
+
+
+def test_elements_for_later_are_parts_of_their_own() -> None:
+    first, second = _Counted(b":1\r\n:2\r\n"), _Counted(b":3\r\n")
+    reply = [b"a", Spliced([b"head"], [first, second], 3), b"z"]
+    parts = encode_long(reply, 2)
+    assert parts == [b"*3\r\n$1\r\na\r\n*4\r\n$4\r\nhead\r\n", first, second, b"$1\r\nz\r\n"]
+    assert first.times == second.times == 0
+    assert encode(reply, 2) == joined_parts(parts)
+    assert encode_long(Spliced([], [second], 1), 2) == [b"*1\r\n", second]

@@ -8,6 +8,7 @@ from itertools import pairwise
 from hypothesis import strategies as st
 
 from tidelog.resp.decoder import RequestDecoder
+from tidelog.resp.encoder import Later, Part
 from tidelog.resp.exact import ExactDecoder, ProtocolError, RequestLimits, Words
 
 Outcome = tuple[list[Words], str | None]
@@ -60,3 +61,8 @@ PLACES = st.one_of(
     st.lists(st.integers(1, 400), max_size=12),
 )
 """Where bytes are cut."""
+
+
+def joined_parts(parts: Sequence[Part]) -> bytes:
+    """A reply that was encoded in parts, as its client gets it."""
+    return b"".join(part.encoded() if isinstance(part, Later) else part for part in parts)

@@ -11,6 +11,7 @@ from typing import Any
 import hiredis
 
 from tests.engine.made import make_connections, make_engine
+from tests.resp.wire import joined_parts
 from tests.server.test_connection import Transport
 from tidelog.engine.engine import LONG
 from tidelog.journal.durability import FsyncPolicy
@@ -50,7 +51,7 @@ class ScriptMachine:
         arguments = [word if isinstance(word, bytes) else str(word).encode() for word in words]
         data = self.engine.execute(self.session, arguments)
         assert data is not None
-        return b"".join(self.session.long_reply) if data is LONG else data
+        return joined_parts(self.session.long_reply) if data is LONG else data
 
     def __call__(self, *words: Word) -> Any:
         """The reply to a command; an error is text that begins with a minus sign."""

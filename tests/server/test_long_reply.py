@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog import limits
+from tidelog.resp.encoder import Later
 from tidelog.server.long_reply import LongReply
 
 
@@ -33,3 +34,25 @@ def test_what_is_left_can_be_dropped() -> None:
     reply.clear()
     assert reply.is_over
     assert reply.take_messages() == []
+
+
+class _Entry(Later):
+    def __init__(self, data: bytes | None) -> None:
+        self._data = data
+
+    def encoded(self) -> bytes:
+        if self._data is None:
+            raise MemoryError
+        return self._data
+
+
+def test_a_part_is_made_when_those_before_it_are_sent() -> None:
+    reply = LongReply()
+    reply.begin([b"*3\r\n", b":1\r\n", _Entry(b":2\r\n"), _Entry(None)])
+    sent: list[memoryview] = []
+    steps = []
+    for _ in range(2):
+        assert not reply.send_piece(sent.append)
+        steps.append((reply.is_to_be_made, reply.make_part(), reply.is_to_be_made))
+    assert b"".join(sent) == b":1\r\n:2\r\n"
+    assert steps == [(True, True, False), (True, False, True)]

@@ -192,7 +192,9 @@ def check_reads(rng: Random, stream: Stream, plain: PlainStream) -> None:
     low, high, count = min(low, high), max(low, high), rng.randint(1, 9)
     within = [offset for offset, entry in entries if low <= entry[0] <= high]
     _require_rows(stream.read_ids(low, high, count), within[:count], plain, ("ids from", low, "to", high))
-    _require_rows(stream.read_ids_back(high, low, count), within[::-1][:count], plain, ("ids from", high, "back"))
+    _require_rows(
+        stream.find_ids_back(high, low, count).rows(), within[::-1][:count], plain, ("ids from", high, "back")
+    )
     after = next((offset for offset, entry in entries if entry[0] >= low), plain.next)
     require(stream.offset_at_or_after(low) == after, "the first at id", low, "is", after)
     exact = next((offset for offset, entry in entries if entry[0] == low), None)
@@ -201,7 +203,7 @@ def check_reads(rng: Random, stream: Stream, plain: PlainStream) -> None:
     ahead = [offset for offset, _ in entries if offset >= start]
     back = [offset for offset, _ in entries if offset <= start][::-1]
     _require_rows(stream.read(start, count), ahead[:count], plain, ("offset", start))
-    _require_rows(stream.read_back(start, count), back[:count], plain, ("offset", start, "back"))
+    _require_rows(stream.find_back(start, count).rows(), back[:count], plain, ("offset", start, "back"))
     wanted = [plain.entries[offset][0] for offset in ahead[:count]]
     require(stream.ids_from(start, count) == wanted, "ids from offset", start, "are", wanted)
     below = sum(offset < start for offset, _ in entries)

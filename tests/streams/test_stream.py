@@ -68,7 +68,7 @@ def test_reading_by_id() -> None:
         ids = pack_id(first, 0), pack_id(last, 0)
         expected = [each for each in range(1, 36) if first <= 1000 + each <= last]
         assert list(stream.read_ids(*ids, count).offsets) == expected[:count]
-        assert list(stream.read_ids_back(ids[1], ids[0], count).offsets) == expected[::-1][:count]
+        assert list(stream.find_ids_back(ids[1], ids[0], count).rows().offsets) == expected[::-1][:count]
     assert stream.offset_at_or_after(pack_id(1005, 1)) == 6
     assert stream.offset_at_or_after(pack_id(9999, 0)) == 36
     assert (stream.offset_of(pack_id(1011, 0)), stream.offset_of(pack_id(1011, 1))) == (11, None)
@@ -121,7 +121,7 @@ def test_a_stream_without_entries_is_a_value() -> None:
     assert plain_rows(Stream().read(1, 9)) == []
     assert Stream().offset_at_or_after(0) == 1
     assert Stream().read_ids(0, 2**128 - 1, 9).entries == []
-    assert Stream().read_ids_back(2**128 - 1, 0, 9).entries == []
+    assert Stream().find_ids_back(2**128 - 1, 0, 9).rows().entries == []
 
 
 def test_a_copy_is_independent() -> None:
@@ -197,7 +197,7 @@ def test_it_is_a_list_of_entries(steps: list[Step]) -> None:
         assert (stream.first, stream.next, stream.length) == (first, added + 1, len(entries))
         assert stream.first_entry == min(entries, default=added + 1)
         assert list(rows.offsets) == list(stream.read_ids(0, 2**128 - 1, 999).offsets)
-        assert list(rows.offsets) == list(stream.read_ids_back(2**128 - 1, 0, 999).offsets)[::-1]
+        assert list(rows.offsets) == list(stream.find_ids_back(2**128 - 1, 0, 999).rows().offsets)[::-1]
         assert [node.first_offset for node in stream.sealed] == list(stream.bases)
         assert [node.last_id for node in stream.sealed] == list(stream.last_ids)
         for offset in (1, first, added // 2 + 1, added):

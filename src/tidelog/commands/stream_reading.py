@@ -89,7 +89,7 @@ def tread(transaction: Transaction, arguments: Arguments) -> Decision:
     if found is None:
         if options.count_max and options.block_ms is not None:
             raise WouldBlock([options.key], arguments, options.block_ms)
-        return _reply([], stream, options), []
+        return _reply(stream, options), []
     return found, []
 
 
@@ -100,12 +100,11 @@ def _read_plain(options: _Options, stream: Stream | None) -> Reply | None:
         return None
     count = min(options.count_max, limits.READ_ENTRIES_MAX)
     evicted = min(max(stream.first - offset, 0), count)
-    rows = stream.read(max(offset, stream.first), count - evicted)
-    if not evicted and not rows.entries:
+    found = stream.find(max(offset, stream.first), count - evicted)
+    if not evicted and not found.count:
         return None
-    if not evicted and not options.with_info:
-        return t_entries(rows)
-    return _reply([None] * evicted, stream, options, array_for_t(rows), len(rows.entries))
+    head: list[Reply] = [_info(stream)] if options.with_info else []
+    return t_entries(found, [*head, *[None] * evicted])
 
 
 def _read_back(options: _Options, stream: Stream | None) -> Reply | None:
@@ -114,11 +113,12 @@ def _read_back(options: _Options, stream: Stream | None) -> Reply | None:
         return None
     offset = min(options.offset or stream.last, stream.last)
     count = min(options.count_max, limits.READ_ENTRIES_MAX)
-    rows = stream.read_back(offset, count)
-    evicted = min(offset, stream.first - 1, count - len(rows.entries))
-    if not evicted:
-        return _reply([], stream, options, array_for_t(rows), len(rows.entries)) if rows.entries else None
+    found = stream.find_back(offset, count)
+    evicted = min(offset, stream.first - 1, count - found.count)
     head: list[Reply] = [_info(stream)] if options.with_info else []
+    if not evicted:
+        return t_entries(found, head) if found.count else None
+    rows = found.rows()
     return [*head, *(Wire(array_for_t(rows.at(index))) for index in range(len(rows.entries))), *[None] * evicted]
 
 
@@ -126,10 +126,9 @@ def _info(stream: Stream | None) -> Reply:
     return [stream.first_entry, stream.last] if stream is not None else [1, 0]
 
 
-def _reply(nils: list[None], stream: Stream | None, options: _Options, body: bytes = b"", count: int = 0) -> Reply:
-    """`[[first, last],] nil ..., entry ...`"""
-    replies: list[Reply] = [_info(stream)] if options.with_info else []
-    return Spliced([*replies, *nils], body, count)
+def _reply(stream: Stream | None, options: _Options, body: bytes = b"", count: int = 0) -> Reply:
+    """`[[first, last],] entry ...`"""
+    return Spliced([_info(stream)] if options.with_info else [], [body], count)
 
 
 def _read_group(transaction: Transaction, options: _Options, stream: Stream | None) -> Decision:
@@ -138,7 +137,7 @@ def _read_group(transaction: Transaction, options: _Options, stream: Stream | No
     if read.rows or not options.count_max or options.block_ms is None:
         body = b"".join(array_for_t(rows) for rows in read.rows)
         count = sum(len(rows.entries) for rows in read.rows)
-        return _reply([], stream, options, body, count), read.operations
+        return _reply(stream, options, body, count), read.operations
     raise WouldBlock(
         [options.key],
         _waiting(options),

@@ -16,8 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tidelog.resp.encoder import Wire
+from tidelog import limits
+from tidelog.resp.encoder import Later, Part, Reply, Spliced, Wire
 from tidelog.store.large import Piece, whole
+from tidelog.streams.found import Found, FoundPart
 from tidelog.streams.node import FIELDS, TAGGED, Rows
 from tidelog.streams.rows import listed
 
@@ -35,9 +37,36 @@ def array_for_t(rows: Rows) -> bytes:
     return b"".join(_pieces_for_t(rows, []))
 
 
-def t_entries(rows: Rows) -> Wire:
-    """An array of entries, as TREAD gives it."""
+def t_entries(found: Found, head: list[Reply] | None = None) -> Wire | Spliced:
+    """An array of entries, as TREAD gives it, with whatever goes before them."""
+    if head:
+        return Spliced(head, _body(found, is_for_x=False), found.count)
+    if found.count >= limits.LATER_ENTRIES_MIN:
+        return Spliced([], _body(found, is_for_x=False), found.count)
+    rows = found.rows()
     return Wire(b"".join(_pieces_for_t(rows, [b"*%d\r\n" % len(rows.entries)])))
+
+
+class _EntriesLater(Later):
+    """Entries of a node."""
+
+    __slots__ = ("_is_for_x", "_part")
+
+    def __init__(self, part: FoundPart, *, is_for_x: bool) -> None:
+        self._part = part
+        self._is_for_x = is_for_x
+
+    def encoded(self) -> bytes:
+        rows = self._part.rows()
+        return array_for_x(rows) if self._is_for_x else array_for_t(rows)
+
+
+def _body(found: Found, *, is_for_x: bool) -> Sequence[Part]:
+    """The replies of all entries: now, or of many of them, later."""
+    if found.count >= limits.LATER_ENTRIES_MIN:
+        return [_EntriesLater(part, is_for_x=is_for_x) for part in found.parts()]
+    rows = found.rows()
+    return [array_for_x(rows) if is_for_x else array_for_t(rows)]
 
 
 def _pieces_for_t(rows: Rows, pieces: list[bytes]) -> list[bytes]:
@@ -71,8 +100,15 @@ def array_for_x(rows: Rows) -> bytes:
     return b"".join(_pieces_for_x(rows, []))
 
 
-def x_entries(rows: Rows) -> Wire:
+def x_entries(found: Found) -> Wire | Spliced:
     """An array of entries, as XRANGE gives it."""
+    if found.count >= limits.LATER_ENTRIES_MIN:
+        return Spliced([], _body(found, is_for_x=True), found.count)
+    return x_rows(found.rows())
+
+
+def x_rows(rows: Rows) -> Wire:
+    """The same of entries that were read already."""
     return Wire(b"".join(_pieces_for_x(rows, [b"*%d\r\n" % len(rows.entries)])))
 
 

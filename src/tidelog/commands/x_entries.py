@@ -197,7 +197,7 @@ def _range(
         return []
     if not count:
         return NULL_ARRAY
-    return x_entries(stream.read_ids_back(last, first, count) if is_backward else stream.read_ids(first, last, count))
+    return x_entries(stream.find_ids_back(last, first, count) if is_backward else stream.find_ids(first, last, count))
 
 
 # --- removing ---------------------------------------------------------------------------------------------------

@@ -62,11 +62,11 @@ def xinfo_stream(transaction: Transaction, arguments: Arguments) -> Reply:
             b"last-entry": _one(stream, is_last=True),
         }
     groups = [_group_in_full(stream, name, group, count) for name, group in sorted(stream.groups.items())]
-    return found | {b"entries": x_entries(stream.read_ids(0, LARGEST_ID, count)), b"groups": groups}
+    return found | {b"entries": x_entries(stream.find_ids(0, LARGEST_ID, count)), b"groups": groups}
 
 
 def _one(stream: Stream, *, is_last: bool) -> Reply:
-    rows = stream.read_ids_back(LARGEST_ID, 0, 1) if is_last else stream.read_ids(0, LARGEST_ID, 1)
+    rows = stream.find_ids_back(LARGEST_ID, 0, 1).rows() if is_last else stream.read_ids(0, LARGEST_ID, 1)
     return Wire(array_for_x(rows)) if rows.entries else None
 
 

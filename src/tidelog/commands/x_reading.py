@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from tidelog import limits
 from tidelog.commands.arguments import I64_MAX, integer, syntax_error
 from tidelog.commands.stream_ids import LARGEST_ID, id_text, strict_id
-from tidelog.commands.stream_replies import array_for_x, x_entries
+from tidelog.commands.stream_replies import array_for_x, x_entries, x_rows
 from tidelog.commands.streams import find_stream
 from tidelog.commands.timeouts import ms_to_wait
 from tidelog.engine.table import STREAM, Arguments, Command, Decision, Keys, read, write
@@ -125,7 +125,7 @@ def xread(transaction: Transaction, arguments: Arguments) -> Reply:
     found = ByKey()
     for key, stream, number in zip(words[:half], streams, after, strict=True):
         if stream is not None and top_id(stream) > number:
-            found.append((key, x_entries(stream.read_ids(number + 1, LARGEST_ID, options.count_max))))
+            found.append((key, x_entries(stream.find_ids(number + 1, LARGEST_ID, options.count_max))))
     if not found and options.block_ms is not None:
         again = [*arguments[: options.first + half], *map(id_text, after)]
         raise WouldBlock(words[:half], again, options.block_ms, awaits=Stream)
@@ -193,7 +193,7 @@ def _deliver(key: bytes, stream: Stream, group: Group, options: _Options, now_ms
     delivery = Deliver(
         key, options.group, options.consumer, now_ms, 0, 0, *cursor, keeps, offsets, ids if keeps else ()
     )
-    return delivery, x_entries(rows)
+    return delivery, x_rows(rows)
 
 
 def _after_delivery(group: Group, delivery: Deliver) -> Group:

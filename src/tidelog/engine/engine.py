@@ -248,8 +248,9 @@ class Engine:
             parts = encode_long(reply, session.protocol)
         except Exception as error:
             return encode(internal_error(row, error), session.protocol)
-        if len(parts) == 1:
-            return parts[0]
+        first = parts[0]
+        if len(parts) == 1 and isinstance(first, bytes):
+            return first
         session.long_reply = parts
         return LONG
 

@@ -18,13 +18,14 @@ A reply is a plain Python value; the classes here stand for what Python has no t
     Push              *array                        >push
     Verbatim          $bulk string                  =verbatim string
     ErrorReply        -error                        the same
-    Spliced           *array, the last elements of which are encoded already
+    Spliced           *array, the last elements of which are encoded already, or will be (`Later`)
     Wire              bytes that are encoded already, whatever the protocol
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, cast
 
 from mypy_extensions import mypyc_attr
 
@@ -84,12 +85,26 @@ class Wire:
         return f"Wire({self.data!r})"
 
 
+class Later:
+    """Elements of an array that are encoded when the client takes them, so that nobody else waits for all of them. What
+    they are is decided already."""
+
+    __slots__ = ()
+
+    def encoded(self) -> bytes:
+        raise NotImplementedError
+
+
+Part = bytes | Later
+"""Of a reply."""
+
+
 class Spliced:
     """An array whose last elements are encoded already, whatever the protocol."""
 
     __slots__ = ("body", "count", "head")
 
-    def __init__(self, head: list[Reply], body: bytes, count: int) -> None:
+    def __init__(self, head: list[Reply], body: Sequence[Part], count: int) -> None:
         self.head = head
         self.body = body
         self.count = count
@@ -126,10 +141,12 @@ class ErrorReply:
 class _Parts:
     """A reply that is being encoded."""
 
-    def __init__(self) -> None:
-        self.all: list[bytes] = []
+    def __init__(self, *, is_at_once: bool) -> None:
+        self.all: list[Part] = []
+        self.is_at_once = is_at_once
+        """Nothing is left for later."""
         self.has_long = False
-        """There is a long string among them, as a part of its own."""
+        """There is a long string among them as a part of its own, or something for later."""
 
 
 def encode(reply: Reply, protocol: int) -> bytes:
@@ -141,26 +158,31 @@ def encode(reply: Reply, protocol: int) -> bytes:
         return b":%d\r\n" % reply
     if isinstance(reply, Wire):
         return reply.data
-    parts = _Parts()
+    parts = _Parts(is_at_once=True)
     _append(parts, reply, protocol)
-    return b"".join(parts.all)
+    return b"".join(cast("list[bytes]", parts.all))
 
 
-def encode_long(reply: Reply, protocol: int) -> list[bytes]:
-    """The same in parts: one, or several if there are long strings in it, which are not copied."""
-    parts = _Parts()
+def encode_long(reply: Reply, protocol: int) -> list[Part]:
+    """The same in parts: one, or several if there are long strings in it, which are not copied, or something for
+    later. The first is always bytes."""
+    parts = _Parts(is_at_once=False)
     _append(parts, reply, protocol)
     if not parts.has_long:
-        return [b"".join(parts.all)]
-    found: list[bytes] = []
+        return [b"".join(cast("list[bytes]", parts.all))]
+    found: list[Part] = []
     between: list[bytes] = []
     for part in parts.all:
-        if len(part) < _LONG_BYTES:
+        if isinstance(part, bytes) and len(part) < _LONG_BYTES:
             between.append(part)
-        else:
-            found += (b"".join(between), part)
+            continue
+        if between:
+            found.append(b"".join(between))
             between.clear()
-    return [*found, b"".join(between)]
+        found.append(part)
+    if between:
+        found.append(b"".join(between))
+    return found
 
 
 def encode_error(message: str) -> bytes:
@@ -235,7 +257,12 @@ def _append_rare(parts: _Parts, reply: Reply, protocol: int) -> None:
         parts.all.append(b"*%d\r\n" % (len(reply.head) + reply.count))
         for item in reply.head:
             _append(parts, item, protocol)
-        parts.all.append(reply.body)
+        for part in reply.body:
+            if isinstance(part, Later) and parts.is_at_once:
+                parts.all.append(part.encoded())
+            else:
+                parts.all.append(part)
+                parts.has_long = parts.has_long or isinstance(part, Later)
     elif isinstance(reply, ErrorReply):
         parts.all.append(encode_error(reply.message))
     elif isinstance(reply, NullArray):

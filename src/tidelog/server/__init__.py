@@ -6,7 +6,7 @@ listener         opens ports, with or without TLS, and unix sockets
 connection       one connection: bytes in, commands to the engine, replies out
 socket_session   where a client is, since when, and what is on its way to it
 joining          puts large arguments together, on a thread
-long_reply       what is left to send of a reply with long strings
+long_reply       what is left to send of a reply with long strings or many entries
 backlog          what a client has sent and the server has not run yet
 activity         when a client came, and when it was last active
 connections      all connections: how many there may be, and which are turned away or cut

@@ -164,7 +164,9 @@ class Connection(SocketSession):
     def take_go(self) -> None:
         """It is this client's go."""
         self._is_in_line = self.is_slow = False
-        if self._may_run:
+        if not self._long.is_over:
+            self._make_long()
+        elif self._may_run:
             self._run_piece()
         self._settle()
 
@@ -387,6 +389,11 @@ class Connection(SocketSession):
         """Send the next piece of a long reply, if there is one and the client takes it."""
         if self._write is None or self.is_clogged or self._long.is_over:
             return
+        if self._long.is_to_be_made:
+            if not self._is_in_line:  # that is work, so clients take turns with it
+                self._is_in_line = True
+                self._turns.line_up(self, is_new=False)
+            return
         if not self._long.send_piece(self._write):
             asyncio.get_running_loop().call_soon(self._send_long)
             return
@@ -396,6 +403,15 @@ class Connection(SocketSession):
         if not self._backlog.commands:
             self._end_of_commands()
         self._settle()
+
+    def _make_long(self) -> None:
+        """It is this client's go to have the next part of a long reply made."""
+        if self._write is None or self.is_clogged:
+            return
+        if self._long.make_part():
+            self._send_long()
+        else:
+            self.kill()
 
     def push(self, data: bytes) -> None:
         """A message of pub/sub: it leaves with this turn's replies. A client that does not read is cut off."""

@@ -4,6 +4,7 @@ The value:
 
 stream         a stream: what changes it, its groups and producers
 reading        the entries of a stream: finding and reading them
+found          entries that a read has found, for now or for later
 node           a run of entries: lists while it grows, sealed once it is full
 rows           entries as columns, and ids as numbers
 columns        quick access to the columns of a sealed node

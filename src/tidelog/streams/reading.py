@@ -19,8 +19,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tidelog import limits
 from tidelog.streams.cold import OPENED
+from tidelog.streams.found import Found
 from tidelog.streams.node import ActiveNode, Node, SealedNode
-from tidelog.streams.rows import Rows, joined
+from tidelog.streams.rows import Rows
 
 _Part = tuple[Node, int, int]
 """Entries of a node between two places."""
@@ -70,7 +71,7 @@ class StreamEntries:
             return len(self.sealed)
         return max(bisect_right(self.bases, offset) - 1, 0)
 
-    def read(self, offset: int, count: int, last: int | None = None) -> Rows:
+    def find(self, offset: int, count: int, last: int | None = None) -> Found:
         """Entries from an offset on, up to a number of them, and none after the offset `last`."""
         found: list[_Part] = []
         first, place = offset, self._place(offset)
@@ -90,9 +91,13 @@ class StreamEntries:
             self._require(found)
             if last is None:
                 self._note_read(first, found)
-        return joined([node.rows(start, stop) for node, start, stop in found])
+        return Found(found)
 
-    def read_back(self, offset: int, count: int) -> Rows:
+    def read(self, offset: int, count: int, last: int | None = None) -> Rows:
+        """The same, at once."""
+        return self.find(offset, count, last).rows()
+
+    def find_back(self, offset: int, count: int) -> Found:
         """Entries from an offset down, newest first, up to a number of them."""
         found: list[_Part] = []
         for place in range(self._place(offset), -1, -1):
@@ -106,9 +111,9 @@ class StreamEntries:
                 break
         if OPENED.fetches:
             self._require(found)
-        return joined([node.rows(start, stop).reversed() for node, start, stop in found])
+        return Found(found, is_backward=True)
 
-    def read_ids(self, first_id: int, last_id: int, count: int) -> Rows:
+    def find_ids(self, first_id: int, last_id: int, count: int) -> Found:
         """Entries between two ids, both included, oldest first."""
         found: list[_Part] = []
         place = bisect_left(self.last_ids, first_id)
@@ -128,10 +133,14 @@ class StreamEntries:
             place += 1
         if OPENED.fetches and found:
             self._note_read(found[0][0].offset_at(found[0][1]), found)
-        return joined([node.rows(start, stop) for node, start, stop in found])
+        return Found(found)
 
-    def read_ids_back(self, last_id: int, first_id: int, count: int) -> Rows:
-        """The same, newest first."""
+    def read_ids(self, first_id: int, last_id: int, count: int) -> Rows:
+        """The same, at once."""
+        return self.find_ids(first_id, last_id, count).rows()
+
+    def find_ids_back(self, last_id: int, first_id: int, count: int) -> Found:
+        """Entries between two ids, both included, newest first."""
         found: list[_Part] = []
         top = bisect_left(self.last_ids, last_id)
         if OPENED.fetches and self.sealed:
@@ -149,7 +158,7 @@ class StreamEntries:
                 count -= stop - start
             if count <= 0 or start > 0:
                 break
-        return joined([node.rows(start, stop).reversed() for node, start, stop in found])
+        return Found(found, is_backward=True)
 
     def ids_from(self, offset: int, count: int) -> list[int]:
         """The ids of entries from an offset on, up to a number of them."""
