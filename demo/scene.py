@@ -159,7 +159,7 @@ class Scene:
             for day in days:
                 stream = jobset.compressed(day) if compressed else jobset.hot(day)
                 if self.client.exists(stream.key):
-                    total += fields(self.client.execute_command("TINFO", stream.key))[b"bytes"]
+                    total += fields(self.client.execute_command("TINFO", stream.key))[b"memory-bytes"]
         return total
 
     def feed_until_now(self) -> Line:

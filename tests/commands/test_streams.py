@@ -234,7 +234,7 @@ def test_tinfo(run: Commands) -> None:
     flat = run.quietly("TINFO", "k")
     info = dict(zip(flat[::2], flat[1::2], strict=True))
     size = info.pop(b"bytes")
-    assert size > 25 * 26
+    assert size == info.pop(b"memory-bytes") > 25 * 26
     groups = [dict(zip(each[::2], each[1::2], strict=True)) for each in info.pop(b"groups")]
     assert info == {
         b"length": 25,
@@ -243,6 +243,7 @@ def test_tinfo(run: Commands) -> None:
         b"last-id": b"%d-24" % (run.now_ms - 100),
         b"nodes": 3,
         b"cold-nodes": 0,
+        b"disk-bytes": 0,
         b"producers": 1,
     }
     assert groups == [

@@ -123,6 +123,7 @@ def test_a_read_waits_for_its_nodes_and_others_do_not() -> None:
         assert reply.endswith(b"+PONG\r\n")
         assert world.engine.fetching is not None
         assert world.engine.fetching.fetched_count == 2
+        assert world.engine.fetching.fetched_bytes == sum(node.disk_bytes for node in world.stream().sealed[1:3])
 
     run(test)
 

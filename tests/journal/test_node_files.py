@@ -194,4 +194,5 @@ def test_a_file_with_little_that_is_needed_is_sparse(monkeypatch: pytest.MonkeyP
     found.append(file.is_sparse)
     assert found == [False, False, True]
     assert file.live_bytes == 450
+    assert file.garbage_bytes == 2 * 208 + 150
     assert places[0].read() == bytes(200)

@@ -165,13 +165,14 @@ def test_what_is_hot_is_known_roughly() -> None:
         stream = world.put(b"k", Stream())
         filled(6000, stream=stream, size=50)
         node_bytes = stream.sealed[0].opened_bytes
-        assert cooling.hot_bytes == 6 * node_bytes
+        assert (cooling.hot_bytes, cooling.totals.node_count) == (6 * node_bytes, 6)
         await world.work()
-        assert cooling.hot_bytes == 3 * node_bytes
+        assert (cooling.hot_bytes, cooling.totals.node_count) == (3 * node_bytes, 3)
+        assert cooling.totals.other_bytes == stream.other_bytes
         world.store.database(0).remove(b"k")
         assert cooling.hot_bytes == 3 * node_bytes
         await world.pass_over()
-        assert cooling.hot_bytes == 0
+        assert (cooling.hot_bytes, cooling.totals.node_count, cooling.totals.other_bytes) == (0, 0, 0)
 
     run(check)
 

@@ -151,6 +151,7 @@ def test_a_cold_node_takes_no_memory() -> None:
     cold = chilled(hot)
     assert cold.is_cold
     assert cold.size_bytes == 0 < cold.disk_bytes < cold.opened_bytes
+    assert cold.from_index(75).disk_bytes == cold.disk_bytes // 4
     assert cold.rows(0, 100) == before
     assert not SealedNode.of_ipc(cold.ipc()).is_cold
 

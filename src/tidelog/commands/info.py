@@ -23,6 +23,7 @@ SECTIONS: Final = {
     "keyspace": "Keyspace",
     "tidelog": "Tidelog",
     "feeds": "Feeds",
+    "streams": "Streams",
 }
 """Name -> head, in the order of the reply."""
 _ON_REQUEST: Final = frozenset(["commandstats"])

@@ -153,7 +153,9 @@ def tinfo(transaction: Transaction, arguments: Arguments) -> Reply:
         b"last-id": b"%d-%d" % (stream.last_ms, stream.last_seq),
         b"nodes": sum(1 for _ in stream.nodes()),
         b"cold-nodes": sum(node.is_cold for node in stream.sealed),
-        b"bytes": stream.size_bytes,
+        b"bytes": stream.size_bytes + stream.disk_bytes,
+        b"memory-bytes": stream.size_bytes,
+        b"disk-bytes": stream.disk_bytes,
         b"producers": len(stream.producers),
         b"groups": [_group_info(name, group, transaction.now_ms) for name, group in stream.groups.items()],
     }

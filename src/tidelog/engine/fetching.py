@@ -105,7 +105,9 @@ class Fetching:
         self._pinned_bytes = 0
         self._is_closed = False
         self.fetched_count = 0
-        """Nodes that were read."""
+        """Nodes that were read ..."""
+        self.fetched_bytes = 0
+        """... and what lies of them on disk."""
         OPENED.fetch_ahead = self._look_ahead
 
     def close(self) -> None:
@@ -286,6 +288,7 @@ class Fetching:
         self._idle.append(worker)
         self._reading.difference_update(job.nodes)
         self.fetched_count += len(job.nodes)
+        self.fetched_bytes += sum(node.place.size for node in job.nodes if node.place is not None)
         opened: list[tuple[SealedNode, Columns]] = []
         for node, read in job.read:
             if isinstance(read, Columns):

@@ -59,6 +59,8 @@ class ScrubFacts(NamedTuple):
     """That were read."""
     passes: int = 0
     """Over all files."""
+    pass_bytes: int = 0
+    """That were read in the pass under way; 0: it rests."""
     damaged: int = 0
     """Places that are damaged, in files that are still there."""
 

@@ -12,6 +12,7 @@ own_channels      ... whose backend is the server itself
 ruled_channels    ... that a file of rules configures
 channels_alone    channels without a server of ours: on a Redis, or a Tidelog elsewhere
 metrics           /metrics: the numbers of a server
+stream_metrics    those of streams: memory, disk, and what became of nodes
 replication_metrics  those of replication
 pipeline_metrics  the numbers that jobs of the pipeline publish, for /metrics
 sample            the text format of Prometheus

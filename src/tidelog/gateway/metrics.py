@@ -10,8 +10,10 @@ from tidelog.engine.tallies import Tallies
 from tidelog.gateway.pipeline_metrics import pipeline_samples
 from tidelog.gateway.replication_metrics import replication_samples
 from tidelog.gateway.sample import Sample, label
+from tidelog.gateway.stream_metrics import stream_samples
 from tidelog.server.facts import Facts
 from tidelog.server.memory import Memory
+from tidelog.server.stream_figures import stream_figures
 
 
 def collect(engine: Engine, facts: Facts, memory: Memory) -> Iterator[Sample]:
@@ -23,6 +25,7 @@ def collect(engine: Engine, facts: Facts, memory: Memory) -> Iterator[Sample]:
     if is_loading:
         return
     yield from _keyspace(engine)
+    yield from stream_samples(stream_figures(engine, memory))
     yield from _disk(facts)
     yield from _journal(engine, facts)
     yield from _feeds(engine)
@@ -140,6 +143,8 @@ def _snapshots(engine: Engine, facts: Facts) -> Iterator[Sample]:
     yield Sample("tidelog_snapshot_bytes", "gauge", "The newest snapshot on disk.", now.newest_bytes)
     yield Sample("tidelog_snapshot_keys", "gauge", "Keys in it.", now.newest_keys or 0)
     yield Sample("tidelog_scrub_bytes_total", "counter", "Read of node files by the scrub.", now.scrub.bytes)
+    yield Sample("tidelog_scrub_passes_total", "counter", "Passes over all node files.", now.scrub.passes)
+    yield Sample("tidelog_scrub_pass_bytes", "gauge", "Read in the pass under way.", now.scrub.pass_bytes)
     yield Sample("tidelog_scrub_damaged_nodes", "gauge", "Damaged places that it found.", now.scrub.damaged)
     yield Sample("tidelog_journal_since_snapshot_bytes", "gauge", "Journal written since it.", now.bytes_since)
 

@@ -93,6 +93,13 @@ class NodeFile:
             self.live_count += 1
 
     @property
+    def garbage_bytes(self) -> int:
+        """What of it nobody needs. Entries that went from a node count as needed after a restart."""
+        self.tally()
+        needed = FILE_HEADER_BYTES + self.live_bytes + NODE_HEADER_BYTES * self.live_count
+        return max(self.size_bytes - needed, 0)
+
+    @property
     def is_sparse(self) -> bool:
         """Most of it is needed no more: what is should be written elsewhere."""
         self.tally()

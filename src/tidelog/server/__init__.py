@@ -50,5 +50,6 @@ link_call        calls a leader: password, TSYNC, and from then on a link
 replicated_server  what replication asks of the server
 memory           how much memory the process has
 facts            the sections of INFO, and numbers for /metrics
+stream_figures   what streams take in memory and on disk: INFO streams
 replication_facts  INFO replication
 """

@@ -17,7 +17,7 @@ from tidelog.scripting.functions import functions_of
 from tidelog.scripting.scripts import scripts_of
 from tidelog.server.memory import total_bytes
 from tidelog.server.replication_facts import facts_of, replication_section
-from tidelog.streams.cold import OPENED
+from tidelog.server.stream_figures import stream_figures
 
 if TYPE_CHECKING:
     from tidelog.engine.engine import Engine
@@ -77,6 +77,7 @@ class Facts:
             "keyspace": self._keyspace,
             "tidelog": self._tidelog,
             "feeds": self._feeds,
+            "streams": self._streams,
         }
 
     def section(self, name: str) -> InfoSection | None:
@@ -149,7 +150,7 @@ class Facts:
         }
 
     def _memory_facts(self) -> InfoSection:
-        memory, scripts, cooling = self._memory, scripts_of(self._engine), self._engine.store.cooling
+        memory, scripts = self._memory, scripts_of(self._engine)
         return {
             "used_memory": memory.used_bytes,
             "used_memory_human": human(memory.used_bytes),
@@ -162,9 +163,6 @@ class Facts:
             "maxmemory": memory.limit_bytes,
             "maxmemory_human": human(memory.limit_bytes),
             "maxmemory_policy": "noeviction",
-            "hot_stream_bytes": 0 if cooling is None else cooling.hot_bytes,
-            "hot_stream_bytes_max": memory.hot_stream_bytes,
-            "opened_node_bytes": OPENED.bytes_held,
             "used_memory_vm_eval": scripts.used_bytes,
             "used_memory_lua": scripts.used_bytes,
             "used_memory_lua_human": human(scripts.used_bytes),
@@ -192,6 +190,7 @@ class Facts:
             "rdb_bgsave_in_progress": int(snapshots.is_under_way),
             "scrub_bytes": snapshots.scrub.bytes,
             "scrub_passes": snapshots.scrub.passes,
+            "scrub_pass_bytes": snapshots.scrub.pass_bytes,
             "scrub_damaged_nodes": snapshots.scrub.damaged,
             "rdb_last_save_time": engine.snapshots.last_s,
             "rdb_last_bgsave_status": "ok" if snapshots.error is None else "err",
@@ -274,6 +273,9 @@ class Facts:
 
     def _feeds(self) -> InfoSection:
         return self._engine.feeding.section()
+
+    def _streams(self) -> InfoSection:
+        return stream_figures(self._engine, self._memory)._asdict()
 
     def _tidelog(self) -> InfoSection:
         journal = self._engine.store.journal

@@ -56,11 +56,11 @@ class Scrub:
         """Nothing is read before."""
         self._damaged: set[tuple[int, int]] = set()
         """File and position of what was found."""
-        self._passes = self._bytes = 0
+        self._passes = self._bytes = self._pass_bytes = 0
 
     @property
     def facts(self) -> ScrubFacts:
-        return ScrubFacts(self._bytes, self._passes, len(self._damaged))
+        return ScrubFacts(self._bytes, self._passes, self._pass_bytes, len(self._damaged))
 
     def tick(self) -> None:
         """Some times a second."""
@@ -90,6 +90,7 @@ class Scrub:
                 self._file_id, self._at = file.id, FILE_HEADER_BYTES
                 return file
         self._passes += bool(files)
+        self._pass_bytes = 0
         self._file_id = -1
         self._next_us = self._clock.monotonic_us() + 1_000_000 * limits.SCRUB_REST_S
         return None
@@ -100,6 +101,7 @@ class Scrub:
         size = min(found.end, length) - start
         self._at = found.end
         self._bytes += size
+        self._pass_bytes += size
         self._next_us = self._clock.monotonic_us() + 1_000_000 * size // limits.SCRUB_BYTES_PER_S
         for position, problem in found.damage:
             if (file.id, position) not in self._damaged:

@@ -72,6 +72,20 @@ class CoolingJob:
             self.error = error
 
 
+class HotTotals:
+    """What streams take in memory."""
+
+    __slots__ = ("node_bytes", "node_count", "other_bytes")
+
+    def __init__(self, node_bytes: int = 0, node_count: int = 0, other_bytes: int = 0) -> None:
+        self.node_bytes = node_bytes
+        """Of sealed nodes that are hot ..."""
+        self.node_count = node_count
+        """... and how many those are."""
+        self.other_bytes = other_bytes
+        """Of everything else: nodes that grow, what is known of those on disk, groups."""
+
+
 class StoreCooling:
     """What of a store is to become cold. For the owner's thread."""
 
@@ -87,13 +101,18 @@ class StoreCooling:
         for database in databases:
             database.node_files = files
             database.cooling_lines = line_of_slot
-        self._hot_known = 0
-        """What sealed nodes took in memory when a pass last saw them all ..."""
-        self._hot_since = 0
+        self._known = HotTotals()
+        """What there was in memory when a pass last saw all of it ..."""
+        self._since = HotTotals()
         """... and `_balance` then."""
         self.cooled_count = 0
+        """Nodes that became cold ..."""
         self.cooled_bytes = 0
-        """What the nodes that are cold took in memory."""
+        """... and what they took in memory."""
+        self.rewritten_count = 0
+        """Cold nodes that were written once more, so that their file could go ..."""
+        self.rewritten_bytes = 0
+        """... and what they take on disk."""
 
     @classmethod
     def open(
@@ -114,14 +133,26 @@ class StoreCooling:
         return sum(len(line.nodes) for line in self._lines)
 
     @property
-    def _balance(self) -> int:
+    def _balance(self) -> HotTotals:
         """What has ever been sealed and is not cold, or gone without becoming so."""
-        return sum(line.sealed_bytes for line in self._lines) - self.cooled_bytes
+        sealed_bytes = sum(line.sealed_bytes for line in self._lines)
+        sealed_count = sum(line.sealed_count for line in self._lines)
+        return HotTotals(sealed_bytes - self.cooled_bytes, sealed_count - self.cooled_count)
 
     @property
     def hot_bytes(self) -> int:
         """What sealed nodes take in memory, roughly: those that went with their streams count until the next pass."""
-        return max(self._hot_known + self._balance - self._hot_since, 0)
+        return self.totals.node_bytes
+
+    @property
+    def totals(self) -> HotTotals:
+        """What streams take in memory: nodes as `hot_bytes` says, the rest as the last pass saw it."""
+        known, since, now = self._known, self._since, self._balance
+        return HotTotals(
+            max(known.node_bytes + now.node_bytes - since.node_bytes, 0),
+            max(known.node_count + now.node_count - since.node_count, 0),
+            known.other_bytes,
+        )
 
     def take(self) -> CoolingJob | None:
         """The next nodes; None: none are in line."""
@@ -143,7 +174,10 @@ class StoreCooling:
             return
         for node, place, last_id in zip(job.nodes, job.places, job.last_ids, strict=True):
             node.is_in_line = False
-            if not node.is_cold:
+            if node.is_cold:
+                self.rewritten_bytes += place.size
+                self.rewritten_count += 1
+            else:
                 self.cooled_bytes += node.opened_bytes
                 self.cooled_count += 1
             node.chill(place, last_id)
@@ -184,7 +218,7 @@ class StoreCooling:
 
         `is_pressed`: there is too much in memory, so that active nodes are sealed whether or not they grow.
         """
-        found, began = [0], self._balance
+        found, began = HotTotals(), self._balance
         sparse = {file for file in self.files if file.is_sparse}
         for database in self._databases:
             if not database.size:
@@ -194,7 +228,7 @@ class StoreCooling:
                     for stream in [value for value in part.values() if type(value) is Stream]:
                         yield from _look_at(stream, sparse, found, is_pressed=is_pressed)
                     yield
-        self._hot_known, self._hot_since = found[0], began
+        self._known, self._since = found, began
 
     # --- files --------------------------------------------------------------------------------------------------
 
@@ -224,7 +258,7 @@ class StoreCooling:
             _LOG.error("node files that nobody needs could not be removed: %s", error)
 
 
-def _look_at(stream: Stream, sparse: set[NodeFile], hot_bytes: list[int], *, is_pressed: bool) -> Iterator[None]:
+def _look_at(stream: Stream, sparse: set[NodeFile], found: HotTotals, *, is_pressed: bool) -> Iterator[None]:
     line, active = stream.line, stream.active
     if line is None:
         return
@@ -232,6 +266,7 @@ def _look_at(stream: Stream, sparse: set[NodeFile], hot_bytes: list[int], *, is_
     if (is_idle or is_pressed) and len(active) >= limits.IDLE_SEAL_ENTRIES_MIN:
         stream.seal()
     active.seen_count = len(active)
+    found.other_bytes += stream.other_bytes
     kept = 0 if is_idle or is_pressed else limits.HOT_NODES_KEPT
     # Newest first: nodes become cold in the order of their age, nearly always. What is found may be gone by the next
     # step, or come once more.
@@ -239,7 +274,8 @@ def _look_at(stream: Stream, sparse: set[NodeFile], hot_bytes: list[int], *, is_
         if at < len(stream.sealed):
             node = stream.sealed[at]
             if not node.is_cold:
-                hot_bytes[0] += node.opened_bytes
+                found.node_bytes += node.opened_bytes
+                found.node_count += 1
                 if at < len(stream.sealed) - kept:
                     line.add(node)
             elif node.place is not None and node.place.file in sparse:

@@ -25,15 +25,22 @@ class BytesInLine:
 class CoolingLine:
     """Of the streams of one shard."""
 
-    __slots__ = ("bytes", "nodes", "sealed_bytes", "shard")
+    __slots__ = ("bytes", "nodes", "sealed_bytes", "sealed_count", "shard")
 
     def __init__(self, shard: ShardId, in_line: BytesInLine | None = None) -> None:
         self.shard = shard
         self.nodes: deque[SealedNode] = deque()
         self.sealed_bytes = 0
-        """What all nodes that were ever sealed took in memory."""
+        """What all nodes that were ever sealed took in memory ..."""
+        self.sealed_count = 0
+        """... and how many those were."""
         self.bytes = BytesInLine() if in_line is None else in_line
         """Of this line, and of others that share it."""
+
+    def count_sealed(self, node: SealedNode) -> None:
+        """A stream has one more that is hot."""
+        self.sealed_bytes += node.opened_bytes
+        self.sealed_count += 1
 
     def add(self, node: SealedNode, *, also_cold: bool = False) -> None:
         """Let a node be written; fine if it is in line, or cold and not to be written once more."""

@@ -181,8 +181,8 @@ class SealedNode:
 
     @property
     def disk_bytes(self) -> int:
-        """What its entries take on disk, outside of journal and snapshots."""
-        return 0 if self.place is None else self.place.size
+        """What its entries take in a node file; not what others take that lie in the same place."""
+        return 0 if self.place is None else self.place.live_bytes
 
     # --- hot and cold -------------------------------------------------------------------------------------------
 

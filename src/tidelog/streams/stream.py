@@ -24,6 +24,8 @@ from tidelog.streams.rows import pack_id, size_of, unpack_id
 
 _STREAM_BYTES: Final = 600
 """The memory of a stream beside its nodes, roughly."""
+_SEALED_NODE_BYTES: Final = 550
+"""The memory of a sealed node beside its entries, roughly: a cold one takes no more."""
 _PENDING_BYTES: Final = 200
 COUNT_MAX: Final = 2**63 - 1
 """The largest count of entries that a client can set: replies and records have no room for larger ones."""
@@ -79,14 +81,19 @@ class Stream(StreamEntries):
 
     @property
     def disk_bytes(self) -> int:
-        """What its cold nodes take on disk."""
+        """What it needs of node files."""
         return sum(node.disk_bytes for node in self.sealed)
 
     @property
     def size_bytes(self) -> int:
         """Its size in memory, roughly."""
+        return self.other_bytes + sum(node.size_bytes for node in self.sealed)
+
+    @property
+    def other_bytes(self) -> int:
+        """The same without the entries of sealed nodes. Looks at no node."""
         pending = sum(len(group.pending) for group in self.groups.values())
-        nodes = sum(node.size_bytes for node in self.nodes())
+        nodes = self.active.size_bytes + _SEALED_NODE_BYTES * len(self.sealed)
         return _STREAM_BYTES + nodes + _PENDING_BYTES * pending
 
     # --- changing -----------------------------------------------------------------------------------------------
@@ -153,7 +160,7 @@ class Stream(StreamEntries):
         cast("list[int]", self.bases).append(node.first_offset)
         cast("list[int]", self.last_ids).append(node.last_id)
         if self.line is not None and not node.is_cold:
-            self.line.sealed_bytes += node.opened_bytes
+            self.line.count_sealed(node)
             if len(self.sealed) > limits.HOT_NODES_KEPT:
                 self.line.add(self.sealed[-1 - limits.HOT_NODES_KEPT])
 

@@ -23,14 +23,16 @@ Examples:
 
   tidelog stream ls 'orders:*' --json
 
-JSON: kind "stream" (key, length, first_offset, last_offset, last_id, nodes, cold_nodes, bytes, groups, pending)."""
+JSON: kind "stream" (key, length, first_offset, last_offset, last_id, nodes, cold_nodes, bytes, memory_bytes,
+disk_bytes, groups, pending); bytes is the sum of memory_bytes and disk_bytes."""
 
 _COLUMNS: Final = (
     Column("stream", 24, style="bold"),
     Column("entries", 12, right=True),
     Column("first", 12, right=True),
     Column("last", 12, right=True),
-    Column("bytes", 14, right=True),
+    Column("memory bytes", 14, right=True),
+    Column("disk bytes", 14, right=True),
     Column("groups", 7, right=True),
     Column("pending", 8, right=True),
 )
@@ -47,7 +49,7 @@ def ls(
     database: DatabaseNumber = 0,
     as_json: AsJson = False,
 ) -> int:
-    """List the streams and their sizes."""
+    """List the streams, and what they take in memory and on disk."""
     output = Output(as_json=as_json)
     with connect(url, password_file, database) as link, until_pipe_closes():
         if not as_json:
@@ -74,7 +76,7 @@ def _show(link: ServerLink, output: Output, key: bytes) -> None:
         return  # it is gone since
     pending = sum(group["pending"] for group in facts["groups"])
     if output.as_json:
-        names = ("length", "first-offset", "last-offset", "nodes", "cold-nodes", "bytes")
+        names = ("length", "first-offset", "last-offset", "nodes", "cold-nodes", "bytes", "memory-bytes", "disk-bytes")
         members = {name.replace("-", "_"): facts[name] for name in names}
         members |= {"last_id": facts["last-id"].decode(), "groups": len(facts["groups"]), "pending": pending}
         output.object("stream", {"key": bytes_to_json(key), **members})
@@ -83,7 +85,8 @@ def _show(link: ServerLink, output: Output, key: bytes) -> None:
         facts["length"],
         facts["first-offset"],
         facts["last-offset"],
-        facts["bytes"],
+        facts["memory-bytes"],
+        facts["disk-bytes"],
         len(facts["groups"]),
         pending,
     ]
