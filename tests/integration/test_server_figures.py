@@ -1,4 +1,4 @@
-"""What a server says of its streams: memory and disk apart, and what became of nodes."""
+"""What a server says of its streams: memory and disk apart, what became of nodes, and what the scrub finds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import redis
 
 from tests.cli.command_line import run
 from tests.integration import limited_server
 from tests.integration.server_process import ServerProcess
 
-LIMITS: Final = {"NODE_ENTRIES_MAX": 100, "HOT_NODES_KEPT": 1, "COLD_AFTER_S": 1}
+LIMITS: Final = {"NODE_ENTRIES_MAX": 100, "HOT_NODES_KEPT": 1, "SCRUB_REST_S": 1, "COLD_AFTER_S": 1}
 WAIT_S_MAX: Final = 30.0
 
 
@@ -81,3 +82,31 @@ def test_what_is_fetched_is_counted(server: ServerProcess) -> None:
         assert 0 < metrics["tidelog_fetched_bytes_total"] < metrics["tidelog_stream_disk_bytes"] / 5
         assert metrics["tidelog_opened_node_bytes"] > 0
         assert metrics["tidelog_unreadable_nodes_total"] == 0
+
+
+def test_the_scrub_is_seen_at_work_and_tells_of_damage(server: ServerProcess) -> None:
+    with server.client() as client:
+        untyped: Any = client
+        write(untyped)
+        (path,) = (server.data / "shard-0").glob("nodes-*.bin")
+        data_bytes = path.stat().st_size - 16
+        wait_for(lambda: client.info("persistence")["scrub_bytes"] >= data_bytes)
+        wait_for(lambda: client.info("persistence")["scrub_passes"] >= 1)
+        metrics = metrics_of(server)
+        assert metrics["tidelog_scrub_passes_total"] >= 1
+        assert metrics["tidelog_scrub_bytes_total"] >= data_bytes
+        assert metrics["tidelog_scrub_pass_bytes"] <= data_bytes
+        assert metrics["tidelog_scrub_damaged_nodes"] == client.info("persistence")["scrub_damaged_nodes"] == 0
+        data = bytearray(path.read_bytes())
+        data[60] ^= 1  # in the first node
+        path.write_bytes(data)
+        wait_for(lambda: client.info("persistence")["scrub_damaged_nodes"] == 1)
+        assert metrics_of(server)["tidelog_scrub_damaged_nodes"] == 1
+        passes = client.info("persistence")["scrub_passes"]
+        wait_for(lambda: client.info("persistence")["scrub_passes"] >= passes + 2)
+        assert metrics_of(server)["tidelog_scrub_damaged_nodes"] == 1, "it is counted once"
+        with pytest.raises(redis.ResponseError, match="a part of the stream cannot be read"):
+            untyped.execute_command("TREAD", "s", 1, 1)
+        assert metrics_of(server)["tidelog_unreadable_nodes_total"] == 1
+        assert client.info("streams")["unreadable_nodes"] == 1
+    assert server.stderr.count("a file of nodes is damaged") == 1
