@@ -47,6 +47,8 @@ def rewritten(path: Path, text: str, values: dict[str, str], changed: list[str] 
         ("replica-announce-ip = 'a#b' # c", {"replica-announce-ip": ""}, 'replica-announce-ip = "" # c'),
         ("script-memory-limit = '8mb'\n", {"script-memory-limit": "16777216"}, 'script-memory-limit = "16777216"\n'),
         ("", {"lua-time-limit": "7"}, "script-time-limit = 7\n"),
+        ("", {"list-max-listpack-size": "-5"}, "list-max-listpack-size = -5\n"),
+        ("set-max-intset-entries = 1 # x\n", {"set-max-intset-entries": "9"}, "set-max-intset-entries = 9 # x\n"),
         ('http-hosts = [\n  "a",\n]\n', {"timeout": "7"}, 'http-hosts = [\n  "a",\n]\ntimeout = 7\n'),
         ('maxmemory = "1gb"\n', {"maxmemory": str(1 << 30)}, 'maxmemory = "1gb"\n'),
     ],
@@ -151,3 +153,42 @@ def test_a_server_with_a_file_and_one_without(tmp_path: Path) -> None:
     without = pytest.raises(redis.ResponseError, match="The server is running without a config file")
     with ServerProcess(tmp_path / "other") as server, server.client() as client, without:
         client.config_rewrite()
+
+
+BOUNDS = {
+    "hash-max-listpack-entries": "1",
+    "hash-max-listpack-value": "2",
+    "set-max-intset-entries": "3",
+    "set-max-listpack-entries": "4",
+    "set-max-listpack-value": "5",
+    "zset-max-listpack-entries": "6",
+    "zset-max-listpack-value": str(2**63 - 1),
+    "list-max-listpack-size": "-5",
+}
+
+
+def test_bounds_of_encodings_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "some.toml"
+    path.write_text("# ours\n")
+    options = "--config", str(path)
+    with ServerProcess(tmp_path / "data", *options) as server, server.client(decode_responses=True) as client:
+        defaults = client.config_get("*-max-*")
+        for name, value in BOUNDS.items():
+            assert defaults[name] != value
+            old_name = name.replace("listpack", "ziplist") if name.startswith(("hash", "zset", "list")) else name
+            client.config_set(old_name, value)
+        client.hset("h", mapping={"a": "1", "b": "2"})
+        assert client.object("encoding", "h") == "hashtable"
+        assert client.config_rewrite()
+    lines = [f"{name} = {value}" for name, value in sorted(BOUNDS.items())]
+    assert path.read_text().splitlines() == ["# ours", *lines]
+    with ServerProcess(tmp_path / "data", *options) as server, server.client(decode_responses=True) as client:
+        assert BOUNDS.items() <= client.config_get("*-max-*").items()
+        client.hset("new", mapping={"a": "1", "b": "2"})
+        assert client.object("encoding", "new") == "hashtable"
+    more = "--hash-max-listpack-entries", "2"
+    with ServerProcess(tmp_path / "data", *options, *more) as server, server.client(decode_responses=True) as client:
+        assert client.config_get("hash-max-listpack-entries") == {"hash-max-listpack-entries": "2"}
+        client.hset("new", "c", "3")
+        client.hset("other", mapping={"a": "1", "b": "2"})
+        assert [client.object("encoding", key) for key in ("new", "other")] == ["hashtable", "listpack"]

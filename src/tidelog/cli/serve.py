@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand
@@ -47,6 +47,11 @@ def join_leader(words: list[str]) -> list[str]:
         if len(words) > host + 1 and words[host + 1].isdecimal():
             return [*words[:host], f"{words[host]} {words[host + 1]}", *words[host + 2 :]]
     return words
+
+
+def _bound(default: int, what: str) -> Any:
+    """The option of a bound of Redis's encodings."""
+    return typer.Option(metavar="N", help=f"For OBJECT ENCODING: {what}. [default: {default}]")
 
 
 @guarded
@@ -359,6 +364,22 @@ def serve(
             help="Answer reads also while a follower has no link to its leader. [default: yes]",
         ),
     ] = None,
+    hash_max_listpack_entries: Annotated[
+        str | None, _bound(512, "the most fields of a hash that is a listpack")
+    ] = None,
+    hash_max_listpack_value: Annotated[
+        str | None, _bound(64, "the most bytes of each of its fields and values")
+    ] = None,
+    set_max_intset_entries: Annotated[str | None, _bound(512, "the most members of a set that is an intset")] = None,
+    set_max_listpack_entries: Annotated[str | None, _bound(128, "the most members of a set that is a listpack")] = None,
+    set_max_listpack_value: Annotated[str | None, _bound(64, "the most bytes of each of them")] = None,
+    zset_max_listpack_entries: Annotated[
+        str | None, _bound(128, "the most members of a sorted set that is a listpack")
+    ] = None,
+    zset_max_listpack_value: Annotated[str | None, _bound(64, "the most bytes of each of them")] = None,
+    list_max_listpack_size: Annotated[
+        str | None, _bound(-2, "the most elements of a list that is a listpack; -1 to -5: 4 to 64 KiB")
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="The configuration file. [default: tidelog.toml, if there is one here]"),
@@ -369,55 +390,9 @@ def serve(
     Prints one line when it is ready. SIGTERM or Ctrl-C stop it cleanly: every command that was received is answered and
     synced to disk.
     """
+    flags = {name.replace("_", "-"): value for name, value in locals().items() if name != "config"}
     from tidelog.server.configuration import configure
 
-    flags = {
-        "data": data,
-        "host": host,
-        "port": port,
-        "http-port": http_port,
-        "flight-port": flight_port,
-        "http-hosts": http_hosts,
-        "http-per-address": http_per_address,
-        "metrics-open": metrics_open,
-        "unix-socket": unix_socket,
-        "shards": shards,
-        "fsync": fsync,
-        "requirepass-file": requirepass_file,
-        "tls-cert": tls_cert,
-        "tls-key": tls_key,
-        "tls-replication": tls_replication,
-        "tls-ca-cert-file": tls_ca_cert_file,
-        "maxmemory": maxmemory,
-        "hot-stream-bytes": hot_stream_bytes,
-        "maxclients": maxclients,
-        "timeout": timeout,
-        "http-feeds": http_feeds,
-        "feed-checkpoint": feed_checkpoint,
-        "script-time-limit": script_time_limit,
-        "script-memory-limit": script_memory_limit,
-        "feed-repeats": feed_repeats,
-        "snapshot-after": snapshot_after,
-        "retain-bytes": retain_bytes,
-        "retain-age": retain_age,
-        "frame-size": frame_size,
-        "channels": channels,
-        "channel-expire": channel_expire,
-        "channel-origins": channel_origins,
-        "channel-admin-token-file": channel_admin_token_file,
-        "channel-polls": channel_polls,
-        "channel-rules": channel_rules,
-        "channel-log": channel_log,
-        "replicaof": replicaof,
-        "masterauth-file": masterauth_file,
-        "min-replicas-to-write": min_replicas_to_write,
-        "min-replicas-max-lag": min_replicas_max_lag,
-        "replica-priority": replica_priority,
-        "replica-announce-ip": replica_announce_ip,
-        "replica-announce-port": replica_announce_port,
-        "replica-announced": replica_announced,
-        "replica-serve-stale-data": replica_serve_stale_data,
-    }
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="tidelog: %(message)s")
     settled = configure(flags, os.environ, config, os.path.exists)
 

@@ -43,11 +43,14 @@ from tidelog.server.setting_values import (
     read_word,
     size_reader,
 )
+from tidelog.types.encoding_bounds import EncodingBounds
 
 _LOG: Final = logging.getLogger("tidelog")
 FILE_DEFAULT: Final = "tidelog.toml"
 ENVIRONMENT_PREFIX: Final = "TIDELOG_"
 _INT_MAX: Final = 2**31 - 1
+_BOUNDS: Final = EncodingBounds()
+"""The defaults."""
 
 Warn = Callable[[str], None]
 """Tells an operator what is not good, and no error."""
@@ -143,6 +146,15 @@ class ServerConfig:
     """A leader with fewer followers refuses writes."""
     follower_lag_max_s: int = LAG_S_DEFAULT
     """A follower that was not heard of for longer does not count."""
+    hash_max_listpack_entries: int = _BOUNDS.hash_entries
+    """These bounds are Redis's: what OBJECT ENCODING says depends on them."""
+    hash_max_listpack_value: int = _BOUNDS.hash_value
+    set_max_intset_entries: int = _BOUNDS.set_intset_entries
+    set_max_listpack_entries: int = _BOUNDS.set_entries
+    set_max_listpack_value: int = _BOUNDS.set_value
+    zset_max_listpack_entries: int = _BOUNDS.zset_entries
+    zset_max_listpack_value: int = _BOUNDS.zset_value
+    list_max_listpack_size: int = _BOUNDS.list_size
     config_file: str | None = field(default=None, compare=False)
     """Where settings were read from, and CONFIG REWRITE writes to; None: there is no file."""
     given_elsewhere: frozenset[str] = field(default=frozenset(), compare=False)
@@ -224,6 +236,8 @@ class Setting(NamedTuple):
     read: Callable[[Any], Any]
 
 
+_read_bound: Final = number_reader(0, 2**63 - 1, "a number")
+
 SETTINGS: Final[dict[str, Setting]] = {
     "host": Setting("host", read_text),
     "port": Setting("port", read_port),
@@ -275,6 +289,14 @@ SETTINGS: Final[dict[str, Setting]] = {
     "replica-announce-port": Setting("announce_port", number_reader(0, PORT_MAX, "a port")),
     "replica-announced": Setting("is_announced", read_switch),
     "replica-serve-stale-data": Setting("serves_stale_data", read_switch),
+    "hash-max-listpack-entries": Setting("hash_max_listpack_entries", _read_bound),
+    "hash-max-listpack-value": Setting("hash_max_listpack_value", _read_bound),
+    "set-max-intset-entries": Setting("set_max_intset_entries", _read_bound),
+    "set-max-listpack-entries": Setting("set_max_listpack_entries", _read_bound),
+    "set-max-listpack-value": Setting("set_max_listpack_value", _read_bound),
+    "zset-max-listpack-entries": Setting("zset_max_listpack_entries", _read_bound),
+    "zset-max-listpack-value": Setting("zset_max_listpack_value", _read_bound),
+    "list-max-listpack-size": Setting("list_max_listpack_size", number_reader(-_INT_MAX - 1, _INT_MAX, "a number")),
 }
 """By the name of the flag."""
 

@@ -118,7 +118,7 @@ def _toml_value(setting: str, text: str) -> Any:
     """A value as the file has it: such that a start reads what the parameter says now."""
     if SETTINGS[setting].read is read_switch:
         return text == "yes"
-    if text.isdecimal():
+    if text.removeprefix("-").isdecimal():
         try:
             SETTINGS[setting].read(int(text))
         except BadValue:

@@ -29,10 +29,10 @@ from tidelog.server.allowed_connections import allowed_connections
 from tidelog.server.configuration import ServerConfig
 from tidelog.server.configuration_file import configuration_file
 from tidelog.server.connections import Connections
+from tidelog.server.encoding_parameters import encoding_bounds
 from tidelog.server.leader_password import LeaderPassword
 from tidelog.server.memory import Memory
 from tidelog.server.work_thread import WorkThread
-from tidelog.types.encoding_bounds import EncodingBounds
 
 
 class HostProcess(ServerProcess, Protocol):
@@ -70,7 +70,7 @@ class LastingParts:
         self.password = Password(config.password, clock)
         self.script_limits = ScriptLimits(config.script_time_ms, config.script_memory_bytes)
         self.memory = Memory(config.maxmemory, config.hot_stream_bytes)
-        self.encoding_bounds = EncodingBounds()
+        self.encoding_bounds = encoding_bounds(config)
         self.allowed = allowed_connections(config)
         self.connections = Connections(
             self.sessions,
