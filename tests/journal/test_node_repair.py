@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.store.changes import open_store, run, state
@@ -15,7 +17,7 @@ from tidelog.journal.verify import verify
 from tidelog.store.backup import copy_newest_snapshot
 from tidelog.store.type_table import operation_table
 from tidelog.streams.stream import Stream
-from tidelog.testing.disk import SimulatedDisk
+from tidelog.testing.disk import SimulatedCrash, SimulatedDisk
 
 TABLE = operation_table()
 
@@ -155,3 +157,63 @@ def test_what_stays_lost_goes_with_the_stream() -> None:
     open_store(disk, 2).journal.close()
     assert not disk.exists(path)
     assert verify(disk, "/data", TABLE).lost_nodes == 0
+
+
+# --- crashes ----------------------------------------------------------------------------------------------------
+
+
+def rot(disk: SimulatedDisk) -> None:
+    path = node_paths(disk)[0]
+    disk.flip_bit(path, 8 * (places(disk, path)[1] + 20))
+
+
+def rot_both(disk: SimulatedDisk) -> None:
+    """One node of each file."""
+    for path in node_paths(disk):
+        disk.flip_bit(path, 8 * (places(disk, path)[0] + 20))
+
+
+def lose_file(disk: SimulatedDisk) -> None:
+    disk.remove(node_paths(disk)[0])
+    disk.sync_folder("/data/shard-0")
+    disk.sync_folder("/data/shard-1")
+
+
+def cut_short(disk: SimulatedDisk) -> None:
+    path = node_paths(disk)[0]
+    disk.write_file(path, disk.read_file(path)[: places(disk, path)[-1] + 50])
+
+
+@pytest.mark.parametrize("is_power_cut", [False, True])
+@pytest.mark.parametrize("hurt", [rot, rot_both, lose_file, cut_short])
+def test_a_crash_at_any_step_is_made_good_by_the_next_repair(
+    hurt: Callable[[SimulatedDisk], None], *, is_power_cut: bool
+) -> None:
+    disk = with_one_snapshot()
+    hurt(disk)
+    found = {path: disk.read_file(path) for path in node_paths(disk)}
+    whole = disk.clone()
+    given_up = {action for action in mended(whole).actions if "give up" in action}
+    assert given_up
+    repaired = {path: whole.read_file(path) for path in node_paths(whole)}
+    outcome = read_all(whole.clone())
+    steps = whole.operations - disk.operations
+    assert steps > 5
+    for step in range(1, steps + 1):
+        torn = disk.clone(step)
+        torn.crash_after(step)
+        with pytest.raises(SimulatedCrash):
+            mended(torn)
+        torn.crash() if is_power_cut else torn.kill()
+        again = mended(torn)
+        assert {action for action in again.actions if "give up" in action} <= given_up, step
+        torn.crash("lose_all")
+        assert {path: torn.read_file(path) for path in node_paths(torn)} == repaired, step
+        for path, data in found.items():
+            if data != repaired[path]:
+                inner = path.removeprefix("/data/")
+                asides = [f"/data/{name}/{inner}" for name in torn.list("/data") if name.startswith("set-aside-")]
+                assert data in [torn.read_file(each) for each in asides if torn.exists(each)], step
+        assert not [name for shard in ("shard-0", "shard-1") for name in torn.list(f"/data/{shard}") if ".new" in name]
+        assert not mended(torn).was_needed
+        assert read_all(torn) == outcome, step

@@ -118,6 +118,8 @@ class _Repair:
         self._report = RepairReport()
 
     def run(self) -> RepairReport:
+        if not self._dry_run:
+            self._make_names_durable()
         self._set_aside_small_files()
         whole, damaged = self._whole_snapshots()
         nodes = None if self._table is None else NodeRepair(self._disk, self._folder, self._table, whole)
@@ -146,6 +148,14 @@ class _Repair:
             plan_recovery(self._disk, self._folder, self._meta, self._is_known)  # it must open now
             self._report.set_aside = self._aside or None
         return self._report
+
+    def _make_names_durable(self) -> None:
+        """A repair that was killed may have put a file in its place, and a power cut would take it away again: what is
+        found sound now must stay so."""
+        for shard in range(self._meta.shard_count):
+            folder = shard_folder(self._folder, ShardId(shard))
+            if self._disk.exists(folder):
+                self._disk.sync_folder(folder)
 
     # --- what to go back to -------------------------------------------------------------------------------------
 

@@ -4,8 +4,8 @@ Whoever may not wait for a disk sets `OPENED.fetches`. A cold node that is not o
 being read: the caller has the nodes fetched on a thread, puts them here, and tries again. Until it has, they are
 pinned, so that they are all there at once.
 
-A node that cannot be read is never served: whoever needs it gets an error that names the file and the position. The
-place is logged once, however often it is asked for.
+A node that cannot be read is never served: whoever needs it gets an error that names the file and the position, and
+the last entry of the node, after which there is more to read. The place is logged once, however often it is asked for.
 
 One cache for the process: it holds copies of what lies on disk, so nothing depends on what is in it.
 """
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from tidelog import limits
 from tidelog.errors import CommandError, EnvironmentFault
 from tidelog.streams.columns import Columns
+from tidelog.streams.rows import unpack_id
 
 if TYPE_CHECKING:
     from tidelog.streams.sealed_node import SealedNode
@@ -112,6 +113,7 @@ class OpenedNodes:
             where = place.file.path, place.position
             if place.file.path not in text:
                 text = f"{place.file.path}, position {place.position}: {text}"
+        text += f" (offsets {node.first_offset} to {node.last_offset}, ids up to %d-%d)" % unpack_id(node.last_id)
         if where not in self._unreadable and len(self._unreadable) < limits.UNREADABLE_PLACES_LOGGED_MAX:
             self._unreadable[where] = None
             _LOG.error("a part of a stream cannot be read, and reads of it are refused: %s", text)
