@@ -12,7 +12,7 @@ reads 1.5, reads over Flight 8, group read and acknowledge 1.0; memory 0.33 or l
     group       XREADGROUP of 10 and XACK, until all is read
     wake        from the write of an event to its arrival at a blocked reader, p50 and p99 in µs (ratio: Redis's / ours)
     share       10,000 events a second, 10 readers of one group: how many arrive within 2 ms
-    memory      resident bytes an event, some seconds after the last was written
+    memory      resident bytes an event, some seconds after the last was written; with --json also those on disk
 
 Events are JSON objects that differ. The best of the rounds counts.
 """
@@ -275,16 +275,21 @@ def _run(
 
 def memory(servers: dict[str, Server], events: list[bytes], size: int) -> dict[str, object]:
     """Bytes an event, some seconds after the last was written."""
-    taken = {}
+    taken, disk_bytes = {}, 0
     for name, server in servers.items():
         before = server.resident_bytes()
         fill(server, b"m", events)
         time.sleep(SETTLED_S)
         taken[name] = (server.resident_bytes() - before) / len(events)
-        Link(server).call(b"DEL", b"m")
+        with Link(server) as link:
+            if name == "tidelog":
+                facts = link.call(b"TINFO", b"m")
+                disk_bytes = facts[facts.index(b"disk-bytes") + 1]
+            link.call(b"DEL", b"m")
     figures = {name: round(each) for name, each in taken.items()}
     ratio = round(taken["tidelog"] / taken["redis"], 2)
-    return {"benchmark": "memory", "size": size, "unit": "B/event", **figures, "ratio": ratio}
+    disk = round(disk_bytes / len(events), 1)
+    return {"benchmark": "memory", "size": size, "unit": "B/event", **figures, "ratio": ratio, "tidelog_disk": disk}
 
 
 SETTLED_S = 3.0

@@ -23,7 +23,8 @@ class StreamFigures(NamedTuple):
     """All streams, without the cache of nodes that were read from disk; what changes with less than a node, and what
     was deleted, as of the last pass."""
     stream_disk_bytes: int = 0
-    """What of the node files is needed by streams, and by snapshots and copies that are being made of them."""
+    """What of the node files is needed by streams, by snapshots and copies that are being made of them, and by nodes
+    that are kept open."""
     hot_stream_bytes: int = 0
     """Full nodes in memory, which are a part of `stream_memory_bytes` ..."""
     hot_stream_bytes_max: int = 0

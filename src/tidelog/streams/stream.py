@@ -26,7 +26,11 @@ _STREAM_BYTES: Final = 600
 """The memory of a stream beside its nodes, roughly."""
 _SEALED_NODE_BYTES: Final = 550
 """The memory of a sealed node beside its entries, roughly: a cold one takes no more."""
-_PENDING_BYTES: Final = 200
+_GROUP_BYTES: Final = 700
+_PENDING_BYTES: Final = 350
+_PRODUCER_BYTES: Final = 430
+"""The last three as `python -m benchmarks.memory --kinds group,pending,producer` measures them, without what the server
+has beside them."""
 COUNT_MAX: Final = 2**63 - 1
 """The largest count of entries that a client can set: replies and records have no room for larger ones."""
 _NONE: Final[Mapping[bytes, Any]] = MappingProxyType({})
@@ -92,9 +96,9 @@ class Stream(StreamEntries):
     @property
     def other_bytes(self) -> int:
         """The same without the entries of sealed nodes. Looks at no node."""
-        pending = sum(len(group.pending) for group in self.groups.values())
         nodes = self.active.size_bytes + _SEALED_NODE_BYTES * len(self.sealed)
-        return _STREAM_BYTES + nodes + _PENDING_BYTES * pending
+        groups = sum(_GROUP_BYTES + _PENDING_BYTES * len(group.pending) for group in self.groups.values())
+        return _STREAM_BYTES + nodes + groups + _PRODUCER_BYTES * len(self.producers)
 
     # --- changing -----------------------------------------------------------------------------------------------
 
