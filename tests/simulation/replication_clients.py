@@ -169,11 +169,11 @@ class FeedClient:
         self._watch.coverage["feed_too_old"] += 1
 
     def is_level(self) -> bool:
-        """It has a checkpoint for all that is visible."""
+        """It has a checkpoint for all that there is, also what is not visible yet."""
         known, server = self.known, self.server
         assert known is not None
         assert server is not None
-        return known.is_steady and not known.unchecked and known.checkpoint >= server.store.journal.writer.visible.ts
+        return known.is_steady and not known.unchecked and known.checkpoint >= server.store.journal.writer.last_ts
 
     def look_when_quiet(self) -> None:
         known, server = self.known, self.server
