@@ -81,7 +81,9 @@ LONG_REPLY_BYTES_MIN = 1 * MIB
 SENT_PIECE_BYTES = 1 * MIB
 """... of this size."""
 LATER_ENTRIES_MIN = 4000
-"""A reply with as many entries of a stream is sent in pieces, too: each is made when the one before was taken."""
+"""A reply with as many entries of a stream is sent in pieces, too: each is made when the one before was taken ..."""
+LATER_PARTS_AHEAD = 8
+"""... and cold nodes are read for as many pieces at once."""
 REPLIES_BYTES_HELD = 1 * MIB
 """With replies of this size made and not taken yet, the other commands of a client wait."""
 CLIENTS_MAX = 10_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from random import randbytes
 from typing import Any, Final
 
 import pytest
@@ -110,3 +111,21 @@ def test_a_reader_that_goes_away_leaves_nothing(server: ServerProcess) -> None:
         assert (len(entries), length) == (ENTRIES, ENTRIES)
         with pytest.raises(redis.ResponseError, match="syntax"):
             client.execute_command("TREAD", "s", 1, 9, "AND MORE")
+
+
+def test_readers_that_stall_keep_no_copies(server: ServerProcess) -> None:
+    """Each of them asks for 60 MB, and takes nothing of it."""
+    with server.client() as client:
+        for _ in range(60):
+            client.execute_command("TWRITE", "big", "ENTRIES", *[b"t", randbytes(1000)] * 1000)
+        wanted = client.xrange("big", "-", "+", count=1)
+        before = server.resident_bytes
+        stalled = [server.connect() for _ in range(10)]
+        for connection in stalled:
+            connection.sendall(b"XRANGE big - +\r\n")
+            assert connection.recv(8) == b"*60000\r\n"
+        assert client.ping()
+        assert server.resident_bytes - before < 300 * 1024 * 1024
+        for connection in stalled:
+            connection.close()
+        assert client.xrange("big", "-", "+", count=1) == wanted

@@ -53,6 +53,7 @@ def test_a_part_is_made_when_those_before_it_are_sent() -> None:
     steps = []
     for _ in range(2):
         assert not reply.send_piece(sent.append)
-        steps.append((reply.is_to_be_made, reply.make_part(), reply.is_to_be_made))
+        made: list[bool] = []
+        steps.append((reply.is_to_be_made, reply.make(None, made.append), made, reply.is_to_be_made))  # type: ignore[func-returns-value]
     assert b"".join(sent) == b":1\r\n:2\r\n"
-    assert steps == [(True, True, False), (True, False, True)]
+    assert steps == [(True, None, [True], False), (True, None, [False], True)]

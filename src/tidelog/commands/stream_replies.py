@@ -14,7 +14,7 @@ takes several times as long. A piece in front begins with the line end of the en
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from tidelog import limits
 from tidelog.resp.encoder import Later, Part, Reply, Spliced, Wire
@@ -55,6 +55,10 @@ class _EntriesLater(Later):
     def __init__(self, part: FoundPart, *, is_for_x: bool) -> None:
         self._part = part
         self._is_for_x = is_for_x
+
+    def away(self) -> list[Any]:
+        node = self._part.node_away
+        return [] if node is None else [node]
 
     def encoded(self) -> bytes:
         rows = self._part.rows()

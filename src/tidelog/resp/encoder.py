@@ -91,6 +91,10 @@ class Later:
 
     __slots__ = ()
 
+    def away(self) -> list[Any]:
+        """What has to be read from disk before, so that nobody waits for that."""
+        return []
+
     def encoded(self) -> bytes:
         raise NotImplementedError
 

@@ -406,9 +406,13 @@ class Connection(SocketSession):
 
     def _make_long(self) -> None:
         """It is this client's go to have the next part of a long reply made."""
-        if self._write is None or self.is_clogged:
-            return
-        if self._long.make_part():
+        if self._write is not None and not self.is_clogged:
+            self._is_in_line = True
+            self._long.make(self.engine.fetching, self._end_making)
+
+    def _end_making(self, is_made: bool) -> None:
+        self._is_in_line = False
+        if is_made:
             self._send_long()
         else:
             self.kill()

@@ -9,11 +9,16 @@ runs meanwhile, and messages wait behind the reply.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
-from typing import Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog import limits
 from tidelog.resp.encoder import Later, Part
+
+if TYPE_CHECKING:
+    from tidelog.engine.fetching import Fetching
 
 _LOG: Final = logging.getLogger("tidelog")
 
@@ -24,7 +29,7 @@ class LongReply:
     __slots__ = ("_at", "_parts", "messages")
 
     def __init__(self) -> None:
-        self._parts: list[Part] = []
+        self._parts: deque[Part] = deque()
         self._at = 0
         """How much of the first part has been sent."""
         self.messages: list[bytes] = []
@@ -38,7 +43,8 @@ class LongReply:
         """A reply in parts; returns the first, which leaves with the turn."""
         first = parts[0]
         assert isinstance(first, bytes)
-        self._parts = parts[1:]
+        self._parts = deque(parts)
+        self._parts.popleft()
         return first
 
     @property
@@ -46,9 +52,27 @@ class LongReply:
         """The next part is not there yet."""
         return isinstance(self._parts[0], Later)
 
-    def make_part(self) -> bool:
-        """Make it; false: that does not work, and there is no way to tell a client in the middle of a reply."""
-        part = self._parts[0]
+    def make(self, fetching: Fetching | None, done: Callable[[bool], None]) -> None:
+        """Make it, and call `done`, perhaps before this returns. With false: that does not work, and there is no way to
+        tell a client in the middle of a reply."""
+        away = self._away()
+        if away and fetching is not None:
+            fetching.fetch_once(away, lambda error: done(not error and self._make_part()))
+        else:
+            done(self._make_part())
+
+    def _away(self) -> list[Any]:
+        """What has to be read from disk before: if that is anything, also for some parts after it."""
+        found: list[Any] = []
+        for part in islice(self._parts, limits.LATER_PARTS_AHEAD):
+            if isinstance(part, Later):
+                found += part.away()
+            if not found:
+                break
+        return found
+
+    def _make_part(self) -> bool:
+        part = self._parts[0] if self._parts else b""  # none: the client has gone meanwhile
         if isinstance(part, Later):
             try:
                 self._parts[0] = part.encoded()
@@ -64,7 +88,7 @@ class LongReply:
         piece = memoryview(part)[self._at : self._at + limits.SENT_PIECE_BYTES]
         self._at += len(piece)
         if self._at == len(part):
-            del self._parts[0]
+            self._parts.popleft()
             self._at = 0
         write(piece)
         return not self._parts

@@ -2,15 +2,15 @@
 
 To make a reply of a hundred thousand entries takes a tenth of a second and more, and everybody else would wait. So what
 was found is handed on part by part, a node each. A part stays what it was when it was found, whatever happens to the
-stream: sealed nodes are replaced and not changed, and the columns of a cold one are kept open. Of the active node the
-entries are copied.
+stream: sealed nodes are replaced and not changed. A cold one may have to be read once more, so that a client which does
+not take its reply keeps no node open. Of the active node the entries are copied.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from tidelog.streams.columns import Columns
+from tidelog.streams.cold import OPENED
 from tidelog.streams.node import Node, SealedNode
 from tidelog.streams.rows import Rows, joined
 
@@ -18,24 +18,28 @@ from tidelog.streams.rows import Rows, joined
 class FoundPart:
     """Entries of one node, later."""
 
-    __slots__ = ("_columns", "_first_offset", "_is_backward", "_rows", "_start", "_stop", "count")
+    __slots__ = ("_is_backward", "_node", "_rows", "_start", "_stop", "count")
 
     def __init__(self, node: Node, start: int, stop: int, *, is_backward: bool) -> None:
         self.count: Final = stop - start
+        self._node: SealedNode | None = None
         self._rows: Rows | None = None
-        self._columns: Columns | None = None
-        self._first_offset, self._start, self._stop = 0, start, stop
+        self._start, self._stop = start, stop
         self._is_backward = is_backward
         if isinstance(node, SealedNode):
-            self._columns, self._first_offset = node.columns(), node.first_offset
+            self._node = node
         else:
             self._rows = node.rows(start, stop)
 
+    @property
+    def node_away(self) -> SealedNode | None:
+        """The node, if reading it now would mean to wait for a disk."""
+        node = self._node
+        return node if node is not None and OPENED.is_away(node) else None
+
     def rows(self) -> Rows:
-        rows = self._rows
-        if rows is None:
-            assert self._columns is not None
-            rows = self._columns.rows(self._first_offset, self._start, self._stop)
+        rows = self._rows if self._node is None else self._node.rows(self._start, self._stop)
+        assert rows is not None
         return rows.reversed() if self._is_backward else rows
 
 

@@ -270,8 +270,7 @@ class SealedNode:
     def offset_at(self, index: int) -> int:
         return self.first_offset + index if self.offsets is None else self.offsets[index]
 
-    def columns(self) -> Columns:
-        """Its columns, read if it is cold. They stay as they are, whatever becomes of it."""
+    def _columns(self) -> Columns:
         if self._kept is not None:
             return self._kept
         if self._batch is not None:
@@ -281,19 +280,19 @@ class SealedNode:
 
     def index_of_id(self, number: int) -> int:
         """The place of the first entry at or after an id."""
-        columns = self.columns()
+        columns = self._columns()
         return index_of_id(columns.ms, columns.seqs, number)
 
     def id_at(self, index: int) -> int:
-        columns = self.columns()
+        columns = self._columns()
         return pack_id(columns.ms[index], columns.seqs[index])
 
     def ids(self, start: int, stop: int) -> list[int]:
-        columns = self.columns()
+        columns = self._columns()
         return pack_ids(columns.ms[start:stop], columns.seqs[start:stop])
 
     def rows(self, start: int, stop: int) -> Rows:
-        return self.columns().rows(self.first_offset, start, stop)
+        return self._columns().rows(self.first_offset, start, stop)
 
     # --- without some of them -----------------------------------------------------------------------------------
 
