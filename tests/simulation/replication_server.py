@@ -99,6 +99,8 @@ class WatchedMachine(Machine):
         """... since when."""
         self.given: Place = BEGINNING
         """Where it was when it last became a follower, or one of another leader ..."""
+        self.was_forced = False
+        """... whether that was by a FAILOVER that need not wait ..."""
         self.last_told: tuple[LinkRole, NetworkAddress | None] | None = None
         """... and what it last said that it is, also in an earlier process."""
         self.is_forced = False
@@ -363,6 +365,7 @@ class WatchedServer(SimulatedServer):
             self._is_told_to_lead = False
             if self.is_open and is_other:
                 self.watched.given = place_of(self.store.journal.epochs, self.store.journal.writer.last_ts)
+                self.watched.was_forced = self.watched.is_forced
         elif self._followed is not None and not self._is_told_to_lead:
             self._look_at_giver(self.watch.machines[self._followed])
         self._followed = None
@@ -372,7 +375,7 @@ class WatchedServer(SimulatedServer):
         self._is_told_to_lead = True
         told = LinkRole.FOLLOWER, self.watched.address
         require(told in giver.roles_told, giver, "hands over to", self.watched, "and may not know it afterwards")
-        require(giver.is_forced or self.watched.has(giver.given), giver, "hands over too early, at", giver.given)
+        require(giver.was_forced or self.watched.has(giver.given), giver, "hands over too early, at", giver.given)
         self.watch.coverage["taken_over"] += 1
         self.watch.coverage["taken_over_after_a_restart"] += giver.starts > giver.hands_over_in
 
