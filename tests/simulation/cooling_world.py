@@ -118,13 +118,15 @@ class CoolingWorld(StoreWorld):
         return store, count
 
     def _check_refused(self, disk: SimulatedDisk, clock: SimulatedClock) -> None:
-        path = shorten_one(disk, self._rng)
-        if path is None:
+        shortened = shorten_one(disk, self._rng)
+        if shortened is None:
             return
+        snapshot, path = shortened
         try:
             Store.open(disk, FOLDER, clock, self._scenario.settings, lambda: 1 << 40, Random(0))
         except Corruption as error:
             require(path.rpartition("/")[2] in str(error), "the error does not name", path, "but says", error)
+            require(f"{snapshot} needs" in str(error), "the error does not say who needs", path, "but", error)
             self.coverage["short_file_refused"] += 1
         else:
             require(False, "a start accepts that", path, "is too short or missing")
@@ -265,29 +267,43 @@ class CoolingWorld(StoreWorld):
         if not streams or self._store.refusal is not None:
             return
         number, key = self._rng.choice(streams)
-        self._transact_in(number, [[b"DEL", key]])
-        OPENED.clear()
-        for _ in range(self._rng.choice((0, 1, 1, 2))):
-            self._save()
-        if self._rng.random() < 0.4:
-            self._remove_snapshots_in_vain()
-        for _ in range(self._rng.choice((0, 6, 6))):
-            self._remove_files()
+        if self._rng.random() < 0.3:
+            self._drop_in_vain(number, key)
+        else:
+            self._delete_key(number, key)
+            for _ in range(self._rng.choice((0, 1, 1, 2))):
+                self._save()
+            for _ in range(self._rng.choice((0, 6, 6))):
+                self._remove_files()
         check_snapshots(self._disk, _NODES)
         self._explore(2)
         self.coverage["stream_dropped"] += 1
         if self._rng.random() < 0.15:
             self._settle()
 
-    def _remove_snapshots_in_vain(self) -> None:
-        """They are gone, but a power cut brings them back."""
+    def _delete_key(self, number: int, key: bytes) -> None:
+        self._transact_in(number, [[b"DEL", key]])
+        OPENED.clear()
+
+    def _drop_in_vain(self, number: int, key: bytes) -> None:
+        """The snapshot that lists its files is removed, and a power cut brings that back: the fsync has failed."""
         journal = self._store.journal
-        journal.retention = replace(journal.retention, snapshots_kept=1)
+        kept = journal.retention
+        self._give_up()
+        journal.retention = replace(kept, snapshots_kept=2)
+        self._save()
+        if self._store.refusal is None and not journal.writer.has_failed:
+            self._delete_key(number, key)
+            self._save()
+        journal.retention = replace(kept, snapshots_kept=1)
         self._disk.fail("sync_folder", errno.EIO, path_contains="/snapshots")
         try:
             journal.remove_old_snapshots()
         except (OSError, EnvironmentFault):
             self.coverage["snapshot_not_durably_gone"] += 1
+        journal.retention = kept
+        for _ in range(6):
+            self._remove_files()
 
     def _settle(self) -> None:
         """Enough snapshots of the same state: only what streams need is left."""

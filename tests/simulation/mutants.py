@@ -20,6 +20,9 @@ from typing import Final, NamedTuple
 
 CAUGHT: Final = 3
 """The exit status of a hunt that noticed something."""
+NONSENSE: Final = 4
+"""... and of one of a mutant that nobody could have written in good faith, for it does not run: rewrite it."""
+_NO_MISTAKES: Final = ("NameError", "UnboundLocalError", "ImportError")
 FIRST_SEED: Final = 7_000_000
 SOURCE: Final = Path(__file__).resolve().parents[2] / "src"
 COPIED: Final = (
@@ -510,7 +513,7 @@ def main() -> int:
         raise SystemExit(f"{tidelog.__file__} was imported instead of the copy in {source}")
     for catch in HUNTS[kind](worlds_max, first_seed, focus):
         print(catch)
-        return CAUGHT
+        return NONSENSE if any(name in catch for name in _NO_MISTAKES) else CAUGHT
     return 0
 
 

@@ -106,8 +106,8 @@ def node_files_on(disk: SimulatedDisk, shard_count: int) -> dict[int, str]:
     return found
 
 
-def shorten_one(disk: SimulatedDisk, rng: Random) -> str | None:
-    """Take the end of what the newest snapshot needs of a file, or all of it, away; returns its path."""
+def shorten_one(disk: SimulatedDisk, rng: Random) -> tuple[str, str] | None:
+    """Take the end of what the newest snapshot needs of a file, or all of it, away; returns the paths of both."""
     snapshots = list_snapshots(disk, FOLDER) if disk.exists(f"{FOLDER}/snapshots") else []
     if not snapshots or not snapshots[-1].point.node_files:
         return None
@@ -117,7 +117,7 @@ def shorten_one(disk: SimulatedDisk, rng: Random) -> str | None:
         disk.remove(path)
     else:  # what is cut off is more than the zeros at the end of a node
         disk.write_file(path, disk.read_file(path)[: hurt.length - _ALIGNMENT])
-    return path
+    return snapshots[-1].path, path
 
 
 # --- beside a store ---------------------------------------------------------------------------------------------------

@@ -218,7 +218,7 @@ REPLICATION_MUTANTS: Final = (
         " and history.records_behind == 0:",
         ":",
         "a leader announces to a slow follower that it has closed what it has not sent",
-        7_000_325,
+        7_000_023,
     ),
     _mutant(
         "chain-closes-by-its-own-clock",
@@ -304,7 +304,7 @@ REPLICATION_MUTANTS: Final = (
         "holders.hold(self.holder_name, ts,",
         "holders.hold(self.holder_name, self._followers.journal.writer.last_ts,",
         "what a follower has not got when it connects is erased",
-        7_001_523,
+        7_000_182,
     ),
     _mutant(
         "epochs-inside-of-history-lost",
@@ -333,7 +333,7 @@ REPLICATION_MUTANTS: Final = (
         "        if writer.visible.ts < writer.last_ts:\n",
         "        if False:\n",
         "a follower is sent again what it has received on its last link",
-        7_000_734,
+        7_000_108,
     ),
     _mutant(
         "large-values-overtaken",
@@ -346,9 +346,8 @@ REPLICATION_MUTANTS: Final = (
         "large-values-announced-too-early",
         "replication/following.py",
         "if self._reception is not None and not self._reception.is_stuck:",
-        "if self._reception is not None:",
+        "if self._reception is not None and (not self._reception.is_stuck or self._server.store.refusal is None):",
         "a follower gives checkpoints past a large value that a thread still writes",
-        7_000_219,
     ),
     _mutant(
         "landing-goes-on-after-what-was-not-written",

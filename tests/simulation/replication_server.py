@@ -21,7 +21,7 @@ from tests.replication.simulated_server import FOLDER, TICK_S, Machine, Simulate
 from tests.simulation.recovery import require
 from tests.simulation.replication_history import BEGINNING, Lineage, Place, ReplicationHistory, place_of
 from tidelog import limits
-from tidelog.errors import EnvironmentFault
+from tidelog.errors import Corruption, EnvironmentFault
 from tidelog.feeds.feeds import Feeds
 from tidelog.ids import Ts
 from tidelog.journal.control import Epoch
@@ -253,16 +253,23 @@ class WatchedMachine(Machine):
 
 
 class CountingWorker(SimulatedWorker):
-    """A thread, and what it was given to do."""
+    """A thread, and what it was given to do. It never meets damage, such as a full sync that cannot be proved."""
 
     def __init__(self, machine: WatchedMachine) -> None:
         super().__init__(machine.host.loop, machine.work_s)
+        self._machine = machine
         self._coverage = machine.watch.coverage
 
     def submit(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         owner = getattr(work, "__self__", None)
         self._coverage[f"thread_{type(owner).__name__.strip('_').lower()}"] += 1
-        super().submit(work, done)
+
+        def look() -> None:
+            error = getattr(owner, "error", None)
+            require(not isinstance(error, Corruption), self._machine, "finds damage, and nothing has rotted:", error)
+            done()
+
+        super().submit(work, look)
 
 
 class WatchedServer(SimulatedServer):
@@ -273,7 +280,7 @@ class WatchedServer(SimulatedServer):
         self.watch = machine.watch
         self.feeds: Feeds | None = None
         self._is_sync_due = False
-        self._looked_at_ts = self._opened_ts = 0
+        self._looked_at_ts = self._opened_ts = self._came_ts = 0
         self._is_told_to_lead = False
         self._followed: NetworkAddress | None = None
         """The leader from which something came last, if it is not told to lead since."""
@@ -293,7 +300,7 @@ class WatchedServer(SimulatedServer):
             self._look_at_asked(store)
         self.watched.reopened(store)
         history.check(store, f"{self.watched} opened")
-        self._opened_ts = store.journal.writer.last_ts
+        self._opened_ts = self._came_ts = store.journal.writer.last_ts
         self.feeds = Feeds(store, self._clock)
         self.feeds.checkpoint_ms = CHECKPOINT_MS
 
@@ -382,6 +389,7 @@ class WatchedServer(SimulatedServer):
     # --- the loop -----------------------------------------------------------------------------------------------
 
     def write(self) -> None:
+        self._look_at_closed()
         super().write()
         self.watched.note(self.store)
         if self.feeds is not None:
@@ -392,6 +400,15 @@ class WatchedServer(SimulatedServer):
         if self.machine.settings.policy is FsyncPolicy.ALWAYS and not self._is_sync_due:
             self._is_sync_due = True
             self.loop.call_later(SYNC_S, self._sync_soon)
+
+    def _look_at_closed(self) -> None:
+        """What came before an announcement is written before that is taken: so this came after it, and is newer."""
+        journal, history = self.store.journal, self.watch.history
+        after_ts, self._came_ts = self._came_ts, journal.writer.last_ts
+        closed_ts = min(self.store.announced_ts, self._came_ts)
+        if after_ts < closed_ts:
+            late = history.transactions_between(history.lineage(journal.epochs), after_ts, closed_ts)
+            require(not late, self.watched, "was told that", self.store.announced_ts, "is closed, and then got", late)
 
     def _look_at_follower(self) -> None:
         """Now and then what it has is compared: most of the times at which it has something new."""

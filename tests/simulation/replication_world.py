@@ -409,7 +409,7 @@ class ReplicationWorld:
 
     def _fill_disk(self) -> None:
         machine = self._any()
-        machine.disk.capacity_bytes = machine.disk.used_bytes + self.rng.randint(0, 3000)
+        machine.disk.capacity_bytes = machine.disk.used_bytes + max(self.rng.randint(0, 3000) - 1500, 0)
         self._tell("the disk of", machine, "is full")
 
         def make_room() -> None:
