@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.simulation.mutants import Mutant
+from tests.simulation.mutants import FIRST_SEED, Mutant
 
 
-def _mutant(name: str, file: str, old: str, new: str, why: str) -> Mutant:
-    return Mutant(name, file, old, new, why, "cooling")
+def _mutant(name: str, file: str, old: str, new: str, why: str, seed: int = FIRST_SEED) -> Mutant:
+    return Mutant(name, file, old, new, why, "cooling", seed)
 
 
 _WRITTEN: Final = (
@@ -75,6 +75,7 @@ _WRITTEN: Final = (
         "        self.last_id = last_id  # first: a thread that finds the new place compares with this\n",
         "",
         "a node that had lost its last entry is taken for another one after it was written once more",
+        7_000_029,
     ),
 )
 _KEPT: Final = (
@@ -140,6 +141,7 @@ _KEPT: Final = (
         "for snapshot in list_snapshots(disk, folder) for each in snapshot",
         "for snapshot in list_snapshots(disk, folder)[-1:] for each in snapshot",
         "a file goes that an older snapshot lists, which is kept as well",
+        7_000_011,
     ),
     _mutant(
         "files-go-before-their-snapshot-durably-has",
@@ -147,6 +149,7 @@ _KEPT: Final = (
         "            files.disk.sync_folder(snapshots)\n",
         "            pass\n",
         "a snapshot whose removal could not be synced comes back after a power cut, and its files do not",
+        7_000_007,
     ),
     _mutant(
         "kept-file-forgotten",
@@ -154,6 +157,7 @@ _KEPT: Final = (
         "        return going\n",
         "        return list(files)\n",
         "a file that a snapshot still listed when it was to go never goes",
+        7_000_021,
     ),
     _mutant(
         "ended-file-never-goes",
@@ -177,6 +181,7 @@ _READ: Final = (
         "None if self.offsets is None else self.offsets[index:]",
         "self.offsets",
         "a node with holes that loses its first entries keeps their offsets",
+        7_000_008,
     ),
     _mutant(
         "evicted-off-by-one",
@@ -192,6 +197,7 @@ _READ: Final = (
         "            node, index = self._node(place + 1), 0\n",
         "",
         "an id between the last entry that a cold node has and the one it had is found nowhere",
+        7_000_029,
     ),
     _mutant(
         "first-id-of-a-cut-node",
@@ -205,7 +211,7 @@ _READ: Final = (
         "streams/sealed_node.py",
         "return SealedNode(None, self._part(count), size, first, last, count, *ids, offsets, is_whole=False)",
         "return SealedNode(None, self._part(count), size, first, last, count, *ids, offsets)",
-        "entries that were deleted from a cold node are read again",
+        "a cold node that has lost entries is taken for another one, and cannot be read",
     ),
     _mutant(
         "part-noted-as-whole",
@@ -226,7 +232,7 @@ _READ: Final = (
         "journal/node_format.py",
         "    found = crc32c(data)\n    if header",
         "    found = crc32c(data)\n    if found == crc:\n        return data\n    if header",
-        "what lies between nodes has rotted, and nobody notices",
+        "the header of a node has rotted, and nobody notices",
     ),
     _mutant(
         "short-file-not-noticed-at-once",

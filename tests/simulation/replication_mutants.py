@@ -247,7 +247,7 @@ REPLICATION_MUTANTS: Final = (
         "keeps_old=keeps_old",
         "keeps_old=False",
         "what a full sync takes the place of is gone, though it is not the leader's",
-        7_000_439,
+        7_000_326,
     ),
     _mutant(
         "told-to-lead-before-it-is-durable",
@@ -290,6 +290,7 @@ REPLICATION_MUTANTS: Final = (
         "        if is_returning:\n            return TailAnswer()\n",
         "",
         "a leader that comes back lets followers wait that have more, until it has gone on without it",
+        7_000_172,
     ),
     _mutant(
         "holds-of-followers-ignored",

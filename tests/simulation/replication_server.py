@@ -4,6 +4,8 @@ each time something is written     what a machine has, and what of it survives t
                                    of its power, is noted
 each time a store is opened        nothing of that is missing, unless it was set aside because it is not the history
                                    of the leader
+each time something was received   it is not of a time that was closed before
+each time a thread has worked      it has found no damage: nothing rots here, and a full sync can be proved
 now and then, and when all is      what a server has is what was there at the place in history that it claims
 quiet
 """
