@@ -79,14 +79,20 @@ class LandingDisk:
         """A link that ended before the thread came to its `begin` has left files of another snapshot."""
         disk, parent, kept = self._disk, f"{self._sync}/{layout.SNAPSHOTS}", snapshot_path(self._sync, ts)
         others = [path for name in disk.list(parent) if (path := f"{parent}/{name}") != kept]
-        if others and disk.exists(f"{self._sync}/{PROGRESS}"):
-            disk.remove(f"{self._sync}/{PROGRESS}")  # before the files that it calls whole
-            disk.sync_folder(self._sync)
+        if others:
+            self._remove_progress()
         for path in others:
             remove_folder(disk, path)
         for name in disk.list(self._sync) if others else ():
             if name.startswith("shard-"):
                 self._remove_files(f"{self._sync}/{name}", are_nodes=True)
+
+    def _remove_progress(self) -> None:
+        """Durably, before the files that it calls whole: another process would not write them again."""
+        path = f"{self._sync}/{PROGRESS}"
+        if self._disk.exists(path):
+            self._disk.remove(path)
+            self._disk.sync_folder(self._sync)
 
     def _remove_files(self, folder: str, *, are_nodes: bool) -> None:
         """Either the node files of a shard, or all others."""
@@ -225,5 +231,6 @@ class LandingDisk:
     def remove(self) -> None:
         """Nothing of it is wanted; but what is about to take the place of the data here is not touched."""
         if self.is_there() and not is_replacing(self._disk, self._folder):
+            self._remove_progress()
             remove_folder(self._disk, self._sync)
             self._disk.sync_folder(self._folder)
