@@ -64,8 +64,7 @@ TURN_PIECES_MAX = 32
 TURN_US_MAX = 2000
 """... within this time. The rest waits for the next turn."""
 CLOCKED_COMMANDS = 64
-"""After so many commands of a piece, the clock is asked whether the turn's time is over; a single one that takes longer
-ends the piece by itself."""
+"""After so many commands of a piece, the clock is asked whether the turn's time is over; a long one ends the piece."""
 DECODED_COMMANDS_MAX = 1024
 """Short lines (inline commands, or empty ones) that are decoded at once."""
 AT_ONCE_BYTES = 1 * KIB
@@ -347,8 +346,7 @@ DRAWN_MEMBERS_MAX = 1_048_576
 """What SRANDMEMBER and its relatives draw with repetition in one reply."""
 
 PATTERN_WORK_MAX = 2**33
-"""The size of a name times the size of a pattern that is looked for in it: about half a second. Past it the command is
-refused."""
+"""The size of a name times that of a pattern that is looked for in it: about half a second; past it, it is refused."""
 PATTERN_NUMBERS_BITS_MAX = 2**29
 """What is remembered of a name meanwhile."""
 
@@ -456,6 +454,14 @@ NODES_LOOKED_AT_ONCE = 1000
 """Nodes of one stream that are looked at between two looks at the clock."""
 IDLE_SEAL_ENTRIES_MIN = 100
 """An idle active node with fewer entries stays as it is: sealing it would save nothing."""
+RULED_STREAMS_AT_ONCE_MAX = 200
+"""Streams with a rule (TCONFIG) that are looked at ten times a second; of more, each has its turn ..."""
+EVICTED_NODES_AT_ONCE_MAX = 1000
+"""... and nodes of streams that go at once, by rules or because all streams take too much."""
+STREAMS_COUNTED_EVERY_MS = 60_000
+"""With `stream-bytes-max`, streams are counted so often, and sooner if they have grown ..."""
+STREAMS_COUNTED_KEYS_AT_ONCE = 10_000
+"""... by a visit of all keys, so many of them ten times a second."""
 PRODUCER_SEQS_KEPT = 1024
 """Calls of a producer whose offsets are remembered, at least ..."""
 PRODUCERS_MAX = 1024

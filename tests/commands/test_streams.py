@@ -1,12 +1,13 @@
-"""TWRITE, TEVICT, TCOMPACT, TINFO, and what other commands make of streams."""
+"""TWRITE, TEVICT, TCONFIG, TCOMPACT, TINFO, and what other commands make of streams."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.commands.running import Commands
+from tests.commands.running import TABLE, Commands
 from tests.streams.plain import plain
 from tidelog import limits
+from tidelog.engine.dispatch import find_command
 from tidelog.store.slots import slot_of
 from tidelog.streams.node import SEQ_MAX, pack_id
 from tidelog.streams.stream import Stream
@@ -221,6 +222,51 @@ def test_backlog_counts_entries_and_not_offsets(run: Commands) -> None:
     assert run("TEVICT", "k", -6) == 1
 
 
+# --- TCONFIG ------------------------------------------------------------------------------------------------------
+
+
+def settings(run: Commands, key: str = "k") -> list[int]:
+    """MAXBYTES, MAXAGE and BACKLOG."""
+    names, values = (run.quietly("TCONFIG", key)[part::2] for part in (0, 1))
+    assert names == [b"max-bytes", b"max-age", b"backlog"]
+    return list(values)
+
+
+def test_tconfig_says_one_at_a_time_and_makes_the_stream(run: Commands) -> None:
+    assert run.refused("TCONFIG", "k") == "ERR no such key"
+    assert run("TCONFIG", "k", "MAXBYTES", 10**18, "maxage", 5) == b"OK"
+    assert (run("TYPE", "k"), run("XLEN", "k")) == (b"stream", 0)
+    assert settings(run) == [10**18, 5, 0]
+    assert run("TCONFIG", "k", "BACKLOG", 7, "MAXBYTES", 0) == b"OK"
+    assert settings(run) == [0, 5, 7]
+    assert list(run.store.database(0).ruled) == [b"k"]
+    assert run("TCONFIG", "k", "BACKLOG", 0, "MAXAGE", 0) == b"OK"
+    assert (settings(run), run.stream().rule, run.store.database(0).ruled) == ([0, 0, 0], None, {})
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["MAXBYTES"], "ERR syntax error"),
+        (["MAXBYTES", 1, "MAXBYTES", 2], "ERR syntax error"),
+        (["MAXLEN", 1], "ERR syntax error"),
+        (["MAXAGE", 1, "BACKLOG"], "ERR syntax error"),
+        (["MAXAGE", -1], "ERR MAXAGE must not be negative"),
+        (["MAXBYTES", "1gb"], "ERR value is not an integer or out of range"),
+        (["BACKLOG", 2**63], "ERR value is not an integer or out of range"),
+    ],
+)
+def test_misuse_of_tconfig(run: Commands, words: list[str | int], error: str) -> None:
+    assert run.refused("TCONFIG", "k", *words) == error
+    assert run("EXISTS", "k") == 0
+
+
+def test_tconfig_alone_only_reads() -> None:
+    row = find_command(TABLE, [b"TCONFIG", b"k"])
+    assert not row.writes([b"TCONFIG", b"k"])
+    assert row.writes([b"TCONFIG", b"k", b"MAXAGE", b"1"])
+
+
 # --- TINFO and the rest -------------------------------------------------------------------------------------------
 
 
@@ -230,6 +276,7 @@ def test_tinfo(run: Commands) -> None:
     run("TGROUP", "k", "g", "MAXPENDING", 7, "DEADLETTER", "dead", "MAXDELIVERIES", 3)
     run("TREAD", "k", 0, 4, "GROUP", "g", "RETRY", 500, 0)
     run("TACK", "k", "g", 1)
+    run("TCONFIG", "k", "MAXBYTES", 5000, "BACKLOG", 3)
     run.wait(100)
     flat = run.quietly("TINFO", "k")
     info = dict(zip(flat[::2], flat[1::2], strict=True))
@@ -244,6 +291,10 @@ def test_tinfo(run: Commands) -> None:
         b"nodes": 3,
         b"cold-nodes": 0,
         b"disk-bytes": 0,
+        b"entry-bytes": 25 * (24 + 2),
+        b"max-bytes": 5000,
+        b"max-age": 0,
+        b"backlog": 3,
         b"producers": 1,
     }
     assert groups == [
@@ -339,6 +390,8 @@ def test_a_copy_in_another_shard_has_everything(monkeypatch: pytest.MonkeyPatch)
         ["TCOMPACT", "s"],
         ["TGROUP", "s", "g"],
         ["TINFO", "s"],
+        ["TCONFIG", "s"],
+        ["TCONFIG", "s", "MAXAGE", 1],
         ["TGROUP", "k", "g", "DEADLETTER", "s", "MAXDELIVERIES", 1],
     ],
 )

@@ -21,6 +21,7 @@ from tidelog.server.configuration import ServerConfig
 from tidelog.server.facts import Facts
 from tidelog.server.memory import Memory
 from tidelog.store.store import Store
+from tidelog.store.stream_retention import StreamRetention
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
 
@@ -36,7 +37,13 @@ class Served:
         self.engine = make_engine(store, clock, loop or NoLoop(), password)
         memory = Memory(0)
         facts = Facts(
-            ServerConfig(data=folder), self.engine, make_connections(self.engine), memory, "0" * 40, lambda: 0
+            ServerConfig(data=folder),
+            self.engine,
+            make_connections(self.engine),
+            memory,
+            "0" * 40,
+            lambda: 0,
+            retention=StreamRetention(store),
         )
         self.shown = ShownEngine(self.engine, facts)
         self.app = make_app(self.shown, memory, [], has_open_metrics=has_open_metrics)

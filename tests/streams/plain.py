@@ -15,10 +15,12 @@ BY_OPERATION = {effect.operation: effect for effect in effects()}
 
 def plain(stream: Stream) -> dict[str, Any]:
     """Everything that a stream is, however its nodes are cut and kept."""
+    assert stream.sealed_bytes == sum(node.opened_bytes for node in stream.sealed)
     return {
         "rows": plain_rows(joined([node.rows(0, len(node)) for node in stream.nodes()])),
         "places": (stream.first, stream.next, stream.length, stream.first_entry),
         "ids": (stream.last_id, stream.max_deleted_id, stream.added_beside),
+        "rule": stream.rule,
         "groups": {name: plain_group(group) for name, group in stream.groups.items()},
         "producers": [(name, list(each.seqs), list(each.offsets)) for name, each in stream.producers.items()],
     }

@@ -17,7 +17,7 @@ from tidelog.store.type_table import TypeTable, value_types
 from tidelog.streams.dump import copy_operations, kept_operations, stream_operations
 from tidelog.streams.group import Consumer, Pending
 from tidelog.streams.operations import StreamEvict
-from tidelog.streams.stream import Stream
+from tidelog.streams.stream import RetentionRule, Stream
 from tidelog.testing.disk import SimulatedDisk
 
 TYPES = TypeTable(value_types())
@@ -39,6 +39,7 @@ def full(count: int = 2500) -> Stream:
     for seq in range(1500):
         stream.remember(b"p%d" % (seq % 3), seq, seq + 1)
     stream.last_id, stream.added_beside = 99999 << 64, 4
+    stream.rule = RetentionRule(10**9, 5000, 7)
     return stream
 
 

@@ -167,6 +167,10 @@ def serve(
             "[default: a sixteenth of the machine's memory]",
         ),
     ] = None,
+    stream_bytes_max: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="What all streams may take: past it the oldest entries go. [default: 0]"),
+    ] = None,
     maxclients: Annotated[
         str | None, typer.Option(metavar="N", help="The highest number of client connections. [default: 10000]")
     ] = None,

@@ -19,7 +19,7 @@ list_ends           lists: pushing, popping, and moving from one to another
 list_waiting        lists: pops and moves that wait for an element
 lists               lists: indexes, ranges, and elements in the middle
 
-streams             streams: TWRITE, TEVICT, TCOMPACT, TINFO
+streams             streams: TWRITE, TEVICT, TCONFIG, TCOMPACT, TINFO
 stream_reading      TREAD
 stream_groups       TACK, TGROUP, and what a reader of a group is given next
 x_entries           XADD, XLEN, XRANGE, XDEL, XTRIM, XSETID

@@ -39,6 +39,7 @@ _OWN_SYNTAX: Final = {
     "TACK": "key group offset\\|start-end ...",
     "TGROUP": "key group [MAXPENDING n] [DEADLETTER key MAXDELIVERIES n] [START offset]",
     "TEVICT": "key offset \\| key -n \\| key AGE ms",
+    "TCONFIG": "key [MAXBYTES n] [MAXAGE ms] [BACKLOG n]",
     "TCOMPACT": "key",
     "TINFO": "key",
     "CHANGEFEED": "[NAME n] [SHARD i] [SINCE ts [EPOCH e SEEN s] \\| INITIAL] [UNTIL ts] "

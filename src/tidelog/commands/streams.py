@@ -1,4 +1,4 @@
-"""Streams: TWRITE, TEVICT, TCOMPACT, TINFO. Reading is in `stream_reading`, groups in `stream_groups`."""
+"""Streams: TWRITE, TEVICT, TCONFIG, TCOMPACT, TINFO. Reading is in `stream_reading`, groups in `stream_groups`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from tidelog.store.transaction import Transaction
 from tidelog.streams.compaction import entries_to_drop
 from tidelog.streams.group import Group
 from tidelog.streams.node import TAGGED, pack_id
-from tidelog.streams.operations import StreamAppend, StreamEvict, appends, cuts
+from tidelog.streams.operations import StreamAppend, StreamConfig, StreamEvict, appends, cuts
 from tidelog.streams.progress import next_id
-from tidelog.streams.stream import Stream
+from tidelog.streams.stream import RetentionRule, Stream
 from tidelog.streams.trimming import boundary_below, boundary_keeping
 
 _OPTIONS: Final = {b"BACKLOG": 1, b"MAXAGE": 1, b"PRODUCER": 2}
 """Of TWRITE: how many words each takes."""
+_RULE: Final = {b"MAXBYTES": "bytes_max", b"MAXAGE": "age_max_ms", b"BACKLOG": "backlog"}
+"""Of TCONFIG: which part of the rule each says."""
 
 
 def find_stream(transaction: Transaction, key: bytes) -> Stream | None:
@@ -132,6 +134,34 @@ def tevict(transaction: Transaction, arguments: Arguments) -> Decision:
     return stream.count_below(first), [StreamEvict(key, first)]
 
 
+def tconfig(transaction: Transaction, arguments: Arguments) -> Decision:
+    key = arguments[1]
+    said: dict[str, int] = {}
+    for at in range(2, len(arguments), 2):
+        option = arguments[at].upper()
+        name = _RULE.get(option, "")
+        if not name or name in said or at + 1 >= len(arguments):
+            raise syntax_error()
+        said[name] = _not_negative(arguments[at + 1], option)
+    stream = find_stream(transaction, key)
+    if not said:
+        if stream is None:
+            raise CommandError("ERR no such key")
+        return _rule_info(stream), []
+    before = stream.rule if stream is not None and stream.rule is not None else RetentionRule()
+    return "OK", [StreamConfig(key, *before._replace(**said))]
+
+
+def _only_asks(arguments: Arguments) -> bool:
+    """Whether a TCONFIG changes nothing."""
+    return len(arguments) == 2
+
+
+def _rule_info(stream: Stream) -> dict[bytes, int]:
+    rule = stream.rule if stream.rule is not None else RetentionRule()
+    return {b"max-bytes": rule.bytes_max, b"max-age": rule.age_max_ms, b"backlog": rule.backlog}
+
+
 def tcompact(transaction: Transaction, arguments: Arguments) -> Decision:
     stream = find_stream(transaction, arguments[1])
     if stream is None:
@@ -156,6 +186,8 @@ def tinfo(transaction: Transaction, arguments: Arguments) -> Reply:
         b"bytes": stream.size_bytes + stream.disk_bytes,
         b"memory-bytes": stream.size_bytes,
         b"disk-bytes": stream.disk_bytes,
+        b"entry-bytes": stream.entry_bytes,
+        **_rule_info(stream),
         b"producers": len(stream.producers),
         b"groups": [_group_info(name, group, transaction.now_ms) for name, group in stream.groups.items()],
     }
@@ -182,6 +214,15 @@ def _group_info(name: bytes, group: Group, now_ms: int) -> Reply:
 COMMANDS: list[Command] = [
     write(STREAM, "TWRITE", -4, twrite, ONE_KEY, "denyoom fast", summary="append entries to a stream"),
     write(STREAM, "TEVICT", -3, tevict, ONE_KEY, summary="remove the oldest entries of a stream"),
+    write(
+        STREAM,
+        "TCONFIG",
+        -2,
+        tconfig,
+        ONE_KEY,
+        summary="say which entries a stream keeps by itself, or return that",
+        is_read=_only_asks,
+    ),
     write(STREAM, "TCOMPACT", 2, tcompact, ONE_KEY, summary="keep only the newest entry of each tag"),
     read(STREAM, "TINFO", 2, tinfo, ONE_KEY, summary="return facts about a stream and its groups"),
 ]

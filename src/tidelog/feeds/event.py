@@ -15,7 +15,8 @@ The items of a value event, by type (each type's module makes its own):
     zset        member, score
     list        "lpush", [element ...], and the other operations; nil, [element ...]: the whole list
     stream      nil, [[offset, id, tag, entry] ...]; "evict", offset; "del", [offset ...];
-                "setid", [first, last, ...]; "copy", [first, last, ...]; "group", [name, what, ...]
+                "setid", [first, last, ...]; "copy", [first, last, ...]; "group", [name, what, ...];
+                "config", [max bytes, max age, backlog]
     none        nil, nil                                      deleted, whatever it was
 """
 

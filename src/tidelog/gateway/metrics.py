@@ -14,6 +14,8 @@ from tidelog.gateway.stream_metrics import stream_samples
 from tidelog.server.facts import Facts
 from tidelog.server.memory import Memory
 from tidelog.server.stream_figures import stream_figures
+from tidelog.store.stream_retention import StreamRetention
+from tidelog.streams.retention import REASONS
 
 
 def collect(engine: Engine, facts: Facts, memory: Memory) -> Iterator[Sample]:
@@ -26,6 +28,7 @@ def collect(engine: Engine, facts: Facts, memory: Memory) -> Iterator[Sample]:
         return
     yield from _keyspace(engine)
     yield from stream_samples(stream_figures(engine, memory))
+    yield from _retention(facts.retention)
     yield from _disk(facts)
     yield from _journal(engine, facts)
     yield from _feeds(engine)
@@ -81,6 +84,20 @@ def _keyspace(engine: Engine) -> Iterator[Sample]:
         count = len(database.expiries)
         yield Sample("tidelog_keys_expiring", "gauge", "Keys that expire.", count, f'{{db="{database.number}"}}')
     yield Sample("tidelog_expired_keys_total", "counter", "Keys that have expired.", engine.store.expired_count)
+
+
+def _retention(retention: StreamRetention) -> Iterator[Sample]:
+    figures = retention.figures
+    yield Sample("tidelog_streams_configured", "gauge", "Streams that TCONFIG has set.", retention.ruled_count)
+    yield Sample("tidelog_stream_bytes_max", "gauge", "stream-bytes-max; 0: none.", figures.stream_bytes_max)
+    yield Sample("tidelog_stream_bytes", "gauge", "Of all streams; counted if there is a limit.", figures.stream_bytes)
+    yield Sample("tidelog_stream_bytes_stuck", "gauge", "1: too much, and none may go.", figures.is_stuck)
+    for reason in REASONS:
+        entries, name = figures.entries[reason], "tidelog_stream_evicted_entries_total"
+        yield Sample(name, "counter", "Entries that went by themselves.", entries, f'{{reason="{reason}"}}')
+    for reason in REASONS:
+        size, name = figures.bytes[reason], "tidelog_stream_evicted_bytes_total"
+        yield Sample(name, "counter", "Their size.", size, f'{{reason="{reason}"}}')
 
 
 def _machine(memory: Memory) -> Iterator[Sample]:

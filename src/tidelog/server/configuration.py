@@ -92,6 +92,8 @@ class ServerConfig:
     """The authorities that the leader's certificate must come from; None: those of the system."""
     maxmemory: int = 0
     """In bytes; 0: no limit."""
+    stream_bytes_max: int = 0
+    """What the entries of all streams may take; 0: any number of bytes."""
     hot_stream_bytes: int = 0
     """What entries of streams may take in memory, roughly; 0: a sixteenth of the machine's."""
     maxclients: int = limits.CLIENTS_MAX
@@ -256,6 +258,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "tls-replication": Setting("tls_replication", read_switch),
     "tls-ca-cert-file": Setting("tls_ca", read_text),
     "maxmemory": Setting("maxmemory", size_reader("no limit")),
+    "stream-bytes-max": Setting("stream_bytes_max", size_reader("no limit")),
     "hot-stream-bytes": Setting("hot_stream_bytes", size_reader("a sixteenth of the machine's memory")),
     "maxclients": Setting("maxclients", number_reader(1, 1_000_000, "a number of clients")),
     "timeout": Setting("timeout", number_reader(0, _INT_MAX, "a number of seconds")),

@@ -18,12 +18,14 @@ from tidelog.scripting.scripts import scripts_of
 from tidelog.server.memory import total_bytes
 from tidelog.server.replication_facts import facts_of, replication_section
 from tidelog.server.stream_figures import stream_figures
+from tidelog.streams.retention import REASONS
 
 if TYPE_CHECKING:
     from tidelog.engine.engine import Engine
     from tidelog.server.configuration import ServerConfig
     from tidelog.server.connections import Connections
     from tidelog.server.memory import Memory
+    from tidelog.store.stream_retention import StreamRetention
 
 InfoSection = Mapping[str, object]
 
@@ -43,6 +45,7 @@ class Facts:
         flight_port: Callable[[], int] = lambda: 0,
         *,
         started_us: int | None = None,
+        retention: StreamRetention,
     ) -> None:
         """`started_us`: when the process started, on the monotonic clock; None: now."""
         self._config = config
@@ -53,6 +56,7 @@ class Facts:
         self._port = port
         self._http_port = http_port
         self._flight_port = flight_port
+        self.retention = retention
         now_us = engine.clock.monotonic_us()
         self._made_s = engine.clock.wall_us() // 1_000_000
         """When the engine was made; of one that stands in while data is loaded, that is when loading began."""
@@ -275,7 +279,16 @@ class Facts:
         return self._engine.feeding.section()
 
     def _streams(self) -> InfoSection:
-        return stream_figures(self._engine, self._memory)._asdict()
+        figures = self.retention.figures
+        return {
+            **stream_figures(self._engine, self._memory)._asdict(),
+            "configured_streams": self.retention.ruled_count,
+            "stream_bytes": figures.stream_bytes,
+            "stream_bytes_max": figures.stream_bytes_max,
+            "stream_bytes_stuck": int(figures.is_stuck),
+            **{f"evicted_entries_by_{reason}": figures.entries[reason] for reason in REASONS},
+            **{f"evicted_bytes_by_{reason}": figures.bytes[reason] for reason in REASONS},
+        }
 
     def _tidelog(self) -> InfoSection:
         journal = self._engine.store.journal

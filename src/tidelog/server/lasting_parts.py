@@ -33,6 +33,7 @@ from tidelog.server.encoding_parameters import encoding_bounds
 from tidelog.server.leader_password import LeaderPassword
 from tidelog.server.memory import Memory
 from tidelog.server.work_thread import WorkThread
+from tidelog.store.stream_retention import RetentionFigures
 
 
 class HostProcess(ServerProcess, Protocol):
@@ -70,6 +71,7 @@ class LastingParts:
         self.password = Password(config.password, clock)
         self.script_limits = ScriptLimits(config.script_time_ms, config.script_memory_bytes)
         self.memory = Memory(config.maxmemory, config.hot_stream_bytes)
+        self.stream_figures = RetentionFigures(config.stream_bytes_max)
         self.encoding_bounds = encoding_bounds(config)
         self.allowed = allowed_connections(config)
         self.connections = Connections(

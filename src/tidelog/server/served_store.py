@@ -18,12 +18,14 @@ import asyncio
 import contextlib
 import logging
 import time
+from functools import partial
 from typing import Final
 
 from tidelog import limits
 from tidelog.engine.engine import Engine
 from tidelog.engine.feeding import Feeding
 from tidelog.engine.gate import Gate
+from tidelog.engine.parameters import memory
 from tidelog.errors import JournalFailed, JournalFull
 from tidelog.feeds.feeds import Feeds
 from tidelog.ids import SLOT_COUNT
@@ -45,6 +47,8 @@ from tidelog.server.work_thread import WorkThread
 from tidelog.store.dead_letters import PendingExpiry
 from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
+from tidelog.store.stream_retention import StreamRetention
+from tidelog.store.stream_total import StreamTotal
 
 _LOG: Final = logging.getLogger("tidelog")
 REPLACED: Final = "UNBLOCKED the data of this server is being replaced: connect again"
@@ -80,6 +84,8 @@ class ServedStore:
         )
         self._snapshots = ServerSnapshots(loop, store, self.turns, clock, config.snapshot_after)
         self._cooling = Cooling(loop, store.cooling, clock, self._is_pressed)
+        figures = lasting.stream_figures
+        self._retention, self._stream_total = StreamRetention(store, figures), StreamTotal(store, figures)
         self._worker = WorkThread(loop)
         self._fetch_workers = [WorkThread(loop, "fetch") for _ in range(0 if is_loading else limits.FETCHES_AT_ONCE)]
         self.engine = Engine(
@@ -115,6 +121,11 @@ class ServedStore:
                         options_changed=self._replication_options_changed,
                     ),
                     *encoding_parameters(lasting.encoding_bounds),
+                    memory(
+                        "stream-bytes-max",
+                        lambda: figures.stream_bytes_max,
+                        partial(setattr, figures, "stream_bytes_max"),
+                    ),
                 ],
                 file=lasting.configuration_file,
             ),
@@ -141,6 +152,7 @@ class ServedStore:
             lambda: process.http_port or 0,
             lambda: process.flight_port or 0,
             started_us=lasting.started_us,
+            retention=self._retention,
         )
 
     # --- while it is served -------------------------------------------------------------------------------------
@@ -160,6 +172,8 @@ class ServedStore:
             if writer.refusal is None:
                 remove_due(self.store)
                 self._pending_expiry.run()
+                self._retention.run()
+                self._stream_total.run()
                 self.engine.blocking.tick()
             # Also what there was no space for: it is tried again, whether or not anyone asks for something.
             if not writer.has_failed:

@@ -16,6 +16,8 @@ transaction     what a command reads and writes through
 large           large strings that are made before the command that wants them runs
 expiry          removes keys that have expired
 dead_letters    gives up pending entries of streams that have expired or failed too often
+stream_retention  streams keep what their rules say (TCONFIG)
+stream_total    all streams together take at most so many bytes
 watch           WATCH: tells clients that a key changed
 glob            Redis's glob patterns, for keys, channels and parameters
 bit_search      a part of a pattern in a string, at all places at once

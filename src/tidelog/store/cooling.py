@@ -133,11 +133,15 @@ class StoreCooling:
         return sum(len(line.nodes) for line in self._lines)
 
     @property
+    def sealed_bytes(self) -> int:
+        """What all nodes that were ever sealed took in memory."""
+        return sum(line.sealed_bytes for line in self._lines)
+
+    @property
     def _balance(self) -> HotTotals:
         """What has ever been sealed and is not cold, or gone without becoming so."""
-        sealed_bytes = sum(line.sealed_bytes for line in self._lines)
         sealed_count = sum(line.sealed_count for line in self._lines)
-        return HotTotals(sealed_bytes - self.cooled_bytes, sealed_count - self.cooled_count)
+        return HotTotals(self.sealed_bytes - self.cooled_bytes, sealed_count - self.cooled_count)
 
     @property
     def hot_bytes(self) -> int:

@@ -6,6 +6,7 @@ A slot's dict is what SCAN, snapshots and initial scans of feeds visit in one st
     slots[slot]    None | dict | Buckets      key -> value
     expiring       keys that expire, and when
     alarms         keys in whose values something falls due by itself, and when the first of it does
+    ruled          keys of streams that keep only some of their entries by themselves
 
 Nothing here reads a clock: an expired key is there until an operation removes it.
 """
@@ -53,6 +54,7 @@ class Database:
         "on_range",
         "on_replaced",
         "replaced_count",
+        "ruled",
         "size",
         "slots",
         "uses",
@@ -90,6 +92,8 @@ class Database:
         """Key -> absolute ms. Hot: kept at hand."""
         self.alarms = Deadlines()
         """Pending entries that expire (`dead_letters`). A time may be too early, and its key of another type then."""
+        self.ruled: dict[bytes, None] = {}
+        """Streams with a rule (`streams/retention`). One whose key was given another value may still be there."""
         self.size = 0
         """How many keys there are."""
         self.cleared_count = 0
@@ -214,6 +218,7 @@ class Database:
         self.size -= 1
         self.expiring.drop(key)
         self.alarms.drop(key)
+        self.ruled.pop(key, None)
         if not bucket:
             self.slots[slot] = None
 
@@ -235,6 +240,12 @@ class Database:
         if before is None or when_ms < before:
             self.alarms.set(key, when_ms)
 
+    def note_rule(self, key: bytes, *, has_rule: bool) -> None:
+        if has_rule:
+            self.ruled[key] = None
+        else:
+            self.ruled.pop(key, None)
+
     def clear(self, slots: tuple[int, int] = (0, SLOT_COUNT - 1)) -> None:
         """Every key is gone, or every key of a shard's slots (first and last)."""
         if self.observer is not None:
@@ -246,7 +257,7 @@ class Database:
         first, last = slots
         if (first, last) == (0, SLOT_COUNT - 1):
             self.slots = [None] * SLOT_COUNT
-            self.expiring, self.alarms, self.size = Deadlines(), Deadlines(), 0
+            self.expiring, self.alarms, self.ruled, self.size = Deadlines(), Deadlines(), {}, 0
             self.expiries = self.expiring.times
             return
         gone = [key for bucket in self.slots[first : last + 1] if bucket is not None for key in bucket]
@@ -255,6 +266,7 @@ class Database:
         for key in gone:
             self.expiring.drop(key)
             self.alarms.drop(key)
+            self.ruled.pop(key, None)
 
     def put_library(self, name: bytes, code: bytes) -> None:
         self.libraries.put(name, code)
@@ -286,6 +298,8 @@ class Database:
                     self.expiring.drop(key)
         for key in [key for key in self.alarms.times if removal.has(key)]:
             self.alarms.drop(key)
+        for key in [key for key in self.ruled if removal.has(key)]:
+            del self.ruled[key]
 
     def buckets(self, slot: int) -> list[dict[bytes, StoredValue]]:
         """The dicts of a slot: what is visited in one step."""

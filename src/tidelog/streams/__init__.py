@@ -36,6 +36,7 @@ stream_type    streams as a row of the table of types
 
 Retention:
 
+retention      which entries go by what TCONFIG said of a stream
 trimming       which entries go when a stream is trimmed
 compaction     which entries go when only the newest of each tag stays
 """

@@ -5,6 +5,7 @@ evict              field "evict"    value the first offset that stays
 cut                field "del"      value [offset ...]
 place              field "setid"    value [first offset, last offset, last id, largest deleted id, entries added]
 copy               field "copy"     value the same, then the database and the key of the stream that was copied
+config             field "config"   value [bytes at most, ms at most, entries at least]      0: not said
 groups             field "group"    value [name, what happened, ...]      only for feeds that asked for GROUPS
 """
 
@@ -22,6 +23,7 @@ from tidelog.streams.operations import (
     GroupSet,
     Pend,
     StreamAppend,
+    StreamConfig,
     StreamCopy,
     StreamCut,
     StreamEvict,
@@ -99,6 +101,10 @@ def changes_of_place(op: StreamPlace) -> list[Change]:
 def changes_of_copy(op: StreamCopy) -> list[Change]:
     """Not the entries: a record does not have them, and a client that wants them reads the stream."""
     return [Change(op.key, STREAM, b"copy", array([*_place(op), number(op.source_database), bulk(op.source)]))]
+
+
+def changes_of_config(op: StreamConfig) -> list[Change]:
+    return [Change(op.key, STREAM, b"config", array([number(value) for value in op[1:]]))]
 
 
 def _place(op: StreamPlace | StreamCopy) -> list[bytes]:

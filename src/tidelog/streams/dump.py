@@ -18,6 +18,7 @@ from tidelog.streams.operations import (
     GroupSet,
     ProducerSet,
     StreamAppend,
+    StreamConfig,
     StreamCopy,
     StreamNode,
     StreamNodes,
@@ -55,6 +56,7 @@ def _without_nodes(key: bytes, stream: Stream) -> list[Any]:
     operations: list[Any] = []
     operations += _appends(key, stream.active)
     operations.append(StreamPlace(key, *_place(stream)))
+    operations += _rule(key, stream)
     for name, group in stream.groups.items():
         operations += group_operations(key, name, group)
     for name, producer in stream.producers.items():
@@ -64,7 +66,7 @@ def _without_nodes(key: bytes, stream: Stream) -> list[Any]:
 
 def copy_operations(key: bytes, stream: Stream, source: bytes, source_database: int) -> list[Any]:
     """Operations that make this stream, which is that of a key in the same shard, under a key that is not there."""
-    operations: list[Any] = [StreamCopy(key, source, source_database, *_place(stream))]
+    operations: list[Any] = [StreamCopy(key, source, source_database, *_place(stream)), *_rule(key, stream)]
     for name, group in stream.groups.items():
         operations += group_operations(key, name, group)
     return operations
@@ -72,6 +74,10 @@ def copy_operations(key: bytes, stream: Stream, source: bytes, source_database: 
 
 def _place(stream: Stream) -> tuple[int, int, int, int, int]:
     return stream.first, stream.next, stream.last_id, stream.max_deleted_id, stream.added_beside
+
+
+def _rule(key: bytes, stream: Stream) -> list[StreamConfig]:
+    return [] if stream.rule is None else [StreamConfig(key, *stream.rule)]
 
 
 def _appends(key: bytes, node: ActiveNode) -> list[StreamAppend]:

@@ -23,6 +23,7 @@ are flits; offsets go as *runs*: how many runs, then for each its first offset a
     0x5D copy      | key | source | its database flit | first 8 | next 8 | last id 16 | largest deleted id 16
                      | added beside 8 |                                of RENAME, COPY and MOVE within a shard
     0x5E nodes     | key | references |                                of a snapshot: cold nodes, see `payload`
+    0x5F config    | key | bytes max 8 | age max ms 8 | backlog 8 |    what it keeps by itself; 0: not said
 
 Ids are 16 bytes, `seq` first, so that they are one little-endian number; those of a delivery go as `payload.id_runs`
 says. A cut or delivery of an older version ends before the ids in brackets: they are looked up in the stream. An
@@ -42,6 +43,7 @@ from tidelog.journal.operation import NODES, OperationKind
 from tidelog.streams.changes import (
     changes_of_ack,
     changes_of_append,
+    changes_of_config,
     changes_of_copy,
     changes_of_cut,
     changes_of_deliver,
@@ -66,6 +68,7 @@ from tidelog.streams.operations import (
     Pend,
     ProducerSet,
     StreamAppend,
+    StreamConfig,
     StreamCopy,
     StreamCut,
     StreamEvict,
@@ -82,7 +85,7 @@ from tidelog.streams.payload import (
     text,
 )
 from tidelog.streams.rows import listed
-from tidelog.streams.stream import Stream
+from tidelog.streams.stream import RetentionRule, Stream
 from tidelog.types.change import Change
 from tidelog.types.effect import Effect, Keyspace, no_changes
 
@@ -97,6 +100,7 @@ __all__ = [
     "Pend",
     "ProducerSet",
     "StreamAppend",
+    "StreamConfig",
     "StreamCopy",
     "StreamCut",
     "StreamEvict",
@@ -177,6 +181,13 @@ def _apply_place(keyspace: Keyspace, op: StreamPlace) -> None:
     stream.skip_to(op.next)
     stream.first = op.first
     stream.last_id, stream.max_deleted_id, stream.added_beside = op.last_id, op.max_deleted_id, op.added_beside
+
+
+def _apply_config(keyspace: Keyspace, op: StreamConfig) -> None:
+    stream = _stream(keyspace, op.key)
+    rule = RetentionRule(op.bytes_max, op.age_max_ms, op.backlog)
+    stream.rule = rule if any(rule) else None
+    keyspace.note_rule(op.key, has_rule=stream.rule is not None)
 
 
 def _apply_copy(keyspace: Keyspace, op: StreamCopy) -> None:
@@ -421,6 +432,14 @@ def effects() -> list[Effect]:
             _apply_copy,
             changes_of_copy,
             lambda op: op.source_database < limits.DATABASES,
+        ),
+        _plain(
+            0x5F,
+            "config",
+            StreamConfig,
+            (_KEY, ("bytes_max", "u64"), ("age_max_ms", "u64"), ("backlog", "u64")),
+            _apply_config,
+            changes_of_config,
         ),
         _effect(NODES, "nodes", StreamNodes, _encode_nodes, _decode_nodes, _apply_nodes, no_changes),
     ]

@@ -64,6 +64,15 @@ class StreamPlace(NamedTuple):
     added_beside: int
 
 
+class StreamConfig(NamedTuple):
+    """What a stream keeps by itself from now on: a `RetentionRule`. All 0: it has none."""
+
+    key: bytes
+    bytes_max: int
+    age_max_ms: int
+    backlog: int
+
+
 class StreamNode(NamedTuple):
     """A sealed node, as a snapshot has it."""
 
@@ -74,7 +83,7 @@ class StreamNode(NamedTuple):
 class StreamCopy(NamedTuple):
     """The entries of another stream of the same shard, with its place and producers, under a key that is not there.
 
-    Groups follow as operations of their own, so that feeds tell about them.
+    Groups and its rule follow as operations of their own, so that feeds tell about them.
     """
 
     key: bytes

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from tidelog import limits
 from tidelog.streams.cooling_line import CoolingLine
@@ -37,6 +37,16 @@ _NONE: Final[Mapping[bytes, Any]] = MappingProxyType({})
 """The groups and producers of most streams: no dict of their own, and nothing that could be changed by mistake."""
 
 
+class RetentionRule(NamedTuple):
+    """What a stream keeps by itself (TCONFIG); `retention` says how the three go together. 0: not said."""
+
+    bytes_max: int = 0
+    """Of `entry_bytes`."""
+    age_max_ms: int = 0
+    backlog: int = 0
+    """So many of its newest entries stay in any case."""
+
+
 class Stream(StreamEntries):
     """The value of a key."""
 
@@ -48,6 +58,8 @@ class Stream(StreamEntries):
         "line",
         "max_deleted_id",
         "producers",
+        "rule",
+        "sealed_bytes",
     )
 
     def __init__(self, line: CoolingLine | None = None) -> None:
@@ -64,6 +76,10 @@ class Stream(StreamEntries):
         self.groups: Mapping[bytes, Group] = _NONE
         self.producers: Mapping[bytes, Producer] = _NONE
         """Least recently used first."""
+        self.rule: RetentionRule | None = None
+        """None: entries go only when a command says so, or all streams together are too large."""
+        self.sealed_bytes = 0
+        """What its sealed nodes take as record batches, wherever they lie."""
 
     # --- sizes --------------------------------------------------------------------------------------------------
 
@@ -82,6 +98,12 @@ class Stream(StreamEntries):
     @property
     def entries_added(self) -> int:
         return min(self.next - 1 + self.added_beside, COUNT_MAX)
+
+    @property
+    def entry_bytes(self) -> int:
+        """What its entries take before they are compressed, in memory or on disk: each its tag, its bytes and 24 more
+        (up to 33 in a node with holes, or with both kinds). Neither cooling nor a restart changes it by more."""
+        return self.sealed_bytes + self.active.size_bytes
 
     @property
     def disk_bytes(self) -> int:
@@ -163,6 +185,7 @@ class Stream(StreamEntries):
         cast("list[SealedNode]", self.sealed).append(node)
         cast("list[int]", self.bases).append(node.first_offset)
         cast("list[int]", self.last_ids).append(node.last_id)
+        self.sealed_bytes += node.opened_bytes
         if self.line is not None and not node.is_cold:
             self.line.count_sealed(node)
             if len(self.sealed) > limits.HOT_NODES_KEPT:
@@ -189,6 +212,7 @@ class Stream(StreamEntries):
         whole -= bool(whole) and self.sealed[whole - 1].last_offset >= first
         if whole:
             self.length -= sum(node.count for node in self.sealed[:whole])
+            self.sealed_bytes -= sum(node.opened_bytes for node in self.sealed[:whole])
             self.sealed, self.bases, self.last_ids = self.sealed[whole:], self.bases[whole:], self.last_ids[whole:]
         cut = self._node(0).index_of(first)
         if cut:
@@ -203,6 +227,7 @@ class Stream(StreamEntries):
         self.length -= count
         if self.sealed:
             left = self.sealed[0].from_index(count)
+            self.sealed_bytes += left.opened_bytes - self.sealed[0].opened_bytes
             cast("list[SealedNode]", self.sealed)[0] = left
             cast("list[int]", self.bases)[0] = left.first_offset
         elif count < len(self.active):
@@ -235,6 +260,7 @@ class Stream(StreamEntries):
             self.active = self.active.without(gone) or ActiveNode(self.next)
             return
         left = self.sealed[place].without(gone)
+        self.sealed_bytes += (0 if left is None else left.opened_bytes) - self.sealed[place].opened_bytes
         nodes = cast("list[SealedNode]", self.sealed)
         bases, last_ids = cast("list[int]", self.bases), cast("list[int]", self.last_ids)
         if left is None:
@@ -274,15 +300,17 @@ class Stream(StreamEntries):
             self.active = ActiveNode(offset)
 
     def copy(self, *, with_groups: bool = True) -> Stream:
-        """An independent copy: sealed nodes, which never change, are shared."""
+        """An independent copy: sealed nodes, which never change, are shared. `with_groups`: and with its rule."""
         made = Stream()
         made.sealed, made.bases, made.last_ids = self.sealed[:], self.bases[:], self.last_ids[:]
-        made.active = self.active.copy()
+        made.active, made.sealed_bytes = self.active.copy(), self.sealed_bytes
         made.first, made.next, made.length = self.first, self.next, self.length
         made.last_ms, made.last_seq = self.last_ms, self.last_seq
         made.max_deleted_id, made.added_beside = self.max_deleted_id, self.added_beside
-        if self.groups and with_groups:
-            made.groups = {name: group.copy() for name, group in self.groups.items()}
+        if with_groups:
+            made.rule = self.rule
+            if self.groups:
+                made.groups = {name: group.copy() for name, group in self.groups.items()}
         if self.producers:
             made.producers = {name: producer.copy() for name, producer in self.producers.items()}
         return made

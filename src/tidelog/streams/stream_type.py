@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tidelog.streams.changes import STREAM, changes_of_group, changes_of_pend
+from tidelog.streams.changes import STREAM, changes_of_config, changes_of_group, changes_of_pend
 from tidelog.streams.dump import copy_operations, group_operations, kept_operations, stream_operations
 from tidelog.streams.effects import effects
-from tidelog.streams.operations import GroupSet, Pend
+from tidelog.streams.operations import GroupSet, Pend, StreamConfig
 from tidelog.streams.stream import Stream
 from tidelog.types.change import Change, array, number
 from tidelog.types.encoding_bounds import EncodingBounds
@@ -24,8 +24,11 @@ def _copy(stream: Stream) -> Stream:
 
 
 def _initial(key: bytes, stream: Stream) -> Iterator[Change]:
-    """The offsets that the stream has, not its entries: a client that wants those reads the stream."""
-    return iter([Change(key, STREAM, None, array([number(stream.first), number(stream.next - 1)]))])
+    """The offsets that the stream has, not its entries: a client that wants those reads the stream. And its rule."""
+    changes = [Change(key, STREAM, None, array([number(stream.first), number(stream.next - 1)]))]
+    if stream.rule is not None:
+        changes += changes_of_config(StreamConfig(key, *stream.rule))
+    return iter(changes)
 
 
 def _initial_groups(key: bytes, stream: Stream) -> Iterator[Change]:

@@ -56,6 +56,9 @@ class Keyspace(Protocol):
     def wake_at(self, key: bytes, when_ms: int) -> None:
         """Something in the value falls due then by itself (absolute ms), if nothing happens before."""
 
+    def note_rule(self, key: bytes, *, has_rule: bool) -> None:
+        """The stream of a key keeps only some of its entries by itself from now on, or does not any more."""
+
     def clear(self) -> None:
         """Every key is gone."""
 
