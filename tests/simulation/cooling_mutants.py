@@ -1,5 +1,5 @@
-"""Planted bugs of node files, and of what is kept of cold nodes: each must be caught by `cooling_world`, or by the bits
-that `node_damage` flips."""
+"""Planted bugs of node files, of what is kept of cold nodes, and of what streams keep by themselves: each must be
+caught by `cooling_world`, or by the bits that `node_damage` flips."""
 
 from __future__ import annotations
 
@@ -243,4 +243,63 @@ _READ: Final = (
     ),
 )
 
-COOLING_MUTANTS: Final = (*_WRITTEN, *_KEPT, *_READ)
+_RETAINED: Final = (
+    _mutant(
+        "rule-not-in-snapshots",
+        "streams/dump.py",
+        "    operations += _rule(key, stream)\n",
+        "",
+        "a stream that comes back from a snapshot grows without a bound",
+    ),
+    _mutant(
+        "rule-that-nobody-applies",
+        "streams/effects.py",
+        "    keyspace.note_rule(op.key, has_rule=stream.rule is not None)\n",
+        "",
+        "a stream with a rule is never looked at",
+    ),
+    _mutant(
+        "rule-of-a-key-that-is-gone",
+        "store/keyspace.py",
+        "        self.ruled.pop(key, None)\n        if not bucket:\n",
+        "        if not bucket:\n",
+        "keys of streams that were deleted fill the memory of a follower",
+    ),
+    _mutant(
+        "evicted-by-a-rule-not-journaled",
+        "store/stream_retention.py",
+        "    store.commit(transaction)\n",
+        "",
+        "entries that went by a rule come back after a crash",
+    ),
+    _mutant(
+        "backlog-evicted",
+        "streams/retention.py",
+        "        if node.count > spare:\n",
+        "        if node.count > spare and not excess > 0:\n",
+        "MAXBYTES takes entries that BACKLOG keeps",
+    ),
+    _mutant(
+        "young-entries-evicted",
+        "streams/retention.py",
+        "        if node.last_id < oldest_id:\n",
+        "        if node.known_first_id < oldest_id:\n",
+        "a node goes by its age although its last entries are young",
+    ),
+    _mutant(
+        "bytes-of-a-cut-node-forgotten",
+        "streams/stream.py",
+        "            self.sealed_bytes += left.opened_bytes - self.sealed[0].opened_bytes\n",
+        "",
+        "entries that were evicted count for MAXBYTES for ever",
+    ),
+    _mutant(
+        "backlog-evicted-for-all-streams",
+        "store/stream_total.py",
+        "stream.length - (stream.rule.backlog if stream.rule is not None else 0)",
+        "stream.length",
+        "stream-bytes-max takes entries that BACKLOG keeps",
+    ),
+)
+
+COOLING_MUTANTS: Final = (*_WRITTEN, *_KEPT, *_READ, *_RETAINED)

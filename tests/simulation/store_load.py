@@ -123,6 +123,15 @@ class Load:
     def letters(self) -> Words:
         return self._rng.choice(([], [b"DEADLETTER", b"letters", b"MAXDELIVERIES", b"2"]))
 
+    def rule(self) -> Words:
+        """Some of what TCONFIG takes; 0 removes."""
+        said = [
+            [b"MAXBYTES", self._rng.choice((b"0", b"60", b"300", b"2000"))],
+            [b"MAXAGE", self._rng.choice((b"0", b"1", b"500", b"3000", b"60000"))],
+            [b"BACKLOG", self._rng.choice((b"0", b"1", b"4", b"20"))],
+        ]
+        return [word for option in self._rng.sample(said, self._rng.randint(1, 3)) for word in option]
+
     def pairs(self, first: Callable[[], bytes], second: Callable[[], bytes]) -> Words:
         return [item for _ in range(self._rng.randint(1, 4)) for item in (first(), second())]
 
@@ -209,6 +218,7 @@ _STREAMS: Final[Weighted] = [
     (6, lambda load: [b"TREAD", load.stream(), b"0", load.few(), b"GROUP", b"g", b"RETRY", load.wait(), load.wait()]),
     (2, lambda load: [b"TACK", load.stream(), b"g", load.few(), load.few()]),
     (2, lambda load: [b"TGROUP", load.stream(), b"g", *load.letters(), b"MAXPENDING", load.few()]),
+    (2, lambda load: [b"TCONFIG", load.stream(), *load.rule()]),
     (1, lambda load: [b"TCOMPACT", load.stream()]),
     (1, lambda load: [b"XTRIM", load.stream(), b"MAXLEN", load.few()]),
 ]
@@ -217,6 +227,7 @@ _COOLING: Final[Weighted] = [
     (14, lambda load: [b"TWRITE", load.stream(), b"ENTRIES", *load.pairs(load.member, load.value)]),
     (5, lambda load: [b"XADD", load.stream(), b"*", *load.pairs(load.member, load.member)]),
     *_STREAMS,
+    (2, lambda load: [b"TCONFIG", load.stream(), *load.rule()]),
     (2, lambda load: [b"COPY", load.stream(), load.stream(), *load.option([b"REPLACE"], [b"DB", b"1", b"REPLACE"])]),
     (1, lambda load: [b"RENAME", load.stream(), load.stream()]),
     (1, lambda load: [b"MOVE", load.stream(), b"1"]),

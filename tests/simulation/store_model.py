@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tests.simulation.list_model import ListOperation, list_after
 from tests.simulation.recovery import require
-from tests.simulation.stream_model import PlainStream, StreamOperation, check_pending, plain_stream
+from tests.simulation.stream_model import PlainStream, StreamOperation, check_pending, check_rule, plain_stream
 from tidelog.journal.operation import Del, FlushDb, Val
 from tidelog.store.keyspace import Database
 from tidelog.store.store import Store
@@ -153,9 +153,11 @@ def live_state(store: Store, keys_of: Callable[[Database], Iterable[bytes]] = Da
             state[database.number, key] = _plain(value), database.expiries.get(key)
             if isinstance(value, Stream):
                 check_pending(database, key, value)
+                check_rule(database, key, value)
         count = sum(number == database.number for number, _ in state)
         require(database.size == count, "database", database.number, "counts", database.size, "keys and has", count)
         _check_expiries(database)
+        require(all(database.peek(key) is not None for key in database.ruled), "a key is gone and still has a rule")
     return state
 
 

@@ -30,6 +30,7 @@ from tests.simulation.scenario import HOUR_US, draw_scenario, small_limits
 from tests.simulation.scripted import SCRIPTS, Scripted
 from tests.simulation.store_load import KEYS, LISTS, STREAMS, Load
 from tests.simulation.store_model import LIBRARIES, Model, State, StoreLedger, difference, hot_operation, live_state
+from tests.simulation.stream_model import check_retained
 from tidelog import limits
 from tidelog.commands.families import command_table
 from tidelog.engine.dispatch import find_command, run_command
@@ -41,6 +42,8 @@ from tidelog.store.capture import Capture
 from tidelog.store.dead_letters import PendingExpiry
 from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
+from tidelog.store.stream_retention import RetentionFigures, StreamRetention
+from tidelog.store.stream_total import StreamTotal
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedCrash, SimulatedDisk
 from tidelog.types.effect import Effect
@@ -428,6 +431,46 @@ class StoreWorld:
             self._require_fault()
             raise ProcessEnds from None
 
+    def _retain(self) -> None:
+        """Let entries go by the rules of streams, or because all streams are too large, a transaction at a time."""
+        before, now_ms = dict(self._model.state), self._store.now_ms()
+        is_total = self._rng.random() < 0.3
+        figures = RetentionFigures(self._rng.choice((1, 300, 1000, 3000)) if is_total else 0)
+        at_once = {
+            "RULED_STREAMS_AT_ONCE_MAX": 1,
+            "EVICTED_NODES_AT_ONCE_MAX": 1,
+            "STREAMS_COUNTED_KEYS_AT_ONCE": 10**6,
+        }
+        try:
+            with patch.dict(vars(limits), at_once):
+                (self._retain_total if is_total else self._retain_ruled)(figures)
+        except JournalFailed:
+            self._require_fault()
+            raise ProcessEnds from None
+        if self._store.refusal is not None:
+            return
+        self.coverage["retained_total" if is_total else "retained"] += bool(figures.entries)
+        for place, (value, _) in self._model.state.items():
+            if type(value) is tuple and value[0] == "stream":
+                check_retained(before[place][0][1], value[1], now_ms, is_total=is_total)
+        require(figures.is_stuck or figures.stream_bytes <= figures.stream_bytes_max, "all streams take too much")
+
+    def _retain_ruled(self, figures: RetentionFigures) -> None:
+        retention, gone = StreamRetention(self._store, figures), -1
+        while gone != figures.entries.total():
+            gone = figures.entries.total()
+            for _ in range(retention.ruled_count):
+                retention.run()
+                self._note()
+
+    def _retain_total(self, figures: RetentionFigures) -> None:
+        total = StreamTotal(self._store, figures)
+        total.run()
+        self._note()
+        while total.is_under_way:
+            total.run()
+            self._note()
+
     # --- steps: the disk ----------------------------------------------------------------------------------------
 
     def _write(self) -> None:
@@ -569,6 +612,7 @@ _STEPS: Final[list[Callable[[StoreWorld], None]]] = [
         (StoreWorld._take_snapshot, 20),
         (StoreWorld._save, 3),
         (StoreWorld._expire, 6),
+        (StoreWorld._retain, 4),
         (StoreWorld._pass_time, 4),
         (StoreWorld._erase, 2),
         (StoreWorld._run_out_of_space, 2),
@@ -578,7 +622,7 @@ _STEPS: Final[list[Callable[[StoreWorld], None]]] = [
 ]
 
 _FOCUSED_STEPS: Final[dict[str, list[Callable[[StoreWorld], None]]]] = {
-    "streams": [StoreWorld._expire] * 8,
+    "streams": [*[StoreWorld._expire] * 8, *[StoreWorld._retain] * 4],
     "lists": [*[StoreWorld._run_hot] * 30, *[StoreWorld._take_snapshot] * 20],
     "expiries": [StoreWorld._run_out_of_space] * 12,
     "libraries": [

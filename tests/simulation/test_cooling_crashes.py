@@ -23,8 +23,8 @@ WORLDS_OF_COVERAGE: Final = 60
 COVERED: Final = (
     *("cold", "cold_with_holes", "cold_part", "cooled", "cooled_again", "cooling_failed", "job_dropped"),
     *("cold_in_snapshot", "cold_from_snapshot", "snapshot", "snapshot_failed", "save", "enospc"),
-    *("entries_deleted", "stream_dropped", "node_files_removed", "settled", "settled_with_files"),
-    *("snapshot_not_durably_gone", "crash_in_drop_stream"),
+    *("retained", "retained_total", "entries_deleted", "stream_dropped", "node_files_removed", "settled"),
+    *("settled_with_files", "snapshot_not_durably_gone", "crash_in_drop_stream"),
     *("crash_in_cool", "crash_in_cool_some", "crash_in_take_snapshot", "crash_in_save"),
 )
 

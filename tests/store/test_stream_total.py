@@ -36,7 +36,7 @@ class Limited(Commands):
     def look(self) -> None:
         """Count all, and let go what is too much."""
         self.total.run()
-        while self.total._count is not None:
+        while self.total.is_under_way:
             self.total.run()
 
     def is_stuck(self) -> bool:
@@ -103,7 +103,7 @@ def test_a_stream_that_is_deleted_while_they_are_counted_costs_no_other_entries(
         if len(run.total._long) == 2:
             break
         run.total.run()
-    assert run.total._count is not None
+    assert run.total.is_under_way
     run("DEL", "a")
     run("SET", "a", "no stream")
     run.look()
@@ -159,7 +159,7 @@ def test_no_limit_is_no_work_and_no_node_is_opened() -> None:
     cool(run.store)
     OPENED.clear()
     run.total.run()
-    assert (run.total._count, run.figures.stream_bytes) == (None, 0)
+    assert (run.total.is_under_way, run.figures.stream_bytes) == (False, 0)
     run.figures.stream_bytes_max = NODE
     OPENED.fetches = True
     try:

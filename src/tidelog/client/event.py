@@ -30,7 +30,7 @@ class Value:
     """`string`, `hash`, `set`, `zset`, `list`, `stream`; `none` if the whole key is gone."""
     field: bytes | None
     """The field of a hash, the member of a set or sorted set; of a list the operation, or None for the whole of it; of
-    a stream `evict`, `del`, `setid`, `copy`, `group`, or None."""
+    a stream `evict`, `del`, `setid`, `copy`, `config`, `group`, or None."""
     value: Any
     """Bytes; of a list a list with what the operation did; of a stream lists of entries `[offset, id, tag, entry]`.
     None: the key, or that field, is gone."""

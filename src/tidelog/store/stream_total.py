@@ -79,6 +79,11 @@ class StreamTotal:
         self._next_ms = 0
         """When they are counted again in any case."""
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether streams are being counted, or evicted."""
+        return self._count is not None
+
     def run(self) -> None:
         """Some times a second."""
         store, figures = self._store, self._figures

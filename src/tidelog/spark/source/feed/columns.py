@@ -8,7 +8,7 @@
     key binary
     type string         string, hash, set, zset, list, stream; none: the whole key is gone; null for a deleterange
     field binary        of a hash; the member of a set or sorted set; of a list: the operation (`lpush` ...); of a
-                        stream: `evict`, `del`, `setid` or `copy`
+                        stream: `evict`, `del`, `setid`, `copy` or `config`
     value binary        null: the key or that field is gone, or entries were appended
     end binary          of a deleterange; empty: there is no end
     entries array       what was appended to a stream: offset bigint, id string, tag binary, entry binary, and fields
