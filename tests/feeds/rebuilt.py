@@ -21,6 +21,8 @@ PARTLY = -1
 """In place of an offset: the entries up to the one that it has as its value were never told."""
 LAST_ID = -2
 """In place of an offset: the last id of the stream, as far as it was told."""
+RULE = -3
+"""In place of an offset: what the stream keeps by itself, if TCONFIG has said something."""
 
 
 class Broken(AssertionError):
@@ -265,6 +267,10 @@ def _apply_stream(state: State, key: bytes, field: bytes | None, value: Any) -> 
         entries.pop(LAST_ID, None)
         if value[2] != b"0-0":  # a copy of a stream that never had an entry
             entries[LAST_ID] = value[2]
+    elif field == b"config":
+        entries.pop(RULE, None)
+        if any(value):
+            entries[RULE] = tuple(value)
     elif field == b"evict":
         for offset in [offset for offset in entries if PARTLY < offset < value]:
             del entries[offset]
@@ -329,6 +335,8 @@ def _entries(stream: Stream) -> dict[int, Any]:
             reader.feed(entry)
             shown = reader.gets()
         found[offset] = b"%d-%d" % (ms, seq), tag, shown
+    if stream.rule is not None:
+        found[RULE] = tuple(stream.rule)
     if stream.last_id:
         found[LAST_ID] = b"%d-%d" % (stream.last_ms, stream.last_seq)
     return found

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
+from unittest.mock import patch
 
 from tests.feeds.rebuilt import Broken, Rebuilt, State, difference, state_of
 from tests.simulation.feed_history import History
@@ -38,6 +39,7 @@ from tidelog.server.hot import HotPath
 from tidelog.store.expiry import remove_due
 from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
+from tidelog.store.stream_retention import StreamRetention
 from tidelog.store.type_table import operation_table
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
@@ -209,6 +211,11 @@ class FeedWorld:
         self._clock.advance(self._rng.choice((1000, 600_000)))
         remove_due(self._store)
         self._history.note(self._store)
+        retention = StreamRetention(self._store)
+        with patch.object(limits, "RULED_STREAMS_AT_ONCE_MAX", 1):  # a transaction at a time
+            for _ in range(retention.ruled_count):
+                retention.run()
+                self._history.note(self._store)
 
     def _become_visible(self) -> None:
         writer = self._store.journal.writer

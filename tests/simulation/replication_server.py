@@ -17,6 +17,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 from typing import Final
+from unittest.mock import patch
 
 from tests.journal.past import show
 from tests.replication.simulated_server import FOLDER, TICK_S, Machine, SimulatedServer
@@ -34,6 +35,7 @@ from tidelog.replication.message import LinkRole, Publication
 from tidelog.replication.role_file import Handover, StoredRole, read_role
 from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
+from tidelog.store.stream_retention import StreamRetention
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import CrashStyle, SimulatedDisk
 from tidelog.testing.network import SimulatedNetwork
@@ -519,3 +521,7 @@ class WatchedServer(SimulatedServer):
         """What a server does some times a second."""
         if self.takes_writes:
             self.watch.coverage["expired"] += self.commit_all(remove_due)
+            retention = StreamRetention(self.store)
+            with patch.object(limits, "RULED_STREAMS_AT_ONCE_MAX", 1):  # a transaction at a time
+                for _ in range(retention.ruled_count):
+                    self.watch.coverage["retained"] += self.commit_all(lambda _: retention.run())

@@ -40,6 +40,7 @@ from tidelog.journal.retention import RetentionLimits
 from tidelog.replication.follower_link import FollowerLink
 from tidelog.replication.message import LinkRole
 from tidelog.store.expiry import remove_due
+from tidelog.store.stream_retention import StreamRetention
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import CRASH_STYLES, SimulatedCrash
 from tidelog.testing.loop import SimulatedLoop
@@ -302,6 +303,7 @@ class ReplicationWorld:
                     run_command(find_command(TABLE, words), transaction, words)
                 store.commit(transaction)
                 remove_due(store)
+                StreamRetention(store).run()
                 require(store.journal.writer.last_ts == before_ts, machine, "follows, and has made a transaction")
                 self.watch.history.check(store, str(machine))
 

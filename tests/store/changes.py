@@ -80,6 +80,7 @@ def change(store: Store, rng: random.Random) -> None:
         [b"TREAD", rng.choice([key, b"t"]), b"0", b"3", b"GROUP", b"g", b"RETRY", b"10", b"0"],
         [b"TACK", b"t", b"g", b"%d" % rng.randrange(1, 99)],
         [b"TEVICT", b"t", b"-1500"],
+        [b"TCONFIG", rng.choice([key, b"t"]), b"MAXBYTES", b"%d" % rng.choice([0, 10**9]), b"BACKLOG", b"7"],
         [rng.choice([b"LPUSH", b"RPUSH"]), b"list", *[rng.randbytes(3)] * rng.choice([1, 2, 700])],
         [rng.choice([b"LPOP", b"RPOP"]), b"list", b"%d" % rng.choice([1, 3, 600])],
         [b"LMOVE", b"list", b"list%d" % rng.randrange(9), b"LEFT", b"RIGHT"],

@@ -1,4 +1,4 @@
-"""What feeds tell of streams that RENAME, COPY and MOVE make: live, from disk, and with the groups."""
+"""What feeds tell of streams that RENAME, COPY and MOVE make, live, from disk, and with the groups; and of TCONFIG."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from tests.feeds.made import Watched
+from tests.feeds.rebuilt import RULE
 from tidelog.ids import Ts
+from tidelog.store.stream_retention import StreamRetention
 
 
 def said(events: list[list[Any]]) -> list[tuple[Any, ...]]:
@@ -78,3 +80,36 @@ def test_a_copy_in_another_shard_tells_the_entries() -> None:
     fields = {field for key, _, field, _ in said(watched.events(known)) if key in names}
     assert fields == {None, b"setid", b"copy"}
     assert all(known.state[name] == known.state[b"k"] for name in names)
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_what_a_stream_keeps_by_itself_is_told(is_live: bool) -> None:
+    watched = Watched()
+    config = b"stream", b"config"
+    _, known = watched.watch()
+    watched("TCONFIG", "k", "MAXBYTES", 7, "BACKLOG", 2)
+    watched("XADD", "k", "7-1", "f", "v")
+    watched("TCONFIG", "k", "MAXAGE", 60_000)
+    watched("RENAME", "k", "l")
+    if not is_live:
+        watched.restart()
+        _, known = watched.watch(since=Ts(1))
+    events = said(watched.events(known))
+    assert [event for event in events if event[1:3] == config] == [
+        (b"k", *config, [7, 0, 2]),
+        (b"k", *config, [7, 60_000, 2]),
+        (b"l", *config, [7, 60_000, 2]),
+    ]
+    assert known.state[b"l"][1][RULE] == (7, 60_000, 2)
+    _, initial = watched.watch(is_initial=True)
+    assert said(watched.events(initial)) == [(b"l", b"stream", None, [1, 1]), (b"l", *config, [7, 60_000, 2])]
+
+
+def test_what_goes_by_itself_is_told_as_evicted() -> None:
+    watched = Watched()
+    _, known = watched.watch()
+    watched("TCONFIG", "k", "MAXAGE", 1000)
+    watched("TWRITE", "k", "ENTRIES", "t", "e", "t", "f")
+    watched.wait(5000)
+    StreamRetention(watched.store).run()
+    assert said(watched.events(known))[-1] == (b"k", b"stream", b"evict", 3)
