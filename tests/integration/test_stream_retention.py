@@ -1,4 +1,4 @@
-"""Streams that keep what TCONFIG said, and stream-bytes-max, on real servers: a leader and its follower, and restarts."""
+"""Streams that keep what TCONFIG said, and stream-bytes-max, on real servers: a leader and its follower, restarts."""
 
 from __future__ import annotations
 

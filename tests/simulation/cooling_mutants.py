@@ -282,9 +282,9 @@ _RETAINED: Final = (
     _mutant(
         "young-entries-evicted",
         "streams/retention.py",
-        "        if node.last_id < oldest_id:\n",
-        "        if node.known_first_id < oldest_id:\n",
-        "a node goes by its age although its last entries are young",
+        "pack_id(max(now_ms - rule.age_max_ms, 0), 0)",
+        "pack_id(now_ms, 0)",
+        "with MAXAGE, entries go as soon as they are in a full node",
     ),
     _mutant(
         "bytes-of-a-cut-node-forgotten",

@@ -179,3 +179,17 @@ def test_a_follower_leaves_it_to_its_leader() -> None:
     assert (pair.leader.stream().first > 1, pair.follower.stream().first) == (True, 1)
     pair.sync()
     assert plain(pair.leader.stream()) == plain(pair.follower.stream())
+
+
+def test_a_leader_that_follows_now_knows_no_total() -> None:
+    run = Limited(1)
+    run.fill("a", count=25)
+    run.look()
+    assert run.is_stuck()
+    run.store.is_follower = True
+    run.fill("a", count=25)
+    run.look()
+    assert (run.firsts("a"), run.is_stuck(), run.figures.stream_bytes) == ([21], False, 0)
+    run.store.is_follower = False
+    run.look()
+    assert run.firsts("a") == [51]

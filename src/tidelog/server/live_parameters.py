@@ -111,7 +111,7 @@ def live_parameters(
             ),
             memory("maxmemory", lambda: used.limit_bytes, put_maxmemory),
             memory("hot-stream-bytes", lambda: used.hot_stream_bytes, put_hot_streams),
-            constant("maxmemory-policy", "noeviction", "Tidelog never evicts data: the only policy is noeviction"),
+            constant("maxmemory-policy", "noeviction", "no key is evicted for memory: the only policy is noeviction"),
             fixed("maxmemory-samples", 5),
             constant("appendonly", "yes", "every change is journaled: it cannot be turned off"),
             constant(

@@ -87,11 +87,12 @@ class StreamTotal:
     def run(self) -> None:
         """Some times a second."""
         store, figures = self._store, self._figures
-        if store.refusal is not None or store.is_follower or not figures.stream_bytes_max:
+        if store.is_follower or not figures.stream_bytes_max:
             self._count = None
-            self._next_ms = 0
-            if not figures.stream_bytes_max:
-                figures.stream_bytes, figures.is_stuck = 0, False
+            self._next_ms = figures.stream_bytes = 0
+            figures.is_stuck = False
+            return
+        if store.refusal is not None:
             return
         if self._count is None and self._is_due():
             self._begin()
