@@ -19,6 +19,7 @@ from tests.commands.running import WAITS, Commands
 from tests.streams.cold_nodes import cool
 from tidelog import limits
 from tidelog.store.dead_letters import PendingExpiry
+from tidelog.store.stream_retention import StreamRetention
 
 GROUPS = (b"g", b"h")
 TAGS = (b"a", b"b", b"")
@@ -57,6 +58,7 @@ class Model:
     entries: dict[int, tuple[bytes, bytes, int]] = field(default_factory=dict)
     """Offset -> tag, entry, ms."""
     groups: dict[bytes, Group] = field(default_factory=dict)
+    rule: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("MAXBYTES", "MAXAGE", "BACKLOG"), 0))
     calls: dict[int, int] = field(default_factory=dict)
     """Of the one producer: seq -> offset."""
     dead: list[tuple[bytes, bytes]] = field(default_factory=list)
@@ -167,6 +169,8 @@ def drawn(rng: Random) -> tuple[Any, ...]:
         (1, ("start", group, near + 1)),
         (2, ("evict", rng.randint(-40, 60))),
         (1, ("age", rng.choice([0, 60, 200]))),
+        (1, ("config", rng.choice(["MAXBYTES", "MAXAGE", "BACKLOG"]), rng.choice([0, 9, 60, 200, 600]))),
+        (2, ("retain",)),
         (2, ("compact",)),
         (8, ("time", rng.choice([1, 30, 60, 200]))),
         (1, ("time", 25 * 3600 * 1000)),
@@ -278,6 +282,29 @@ class Check:
             self._evicted(self.model.next - 1, None, self.run.now_ms - ms)
             assert reply == before - len(self.model.entries)
 
+    def do_config(self, name: str, value: int) -> None:
+        assert self.run("TCONFIG", b"{t}k", name, value) == b"OK"
+        self.model.exists = True
+        self.model.rule[name] = value
+
+    def do_retain(self) -> None:
+        StreamRetention(self.run.store).run()
+        model, rule = self.model, self.model.rule
+        if not model.exists:
+            return
+        before, old_ms = dict(model.entries), self.run.now_ms - rule["MAXAGE"]
+        gone = model.evict(self.run.stream(b"{t}k").first)
+        assert len(model.entries) >= min(rule["BACKLOG"], len(before))
+        is_old = [bool(rule["MAXAGE"]) and ms < old_ms for _, _, ms in before.values()]
+        sizes = [24 + len(tag) + len(entry) for tag, entry, _ in before.values()]
+        if gone and not all(is_old[:gone]):  # so it was too large, but for the last node and what holes take
+            assert rule["MAXBYTES"] or (rule["BACKLOG"] and not rule["MAXAGE"])
+            assert not rule["MAXBYTES"] or sum(each + 9 for each in sizes[max(gone - 5, 0) :]) > rule["MAXBYTES"]
+        if len(model.entries) >= rule["BACKLOG"] + 5:
+            assert sum(is_old[gone:]) <= 5
+            assert not rule["MAXBYTES"] or sum(sizes[gone:]) <= rule["MAXBYTES"] or len(model.entries) <= 5
+            assert rule["MAXBYTES"] or rule["MAXAGE"] or not rule["BACKLOG"]
+
     def do_compact(self) -> None:
         assert self.run("TCOMPACT", b"{t}k") == self.model.compact(self.run.now_ms)
 
@@ -308,6 +335,7 @@ class Check:
         assert [entry[1:] for entry in run("TREAD", "dead", 1, 999)] == [list(pair) for pair in model.dead]
         if not model.exists:
             return
+        assert run("TCONFIG", b"{t}k")[1::2] == list(model.rule.values())
         stream = run.stream(b"{t}k")
         assert set(stream.groups) == set(model.groups)
         for name, group in model.groups.items():
