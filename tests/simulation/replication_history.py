@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import hiredis
 
-from tests.feeds.rebuilt import LAST_ID
+from tests.feeds.rebuilt import LAST_ID, RULE
 from tests.feeds.rebuilt import State as KnownState
 from tests.simulation.recovery import require
 from tests.simulation.store_model import State, difference, live_state
@@ -233,6 +233,8 @@ def _entries(stream: PlainStream) -> dict[int, Any]:
             reader.feed(entry)
             shown = reader.gets()
         found[offset] = _id(id_), tag, shown
+    if any(stream.rule):
+        found[RULE] = stream.rule
     if stream.last_id:
         found[LAST_ID] = _id(stream.last_id)
     return found

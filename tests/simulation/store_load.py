@@ -126,7 +126,7 @@ class Load:
     def rule(self) -> Words:
         """Some of what TCONFIG takes; 0 removes."""
         said = [
-            [b"MAXBYTES", self._rng.choice((b"0", b"60", b"300", b"2000"))],
+            [b"MAXBYTES", self._rng.choice((b"0", b"100", b"1000", b"5000"))],
             [b"MAXAGE", self._rng.choice((b"0", b"1", b"500", b"3000", b"60000"))],
             [b"BACKLOG", self._rng.choice((b"0", b"1", b"4", b"20"))],
         ]

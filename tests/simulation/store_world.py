@@ -434,8 +434,8 @@ class StoreWorld:
     def _retain(self) -> None:
         """Let entries go by the rules of streams, or because all streams are too large, a transaction at a time."""
         before, now_ms = dict(self._model.state), self._store.now_ms()
-        is_total = self._rng.random() < 0.3
-        figures = RetentionFigures(self._rng.choice((1, 300, 1000, 3000)) if is_total else 0)
+        is_total = self._rng.random() < 0.25
+        figures = RetentionFigures(self._rng.choice((300, 1000, 3000, 10_000)) if is_total else 0)
         at_once = {
             "RULED_STREAMS_AT_ONCE_MAX": 1,
             "EVICTED_NODES_AT_ONCE_MAX": 1,
