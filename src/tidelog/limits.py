@@ -460,7 +460,7 @@ EVICTED_NODES_AT_ONCE_MAX = 1000
 """... and nodes of streams that go at once, by rules or because all streams take too much."""
 STREAMS_COUNTED_EVERY_MS = 60_000
 """With `stream-bytes-max`, streams are counted so often, and sooner if they have grown ..."""
-STREAMS_COUNTED_KEYS_AT_ONCE = 10_000
+STREAMS_COUNTED_KEYS_AT_ONCE = 5000
 """... by a visit of all keys, so many of them ten times a second."""
 PRODUCER_SEQS_KEPT = 1024
 """Calls of a producer whose offsets are remembered, at least ..."""

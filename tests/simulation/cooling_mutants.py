@@ -296,8 +296,8 @@ _RETAINED: Final = (
     _mutant(
         "backlog-evicted-for-all-streams",
         "store/stream_total.py",
-        "stream.length - (stream.rule.backlog if stream.rule is not None else 0)",
-        "stream.length",
+        "return stream.length - (stream.rule.backlog if stream.rule is not None else 0)",
+        "return stream.length",
         "stream-bytes-max takes entries that BACKLOG keeps",
     ),
 )

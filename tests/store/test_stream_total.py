@@ -193,3 +193,27 @@ def test_a_leader_that_follows_now_knows_no_total() -> None:
     run.store.is_follower = False
     run.look()
     assert run.firsts("a") == [51]
+
+
+def test_many_streams_are_added_up_in_steps_and_what_may_not_go_any_more_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Limited(4 * NODE)
+    run.fill("a", "b", "c", "d", "e", "f", count=20)
+    monkeypatch.setattr(limits, "STREAMS_COUNTED_KEYS_AT_ONCE", 4)
+    seen: list[int] = []
+    add_up = run.total._add_up
+
+    def noted(at: int, line: list[tuple[int, int]]) -> int:
+        seen.append(at)
+        return add_up(at, line)
+
+    run.total._add_up = noted  # type: ignore[method-assign]
+    while len(seen) < 4:
+        run.total.run()
+    assert seen == [0, 1, 2, 3]
+    first, second = [run.total._long[at][2].decode() for at in (0, 1)]
+    run("DEL", first)
+    run("TCONFIG", second, "BACKLOG", 20)
+    run.look()
+    assert (seen, run("EXISTS", first), run.firsts(second)) == ([0, 1, 2, 3, 4, 5], 0, [1])
+    assert sum(run("XLEN", key) for key in "abcdef") == 20  # the deleted one had been counted
+    assert run.figures.entries == {"total": 80}

@@ -8,13 +8,15 @@ still too much, the log says so once, and writes go on: refusing them is what `m
 
 Streams are counted when as much was sealed as there was room for, and once in a while, because a copy takes room too.
 Nothing is decided by an estimate: a stream that was deleted meanwhile takes no room, and costs no other stream entries.
+Only with thousands of streams that have sealed nodes does the sum take more than one step, and is some tenths of a
+second old.
 An index of all streams by age was rejected: every append and every DEL would pay for it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -25,12 +27,13 @@ from tidelog.store.store import Store
 from tidelog.store.stream_retention import RetentionFigures, evict
 from tidelog.streams.retention import BY_TOTAL, GoingNode
 from tidelog.streams.stream import Stream
+from tidelog.types.effect import StoredValue
 
 _LOG: Final = logging.getLogger("tidelog")
 
 
 class _Candidate:
-    """A stream that has sealed nodes: how many of them go, and what may."""
+    """A stream that loses nodes: how many, and how many entries may go."""
 
     __slots__ = ("database", "going", "key", "spare", "stream")
 
@@ -39,13 +42,11 @@ class _Candidate:
         self.key = key
         self.stream = stream
         self.going: list[GoingNode] = []
-        self.spare = stream.length - (stream.rule.backlog if stream.rule is not None else 0)
-        """So many entries may go."""
+        self.spare = _spare(stream)
 
     def oldest_id(self) -> int | None:
         """The last id of the node that goes next; None: none may."""
-        at, sealed = len(self.going), self.stream.sealed
-        return sealed[at].last_id if at < len(sealed) and sealed[at].count <= self.spare else None
+        return _oldest_id(self.stream, len(self.going), self.spare)
 
     def take(self) -> int:
         """Let that node go; returns what it took."""
@@ -60,6 +61,17 @@ class _Candidate:
         return self.stream.sealed[len(self.going) - 1].last_offset + 1
 
 
+def _spare(stream: Stream) -> int:
+    """So many of its entries may go."""
+    return stream.length - (stream.rule.backlog if stream.rule is not None else 0)
+
+
+def _oldest_id(stream: Stream, at: int, spare: int) -> int | None:
+    """The last id of one of its nodes, if it may go."""
+    sealed = stream.sealed
+    return sealed[at].last_id if at < len(sealed) and sealed[at].count <= spare else None
+
+
 class StreamTotal:
     """The bytes of all streams of a store."""
 
@@ -68,8 +80,8 @@ class StreamTotal:
         self._figures = figures
         self._count: Iterator[None] | None = None
         """The count that is under way, and what goes after it."""
-        self._long: list[tuple[Database, bytes]] = []
-        """Streams with sealed nodes that it has come across ..."""
+        self._long: list[tuple[Database, int, bytes]] = []
+        """Streams with sealed nodes that it has come across, each with its slot ..."""
         self._short_bytes = 0
         """... and what the others take."""
         self._bytes_max = 0
@@ -128,58 +140,86 @@ class StreamTotal:
                 continue
             for slot in range(SLOT_COUNT):
                 for part in database.buckets(slot):
-                    for key, value in part.items():
-                        if type(value) is Stream:
-                            if value.sealed:
-                                self._long.append((database, key))
-                            else:
-                                self._short_bytes += value.entry_bytes
+                    self._note_streams(database, slot, part)
                     looked_at += len(part)
                 looked_at += 1
                 if looked_at >= limits.STREAMS_COUNTED_KEYS_AT_ONCE:
                     looked_at = 0
                     yield
-        while self._evict():
-            yield
+        is_done = False
+        while not is_done:
+            total = self._short_bytes
+            line: list[tuple[int, int]] = []
+            for at in range(len(self._long)):
+                total += self._add_up(at, line)
+                if at % limits.STREAMS_COUNTED_KEYS_AT_ONCE == limits.STREAMS_COUNTED_KEYS_AT_ONCE - 1:
+                    yield
+            is_done = self._evict(total, line)
+            if not is_done:
+                yield
 
-    def _candidates(self) -> list[_Candidate]:
-        """The long streams that are still there."""
-        found: list[_Candidate] = []
-        for database, key in self._long:
-            stream = database.peek(key)
-            if type(stream) is Stream:
-                found.append(_Candidate(database, key, stream))
-        return found
+    def _note_streams(self, database: Database, slot: int, part: dict[bytes, StoredValue]) -> None:
+        for key, value in part.items():
+            if type(value) is Stream:
+                if value.sealed:
+                    self._long.append((database, slot, key))
+                else:
+                    self._short_bytes += value.entry_bytes
+
+    def _add_up(self, at: int, line: list[tuple[int, int]]) -> int:
+        """What a long stream takes now; puts it in line with the age of its oldest node, if that may go."""
+        stream = self._stream(at)
+        if stream is None:
+            return 0
+        oldest = _oldest_id(stream, 0, _spare(stream))
+        if oldest is not None:
+            line.append((oldest, at))
+        return stream.entry_bytes
+
+    def _stream(self, at: int) -> Stream | None:
+        """A long stream, if it is still there."""
+        database, slot, key = self._long[at]
+        bucket = database.slots[slot]
+        found = None if bucket is None else bucket.get(key)
+        return found if type(found) is Stream else None
 
     # --- evicting -----------------------------------------------------------------------------------------------
 
-    def _evict(self) -> bool:
-        """Let the oldest nodes of all streams go until the rest is small enough; returns whether more are to go."""
-        candidates = self._candidates()
-        total = self._short_bytes + sum(each.stream.entry_bytes for each in candidates)
+    def _evict(self, total: int, line: list[tuple[int, int]]) -> bool:
+        """Let the oldest nodes of all streams go until the rest is small enough; returns whether none are left to go.
+
+        `line`: the last id of the oldest node of streams, and which stream that is.
+        """
         excess = total - self._bytes_max
-        is_stuck, is_done = False, True
-        if excess > 0:
-            line = [(oldest, at) for at, each in enumerate(candidates) if (oldest := each.oldest_id()) is not None]
-            heapify(line)
-            freed = count = 0
-            while freed < excess and line and count < limits.EVICTED_NODES_AT_ONCE_MAX:
-                at = heappop(line)[1]
-                freed += candidates[at].take()
+        heapify(line)
+        going: dict[int, _Candidate] = {}
+        freed = count = 0
+        while freed < excess and line and count < limits.EVICTED_NODES_AT_ONCE_MAX:
+            at = heappop(line)[1]
+            candidate = going.get(at) or self._candidate(at)
+            if candidate is not None:
+                going[at] = candidate
+                freed += candidate.take()
                 count += 1
-                oldest = candidates[at].oldest_id()
+                oldest = candidate.oldest_id()
                 if oldest is not None:
                     heappush(line, (oldest, at))
-            is_stuck, is_done = freed < excess and not line, freed >= excess or not line
-            total -= self._run(candidates)
-        self._note(total, is_stuck=is_stuck)
-        return not is_done
+        self._note(total - self._run(going.values()), is_stuck=freed < excess and not line)
+        return freed >= excess or not line
 
-    def _run(self, candidates: list[_Candidate]) -> int:
+    def _candidate(self, at: int) -> _Candidate | None:
+        """A stream that may lose its oldest node; None: it has changed meanwhile."""
+        stream = self._stream(at)
+        if stream is None or _oldest_id(stream, 0, _spare(stream)) is None:
+            return None
+        database, _, key = self._long[at]
+        return _Candidate(database, key, stream)
+
+    def _run(self, candidates: Iterable[_Candidate]) -> int:
         """Evict what was chosen; returns what it took."""
         freed = 0
         for each in candidates:
-            if each.going and evict(self._store, each.database, each.key, each.first):
+            if evict(self._store, each.database, each.key, each.first):
                 self._figures.add(each.going)
                 freed += sum(node.bytes for node in each.going)
         return freed
