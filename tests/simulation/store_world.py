@@ -26,11 +26,11 @@ from unittest.mock import patch
 from tests.simulation.hold_load import check_holds, draw_change
 from tests.simulation.library_load import NAMES, LibraryLoad, number_of
 from tests.simulation.recovery import FOLDER, require
+from tests.simulation.retaining import ProcessEnds, Retaining
 from tests.simulation.scenario import HOUR_US, draw_scenario, small_limits
 from tests.simulation.scripted import SCRIPTS, Scripted
 from tests.simulation.store_load import KEYS, LISTS, STREAMS, Load
 from tests.simulation.store_model import LIBRARIES, Model, State, StoreLedger, difference, hot_operation, live_state
-from tests.simulation.stream_model import check_retained
 from tidelog import limits
 from tidelog.commands.families import command_table
 from tidelog.engine.dispatch import find_command, run_command
@@ -42,8 +42,6 @@ from tidelog.store.capture import Capture
 from tidelog.store.dead_letters import PendingExpiry
 from tidelog.store.expiry import remove_due
 from tidelog.store.store import Store
-from tidelog.store.stream_retention import RetentionFigures, StreamRetention
-from tidelog.store.stream_total import StreamTotal
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedCrash, SimulatedDisk
 from tidelog.types.effect import Effect
@@ -53,11 +51,7 @@ FOCI: Final = ("", "", "", "", "streams", "lists", "expiries", "ranges", "ranges
 """One is drawn for each world."""
 
 
-class ProcessEnds(Exception):
-    """What was applied could not be journaled: a server stops at once, without another write."""
-
-
-class StoreWorld:
+class StoreWorld(Retaining):
     """One run. `run` raises `Violation`, or whatever the store should not have raised."""
 
     def __init__(
@@ -430,46 +424,6 @@ class StoreWorld:
         except JournalFailed:
             self._require_fault()
             raise ProcessEnds from None
-
-    def _retain(self) -> None:
-        """Let entries go by the rules of streams, or because all streams are too large, a transaction at a time."""
-        before, now_ms = dict(self._model.state), self._store.now_ms()
-        is_total = self._rng.random() < 0.25
-        figures = RetentionFigures(self._rng.choice((300, 1000, 3000, 10_000)) if is_total else 0)
-        at_once = {
-            "RULED_STREAMS_AT_ONCE_MAX": 1,
-            "EVICTED_NODES_AT_ONCE_MAX": 1,
-            "STREAMS_COUNTED_KEYS_AT_ONCE": 10**6,
-        }
-        try:
-            with patch.dict(vars(limits), at_once):
-                (self._retain_total if is_total else self._retain_ruled)(figures)
-        except JournalFailed:
-            self._require_fault()
-            raise ProcessEnds from None
-        if self._store.refusal is not None:
-            return
-        self.coverage["retained_total" if is_total else "retained"] += bool(figures.entries)
-        for place, (value, _) in self._model.state.items():
-            if type(value) is tuple and value[0] == "stream":
-                check_retained(before[place][0][1], value[1], now_ms, is_total=is_total)
-        require(figures.is_stuck or figures.stream_bytes <= figures.stream_bytes_max, "all streams take too much")
-
-    def _retain_ruled(self, figures: RetentionFigures) -> None:
-        retention, gone = StreamRetention(self._store, figures), -1
-        while gone != figures.entries.total():
-            gone = figures.entries.total()
-            for _ in range(retention.ruled_count):
-                retention.run()
-                self._note()
-
-    def _retain_total(self, figures: RetentionFigures) -> None:
-        total = StreamTotal(self._store, figures)
-        total.run()
-        self._note()
-        while total.is_under_way:
-            total.run()
-            self._note()
 
     # --- steps: the disk ----------------------------------------------------------------------------------------
 
