@@ -72,7 +72,7 @@ _COMMANDS: Final[list[tuple[int, Callable[[FeedLoad], Words]]]] = [
     (2, lambda load: [b"TEVICT", load.stream(), load.offset()]),
     (2, lambda load: [b"XTRIM", load.stream(), b"MAXLEN", load.option([b"2"], [b"5"])[0]]),
     (2, lambda load: [b"TCOMPACT", load.stream()]),
-    (2, lambda load: [b"TCONFIG", load.stream(), *load.rule()]),
+    (1, lambda load: [b"TCONFIG", load.stream(), *load.rule()]),
     (2, lambda load: [b"XSETID", load.stream(), load.new_id()]),
     (1, lambda load: [b"XGROUP", b"CREATE", load.stream(), load.group(), b"0", b"MKSTREAM"]),
     (2, lambda load: [b"XREADGROUP", b"GROUP", load.group(), b"c", b"COUNT", b"2", b"STREAMS", load.stream(), b">"]),

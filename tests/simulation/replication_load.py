@@ -32,6 +32,8 @@ class ReplicationLoad(FeedLoad):
         if self._rng.random() < 0.1:  # several nodes at once, so that there is something to cool
             entries = [word for _ in range(self._rng.randint(2, 9)) for word in (self.member(), self.value())]
             return [b"TWRITE", self.stream(), b"ENTRIES", *entries]
+        if self._rng.random() < 0.06:
+            return [b"TCONFIG", self.stream(), b"BACKLOG", self.few()]
         return super().command()
 
     def transact(self, store: Store, now_us: int) -> None:
