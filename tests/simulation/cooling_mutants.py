@@ -181,7 +181,7 @@ _READ: Final = (
         "None if self.offsets is None else self.offsets[index:]",
         "self.offsets",
         "a node with holes that loses its first entries keeps their offsets",
-        7_000_008,
+        7_000_120,
     ),
     _mutant(
         "evicted-off-by-one",

@@ -380,7 +380,7 @@ _STEPS: Final[list[Callable[[Any], None]]] = [
         (StoreWorld._take_snapshot, 30),
         (StoreWorld._save, 6),
         (StoreWorld._expire, 3),
-        (StoreWorld._retain, 5),
+        (StoreWorld._retain, 4),
         (StoreWorld._pass_time, 3),
         (StoreWorld._erase, 2),
         (StoreWorld._run_out_of_space, 4),

@@ -218,7 +218,7 @@ _STREAMS: Final[Weighted] = [
     (6, lambda load: [b"TREAD", load.stream(), b"0", load.few(), b"GROUP", b"g", b"RETRY", load.wait(), load.wait()]),
     (2, lambda load: [b"TACK", load.stream(), b"g", load.few(), load.few()]),
     (2, lambda load: [b"TGROUP", load.stream(), b"g", *load.letters(), b"MAXPENDING", load.few()]),
-    (2, lambda load: [b"TCONFIG", load.stream(), *load.rule()]),
+    (1, lambda load: [b"TCONFIG", load.stream(), *load.rule()]),
     (1, lambda load: [b"TCOMPACT", load.stream()]),
     (1, lambda load: [b"XTRIM", load.stream(), b"MAXLEN", load.few()]),
 ]
@@ -227,7 +227,6 @@ _COOLING: Final[Weighted] = [
     (14, lambda load: [b"TWRITE", load.stream(), b"ENTRIES", *load.pairs(load.member, load.value)]),
     (5, lambda load: [b"XADD", load.stream(), b"*", *load.pairs(load.member, load.member)]),
     *_STREAMS,
-    (2, lambda load: [b"TCONFIG", load.stream(), *load.rule()]),
     (2, lambda load: [b"COPY", load.stream(), load.stream(), *load.option([b"REPLACE"], [b"DB", b"1", b"REPLACE"])]),
     (1, lambda load: [b"RENAME", load.stream(), load.stream()]),
     (1, lambda load: [b"MOVE", load.stream(), b"1"]),
