@@ -100,7 +100,7 @@ def test_holds_come_back_with_what_they_hold(pytestconfig: pytest.Config) -> Non
     if pytestconfig.getoption("--seed") is not None:
         pytest.skip("a seed was given")
     coverage = Counter[str]()
-    for seed in range(910_000_000, 910_000_012):
+    for seed in range(910_000_000, 910_000_024):
         run_world(seed, coverage, tries_fates=False, focus="holds")
     assert coverage["holds_from_snapshot"]
     assert coverage["erase_with_holds"]
