@@ -319,7 +319,7 @@ class CoolingWorld(StoreWorld):
             if self._cooling_job is None and not self._cooling.waiting_count:
                 break
             self._cool()
-        if journal.writer.has_failed or self._store.refusal is not None:
+        if self._store.refusal is not None:
             return
         for _ in range(journal.retention.snapshots_kept + 1):
             self._transact([[b"INCR", b"settled"], [b"DEL", b"settled"], [b"SET", b"settled", b"1"]])
