@@ -80,9 +80,7 @@ LONG_REPLY_BYTES_MIN = 1 * MIB
 SENT_PIECE_BYTES = 1 * MIB
 """... of this size."""
 LATER_ENTRIES_MIN = 4000
-"""A reply with as many entries of a stream is sent in pieces, too: each is made when the one before was taken ..."""
-LATER_PARTS_AHEAD = 8
-"""... and cold nodes are read for as many pieces at once."""
+"""A reply with as many entries of a stream is sent in pieces, too: each is made when the one before was taken."""
 REPLIES_BYTES_HELD = 1 * MIB
 """With replies of this size made and not taken yet, the other commands of a client wait."""
 CLIENTS_MAX = 10_000
@@ -910,8 +908,7 @@ BATCH_BYTES_FULL = 512 * KIB
 TRANSACTION_BYTES_MAX = 2 * GIB
 """Payloads of one transaction: a command that would go past it is refused, and so can be one of many in an EXEC."""
 BATCH_BYTES_MAX = TRANSACTION_BYTES_MAX + 64 * MIB
-"""The size of a batch. A caller that writes when the batch is full always has room for one more transaction, so that no
-applied transaction is refused."""
+"""The size of a batch. Who writes when it is full has room for one more transaction: no applied one is refused."""
 UNWRITTEN_LOOKED_AT_BYTES = 4 * MIB
 """Of a batch that there is no space for; of a larger one it is not known which keys it changes."""
 UNSYNCED_BYTES_MAX = 256 * MIB

@@ -64,7 +64,7 @@ class LongReply:
     def _away(self) -> list[Any]:
         """What has to be read from disk before: if that is anything, also for some parts after it."""
         found: list[Any] = []
-        for part in islice(self._parts, limits.LATER_PARTS_AHEAD):
+        for part in islice(self._parts, limits.AHEAD_NODES_MAX):
             if isinstance(part, Later):
                 found += part.away()
             if not found:
