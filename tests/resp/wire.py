@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import strategies as st
 
 from tidelog.resp.decoder import RequestDecoder
-from tidelog.resp.encoder import Later, Part
+from tidelog.resp.encoder import Later, ReplyPart
 from tidelog.resp.exact import ExactDecoder, ProtocolError, RequestLimits, Words
 
 Outcome = tuple[list[Words], str | None]
@@ -63,6 +63,6 @@ PLACES = st.one_of(
 """Where bytes are cut."""
 
 
-def joined_parts(parts: Sequence[Part]) -> bytes:
+def joined_parts(parts: Sequence[ReplyPart]) -> bytes:
     """A reply that was encoded in parts, as its client gets it."""
     return b"".join(part.encoded() if isinstance(part, Later) else part for part in parts)

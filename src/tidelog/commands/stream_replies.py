@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tidelog import limits
-from tidelog.resp.encoder import Later, Part, Reply, Spliced, Wire
+from tidelog.resp.encoder import Later, Reply, ReplyPart, Spliced, Wire
 from tidelog.store.large import Piece, whole
 from tidelog.streams.found import Found, FoundPart
 from tidelog.streams.node import FIELDS, TAGGED, Rows
@@ -65,7 +65,7 @@ class _EntriesLater(Later):
         return array_for_x(rows) if self._is_for_x else array_for_t(rows)
 
 
-def _body(found: Found, *, is_for_x: bool) -> Sequence[Part]:
+def _body(found: Found, *, is_for_x: bool) -> Sequence[ReplyPart]:
     """The replies of all entries: now, or of many of them, later."""
     if found.count >= limits.LATER_ENTRIES_MIN:
         return [_EntriesLater(part, is_for_x=is_for_x) for part in found.parts()]

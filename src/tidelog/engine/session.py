@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog import limits
 from tidelog.engine.table import Command, HandlerKind
 from tidelog.ids import Ts
-from tidelog.resp.encoder import Part
+from tidelog.resp.encoder import ReplyPart
 
 if TYPE_CHECKING:
     from tidelog.engine.engine import Engine
@@ -177,7 +177,7 @@ class Session(ABC):
         """The command that waits for its large values to be written; None: none does."""
         self.fetch: Fetch | None = None
         """The command that waits for cold nodes, or is about to run with them; None: there is none."""
-        self.long_reply: list[Part] = []
+        self.long_reply: list[ReplyPart] = []
         """The reply of the command that was just run, in parts, if it is long."""
         self.closes_after_reply = False
         self.becomes_link = False

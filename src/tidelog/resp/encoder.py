@@ -99,7 +99,7 @@ class Later:
         raise NotImplementedError
 
 
-Part = bytes | Later
+ReplyPart = bytes | Later
 """Of a reply."""
 
 
@@ -108,7 +108,7 @@ class Spliced:
 
     __slots__ = ("body", "count", "head")
 
-    def __init__(self, head: list[Reply], body: Sequence[Part], count: int) -> None:
+    def __init__(self, head: list[Reply], body: Sequence[ReplyPart], count: int) -> None:
         self.head = head
         self.body = body
         self.count = count
@@ -146,7 +146,7 @@ class _Parts:
     """A reply that is being encoded."""
 
     def __init__(self, *, is_at_once: bool) -> None:
-        self.all: list[Part] = []
+        self.all: list[ReplyPart] = []
         self.is_at_once = is_at_once
         """Nothing is left for later."""
         self.has_long = False
@@ -167,14 +167,14 @@ def encode(reply: Reply, protocol: int) -> bytes:
     return b"".join(cast("list[bytes]", parts.all))
 
 
-def encode_long(reply: Reply, protocol: int) -> list[Part]:
+def encode_long(reply: Reply, protocol: int) -> list[ReplyPart]:
     """The same in parts: one, or several if there are long strings in it, which are not copied, or something for
     later. The first is always bytes."""
     parts = _Parts(is_at_once=False)
     _append(parts, reply, protocol)
     if not parts.has_long:
         return [b"".join(cast("list[bytes]", parts.all))]
-    found: list[Part] = []
+    found: list[ReplyPart] = []
     between: list[bytes] = []
     for part in parts.all:
         if isinstance(part, bytes) and len(part) < _LONG_BYTES:

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog import limits
-from tidelog.resp.encoder import Later, Part
+from tidelog.resp.encoder import Later, ReplyPart
 
 if TYPE_CHECKING:
     from tidelog.engine.fetching import Fetching
@@ -29,7 +29,7 @@ class LongReply:
     __slots__ = ("_at", "_parts", "messages")
 
     def __init__(self) -> None:
-        self._parts: deque[Part] = deque()
+        self._parts: deque[ReplyPart] = deque()
         self._at = 0
         """How much of the first part has been sent."""
         self.messages: list[bytes] = []
@@ -39,7 +39,7 @@ class LongReply:
     def is_over(self) -> bool:
         return not self._parts
 
-    def begin(self, parts: list[Part]) -> bytes:
+    def begin(self, parts: list[ReplyPart]) -> bytes:
         """A reply in parts; returns the first, which leaves with the turn."""
         first = parts[0]
         assert isinstance(first, bytes)
