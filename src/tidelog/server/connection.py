@@ -369,8 +369,7 @@ class Connection(SocketSession):
         if self.queued is None and not self.out:
             self._asked.clear()  # they would keep alive what they set
         if not self._long.is_over:
-            if not (self.out or self.waiting_turns):
-                self._send_long()
+            self._send_long()
         elif self.closes_after_reply:
             if self._transport is not None and not (self.out or self.waiting_turns):
                 self._end(self._transport)
@@ -386,8 +385,9 @@ class Connection(SocketSession):
         self.connection_lost(None)
 
     def _send_long(self) -> None:
-        """Send the next piece of a long reply, if there is one and the client takes it."""
-        if self._write is None or self.is_clogged or self._long.is_over:
+        """Send the next piece of a long reply, if there is one and the client takes it. `send` comes back here if its
+        first part, or what goes before it, still waits for the turn's end or an fsync."""
+        if self._write is None or self.is_clogged or self._long.is_over or self.out or self.waiting_turns:
             return
         if self._long.is_to_be_made:
             if not self._is_in_line:  # that is work, so clients take turns with it
