@@ -252,8 +252,7 @@ REPLICATION_PUMP_BYTES = 512 * KIB
 REPLICATION_PUBLICATIONS_BYTES_MAX = 4 * MIB
 """Of published messages that wait for one follower, because it has not got what came before them."""
 REPLICATION_RETURN_S = 5.0
-"""So long a leader that comes back after a crash waits for the followers that it had, and for more of what one sends
-back to it."""
+"""So long a leader that is back after a crash waits for the followers it had, and for more of what one sends back."""
 REPLICATION_TAIL_LOOK_S = 0.1
 """How often it looks whether that still goes on."""
 LANDING_SYNC_BYTES = 8 * MIB
@@ -460,6 +459,8 @@ STREAMS_COUNTED_EVERY_MS = 60_000
 """With `stream-bytes-max`, streams are counted so often, and sooner if they have grown ..."""
 STREAMS_COUNTED_KEYS_AT_ONCE = 5000
 """... by a visit of all keys, so many of them ten times a second."""
+STREAMS_STUCK_WARNED_MS = 3_600_000
+"""The log says so seldom that they are too large and nothing may go."""
 PRODUCER_SEQS_KEPT = 1024
 """Calls of a producer whose offsets are remembered, at least ..."""
 PRODUCERS_MAX = 1024
@@ -638,8 +639,7 @@ CHANNEL_POLLS_PER_SUBSCRIBER_MAX = 8
 CHANNEL_BODY_LARGE_BYTES = 64 * KIB
 """A larger body of a request or an answer needs room ..."""
 CHANNEL_BODIES_BYTES_MAX = 64 * MIB
-"""... of which there is so much; further ones are told to come back later. An answer is sent in pieces that are not
-large ..."""
+"""... of which there is so much; others are told to come back later. An answer is sent in pieces that are small ..."""
 CHANNEL_TAKEN_S_MAX = 30.0
 """... and a client that takes none of them for so long is cut off."""
 CHANNEL_RETRY_AFTER_S = 1

@@ -11,9 +11,11 @@ from tests.store.test_store_received import Pair
 from tests.streams.cold_nodes import cool
 from tests.streams.plain import plain
 from tidelog import limits
+from tidelog.store.keyspace import Database
 from tidelog.store.stream_retention import RetentionFigures
 from tidelog.store.stream_total import StreamTotal
 from tidelog.streams.cold import OPENED
+from tidelog.types.effect import StoredValue
 
 ENTRY = 24 + 8
 NODE = 10 * ENTRY
@@ -217,3 +219,75 @@ def test_many_streams_are_added_up_in_steps_and_what_may_not_go_any_more_stays(m
     assert (seen, run("EXISTS", first), run.firsts(second)) == ([0, 1, 2, 3, 4, 5], 0, [1])
     assert sum(run("XLEN", key) for key in "abcdef") == 20  # the deleted one had been counted
     assert run.figures.entries == {"total": 80}
+
+
+def test_many_keys_of_one_slot_are_visited_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SLOT_KEYS_SPLIT", 10)
+    run = Limited(10**6)
+    keys = [f"{{tag}}{number}" for number in range(400)]
+    run.fill(*keys, count=1)
+    monkeypatch.setattr(limits, "STREAMS_COUNTED_KEYS_AT_ONCE", 50)
+    visits: list[int] = []
+    note_streams = run.total._note_streams
+
+    def noted(database: Database, slot: int, part: dict[bytes, StoredValue]) -> None:
+        visits[-1] += len(part)
+        note_streams(database, slot, part)
+
+    run.total._note_streams = noted  # type: ignore[method-assign]
+    while not sum(visits) or run.total.is_under_way:
+        visits.append(0)
+        run.total.run()
+        if 0 < sum(visits) < 400 and len(keys) == 400:
+            keys += [f"{{tag}}{number}" for number in range(400, 800)]
+            run.fill(*keys[400:], count=1)  # the slot is split further meanwhile
+    assert max(visits) <= 60
+    assert len(keys) == 800
+    assert 400 <= sum(visits) < 800, "each of the first once, and some of the others"
+    assert run.figures.stream_bytes == sum(visits) * ENTRY
+
+
+def begin_count(run: Limited, monkeypatch: pytest.MonkeyPatch, *, long_count: int) -> None:
+    """Count until so many streams with sealed nodes were come across; the rest is left."""
+    monkeypatch.setattr(limits, "STREAMS_COUNTED_KEYS_AT_ONCE", 5)
+    run.total.run()
+    while len(run.total._long) < long_count:
+        run.total.run()
+    assert run.total.is_under_way
+
+
+def test_a_limit_that_is_set_while_they_are_counted_holds_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Limited(NODE)
+    run.fill("a", count=50)
+    begin_count(run, monkeypatch, long_count=1)
+    run.figures.stream_bytes_max = 4 * NODE
+    run.look()
+    assert (run.firsts("a"), run.figures.stream_bytes) == ([11], 4 * NODE)
+
+
+def test_a_database_that_is_cleared_while_they_are_counted_costs_no_other_entries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Limited(3 * NODE)
+    run.fill("short", count=9)
+    run.fill("long", count=30)
+    run("MOVE", "long", 1)
+    begin_count(run, monkeypatch, long_count=1)
+    run("FLUSHDB")
+    run.look()
+    assert (run.figures.entries, run.figures.stream_bytes) == ({}, 3 * NODE)
+
+
+def test_the_log_does_not_say_each_time_that_they_do_not_fit(caplog: pytest.LogCaptureFixture) -> None:
+    run = Limited(1)
+    with caplog.at_level(logging.WARNING, "tidelog"):
+        for waited_ms in (0, 0, limits.STREAMS_STUCK_WARNED_MS):
+            run.wait(waited_ms)
+            run.fill("a", count=15)
+            run.look()
+            assert run.is_stuck()
+            run("DEL", "a")
+            run.wait(limits.STREAMS_COUNTED_EVERY_MS)
+            run.look()
+            assert not run.is_stuck()
+    assert len(caplog.records) == 2

@@ -4,10 +4,11 @@
     evict    what streams take now is added up; if it is too much, sealed nodes go, the one with the oldest end first
 
 BACKLOG of a stream's rule keeps its newest entries here too, and the active node of a stream always stays. If that is
-still too much, the log says so once, and writes go on: refusing them is what `maxmemory` and a full disk are for.
+still too much, the log says so, and writes go on: refusing them is what `maxmemory` and a full disk are for.
 
 Streams are counted when as much was sealed as there was room for, and once in a while, because a copy takes room too.
-Nothing is decided by an estimate: a stream that was deleted meanwhile takes no room, and costs no other stream entries.
+A stream with sealed nodes that was deleted meanwhile takes no room, and costs no other stream entries. Nor does any of
+a database that was cleared; of the others, those without sealed nodes take what they did when they were visited.
 Only with thousands of streams that have sealed nodes does the sum take more than one step, and is some tenths of a
 second old.
 An index of all streams by age was rejected: every append and every DEL would pay for it.
@@ -16,6 +17,7 @@ An index of all streams by age was rejected: every append and every DEL would pa
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -82,14 +84,16 @@ class StreamTotal:
         """The count that is under way, and what goes after it."""
         self._long: list[tuple[Database, int, bytes]] = []
         """Streams with sealed nodes that it has come across, each with its slot ..."""
-        self._short_bytes = 0
-        """... and what the others take."""
+        self._short_bytes: Counter[tuple[int, int]] = Counter()
+        """... and what the others take, by database and how often that had been cleared."""
         self._bytes_max = 0
         """As it was when streams were last counted ..."""
         self._sealed_bytes = self._room = 0
         """... and what had ever been sealed then, and how much room there was."""
         self._next_ms = 0
         """When they are counted again in any case."""
+        self._warned_ms = 0
+        """When the log last said that nothing may go."""
 
     @property
     def is_under_way(self) -> bool:
@@ -100,7 +104,7 @@ class StreamTotal:
         """Some times a second."""
         store, figures = self._store, self._figures
         if store.is_follower or not figures.stream_bytes_max:
-            self._count = None
+            self._count, self._long = None, []
             self._next_ms = figures.stream_bytes = 0
             figures.is_stuck = False
             return
@@ -129,7 +133,7 @@ class StreamTotal:
         self._bytes_max = self._figures.stream_bytes_max
         self._sealed_bytes = self._ever_sealed()
         self._next_ms = self._store.now_ms() + limits.STREAMS_COUNTED_EVERY_MS
-        self._long, self._short_bytes = [], 0
+        self._long, self._short_bytes = [], Counter()
         self._count = self._visit()
 
     def _visit(self) -> Iterator[None]:
@@ -139,16 +143,15 @@ class StreamTotal:
             if not database.size:
                 continue
             for slot in range(SLOT_COUNT):
-                for part in database.buckets(slot):
+                for part in database.buckets(slot) or [{}]:  # of a slot that is split meanwhile, those of before
                     self._note_streams(database, slot, part)
-                    looked_at += len(part)
-                looked_at += 1
-                if looked_at >= limits.STREAMS_COUNTED_KEYS_AT_ONCE:
-                    looked_at = 0
-                    yield
+                    looked_at += 1 + len(part)
+                    if looked_at >= limits.STREAMS_COUNTED_KEYS_AT_ONCE:
+                        looked_at = 0
+                        yield
         is_done = False
         while not is_done:
-            total = self._short_bytes
+            total = sum(self._short_bytes[each.number, each.cleared_count] for each in self._store.databases)
             line: list[tuple[int, int]] = []
             for at in range(len(self._long)):
                 total += self._add_up(at, line)
@@ -164,7 +167,7 @@ class StreamTotal:
                 if value.sealed:
                     self._long.append((database, slot, key))
                 else:
-                    self._short_bytes += value.entry_bytes
+                    self._short_bytes[database.number, database.cleared_count] += value.entry_bytes
 
     def _add_up(self, at: int, line: list[tuple[int, int]]) -> int:
         """What a long stream takes now; puts it in line with the age of its oldest node, if that may go."""
@@ -190,6 +193,7 @@ class StreamTotal:
 
         `line`: the last id of the oldest node of streams, and which stream that is.
         """
+        self._bytes_max = self._figures.stream_bytes_max  # it may have been set since they were counted
         excess = total - self._bytes_max
         heapify(line)
         going: dict[int, _Candidate] = {}
@@ -226,7 +230,10 @@ class StreamTotal:
 
     def _note(self, total: int, *, is_stuck: bool) -> None:
         figures = self._figures
-        if is_stuck and not figures.is_stuck:
+        now_ms = self._store.now_ms()
+        was_told = 0 <= now_ms - self._warned_ms < limits.STREAMS_STUCK_WARNED_MS
+        if is_stuck and not (figures.is_stuck or was_told):
+            self._warned_ms = now_ms
             _LOG.warning(
                 "streams take %d bytes, %d more than stream-bytes-max allows, and nothing of them may go: "
                 "BACKLOG keeps it, or it is in nodes that are being written. Writes go on",
