@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -76,3 +77,17 @@ def test_settings_and_parameter_survive(tmp_path: Path) -> None:
         assert client.config_get("stream-bytes-max") == {"stream-bytes-max": str(7 * 1024**2)}
         assert client.execute_command("TCONFIG", "k") == {"max-bytes": 0, "max-age": 10**9, "backlog": 7}
         assert client.info("streams")["configured_streams"] == 1
+
+
+def test_nothing_goes_by_itself_while_writes_are_held(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data") as server, server.client() as client:
+        client.execute_command("TCONFIG", "held", "MAXAGE", 1000)
+        client.set("key", "value", px=1000)
+        write(client, "held", 1500)
+        client.client_pause(60_000, all=False)
+        before = client.info("tidelog")["last_ts"], first(client, "held"), client.dbsize()
+        assert before[1:] == (1, 2)
+        time.sleep(1.5)  # some looks after both were due
+        assert (client.info("tidelog")["last_ts"], first(client, "held"), client.dbsize()) == before
+        client.client_unpause()
+        wait_until(lambda: (first(client, "held"), client.dbsize()) == (1501, 1))

@@ -170,10 +170,11 @@ class ServedStore:
         writer = self.store.journal.writer
         try:
             if writer.refusal is None:
-                remove_due(self.store)
-                self._pending_expiry.run()
-                self._retention.run()
-                self._stream_total.run()
+                if self.engine.gate.pause_now is None:  # otherwise nothing changes by itself either
+                    remove_due(self.store)
+                    self._pending_expiry.run()
+                    self._retention.run()
+                    self._stream_total.run()
                 self.engine.blocking.tick()
             # Also what there was no space for: it is tried again, whether or not anyone asks for something.
             if not writer.has_failed:

@@ -64,10 +64,15 @@ class StreamRetention:
         while looked_at < min(left, limits.RULED_STREAMS_AT_ONCE_MAX) and nodes > 0:
             taken = next(self._turn, None)
             if taken is None:
-                self._turn = iter([(each, key) for each in self._store.databases for key in list(each.ruled)])
+                self._turn = self._ruled()
                 continue
             looked_at += 1
             nodes -= self._look_at(taken[0], taken[1], nodes)
+
+    def _ruled(self) -> Iterator[tuple[Database, bytes]]:
+        for database in self._store.databases:
+            for key in list(database.ruled):  # that of a million takes some milliseconds
+                yield database, key
 
     def _look_at(self, database: Database, key: bytes, nodes_max: int) -> int:
         """Let go what the rule of a stream does not keep; returns how many nodes went."""
