@@ -6,6 +6,8 @@ import pytest
 
 from tests.commands.running import WAITS, Commands
 from tidelog import limits
+from tidelog.commands.stream_reading import tread
+from tidelog.resp.encoder import Later, Spliced
 
 
 @pytest.fixture
@@ -54,6 +56,18 @@ def test_down_over_holes_and_evicted_entries(run: Commands) -> None:
     run("TEVICT", "k", 99)
     assert run.offsets("TREAD", "k", 0, 2, "REV") == [None, None]
     assert run.offsets("TREAD", "k", 0, 99, "REV") == [None] * 28
+
+
+def test_many_are_made_later_also_over_evicted_entries(run: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LATER_ENTRIES_MIN", 10)
+    run("TWRITE", "k", "ENTRIES", *["tag", "entry"] * 25)
+    run("TEVICT", "k", 10)
+    for words in ((b"1", b"99"), (b"0", b"99", b"REV")):
+        reply, _ = tread(run.store.begin(), [b"TREAD", b"k", *words])
+        assert isinstance(reply, Spliced)
+        assert all(isinstance(part, Later) for part in reply.body)
+        assert (reply.count, reply.nulls_before + reply.nulls_after) == (15, 10)
+    assert run.offsets("TREAD", "k", 0, 99, "REV") == [*range(25, 10, -1), *[None] * 10]
 
 
 def test_down_waits_for_a_first_entry(run: Commands) -> None:

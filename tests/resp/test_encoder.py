@@ -191,3 +191,6 @@ def test_elements_for_later_are_parts_of_their_own() -> None:
     assert first.times == second.times == 0
     assert encode(reply, 2) == joined_parts(parts)
     assert encode_long(Spliced([], [second], 1), 2) == [b"*1\r\n", second]
+    with_nulls = Spliced([b"head"], [second], 1, nulls_before=2, nulls_after=1)
+    assert encode_long(with_nulls, 2) == [b"*5\r\n$4\r\nhead\r\n$-1\r\n$-1\r\n", second, b"$-1\r\n"]
+    assert encode(with_nulls, 3) == b"*5\r\n$4\r\nhead\r\n_\r\n_\r\n:3\r\n_\r\n"

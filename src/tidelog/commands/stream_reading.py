@@ -18,7 +18,7 @@ from tidelog.commands.streams import find_stream
 from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, Decision, write
 from tidelog.engine.would_block import WouldBlock
 from tidelog.errors import CommandError
-from tidelog.resp.encoder import Reply, Spliced, Wire
+from tidelog.resp.encoder import Reply, Spliced
 from tidelog.store.transaction import Transaction
 from tidelog.streams.stream import Stream
 
@@ -104,7 +104,7 @@ def _read_plain(options: _Options, stream: Stream | None) -> Reply | None:
     if not evicted and not found.count:
         return None
     head: list[Reply] = [_info(stream)] if options.with_info else []
-    return t_entries(found, [*head, *[None] * evicted])
+    return t_entries(found, head, nulls_before=evicted)
 
 
 def _read_back(options: _Options, stream: Stream | None) -> Reply | None:
@@ -116,10 +116,7 @@ def _read_back(options: _Options, stream: Stream | None) -> Reply | None:
     found = stream.find_back(offset, count)
     evicted = min(offset, stream.first - 1, count - found.count)
     head: list[Reply] = [_info(stream)] if options.with_info else []
-    if not evicted:
-        return t_entries(found, head) if found.count else None
-    rows = found.rows()
-    return [*head, *(Wire(array_for_t(rows.at(index))) for index in range(len(rows.entries))), *[None] * evicted]
+    return t_entries(found, head, nulls_after=evicted) if found.count or evicted else None
 
 
 def _info(stream: Stream | None) -> Reply:

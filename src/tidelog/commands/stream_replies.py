@@ -37,12 +37,10 @@ def array_for_t(rows: Rows) -> bytes:
     return b"".join(_pieces_for_t(rows, []))
 
 
-def t_entries(found: Found, head: list[Reply] | None = None) -> Wire | Spliced:
-    """An array of entries, as TREAD gives it, with whatever goes before them."""
-    if head:
-        return Spliced(head, _body(found, is_for_x=False), found.count)
-    if found.count >= limits.LATER_ENTRIES_MIN:
-        return Spliced([], _body(found, is_for_x=False), found.count)
+def t_entries(found: Found, head: list[Reply], nulls_before: int = 0, nulls_after: int = 0) -> Wire | Spliced:
+    """An array of entries, as TREAD gives it, with whatever goes before them, and nulls for those that are evicted."""
+    if head or nulls_before or nulls_after or found.count >= limits.LATER_ENTRIES_MIN:
+        return Spliced(head, _body(found, is_for_x=False), found.count, nulls_before, nulls_after)
     rows = found.rows()
     return Wire(b"".join(_pieces_for_t(rows, [b"*%d\r\n" % len(rows.entries)])))
 

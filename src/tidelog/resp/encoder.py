@@ -104,15 +104,18 @@ ReplyPart = bytes | Later
 
 
 class Spliced:
-    """An array whose last elements are encoded already, whatever the protocol."""
+    """An array whose last elements are encoded already, whatever the protocol, but for nulls before and after them."""
 
-    __slots__ = ("body", "count", "head")
+    __slots__ = ("body", "count", "head", "nulls_after", "nulls_before")
 
-    def __init__(self, head: list[Reply], body: Sequence[ReplyPart], count: int) -> None:
+    def __init__(
+        self, head: list[Reply], body: Sequence[ReplyPart], count: int, nulls_before: int = 0, nulls_after: int = 0
+    ) -> None:
         self.head = head
         self.body = body
         self.count = count
         """How many elements there are in `body`."""
+        self.nulls_before, self.nulls_after = nulls_before, nulls_after
 
 
 class Verbatim:
@@ -258,15 +261,21 @@ def _append_rare(parts: _Parts, reply: Reply, protocol: int) -> None:
     elif isinstance(reply, Push):
         _append_items(parts, b"*" if protocol == 2 else b">", reply, protocol)
     elif isinstance(reply, Spliced):
-        parts.all.append(b"*%d\r\n" % (len(reply.head) + reply.count))
+        null = NULL_BULK_2 if protocol == 2 else NULL_3
+        count = len(reply.head) + reply.nulls_before + reply.count + reply.nulls_after
+        parts.all.append(b"*%d\r\n" % count)
         for item in reply.head:
             _append(parts, item, protocol)
+        if reply.nulls_before:
+            parts.all.append(null * reply.nulls_before)
         for part in reply.body:
             if isinstance(part, Later) and parts.is_at_once:
                 parts.all.append(part.encoded())
             else:
                 parts.all.append(part)
                 parts.has_long = parts.has_long or isinstance(part, Later)
+        if reply.nulls_after:
+            parts.all.append(null * reply.nulls_after)
     elif isinstance(reply, ErrorReply):
         parts.all.append(encode_error(reply.message))
     elif isinstance(reply, NullArray):

@@ -52,11 +52,6 @@ class Rows(NamedTuple):
     def ids(self) -> list[int]:
         return pack_ids(self.ms, self.seqs)
 
-    def at(self, index: int) -> Rows:
-        """One of them."""
-        one = slice(index, index + 1)
-        return Rows(self.offsets[one], self.ms[one], self.seqs[one], self.kinds[one], self.tags[one], self.entries[one])
-
     def reversed(self) -> Rows:
         return Rows(
             self.offsets[::-1], self.ms[::-1], self.seqs[::-1], self.kinds[::-1], self.tags[::-1], self.entries[::-1]
