@@ -419,24 +419,3 @@ async def test_a_client_whose_command_took_long_lets_others_go_first(world: Worl
     assert slow_transport.take() == b"$1\r\n4\r\n"
     slow.data_received(b"ECHO 5\r\n")
     assert slow.out == [b"$1\r\n5\r\n"], "as before"
-
-
-@in_loop
-async def test_no_piece_of_a_long_reply_overtakes_its_beginning(world: World) -> None:
-    session, transport = world.connect()
-    count = limits.LATER_ENTRIES_MIN
-    session.data_received(b"TWRITE k ENTRIES" + b" tag entry" * count + b"\r\n")
-    await turns()
-    transport.take()
-    session.data_received(b"TREAD k 1 %d\r\n" % count)
-    session.pause_writing()  # replies of an earlier turn are many ...
-    session.resume_writing()  # ... and are taken before the end of this one
-    assert transport.take() == b""
-    session.waiting_turns = 1  # it has another, which waits for an fsync
-    await turns(20)
-    session.resume_writing()
-    assert transport.take() == b"*%d\r\n" % count
-    session.waiting_turns = 0
-    session.send(b"")
-    await turns(50)
-    assert transport.take().count(b"\r\nentry\r\n") == count

@@ -1,9 +1,10 @@
-"""A long reply is sent in pieces that are parts of its strings."""
+"""A long reply is sent in pieces that are parts of its strings, and in order with what goes before and behind it."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.server.test_connection import World, in_loop, turns
 from tidelog import limits
 from tidelog.resp.encoder import Later
 from tidelog.server.long_reply import LongReply
@@ -57,3 +58,38 @@ def test_a_part_is_made_when_those_before_it_are_sent() -> None:
         steps.append((reply.is_to_be_made, reply.make(None, made.append), made, reply.is_to_be_made))  # type: ignore[func-returns-value]
     assert b"".join(sent) == b":1\r\n:2\r\n"
     assert steps == [(True, None, [True], False), (True, None, [False], True)]
+
+
+@in_loop
+async def test_no_piece_of_a_long_reply_overtakes_its_beginning(world: World) -> None:
+    session, transport = world.connect()
+    count = limits.LATER_ENTRIES_MIN
+    session.data_received(b"TWRITE k ENTRIES" + b" tag entry" * count + b"\r\n")
+    await turns()
+    transport.take()
+    session.data_received(b"TREAD k 1 %d\r\n" % count)
+    session.pause_writing()  # replies of an earlier turn are many ...
+    session.resume_writing()  # ... and are taken before the end of this one
+    assert transport.take() == b""
+    session.waiting_turns = 1  # it has another, which waits for an fsync
+    await turns(20)
+    session.resume_writing()
+    assert transport.take() == b"*%d\r\n" % count
+    session.waiting_turns = 0
+    session.send(b"")
+    await turns(50)
+    assert transport.take().count(b"\r\nentry\r\n") == count
+
+
+@in_loop
+async def test_what_ends_a_connection_comes_behind_the_long_reply_that_it_waited_for(world: World) -> None:
+    (waiting, transport), (writing, _) = world.connect(), world.connect()
+    count = limits.LATER_ENTRIES_MIN
+    waiting.data_received(b"TREAD k 1 %d BLOCK 0\r\n*1\r\nno string\r\n" % count)
+    await turns()
+    writing.data_received(b"TWRITE k ENTRIES" + b" tag entry" * count + b"\r\n")
+    await turns(50)
+    entries, error = transport.take().split(b"-ERR Protocol error")
+    assert entries.startswith(b"*%d\r\n*3\r\n:1\r\n" % count)
+    assert entries.count(b"\r\nentry\r\n") == count
+    assert (error[-2:], transport.is_closed) == (b"\r\n", True)

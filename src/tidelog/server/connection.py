@@ -312,7 +312,7 @@ class Connection(SocketSession):
         self._asked.add([self._waited], self.watched)
         self.answered_ts = self._writer.last_ts
         self._take(reply)
-        if not self._backlog.commands:
+        if not self._backlog.commands and self._long.is_over:
             self._end_of_commands()
         self._settle()  # held commands go on later: the caller may be in the middle of a command
 
