@@ -150,6 +150,22 @@ def test_what_fails_has_no_place_and_the_next_begins_anew(operation: str) -> Non
         assert disk.read_file(place.file.path)[place.end :] == b""
 
 
+@pytest.mark.parametrize("operation", ["write", "sync_folder"])
+def test_a_file_that_could_be_neither_made_nor_removed_goes_with_the_next_removal(operation: str) -> None:
+    disk = SimulatedDisk()
+    files = made(disk)
+    disk.fail(operation, errno.ENOSPC, path_contains="shard-0")  # type: ignore[arg-type]
+    disk.fail("remove", errno.EIO, path_contains="shard-0")
+    with pytest.raises(OSError, match="ENOSPC"):
+        files.append(FIRST, [b"lost"])
+    (after,) = files.append(FIRST, [b"after"])
+    left = files.unneeded()
+    assert [file.id for file in left] == [7]
+    files.forget(files.remove(left, []))
+    assert disk.list("data/shard-0") == [node_file_name(after.file.id)]
+    assert list(files) == [after.file]
+
+
 def test_files_go_when_nobody_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "NODE_FILE_BYTES_MAX", 1)
     files = made()

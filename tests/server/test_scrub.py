@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 
 import pytest
 
 from tests.store.cold import made, node_paths
 from tidelog import limits
+from tidelog.ids import ShardId
 from tidelog.journal.node_files import NodeFiles
 from tidelog.server.scrub import Scrub
 from tidelog.testing.clock import SimulatedClock
@@ -79,3 +81,16 @@ def test_a_file_that_cannot_be_read_does_not_end_it() -> None:
     disk.remove(node_paths(disk)[0])
     scrub, _ = scrubbed(disk, files)
     assert scrub.facts.damaged == 1
+
+
+def test_a_file_that_could_not_be_made_is_no_damage() -> None:
+    disk, files = store_files()
+    files.close()
+    before = len(list(files))
+    disk.fail("write", errno.EIO, path_contains="nodes-")
+    disk.fail("remove", errno.EIO, path_contains="nodes-")
+    with pytest.raises(OSError, match="EIO"):
+        files.append(ShardId(0), [b"lost"])
+    assert len(list(files)) == before + 1
+    scrub, _ = scrubbed(disk, files)
+    assert scrub.facts.damaged == 0

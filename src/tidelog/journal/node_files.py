@@ -235,7 +235,10 @@ class NodeFiles:
                 self.disk.sync_folder(folder)
             except OSError:
                 handle.close()
-                self.disk.remove(path)
+                try:
+                    self.disk.remove(path)
+                except OSError:  # nobody needs it: the next removal tries again
+                    self._by_id[file_id] = NodeFile(self.disk, shard, file_id, path, 0)
                 raise
             file = NodeFile(self.disk, shard, file_id, path, FILE_HEADER_BYTES)
             file.is_written_to = True

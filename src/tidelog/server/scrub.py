@@ -80,7 +80,7 @@ class Scrub:
     def _next_file(self) -> NodeFile | None:
         """The one that is being read, or the one with the next id."""
         assert self._files is not None
-        files = sorted(self._files, key=lambda file: file.id)
+        files = sorted((file for file in self._files if file.size_bytes), key=lambda file: file.id)
         known = {file.id for file in files}
         self._damaged = {each for each in self._damaged if each[0] in known}
         for file in files:
