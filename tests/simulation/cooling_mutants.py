@@ -33,6 +33,7 @@ _WRITTEN: Final = (
         "                self.disk.sync_folder(folder)\n",
         "                pass\n",
         "the name of a new node file is not durable",
+        7_000_019,
     ),
     _mutant(
         "position-of-the-data",
@@ -106,6 +107,7 @@ _KEPT: Final = (
         "return bool(self.live_count or self.pins or self.is_written_to)",
         "return bool(self.live_count or self.is_written_to)",
         "a file goes that a half-made snapshot refers to",
+        7_000_084,
     ),
     _mutant(
         "sparse-file-goes-before-its-nodes",
@@ -141,7 +143,7 @@ _KEPT: Final = (
         "for snapshot in list_snapshots(disk, folder) for each in snapshot",
         "for snapshot in list_snapshots(disk, folder)[-1:] for each in snapshot",
         "a file goes that an older snapshot lists, which is kept as well",
-        7_000_011,
+        7_000_018,
     ),
     _mutant(
         "files-go-before-their-snapshot-durably-has",
@@ -149,7 +151,7 @@ _KEPT: Final = (
         "            files.disk.sync_folder(snapshots)\n",
         "            pass\n",
         "a snapshot whose removal could not be synced comes back after a power cut, and its files do not",
-        7_000_007,
+        7_000_037,
     ),
     _mutant(
         "kept-file-forgotten",
