@@ -76,7 +76,7 @@ _WRITTEN: Final = (
         "        self.last_id = last_id  # first: a thread that finds the new place compares with this\n",
         "",
         "a node that had lost its last entry is taken for another one after it was written once more",
-        7_000_029,
+        7_000_164,
     ),
 )
 _KEPT: Final = (
@@ -159,7 +159,7 @@ _KEPT: Final = (
         "        return going\n",
         "        return list(files)\n",
         "a file that a snapshot still listed when it was to go never goes",
-        7_000_021,
+        7_000_099,
     ),
     _mutant(
         "ended-file-never-goes",
