@@ -161,7 +161,7 @@ REPLICATION_MUTANTS: Final = (
         "while self._waiting and self._waiting[0][0] <= ts:",
         "while self._waiting:",
         "a follower delivers a message before the write that came before it",
-        7_000_440,
+        7_000_308,
     ),
     _mutant(
         "lost-events-not-told",
@@ -218,7 +218,7 @@ REPLICATION_MUTANTS: Final = (
         " and history.records_behind == 0:",
         ":",
         "a leader announces to a slow follower that it has closed what it has not sent",
-        7_000_023,
+        7_000_019,
     ),
     _mutant(
         "chain-closes-by-its-own-clock",
@@ -290,7 +290,7 @@ REPLICATION_MUTANTS: Final = (
         "        if is_returning:\n            return TailAnswer()\n",
         "",
         "a leader that comes back lets followers wait that have more, until it has gone on without it",
-        7_000_172,
+        7_000_091,
     ),
     _mutant(
         "holds-of-followers-ignored",
@@ -334,7 +334,7 @@ REPLICATION_MUTANTS: Final = (
         "        if writer.visible.ts < writer.last_ts:\n",
         "        if False:\n",
         "a follower is sent again what it has received on its last link",
-        7_000_108,
+        7_000_104,
     ),
     _mutant(
         "large-values-overtaken",
