@@ -305,7 +305,6 @@ REPLICATION_MUTANTS: Final = (
         "holders.hold(self.holder_name, ts,",
         "holders.hold(self.holder_name, self._followers.journal.writer.last_ts,",
         "what a follower has not got when it connects is erased",
-        7_000_182,
     ),
     _mutant(
         "epochs-inside-of-history-lost",

@@ -517,6 +517,15 @@ class WatchedServer(SimulatedServer):
                 require(journal.erased_ts <= link.written.ts, self.watched, "has erased what", link.address, "needs")
                 self.watch.coverage["erased_beside_a_follower"] += 1
 
+    def look_at_holds(self) -> None:
+        """No follower lets go of what it has not got: it may be erased at any moment."""
+        held = {holder.name: holder.ts for holder in self.store.journal.holders.holding()}
+        for link in self.replication.followers.links:
+            if link.is_online and link.holder_name in held:
+                ts = held[link.holder_name]
+                require(ts <= link.written.ts, self.watched, "holds from", ts, "for", link.address, "at", link.written)
+                self.watch.coverage["held_for_a_follower"] += 1
+
     def expire(self) -> None:
         """What a server does some times a second."""
         if self.takes_writes:

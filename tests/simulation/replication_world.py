@@ -161,6 +161,8 @@ class ReplicationWorld:
         self._tell(step.__name__.strip("_"))
         step(self)
         self.let_pass(self.rng.choice((0.002, 0.02, 0.1, 0.3, 0.8)))
+        for machine in self._awake:
+            machine.watched.look_at_holds()
 
     def _tell(self, *words: object) -> None:
         if len(self.trace) < TRACE_MAX:

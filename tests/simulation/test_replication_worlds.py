@@ -21,7 +21,7 @@ ALWAYS: Final = 40
 PROMISES: Final = (
     "quiet", "epochs", "failovers", "rewind", "replaced", "set_aside", "confirmed", "confirmed_durable", "delivered",
     "feed_compared", "feed_quiet", "feed_resumed", "crashes", "kills", "died_inside", "disks_full", "chains",
-    "handed_over", "thread_preparation", "thread_lot", "retained",
+    "handed_over", "thread_preparation", "thread_lot", "retained", "held_for_a_follower",
 )  # fmt: skip
 """That every chunk puts to the test."""
 
