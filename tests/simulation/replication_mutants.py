@@ -111,6 +111,7 @@ REPLICATION_MUTANTS: Final = (
         "        if received.ts <= self._writer.last_ts:",
         "        if True:",
         "a returning leader is sent what it has lost, and does not keep it",
+        7_000_067,
     ),
     _mutant(
         "epochs-sent-with-the-next-transaction",
@@ -169,6 +170,7 @@ REPLICATION_MUTANTS: Final = (
         "        if seen > end:\n",
         "        if False:\n",
         "a client that has seen what a failover has lost goes on as if nothing had happened",
+        7_000_228,
     ),
     _mutant(
         "landed-epochs-dropped",
@@ -211,6 +213,7 @@ REPLICATION_MUTANTS: Final = (
         "        self._waits.clear()\n",
         "",
         "somebody who waits for a write that was taken back is told that later ones were confirmed",
+        7_000_150,
     ),
     _mutant(
         "closed-ahead-of-history",
@@ -269,6 +272,7 @@ REPLICATION_MUTANTS: Final = (
         '"handed_over": None if stored.handed_over is None else list(stored.handed_over),',
         '"handed_over": None,',
         "a leader that dies after it has handed over forgets to tell the other server, and nobody leads",
+        7_000_116,
     ),
     _mutant(
         "epoch-before-the-role",
@@ -298,6 +302,7 @@ REPLICATION_MUTANTS: Final = (
         "for holder in self.holding())\n",
         "for holder in self.holding() if holder.name not in self._passing)\n",
         "what a follower has not got is erased",
+        7_000_203,
     ),
     _mutant(
         "hold-of-a-follower-too-far",
