@@ -243,6 +243,7 @@ REPLICATION_MUTANTS: Final = (
         '        self.followers.end_all(EndReason.ROLE_CHANGED, "the data is loaded again")\n',
         "",
         "who follows a follower goes on with what that one had to take back",
+        7_000_643,
     ),
     _mutant(
         "replaced-and-not-set-aside",
