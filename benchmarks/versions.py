@@ -6,7 +6,8 @@ Goal: no command below 0.9 of before.
 
 PYTHON is the interpreter of the environment in which the other version is installed, as `bin/build` makes it for
 another checkout. One connection sends ready-made commands, a hundred at a time and four such runs under way, over small
-values of every type, streams and groups. Each round empties the server and fills it anew; rounds alternate between the
+values of every type, streams and groups. Old entries are those that lie on disk, in versions which write them there.
+Each round empties the server and fills it anew; rounds alternate between the
 two versions, and the best of each counts: what disturbs a machine only ever makes it slower.
 """
 
@@ -90,6 +91,12 @@ def _group(count: int) -> Iterator[Words]:
     yield (b"TGROUP", b"s", b"g", b"MAXPENDING", b"100000000", b"START", b"1")
 
 
+def _read_up(_: int) -> Iterator[Words]:
+    """A group that has read everything."""
+    yield (b"TWRITE", b"s", b"t", EVENT)
+    yield (b"TGROUP", b"s", b"g", b"MAXPENDING", b"100000000", b"START", b"2")
+
+
 def _given_out(count: int) -> Iterator[Words]:
     yield from _group(count)
     for _ in range(count // 1000 + 1):
@@ -153,12 +160,19 @@ CASES: Final[dict[str, Case]] = {
     "TWRITE to many": Case(_nothing, lambda n: (b"TWRITE", _key(n), b"t", EVENT)),
     "XADD": Case(_nothing, lambda _: (b"XADD", b"s", b"*", b"field", EVENT)),
     "TREAD of 10 new ones": Case(_stream, lambda n: (b"TREAD", b"s", b"%d" % (19_001 + n % 900), b"10")),
-    "TREAD of 10 in order": Case(_stream, lambda n: (b"TREAD", b"s", b"%d" % (1 + n * 10 % 19_000), b"10")),
+    "TREAD of 10 old ones": Case(_stream, lambda n: (b"TREAD", b"s", b"%d" % (1 + n * 10 % 19_000), b"10")),
     "XRANGE of 10 newest": Case(_stream, lambda _: (b"XREVRANGE", b"s", b"+", b"-", b"COUNT", b"10")),
-    "XREADGROUP of 10": Case(
+    "XREADGROUP of 10 new ones": Case(
+        _read_up,
+        _turn(
+            lambda _: (b"TWRITE", b"s", b"ENTRIES", *(b"t", EVENT) * 10),
+            lambda _: (b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"10", b"STREAMS", b"s", b">"),
+        ),
+    ),
+    "XREADGROUP of 10 old ones": Case(
         _group, lambda _: (b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"10", b"STREAMS", b"s", b">")
     ),
-    "XREADGROUP of 1": Case(
+    "XREADGROUP of 1 old one": Case(
         _group, lambda _: (b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"1", b"STREAMS", b"s", b">")
     ),
     "TACK": Case(_given_out, lambda n: (b"TACK", b"s", b"g", b"%d" % (n + 1))),

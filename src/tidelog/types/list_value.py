@@ -149,12 +149,17 @@ class List:
 
     def set(self, index: int, element: bytes) -> None:
         data = self._data
-        if isinstance(data, bytes):
+        if not isinstance(data, bytes):
+            _ends(data).set(index, element)
+            return
+        place = pass_over(data, 1, index)
+        after = place + 1 + data[place]
+        if len(element) <= ITEM_BYTES_MAX and len(data) + len(element) <= PACKED_BYTES_MAX:
+            self._data = b"%b%b%b%b" % (data[:place], LENGTHS[len(element)], element, data[after:])
+        else:
             elements = unpack(data, 1, data[0])
             elements[index] = element
             self._replace(elements)
-        else:
-            _ends(data).set(index, element)
 
     def insert(self, index: int, element: bytes) -> None:
         """The element has this index afterwards."""
