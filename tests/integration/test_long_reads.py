@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from random import randbytes
 from typing import Any, Final
@@ -71,30 +69,6 @@ def test_the_reply_has_all_that_was_there_at_its_time(server: ServerProcess, nam
         assert numbers_of(name, connection.read_response()) == wanted
         assert connection.read_response() == b"PONG"
         reader.connection_pool.release(connection)
-
-
-def test_others_are_served_in_between(server: ServerProcess) -> None:
-    """A reader of all entries takes long, and a client that comes meanwhile is answered long before its end."""
-    with server.client() as reader, server.client() as other:
-        other.ping()
-        took: list[float] = []
-        is_over = threading.Event()
-
-        def read() -> None:
-            reader.execute_command(*COMMANDS["XRANGE"])
-            is_over.set()
-
-        thread = threading.Thread(target=read)
-        began = time.monotonic()
-        thread.start()
-        while not is_over.is_set():
-            start = time.monotonic()
-            other.ping()
-            took.append(time.monotonic() - start)
-        thread.join()
-        whole = time.monotonic() - began
-        assert len(took) > 10
-        assert max(took) < whole / 2
 
 
 def test_a_reader_that_goes_away_leaves_nothing(server: ServerProcess) -> None:

@@ -85,6 +85,7 @@ class Wire:
         return f"Wire({self.data!r})"
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Later:
     """Elements of an array that are encoded when the client takes them, so that nobody else waits for all of them. What
     they are is decided already."""
