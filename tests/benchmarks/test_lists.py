@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(shutil.which("redis-benchmark") is None, reason=
 
 
 def test_prints_a_ratio_for_each_test(capsys: pytest.CaptureFixture[str]) -> None:
-    lists.main(["--requests", "200", "--elements", "20000", "--pipelines", "1,16", "--rounds", "1", "--json"])
+    lists.main(["--requests", "5000", "--elements", "20000", "--pipelines", "1,16", "--rounds", "1", "--json"])
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["benchmark"] for row in rows] == [
         "LPUSH, pipeline 1",
