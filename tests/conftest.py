@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from tests.integration.s3_server import s3_bucket, s3_server
+
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
+
+__all__ = ["s3_bucket", "s3_server"]
 
 PACKAGE = Path(__file__).parent.parent / "src" / "tidelog"
 SPARK = "tests/spark/"

@@ -963,6 +963,39 @@ HOLDER_NAME_BYTES_MAX = 256
 EPOCHS_KEPT_MAX = 1024
 """Newest epochs that snapshots carry; a reader that resumes from an older one starts over."""
 
+# --- object storage ---------------------------------------------------------------------------------------------
+
+OBJECTS_LISTED_MAX = 1000
+"""Objects of one page of a listing, as in S3."""
+OBJECT_NAME_BYTES_MAX = 512
+"""In UTF-8; S3 takes 1024 with the folder that the store lies in ..."""
+OBJECT_NAME_PART_BYTES_MAX = 255
+"""... and a file system so many between two slashes."""
+OBJECT_CONNECT_S_MAX = 5
+"""To connect to an object store."""
+OBJECT_SILENT_S_MAX = 10
+"""Between two pieces of an answer, when something is read, listed or deleted ..."""
+OBJECT_GET_S_MAX = 300
+"""... and for all of it."""
+OBJECT_RETRIES_MAX = 3
+"""Such a call is repeated so often. Puts never are ..."""
+OBJECT_RETRY_S_MAX = 20
+"""... and not any more after this time."""
+OBJECT_SMALL_BYTES = 1 * MIB
+"""A put of no more than this ..."""
+OBJECT_SMALL_PUT_S_MAX = 15
+"""... may take so long ..."""
+OBJECT_PUT_S_MAX = 300
+"""... and a larger one so long."""
+OBJECT_ERROR_CHARACTERS_MAX = 300
+"""Of what a store says about an error."""
+OBJECT_UNFINISHED_S_MAX = 24 * 3600
+"""What a put into a folder left unfinished is removed when a store is opened after this time."""
+SEALED_BLOCK_BYTES = 64 * KIB
+"""Of encrypted objects: what is decrypted at once (a constant of the format)."""
+SEALED_HEADERS_KEPT = 1000
+"""Of objects of which parts were read: the next part then takes one request instead of two."""
+
 assert STAGED_BYTES_MIN > RECORD_SPLIT_BYTES  # the hot path takes no larger values, and stages none
 assert UNAUTHENTICATED_AT_ONCE_BYTES < AT_ONCE_BYTES <= DECODED_COMMANDS_MAX
 assert UNAUTHENTICATED_PIECE_BYTES < RECEIVED_PIECE_BYTES <= UNREAD_BYTES_MAX
@@ -998,3 +1031,5 @@ assert PIPELINE_REPORT_S * 1000 * 3 < LEASE_MS_DEFAULT
 assert PIPELINE_REPORT_S * 3 < PIPELINE_SILENT_S
 assert SPARK_CALL_ROWS * 2 < ARGUMENTS_MAX
 assert SPARK_BATCH_BYTES < BULK_BYTES_MAX
+assert OBJECT_NAME_PART_BYTES_MAX < OBJECT_NAME_BYTES_MAX <= 1024
+assert OBJECT_SILENT_S_MAX + OBJECT_RETRY_S_MAX < OBJECT_GET_S_MAX

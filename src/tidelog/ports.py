@@ -1,11 +1,11 @@
-"""The edges of the machine, as protocols: clock, timers, a thread, randomness, disk and network.
+"""The edges of the machine, as protocols: clock, timers, a thread, randomness, disk, object storage and network.
 
 Everything above `system/` receives these through its constructor, so that the whole of it runs on real files and
 sockets or inside a simulation that can crash at any write and cut any link. `system/` has the real ones, `testing/` the
 simulated ones, and one conformance suite (`tests/conformance/`) holds both to what is written here.
 
-Paths are `str` with `/` between parts. A disk raises plain `OSError` with an errno: what that means is for the
-caller to say.
+Paths and names of objects are `str` with `/` between parts. A disk raises plain `OSError` with an errno: what that
+means is for the caller to say.
 
 A network has callbacks and no coroutines: code above it is state machines that are driven by calls on one loop, so a
 simulation can run them without an event loop. What holds for every link, and what does not:
@@ -27,7 +27,7 @@ simulation can run them without an event loop. What holds for every link, and wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 Chunk = bytes | bytearray | memoryview
 
@@ -146,6 +146,60 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int:
         """How much can still be written on the file system that holds `path`."""
+
+
+class ObjectEntry(NamedTuple):
+    """One line of a listing."""
+
+    name: str
+    size: int
+
+
+class ObjectStore(Protocol):
+    """A bucket, or a folder of one: named objects that are written whole and never change.
+
+    Names are parts with `/` between them. A part is not empty, does not begin with a dot, and has no control
+    characters; bounds are in `limits` (`ValueError` otherwise). No name is the folder of another: where there is `a/b`,
+    there is no object `a`.
+
+    Calls block, for seconds if the store is far or ill, and may come from any thread. Errors are plain `OSError` that
+    name the object: `FileNotFoundError` and `FileExistsError` are about the object and nothing else (a bucket that is
+    missing is an `OSError`), then there are `PermissionError` and `TimeoutError`; everything else has `errno.EIO`, or
+    the errno of the disk, and words that say more. Overwriting is left out on purpose.
+    """
+
+    def put(self, name: str, chunks: Sequence[Chunk]) -> None:
+        """Create an object of the chunks, one after the other. It is durable and visible to `get` when this returns.
+
+        `FileExistsError`: another put has the name, and nothing was changed. The call is never repeated inside, so it
+        was not this one. After any other error the object may be there or not, now or a little later: a caller that
+        tries again and is told that the name is taken compares what is there.
+        """
+
+    def read(self, name: str, position: int, length: int) -> bytes:
+        """Up to `length` bytes from `position`; fewer only at the end of the object."""
+
+    def get(self, name: str) -> bytes:
+        """All of an object."""
+
+    def size(self, name: str) -> int: ...
+
+    def folders(self, prefix: str) -> list[str]:
+        """The names, sorted, of the folders directly below a folder ("" or "a/b/") that have objects somewhere in them.
+
+        Of `a/b/c/d` and `a/b/e`, below `a/b/`, that is `c`. It may be late like `list`, and reads a page for each
+        thousand objects that lie beside the folders.
+        """
+
+    def delete(self, name: str) -> None:
+        """Delete an object; fine if it is not there."""
+
+    def list(self, prefix: str, after: str = "") -> list[ObjectEntry]:
+        """The next objects whose names begin with `prefix` and come after the name `after`, in order of their names.
+
+        It is one page: at most `limits.OBJECTS_LISTED_MAX`; fewer mean that there are no more. It may be late: an
+        object that was put or deleted just now may be missing or still be there.
+        """
 
 
 NetworkAddress = tuple[str, int]

@@ -1,11 +1,15 @@
-"""The real machine: a clock, a disk and a network as `ports.py` asks for them.
+"""The real machine: a clock, a disk, object storage and a network as `ports.py` asks for them.
 
 The engine reads the time, touches files and talks to other servers only through these; the edges (server, cli, Spark
 and the like) have the machine for themselves. This package decides nothing: it does what the port says and lets the
 errors of the operating system through, so that a simulation can miss little of it.
 
-clock        the clock of this machine
-disk         the disk of this machine, on POSIX calls
-memory_disk  a disk in memory, for what need not last
-network      the network of this machine, on the transports of asyncio or uvloop
+clock          the clock of this machine
+disk           the disk of this machine, on POSIX calls
+memory_disk    a disk in memory, for what need not last
+network        the network of this machine, on the transports of asyncio or uvloop
+object_store   object storage in a bucket, and which kind a URL means
+object_errors  the errors of buckets, as the port promises them and without secrets
+object_names   which names objects may have
+folder_store   object storage in a folder
 """
