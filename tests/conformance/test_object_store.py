@@ -1,10 +1,11 @@
-"""What `ports.ObjectStore` promises, for all of them: a folder and S3."""
+"""What `ports.ObjectStore` promises, for all of them: a folder, S3, simulated."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -12,15 +13,19 @@ from tests.integration.s3_server import S3Bucket
 from tidelog import limits
 from tidelog.ports import Chunk, ObjectEntry, ObjectStore
 from tidelog.system.object_store import open_object_store
+from tidelog.testing.clock import SimulatedClock
+from tidelog.testing.object_store import SimulatedBucket
 
 OpenAgain = Callable[[], ObjectStore]
 
 
-@pytest.fixture(params=["folder", "s3"])
+@pytest.fixture(params=["folder", "s3", "simulated"])
 def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> OpenAgain:
     """Opens the same store, empty at first, as another process would."""
     if request.param == "folder":
         return lambda: open_object_store(str(tmp_path / "objects"))
+    if request.param == "simulated":
+        return SimulatedBucket(SimulatedClock(), Random(0)).client
     bucket: S3Bucket = request.getfixturevalue("s3_bucket")
     url = bucket.folder()
     return lambda: open_object_store(url, bucket.options)
@@ -89,6 +94,14 @@ def test_put_refuses_a_name_that_is_taken(store: ObjectStore, open_again: OpenAg
                 each.put("a/object", [data])
 
     assert store.get("a/object") == b"first"
+
+
+@pytest.mark.parametrize("data", [b"", b"x"])
+def test_a_put_of_the_same_bytes_is_refused_too(store: ObjectStore, data: bytes) -> None:
+    store.put("object", [data])
+
+    with pytest.raises(FileExistsError):
+        store.put("object", [data])
 
 
 def test_a_large_put_refuses_a_name_that_is_taken(store: ObjectStore) -> None:
