@@ -50,6 +50,7 @@ LAYERS: Final = (
     "streams",
     "store",
     "feeds",
+    "shipping",
     "replication",
     "engine",
     "scripting",

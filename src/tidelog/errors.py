@@ -38,6 +38,9 @@
     │   ├── BadChannelRules      the configuration of channels cannot be used
     │   ├── Contended            others changed the same keys at every attempt
     │   ├── NotConfirmed         too few replicas have a message in time; publishing it again is fine
+    │   ├── ShippingError        history cannot be copied to an object store as things stand
+    │   │   ├── ShippingFenced       another server has taken over: this one ships no more
+    │   │   └── ShippingGap          files are gone that were not shipped: a new lineage has to begin
     │   ├── ReplicationError     the link between a leader and a follower cannot go on
     │   │   ├── LinkDamaged          its bytes are not those that were sent: connect again
     │   │   ├── LinkMisused          the peer sent what the protocol does not allow
@@ -103,6 +106,9 @@ __all__: Final = [
     "ReplicationError",
     "ServerRefused",
     "ServerUnreachable",
+    "ShippingError",
+    "ShippingFenced",
+    "ShippingGap",
     "SnapshotFailed",
     "SubscriptionNotFound",
     "TidelogError",
@@ -324,6 +330,18 @@ class NotConfirmed(EnvironmentFault):
         self.wanted = wanted
         self.confirmed = confirmed
         """Replicas that have it."""
+
+
+class ShippingError(EnvironmentFault):
+    """History cannot be copied to an object store as things stand; the server itself goes on."""
+
+
+class ShippingFenced(ShippingError):
+    """Another server has taken over: this one must not ship any more. What it had shipped stays."""
+
+
+class ShippingGap(ShippingError):
+    """Segments were erased before they were shipped. Shipping goes on with a new lineage, from a snapshot."""
 
 
 class ReplicationError(EnvironmentFault):

@@ -995,11 +995,54 @@ SEALED_BLOCK_BYTES = 64 * KIB
 """Of encrypted objects: what is decrypted at once (a constant of the format)."""
 SEALED_HEADERS_KEPT = 1000
 """Of objects of which parts were read: the next part then takes one request instead of two."""
+# --- shipping -------------------------------------------------------------------------------------------------------
+
+SHIP_EVERY_S = 1.0
+"""Between two rounds of shipping, if something changed ..."""
+SHIP_BEAT_US = 10_000_000
+"""... and between two manifests if nothing did."""
+SHIP_RETRY_S_MIN = 0.5
+"""After a round that failed, the next comes this much later; each failure doubles it ..."""
+SHIP_RETRY_S_MAX = 30.0
+"""... up to this ..."""
+SHIP_RETRY_DOUBLINGS = 8
+"""... which takes at most so many."""
+SHIP_KEEP_US = 30 * 24 * HOUR_US
+"""How far back restores can go (a default)."""
+RESTORE_WAIT_US = 60_000_000
+"""No server may have shipped for so long before another goes on with the same database (a default)."""
+SHIP_KEY_FILE_BYTES_MAX = 4096
+SHIP_NOTICE_US = 24 * HOUR_US
+"""From when an object is announced to go until it goes: no restore may take longer."""
+SHIP_SWEEP_US = HOUR_US
+"""How often the shipper looks for objects that nothing refers to."""
+SHIP_TAKE_OVER_ATTEMPTS = 8
+"""To put a manifest, while others put theirs."""
+SHIPPED_OBJECT_BYTES_MAX = 32 * MIB
+"""Of the bytes of a file in one object: larger files are several."""
+SHIPPED_MERGED_COUNT = 32
+"""So many small objects behind each other are made one."""
+SHIPPED_EPOCHS_MAX = 16
+"""Newest epochs that a manifest names."""
+MANIFEST_CHANGES_MIN = 200
+"""A base is made anew when more files than this have changed since, and ..."""
+MANIFEST_CHANGES_PART = 4
+"""... more than this part of them."""
+SHIPPED_BLOCK_BYTES = 2 * MIB
+"""What is fetched of an object for a read of fewer bytes ..."""
+SHIPPED_BLOCKS_KEPT = 48
+"""... of which so many are kept, and ..."""
+SHIPPED_AHEAD_BLOCKS = 16
+"""... so many are fetched ahead of a reader that scans."""
+GOING_NAMES_MAX = 10_000
+"""Objects that are announced to go together."""
 
 assert STAGED_BYTES_MIN > RECORD_SPLIT_BYTES  # the hot path takes no larger values, and stages none
 assert UNAUTHENTICATED_AT_ONCE_BYTES < AT_ONCE_BYTES <= DECODED_COMMANDS_MAX
 assert UNAUTHENTICATED_PIECE_BYTES < RECEIVED_PIECE_BYTES <= UNREAD_BYTES_MAX
 assert SCRIPT_BYTES_MAX * 4 <= SCRIPT_MEMORY_BYTES_MIN  # of which a quarter is kept free for the server's replies
+assert SHIP_RETRY_S_MIN * 2**SHIP_RETRY_DOUBLINGS >= SHIP_RETRY_S_MAX
+assert 2 * SHIPPED_AHEAD_BLOCKS < SHIPPED_BLOCKS_KEPT
 assert FRAME_BYTES_DEFAULT in FRAME_BYTES_CHOICES
 assert min(FRAME_BYTES_CHOICES) // BLOB_FRAME_FRACTION >= RECORD_SPLIT_BYTES
 assert BATCH_BYTES_FULL + TRANSACTION_BYTES_MAX < BATCH_BYTES_MAX

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from tidelog.hlc import HybridClock
-from tidelog.ids import Cycle, Lsn, Ts
+from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal.segment import FilePosition
 from tidelog.journal.shard_writer import ShardState
 from tidelog.ports import Disk, File
@@ -35,6 +35,15 @@ class Visible(NamedTuple):
     """Per shard, the first lsn that is not there yet."""
     ends: tuple[FilePosition | None, ...]
     """Per shard, where its files end; None: it has none."""
+
+
+class BlobExtent(NamedTuple):
+    """Bytes of a blob file that records of a cycle refer to; other bytes of it may still be on their way."""
+
+    cycle: Cycle
+    shard: ShardId
+    position: FilePosition
+    size: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -304,12 +304,12 @@ class Journal(ReadableJournal):
         """Drop the snapshots that are too many. On any thread; not beside another that makes or drops them."""
         self._pins.remove_old(max(self.retention.snapshots_kept, 1))
 
-    def pin_snapshot(self) -> PinnedSnapshot | None:
+    def pin_snapshot(self, until: Ts | None = None) -> PinnedSnapshot | None:
         """The newest snapshot, to be read file by file: it stays until it is released. None: there is none.
 
-        Whoever goes on with the journal after it holds that in `holders`.
+        `until`: rather one of that moment or before. Whoever goes on with the journal after it holds that in `holders`.
         """
-        return self._pins.pin()
+        return self._pins.pin(until)
 
     def keep_node_files(self, files: NodeFiles) -> None:
         """Node files may go from now on, except those that pinned snapshots list."""

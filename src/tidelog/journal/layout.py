@@ -20,6 +20,7 @@
       role.json                  whether the server leads or follows (`replication/role_file`)
       sync/                      a full sync from a leader as it lands (`replacement`)
       replaced/                  what it takes the place of, while it does
+      restored.json              only of a database that was restored from a copy, and goes on (`shipping/fetch`)
       restore-unfinished         only while a restore fills the directory: until it is gone, nothing here counts
 
 JSON files carry the CRC32C of their other members, so a damaged one is refused instead of believed. What decides how
@@ -180,16 +181,20 @@ def write_meta(disk: Disk, folder: str, meta: Meta) -> None:
     if meta.database_id:
         members["database_id"] = meta.database_id
     if meta.point is not None:
-        members["point"] = {"ts": meta.point.ts, "lsns": list(meta.point.lsns)}
-        if meta.point.keys is not None:
-            members["point"]["keys"] = meta.point.keys
-        if meta.point.places is not None:
-            members["point"]["places"] = [list(place) for place in meta.point.places]
-        if meta.point.node_files:
-            members["point"]["node_files"] = [
-                [shard, f"{id_:016x}", size] for shard, id_, size in meta.point.node_files
-            ]
+        members["point"] = point_members(meta.point)
     write_json(disk, f"{folder}/{META}", members)
+
+
+def point_members(point: SnapshotPoint) -> dict[str, Any]:
+    """The moment of a snapshot, as JSON has it."""
+    members: dict[str, Any] = {"ts": point.ts, "lsns": list(point.lsns)}
+    if point.keys is not None:
+        members["keys"] = point.keys
+    if point.places is not None:
+        members["places"] = [list(place) for place in point.places]
+    if point.node_files:
+        members["node_files"] = [[shard, f"{id_:016x}", size] for shard, id_, size in point.node_files]
+    return members
 
 
 def read_meta(disk: Disk, folder: str) -> Meta:
@@ -205,7 +210,7 @@ def read_meta(disk: Disk, folder: str) -> Meta:
         slots = tuple((int(first), int(last)) for first, last in members["slots"])
         geometry = Geometry(members["frame_bytes"], members["frames_per_segment"])
         point = members.get("point")
-        meta = Meta(geometry, slots, _read_point(point) if point else None, _read_id(members.get("database_id", "")))
+        meta = Meta(geometry, slots, read_point(point) if point else None, _read_id(members.get("database_id", "")))
     except (KeyError, TypeError, ValueError, LimitExceeded) as error:
         raise Corruption(f"it does not describe a journal ({error})", path=path) from None
     if not 1 <= meta.shard_count <= limits.SHARDS_MAX or members.get("shards") != meta.shard_count:
@@ -253,7 +258,8 @@ def _shard_members(meta: Meta, shard: int) -> dict[str, Any]:
     }
 
 
-def _read_point(members: dict[str, Any]) -> SnapshotPoint:
+def read_point(members: dict[str, Any]) -> SnapshotPoint:
+    """What `point_members` made; `KeyError`, `TypeError` or `ValueError` if it did not."""
     ts, lsns = Ts(members["ts"]), tuple(Lsn(lsn) for lsn in members["lsns"])
     places = members.get("places")
     return SnapshotPoint(

@@ -17,9 +17,10 @@ import logging
 from typing import Final
 
 from tidelog.errors import Corruption, DataDirectoryError, InternalError
+from tidelog.ids import Ts
 from tidelog.journal.node_files import NodeFiles
 from tidelog.journal.node_format import inner_path
-from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot, remove_snapshot
+from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot, remove_snapshot, snapshot_ts
 from tidelog.journal.snapshot_nodes import check_length
 from tidelog.ports import Disk, File
 
@@ -51,10 +52,16 @@ class SnapshotPins:
         self.damaged: set[str] = set()
         """The paths of those that were found to be damaged; whoever replaces one takes its path out, on any thread."""
 
-    def pin(self) -> PinnedSnapshot | None:
-        """The newest snapshot that stays and can be read; None: there is none. For the owner's thread."""
+    def pin(self, until: Ts | None = None) -> PinnedSnapshot | None:
+        """The newest snapshot that stays and can be read; None: there is none. For the owner's thread.
+
+        `until`: rather the newest of those that are not younger than this, if there is one.
+        """
         for _ in range(_ATTEMPTS_MAX):
-            for path in reversed(list_snapshot_paths(self._disk, self._folder)):
+            paths = list_snapshot_paths(self._disk, self._folder)
+            if until is not None:  # those that are too young come last, newest first
+                paths.sort(key=lambda path: (snapshot_ts(path) <= until, snapshot_ts(path)))
+            for path in reversed(paths):
                 if path in self.damaged:
                     continue
                 try:

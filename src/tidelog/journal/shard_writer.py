@@ -57,11 +57,13 @@ class FileWrite:
 class BlobWrite:
     """A payload to be written to a blob file."""
 
-    __slots__ = ("payload", "position")
+    __slots__ = ("payload", "position", "staged_bytes")
 
-    def __init__(self, position: FilePosition, payload: bytes) -> None:
+    def __init__(self, position: FilePosition, payload: bytes, staged_bytes: int = 0) -> None:
         self.position = position
         self.payload = payload
+        self.staged_bytes = staged_bytes
+        """How much of the same value follows it, which was written before (`staging`)."""
 
 
 class Batch:
@@ -277,7 +279,7 @@ class ShardWriter:
         at = staged.position.at - len(head)
         # Also if it is empty: by its write the file is known to have changed.
         crc = joined_crc(crc32c(head), staged.crc, staged.size)
-        self._blobs.append(BlobWrite(FilePosition(self._segment, at), head))
+        self._blobs.append(BlobWrite(FilePosition(self._segment, at), head, staged.size))
         self._staged_bytes += staged.size
         reference = blob.encode_reference(blob.BlobReference(self._segment, at, size, crc))
         self._append_record(ts, opcode, flags | BLOB, reference, expire_ms)

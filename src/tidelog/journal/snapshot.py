@@ -172,6 +172,13 @@ def snapshot_path(folder: str, ts: Ts) -> str:
     return f"{folder}/{SNAPSHOTS}/snapshot-{ts:016x}"
 
 
+def snapshot_ts(path: str) -> Ts:
+    """The moment of a complete snapshot, by its path."""
+    found = _COMPLETE.fullmatch(path.rpartition("/")[2])
+    assert found is not None
+    return Ts(int(found[1], 16))
+
+
 def list_snapshot_paths(disk: Disk, folder: str) -> list[str]:
     """Where the complete snapshots of a data directory lie, oldest first."""
     parent = f"{folder}/{SNAPSHOTS}"

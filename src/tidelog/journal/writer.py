@@ -22,15 +22,16 @@ The writer belongs to one thread; only `SyncJob.run` and `StageJob.run` are for 
 from __future__ import annotations
 
 import errno
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from tidelog import limits
 from tidelog.errors import InternalError, JournalFailed, JournalFull
 from tidelog.hlc import HybridClock
-from tidelog.ids import Cycle, ShardId, Ts
+from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal.appender import TransactionAppender
-from tidelog.journal.durability import FsyncPolicy, Resume, SyncJob, Visible
+from tidelog.journal.durability import BlobExtent, FsyncPolicy, Resume, SyncJob, Visible
 from tidelog.journal.layout import Meta, shard_folder, write_all
 from tidelog.journal.open_files import OpenFiles
 from tidelog.journal.operation import OperationTable
@@ -65,7 +66,6 @@ class JournalWriter(TransactionAppender):
         self._ring = ring
         self._cycle = resume.cycle
         self._synced_cycle = resume.synced_cycle
-        self._durable_ts = resume.last_ts
         self._data_cycle = self._vouched_cycle = resume.cycle
         """The newest cycle that has more than marks, and the newest that a mark names as synced."""
         self._pending: list[tuple[ShardId, Batch]] | None = None
@@ -87,6 +87,9 @@ class JournalWriter(TransactionAppender):
             tuple(state.end for state in resume.shards),
         )
         self._visible = self._written
+        self._durable = self._written
+        self._blob_extents: list[BlobExtent] | None = None
+        """Of cycles that are written; None: nobody asks for them."""
 
     # --- where things stand -------------------------------------------------------------------------------------
 
@@ -111,9 +114,14 @@ class JournalWriter(TransactionAppender):
         return self._written.ts
 
     @property
+    def durable(self) -> Visible:
+        """The end of the newest cycle that survives the death of the machine."""
+        return self._durable
+
+    @property
     def durable_ts(self) -> Ts:
         """The newest transaction that survives the death of the machine."""
-        return self._durable_ts
+        return self._durable.ts
 
     @property
     def synced_cycle(self) -> Cycle:
@@ -183,6 +191,33 @@ class JournalWriter(TransactionAppender):
     def can_refer_to(self, staged: StagedBlob) -> bool:
         """Whether a record that is appended now can refer to a value; otherwise it is written again."""
         return self._shards[staged.shard].can_refer_to(staged)
+
+    def note_blob_extents(self) -> bool:
+        """Note from now on which bytes of blob files records refer to, for whoever copies these files as they grow.
+
+        The first to take are those of all that was written before, per shard. False: a large value is being written,
+        and nobody knows what is in its place; try again later. Only right after `write`.
+        """
+        if self._stage_jobs:
+            return False
+        self._blob_extents = [
+            BlobExtent(self._cycle, ShardId(index), FilePosition(Lsn(segment), 0), blob_end)
+            for index, (segment, _, blob_end) in enumerate(self.written_places)
+            if blob_end
+        ]
+        return True
+
+    def take_blob_extents(self, cycle: Cycle) -> list[BlobExtent]:
+        """Those of cycles up to this one, which are not noted any more."""
+        if (noted := self._blob_extents) is None:
+            return []
+        count = bisect_right(noted, cycle, key=lambda extent: extent.cycle)
+        taken, self._blob_extents = noted[:count], noted[count:]
+        return taken
+
+    def forget_blob_extents(self) -> None:
+        """Note no more."""
+        self._blob_extents = None
 
     # --- cycles -------------------------------------------------------------------------------------------------
 
@@ -262,6 +297,9 @@ class JournalWriter(TransactionAppender):
                     size += len(chunk)
             for whale in batch.blobs:
                 size += len(whale.payload)
+                if self._blob_extents is not None:
+                    extent_bytes = len(whale.payload) + whale.staged_bytes
+                    self._blob_extents.append(BlobExtent(self._cycle, shard, whale.position, extent_bytes))
             self.bytes_written += batch.staged_bytes
             ends[shard] = batch.end
             if batch.sealed:
@@ -330,7 +368,7 @@ class JournalWriter(TransactionAppender):
             self._hlc.finish_renewal()
         if job.files:
             self._synced_cycle = job.cycle
-            self._durable_ts = job.visible.ts
+            self._durable = job.visible
             self._unsynced_bytes -= job.size
             if self.policy is FsyncPolicy.ALWAYS:
                 self._visible = job.visible

@@ -28,5 +28,6 @@ capture         writes a snapshot of one moment while the store goes on
 string_loader   puts strings into the keyspace many at once, for a quick start
 backup          copies a snapshot out of a data directory
 restore         makes a new data directory from a backup
+new_directory   a data directory while it is filled
 restored_nodes  nodes of streams on their way into it
 """

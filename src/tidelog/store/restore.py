@@ -18,9 +18,9 @@ must not take it for the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tidelog import limits
 from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse, LimitExceeded, UnreadableRecord
@@ -33,11 +33,13 @@ from tidelog.journal.layout import Meta, SnapshotPoint
 from tidelog.journal.loader import RecoveryPlan, plan_recovery_from
 from tidelog.journal.merge import JournalReader, JournalTransaction
 from tidelog.journal.reader import Part, Record
+from tidelog.journal.scan import ValidMark
 from tidelog.journal.segment import list_segments, segment_bytes
-from tidelog.journal.snapshot import Snapshot, SnapshotWriter, list_snapshot_paths, open_snapshot, remove_tree
+from tidelog.journal.snapshot import Snapshot, SnapshotWriter, list_snapshot_paths, open_snapshot
 from tidelog.journal.snapshot_nodes import listed_bytes, prove_nodes
 from tidelog.ports import Disk, Lock
 from tidelog.store.capture import Capture
+from tidelog.store.new_directory import NewDirectory, check_target
 from tidelog.store.restored_nodes import RestoredNodes
 from tidelog.store.slots import shards_by_slot
 from tidelog.store.store import Store
@@ -45,8 +47,6 @@ from tidelog.types.hold import HOLD_OPCODES, SetHold
 
 OnProgress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is, and how much there is."""
-
-_SHARD: Final = "shard-"
 
 
 class Restored(NamedTuple):
@@ -77,23 +77,32 @@ def restore(
     shard_count: int | None = None,
     until: Ts | None = None,
     on_progress: OnProgress | None = None,
+    source_disk: Disk | None = None,
+    database_id: str = "",
 ) -> Restored:
-    """Fill a new directory. `store` is an empty one without a journal; `shard_count` None: as many as there were."""
+    """Fill a new directory. `store` is an empty one without a journal; `shard_count` None: as many as there were.
+
+    `source_disk`: where the backup lies, if that is another disk, and far: then nothing is read of the journal after
+    the moment that is wanted. `database_id`: the directory goes on as this database; "": it is one of its own.
+    """
+    is_far, source_disk = source_disk is not None, source_disk or disk
     if shard_count is not None and not 1 <= shard_count <= limits.SHARDS_MAX:
         raise LimitExceeded(f"{shard_count} shards: it must be 1 to {limits.SHARDS_MAX}")
-    meta = layout.read_meta(disk, source)
-    if disk.exists(f"{source}/{layout.RESTORING}"):
+    meta = layout.read_meta(source_disk, source)
+    if source_disk.exists(f"{source}/{layout.RESTORING}"):
         raise DataDirectoryError(f"{source} was being filled by a restore that did not finish: it is not a backup")
-    _check_target(disk, target)
+    check_target(disk, target)
     slots = tuple(slot_ranges(shard_count or meta.shard_count))
-    new = _NewDirectory(disk, target, len(slots))
-    nodes = RestoredNodes(disk, store, target, shards_by_slot(slots), new.make)
+    new = NewDirectory(disk, target, len(slots))
+    nodes = RestoredNodes(disk, source_disk, store, target, shards_by_slot(slots), new.make)
     try:
-        reading = _BackupReading(disk, store, nodes, source, meta, until, on_progress)
+        reading = _BackupReading(source_disk, store, nodes, source, meta, until, on_progress, is_far=is_far)
         reading.read()
         reading.settle_holds()
         new.make()
-        keys, size = _fill(disk, store, nodes, target, Meta(meta.geometry, slots), reading, on_progress)
+        keys, size = _fill(
+            disk, store, nodes, target, Meta(meta.geometry, slots, database_id=database_id), reading, on_progress
+        )
     finally:
         new.release()
     return Restored(
@@ -124,8 +133,11 @@ class _BackupReading:
         meta: Meta,
         until: Ts | None,
         on_progress: OnProgress | None,
+        *,
+        is_far: bool,
     ) -> None:
         self._disk = disk
+        self._is_beyond = _Moment(until).is_before if is_far and until is not None else None
         self._store = store
         self._nodes = nodes
         self._replay = nodes.spilling(store.replay)
@@ -197,7 +209,7 @@ class _BackupReading:
     def _read_directory(self) -> None:
         snapshot = self._usable_snapshot()
         layout.check_shard_metas(self._disk, self._source, self._meta)
-        plan = plan_recovery_from(self._disk, self._source, self._meta, snapshot, self._is_known)
+        plan = plan_recovery_from(self._disk, self._source, self._meta, snapshot, self._is_known, self._is_beyond)
         size = 0 if snapshot is None else snapshot.size(self._disk)
         self._total = 2 * size + _journal_bytes(self._disk, self._source, self._meta, plan)
         self._done = size if snapshot is not None else 0
@@ -276,6 +288,21 @@ class _BackupReading:
                             named.pop(name, None)
 
 
+class _Moment:
+    """Ends a search for the last cycle behind the one that reaches a moment: transactions after it are left out."""
+
+    def __init__(self, until: Ts) -> None:
+        self._until = until
+        self._reached = Ts(0)
+
+    def is_before(self, marks: Sequence[ValidMark]) -> bool:
+        """Whether it lies before a cycle with these marks."""
+        if self._reached >= self._until:
+            return True
+        self._reached = max(self._reached, *(found.mark.last_ts for found in marks))
+        return False
+
+
 def _journal_bytes(disk: Disk, folder: str, meta: Meta, plan: RecoveryPlan) -> int:
     """How much of the journal will be read, roughly: whole segments."""
     total = 0
@@ -304,59 +331,6 @@ def _lock_if_used(disk: Disk, folder: str) -> Lock | None:
 
 
 # --- writing ------------------------------------------------------------------------------------------------------
-
-
-def _check_target(disk: Disk, target: str) -> bool:
-    """Refuse a directory that has something; returns whether that is only a restore that did not finish."""
-    names = disk.list(target) if disk.exists(target) else []
-    is_unfinished = layout.RESTORING in names
-    if not is_unfinished and set(names) - {layout.LOCK}:
-        raise DataDirectoryError(f"{target} is not empty: a restore needs a new directory")
-    return is_unfinished
-
-
-class _NewDirectory:
-    """The directory that is restored into. It is not touched before there is something to write."""
-
-    def __init__(self, disk: Disk, target: str, shard_count: int) -> None:
-        self._disk = disk
-        self._target = target
-        self._shard_count = shard_count
-        self._lock: Lock | None = None
-
-    def make(self) -> None:
-        """An empty directory, for us alone, that says that it is not finished; with folders for nodes."""
-        if self._lock is not None:
-            return
-        disk, target = self._disk, self._target
-        is_unfinished = _check_target(disk, target)
-        disk.make_folder(target)
-        self._lock = layout.lock_directory(disk, target)
-        if is_unfinished:
-            _empty(disk, target)
-        else:
-            disk.open(f"{target}/{layout.RESTORING}", "create").close()
-            disk.sync_folder(target)
-        layout.make_shard_folders(disk, target, self._shard_count)
-
-    def release(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-
-
-def _empty(disk: Disk, target: str) -> None:
-    """Remove what a restore left that did not finish."""
-    for name in disk.list(target):
-        path = f"{target}/{name}"
-        if name == layout.SNAPSHOTS:
-            for snapshot in disk.list(path):
-                remove_tree(disk, f"{path}/{snapshot}")
-        elif name.startswith(_SHARD):
-            for leaf in disk.list(path):
-                disk.remove(f"{path}/{leaf}")
-        if name not in (layout.LOCK, layout.RESTORING):
-            disk.remove(path)
-    disk.sync_folder(target)
 
 
 def _fill(

@@ -31,15 +31,21 @@ class RestoredNodes:
     """Those of one restore."""
 
     def __init__(
-        self, disk: Disk, store: Store, target: str, owners: list[ShardId], prepare: Callable[[], None]
+        self,
+        disk: Disk,
+        source_disk: Disk,
+        store: Store,
+        target: str,
+        owners: list[ShardId],
+        prepare: Callable[[], None],
     ) -> None:
         """`owners`: for every slot, its shard in the new directory; `prepare` makes that, unless it is made."""
-        self._disk = disk
+        self._source_disk = source_disk
         self._store = store
         self._prepare = prepare
         self._files = NodeFiles(disk, target, self._new_id)
         self._cooling = StoreCooling(self._files, store.databases, owners)
-        self._source = NodeFiles(disk, "", self._new_id)
+        self._source = NodeFiles(source_disk, "", self._new_id)
         for database in store.databases:
             database.node_files = self._source  # records refer to files of the backup
         self.lost_count = 0
@@ -51,7 +57,7 @@ class RestoredNodes:
     def read_from(self, snapshot: Snapshot) -> None:
         """Its records are about to be read."""
         for listed in snapshot.point.node_files:
-            self._source.know(listed, check_length(self._disk, snapshot, listed))
+            self._source.know(listed, check_length(self._source_disk, snapshot, listed))
 
     def spilling(self, apply: Apply) -> Apply:
         return self._cooling.spilling(apply, self._prepare)

@@ -1,0 +1,60 @@
+"""What a shipper has shipped: the lineages, and what changed of them since the last base.
+
+Everything in here is true before a manifest says it: objects are put first. A shipper that fails between the two has
+left objects that no manifest names, and the sweep finds them (`upkeep`).
+"""
+
+from __future__ import annotations
+
+from tidelog import limits
+from tidelog.shipping.lineage import Lineage, ShippedFile
+from tidelog.shipping.manifest import Manifest
+
+
+class Archive:
+    """The lineages of one database, as its shipper knows them."""
+
+    def __init__(self, manifest: Manifest | None) -> None:
+        self.lineages = list(manifest.lineages) if manifest is not None else []
+        """Oldest first."""
+        self.base = ""
+        """The object that has all files, except for those that have changed since; "": there is none."""
+        self._base_count = 0
+        self._changed: dict[str, set[str]] = {each.name: set(each.files) for each in self.lineages}
+
+    @property
+    def changed(self) -> dict[str, set[str]]:
+        """The paths of files that the base does not have as they are, by lineage."""
+        return self._changed
+
+    def add(self, lineage: Lineage) -> None:
+        self.lineages.append(lineage)
+        self._changed[lineage.name] = set()
+
+    def drop(self, lineage: Lineage) -> None:
+        self.lineages.remove(lineage)
+        self._changed.pop(lineage.name, None)
+
+    def set_file(self, lineage: Lineage, path: str, file: ShippedFile) -> None:
+        lineage.files[path] = file
+        self._changed[lineage.name].add(path)
+
+    def remove_file(self, lineage: Lineage, path: str) -> None:
+        if lineage.files.pop(path, None) is not None:
+            self._changed[lineage.name].add(path)
+
+    def rename_file(self, lineage: Lineage, old: str, new: str) -> None:
+        self.set_file(lineage, new, lineage.files[old])
+        self.remove_file(lineage, old)
+
+    @property
+    def needs_base(self) -> bool:
+        """The changes have grown so much that all files might as well be listed."""
+        count = sum(map(len, self._changed.values()))
+        return count > max(limits.MANIFEST_CHANGES_MIN, self._base_count // limits.MANIFEST_CHANGES_PART)
+
+    def set_base(self, name: str) -> None:
+        """An object has all files as they are now."""
+        self.base = name
+        self._base_count = sum(len(each.files) for each in self.lineages)
+        self._changed = {each.name: set() for each in self.lineages}

@@ -1,0 +1,253 @@
+"""A lineage as the data directory that it was: a `ports.Disk` that only reads, from an object store.
+
+Whatever reads a data directory reads this one: a restore, an audit, Spark. The journal ends where the manifest says;
+what was shipped beyond is not seen. A manifest never changes, so neither does what is read.
+
+Reads of a few bytes, such as heads of frames, fetch a block around them; the newest blocks are kept. Reads that go on
+where the last one ended have their next blocks fetched ahead, side by side, if there are threads for that.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import NoReturn, Protocol
+
+from tidelog import limits
+from tidelog.journal.segment import journal_name, owner_of
+from tidelog.ports import Chunk, Lock, ObjectStore, OpenMode
+from tidelog.shipping.lineage import Lineage, ShippedExtent, ShippedFile
+
+
+class Fetched(Protocol):
+    """Something that another thread gets."""
+
+    def result(self) -> bytes: ...
+
+
+FetchAhead = Callable[[Callable[[], bytes]], Fetched]
+"""Begins a call on another thread."""
+
+
+class ShippedDisk:
+    """The files of one lineage, below a folder of any name."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        database_id: str,
+        lineage: Lineage,
+        root: str,
+        fetch_ahead: FetchAhead | None = None,
+        on_fetched: Callable[[int], None] | None = None,
+    ) -> None:
+        """`on_fetched` is told how many bytes came; from any thread."""
+        self._root = root.rstrip("/")
+        self._files = _visible_files(lineage)
+        self._blocks = _Blocks(objects, f"{database_id}/", fetch_ahead, on_fetched)
+        self._folders = {""}
+        for path in self._files:
+            while "/" in path:
+                path = path.rpartition("/")[0]
+                self._folders.add(path)
+
+    def _inner(self, path: str) -> str:
+        if path == self._root:
+            return ""
+        if not path.startswith(f"{self._root}/"):
+            raise FileNotFoundError(errno.ENOENT, "it is not shipped", path)
+        return path.removeprefix(f"{self._root}/")
+
+    def open(self, path: str, mode: OpenMode) -> OpenShippedFile:
+        if mode != "read":
+            _refuse(path)
+        found = self._files.get(self._inner(path))
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "it is not shipped", path)
+        file, size = found
+        return OpenShippedFile(path, file, size, self._blocks)
+
+    def exists(self, path: str) -> bool:
+        if path != self._root and not path.startswith(f"{self._root}/"):
+            return False
+        inner = self._inner(path)
+        return inner in self._files or inner in self._folders
+
+    def list(self, folder: str) -> list[str]:
+        inner = self._inner(folder)
+        if inner not in self._folders:
+            raise FileNotFoundError(errno.ENOENT, "it is not shipped", folder)
+        prefix = f"{inner}/" if inner else ""
+        names = {path.removeprefix(prefix).partition("/")[0] for path in self._files if path.startswith(prefix)}
+        return sorted(names)
+
+    def make_folder(self, path: str) -> None:
+        _refuse(path)
+
+    def rename(self, old: str, _new: str) -> None:
+        _refuse(old)
+
+    def link(self, old: str, _new: str) -> None:
+        raise OSError(errno.EXDEV, "it lies in an object store", old)
+
+    def remove(self, path: str) -> None:
+        _refuse(path)
+
+    def sync_folder(self, path: str) -> None:
+        _refuse(path)
+
+    def lock(self, path: str) -> Lock:
+        _refuse(path)
+
+    def free_bytes(self, path: str) -> int:
+        _refuse(path)
+
+
+def _refuse(path: str) -> NoReturn:
+    raise OSError(errno.EROFS, "what is shipped cannot be changed", path)
+
+
+def _visible_files(lineage: Lineage) -> dict[str, tuple[ShippedFile, int]]:
+    """The files of a lineage with their sizes, as far as its manifest says that they count."""
+    found: dict[str, tuple[ShippedFile, int]] = {}
+    for path, file in lineage.files.items():
+        folder, _, name = path.rpartition("/")
+        segment = owner_of(name) if folder.startswith("shard-") else None
+        size = file.size
+        if segment is not None:
+            shard = int(folder.removeprefix("shard-"))
+            end = lineage.ends[shard] if shard < len(lineage.ends) else None
+            if end is None or segment > end.segment:
+                continue
+            if segment == end.segment and name == journal_name(segment):
+                size = end.at
+        if ".partial/" not in path:
+            found[path] = file, size
+    return found
+
+
+class OpenShippedFile:
+    """`ports.File` on a file of a lineage."""
+
+    def __init__(self, path: str, file: ShippedFile, size: int, blocks: _Blocks) -> None:
+        self.path = path
+        self._file = file
+        self._size = size
+        self._blocks = blocks
+        self._next = -1
+        """Where the last read ended."""
+
+    def size(self) -> int:
+        return self._size
+
+    def read(self, position: int, length: int) -> bytes:
+        end = min(position + length, self._size)
+        if position >= end:
+            return b""
+        is_scan, self._next = position == self._next, end
+        found: list[bytes] = []
+        at = position
+        for extent in self._file.extents:
+            if extent.end <= at:
+                continue
+            if extent.position >= end:
+                break
+            if extent.position > at:  # a hole of a blob file: nothing refers to it
+                found.append(bytes(extent.position - at))
+                at = extent.position
+            stop = min(end, extent.end)
+            found.append(self._blocks.read(extent, at - extent.position, stop - extent.position, is_scan=is_scan))
+            at = stop
+        if is_scan:
+            self._blocks.ahead(self._file, end)
+        return b"".join(found) if len(found) != 1 else found[0]
+
+    def write(self, _position: int, _chunks: Sequence[Chunk]) -> int:
+        _refuse(self.path)
+
+    def truncate(self, _size: int) -> None:
+        _refuse(self.path)
+
+    def sync(self) -> None:
+        _refuse(self.path)
+
+    def close(self) -> None:
+        return None
+
+
+class _Blocks:
+    """Blocks of objects, the newest of which are kept."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        prefix: str,
+        fetch_ahead: FetchAhead | None,
+        on_fetched: Callable[[int], None] | None,
+    ) -> None:
+        self._objects = objects
+        self._prefix = prefix
+        self._fetch_ahead = fetch_ahead
+        self._on_fetched = on_fetched
+        self._kept: OrderedDict[tuple[str, int], bytes | Fetched] = OrderedDict()
+
+    def read(self, extent: ShippedExtent, start: int, end: int, *, is_scan: bool) -> bytes:
+        """Bytes of one object."""
+        size = limits.SHIPPED_BLOCK_BYTES
+        if end - start >= size and not is_scan:
+            return self._fetch(extent.object, start, end - start)
+        found = []
+        for block in range(start // size, (end + size - 1) // size):
+            data = self._block(extent, block)
+            found.append(data[max(0, start - block * size) : end - block * size])
+        return found[0] if len(found) == 1 else b"".join(found)
+
+    def ahead(self, file: ShippedFile, position: int) -> None:
+        """Begin to fetch what follows a position."""
+        if self._fetch_ahead is None:
+            return
+        left = limits.SHIPPED_AHEAD_BLOCKS
+        for extent in file.extents:
+            if extent.end <= position:
+                continue
+            first = max(0, position - extent.position) // limits.SHIPPED_BLOCK_BYTES
+            for block in range(first, (extent.size + limits.SHIPPED_BLOCK_BYTES - 1) // limits.SHIPPED_BLOCK_BYTES):
+                if not left:
+                    return
+                left -= 1
+                if (extent.object, block) not in self._kept:
+                    self._keep(extent.object, block, self._fetch_ahead(self._fetching(extent, block)))
+
+    def _block(self, extent: ShippedExtent, block: int) -> bytes:
+        key = extent.object, block
+        held = self._kept.get(key)
+        if held is None:
+            data = self._fetching(extent, block)()
+        elif isinstance(held, bytes):
+            self._kept.move_to_end(key)
+            return held
+        else:
+            del self._kept[key]  # also if it fails: whoever comes next tries again
+            data = held.result()
+        self._keep(*key, data)
+        return data
+
+    def _fetching(self, extent: ShippedExtent, block: int) -> Callable[[], bytes]:
+        start = block * limits.SHIPPED_BLOCK_BYTES
+        length = min(limits.SHIPPED_BLOCK_BYTES, extent.size - start)
+        return lambda: self._fetch(extent.object, start, length)
+
+    def _keep(self, name: str, block: int, data: bytes | Fetched) -> None:
+        self._kept[name, block] = data
+        self._kept.move_to_end((name, block))
+        while len(self._kept) > limits.SHIPPED_BLOCKS_KEPT:
+            self._kept.popitem(last=False)
+
+    def _fetch(self, name: str, start: int, length: int) -> bytes:
+        data = self._objects.read(self._prefix + name, start, length)
+        if len(data) != length:
+            raise OSError(errno.EIO, f"the object ends at {start + len(data)}, before {start + length}", name)
+        if self._on_fetched is not None:
+            self._on_fetched(length)
+        return data

@@ -1,0 +1,374 @@
+"""The shipper: copies what is durable to an object store, round by round.
+
+    take_over     read the newest manifest, see that it is our history, and put the next: from here on the lease is ours
+    ship          a round: new bytes of journal and blobs, then a manifest that says so
+    work          one step of what takes longer, beside the rounds: snapshots, full segments, small objects (`bulk`)
+
+Invariants:
+- only bytes that are fsynced are shipped, and a manifest names only objects that are there;
+- no object is put twice, and none is changed: every name has the lease in it (`uploads`);
+- manifest n + 1 is put with create-only. A shipper that finds another's in its place stops for good (`ShippingFenced`):
+  what it has put since is named by no manifest.
+
+Calls block, and come one at a time, from any thread. `OSError`: the store or the disk could not be reached; the same
+call works later, and nothing is lost by that but time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog import limits
+from tidelog.errors import ShippingError, ShippingFenced, ShippingGap
+from tidelog.ids import Lsn, ShardId, Ts
+from tidelog.journal.durability import BlobExtent
+from tidelog.journal.layout import META, SHARD_META, Meta, shard_folder
+from tidelog.journal.pins import PinnedSnapshot
+from tidelog.journal.segment import blob_name, journal_name, list_segments
+from tidelog.ports import Clock, Disk, ObjectStore
+from tidelog.shipping.archive import Archive
+from tidelog.shipping.bulk import Bulk
+from tidelog.shipping.fetch import read_restored
+from tidelog.shipping.lineage import Lineage
+from tidelog.shipping.manifest import Going, Manifest, encode_base
+from tidelog.shipping.manifest_log import ManifestLog
+from tidelog.shipping.point import ShipPoint
+from tidelog.shipping.succession import cut_ts, foreign_extents, goes_on, refuse_other_history
+from tidelog.shipping.upkeep import Upkeep
+from tidelog.shipping.uploads import Uploads, stem
+
+_LOG: Final = logging.getLogger("tidelog")
+
+
+class Shipper:
+    """Ships one data directory, for as long as nobody else takes over."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        meta: Meta,
+        objects: ObjectStore,
+        clock: Clock,
+        keep_us: int = limits.SHIP_KEEP_US,
+    ) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._meta = meta
+        self._objects = objects
+        self._clock = clock
+        self._log = ManifestLog(objects, meta.database_id)
+        self._uploads = Uploads(objects, meta.database_id, 0)
+        self._archive = Archive(None)
+        self._bulk = Bulk(disk, folder, self._archive, self._uploads)
+        self._keep_us = keep_us
+        self._upkeep = self._make_upkeep(())
+        self._number = -1
+        """Of the newest manifest."""
+        self.lease = -1
+        """-1: it has none yet."""
+        self._made_us = 0
+        """When the newest manifest was put (monotonic)."""
+        self._owed: list[BlobExtent] = []
+        """Of blobs that are not shipped yet."""
+        self._point: ShipPoint | None = None
+        """The one that was shipped last."""
+        self.shipped_ts = Ts(0)
+        """The newest transaction that a manifest tells of in the lineage that is being written."""
+        self.gone: list[PinnedSnapshot] = []
+        """Snapshots that are needed no more: their owner takes them out and releases them."""
+
+    def _make_upkeep(self, going: Sequence[Going]) -> Upkeep:
+        parts = self._archive, self._uploads, self._keep_us, going
+        # One that is made with the others, and sees them change.
+        bulk = self._bulk
+        return Upkeep(self._objects, self._meta.database_id, *parts, lambda: bulk.unnamed, bulk.needs)
+
+    # --- how it stands ------------------------------------------------------------------------------------------
+
+    @property
+    def manifest_number(self) -> int:
+        return self._number
+
+    @property
+    def lineages(self) -> list[Lineage]:
+        return self._archive.lineages
+
+    @property
+    def objects_put(self) -> int:
+        return self._uploads.objects_put
+
+    @property
+    def bytes_put(self) -> int:
+        return self._uploads.bytes_put
+
+    @property
+    def _lineage(self) -> Lineage:
+        return self._archive.lineages[-1]
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it is known where the lineage begins; before that, it needs a snapshot."""
+        return bool(self._archive.lineages) and bool(self._lineage.first_segments)
+
+    @property
+    def wants_snapshot_until(self) -> Ts | None:
+        """A snapshot of this moment or before, rather than a newer one, would leave no gap between two lineages; None:
+        the newest is fine."""
+        before = self._archive.lineages[-2:-1]
+        return before[0].history_ts if not self.is_begun and before and before[0].begins_ts is not None else None
+
+    def wants(self, snapshot_ts: Ts) -> bool:
+        """Whether it would ship a snapshot, if it were given one of this moment."""
+        return (
+            self.lease >= 0 and not self._bulk.has_snapshot and snapshot_ts > max(self._lineage.snapshots, default=-1)
+        )
+
+    # --- taking over --------------------------------------------------------------------------------------------
+
+    def take_over(self, point: ShipPoint) -> None:
+        """Make the lease ours. `ShippingError`: what is there is not our history, or somebody else is quicker."""
+        restored = read_restored(self._disk, self._folder)
+        self.close()
+        for _ in range(limits.SHIP_TAKE_OVER_ATTEMPTS):
+            self.lease = -1
+            newest = self._log.newest()
+            if newest is not None:
+                refuse_other_history(newest, point, self._meta, restored)
+            lease = self._number = 0 if newest is None else newest.number + 1
+            self._uploads = Uploads(self._objects, self._meta.database_id, lease)
+            self._archive = Archive(newest)
+            self._bulk = Bulk(self._disk, self._folder, self._archive, self._uploads)
+            going = () if newest is None else newest.going
+            self._upkeep = self._make_upkeep(going)
+            if newest is None or not self._goes_on(point):
+                self._begin_lineage(newest, point, lease)
+            self._point = point
+            self._owed = list(point.extents)
+            try:
+                self._log.put(self._manifest(point, lease), self._archive.changed)
+            except FileExistsError:
+                continue
+            self.lease = lease
+            self._confirmed()
+            return
+        raise ShippingError("others put manifests as fast as this server: is the same database served twice?")
+
+    def _goes_on(self, point: ShipPoint) -> bool:
+        """Whether our files hold what was shipped last, so that the same lineage grows."""
+        lineages = self._archive.lineages
+        if not lineages:
+            return False
+        if lineages[-1].begins_ts is None:
+            self._archive.drop(lineages[-1])  # nothing can be restored from it
+            return False
+        lineage = lineages[-1]
+        if not goes_on(self._disk, self._folder, self._meta, lineage, point):
+            return False
+        for path, extent in foreign_extents(self._disk, self._folder, lineage):
+            self._archive.set_file(lineage, path, lineage.file(path).minus(extent))
+        return True
+
+    def _begin_lineage(self, newest: Manifest | None, point: ShipPoint, lease: int) -> None:
+        if newest is not None:
+            cut = cut_ts(newest, point)
+            for lineage in self._archive.lineages:
+                last = lineage.ts if cut is None else min(lineage.ts, cut)
+                lineage.ends_ts = last if lineage.ends_ts is None else min(lineage.ends_ts, last)
+        epoch = point.epochs[-1].id if point.epochs else 0
+        self._archive.add(Lineage(f"{epoch:016x}.{lease:x}", self._meta.geometry, self._meta.shard_count))
+
+    def begin(self, snapshot: PinnedSnapshot | None) -> None:
+        """Say what the lineage begins with: a snapshot, or, if the journal has everything, None."""
+        lineage = self._lineage
+        needed = (Lsn(0),) * self._meta.shard_count if snapshot is None else snapshot.snapshot.point.lsns
+        firsts: list[Lsn] = []
+        for shard in range(self._meta.shard_count):
+            segments = list_segments(self._disk, shard_folder(self._folder, shard))
+            # A recovery begins with the frame before, so that it finds a mark.
+            firsts.append(max([first for first in segments if first < needed[shard]], default=Lsn(0)))
+            if snapshot is None and segments and segments[0] > 0:
+                raise ShippingGap(f"the journal of shard {shard} begins at lsn {segments[0]}: a snapshot is needed")
+        lineage.first_segments = tuple(firsts)
+        if snapshot is None:
+            lineage.begins_ts = Ts(0)
+        else:
+            self.give(snapshot)
+        for path in [META, *(f"{shard_folder('', shard)[1:]}/{SHARD_META}" for shard in range(self._meta.shard_count))]:
+            local = f"{self._folder}/{path}"
+            file = self._disk.open(local, "read")
+            try:
+                extent = self._uploads.put_bytes(file, 0, file.size(), stem(lineage.name, path, 0))
+            finally:
+                file.close()
+            self._archive.set_file(lineage, path, lineage.file(path).plus(extent))
+
+    def give(self, snapshot: PinnedSnapshot) -> None:
+        """Ship this snapshot, step by step."""
+        if (old := self._bulk.give(self._lineage, snapshot)) is not None:
+            self.gone.append(old)
+
+    # --- rounds -------------------------------------------------------------------------------------------------
+
+    def ship(self, point: ShipPoint) -> None:
+        """A round. Nothing happens if nothing has changed, unless it is time to say so."""
+        if self.lease < 0:
+            raise ShippingFenced("this server has no lease")
+        self._owed += point.extents
+        self._point = point._replace(extents=())
+        if self.is_begun and point.durable.cycle > self._lineage.cycle:
+            self._ship_blobs()
+            self._ship_journal(point)
+            lineage, durable = self._lineage, point.durable
+            lineage.ts, lineage.cycle, lineage.lsns, lineage.ends = (
+                durable.ts,
+                durable.cycle,
+                durable.lsns,
+                durable.ends,
+            )
+            self.put_manifest()
+        else:
+            self._beat()
+
+    def _beat(self) -> None:
+        """A manifest if it is time for one: others take us for dead otherwise."""
+        if self._clock.monotonic_us() - self._made_us >= limits.SHIP_BEAT_US:
+            self.put_manifest()
+
+    def _ship_blobs(self) -> None:
+        while self._owed:
+            extent = self._owed[0]
+            path = f"{shard_folder('', extent.shard)[1:]}/{blob_name(extent.position.segment)}"
+            if extent.position.segment >= self._lineage.first_segments[extent.shard]:
+                at = extent.position.at
+                self._ship_range(path, at, at + extent.size)
+            self._owed.pop(0)
+
+    def _ship_journal(self, point: ShipPoint) -> None:
+        lineage = self._lineage
+        for shard, end in enumerate(point.durable.ends):
+            if end is None:
+                continue
+            folder = shard_folder("", shard)[1:]
+            shipped = lineage.ends[shard] if lineage.ends else None
+            first = lineage.first_segments[shard] if shipped is None else shipped.segment
+            segments = [each for each in list_segments(self._disk, f"{self._folder}/{folder}") if each >= first]
+            if not segments or (segments[0] > first and (shipped is not None or first > 0)):
+                raise ShippingGap(f"shard {shard}: the segment of lsn {first} was erased before all of it was shipped")
+            for segment in [each for each in segments if each <= end.segment]:
+                path, blobs = f"{folder}/{journal_name(segment)}", f"{folder}/{blob_name(segment)}"
+                size = end.at if segment == end.segment else self._size(path)
+                if segment != end.segment and self._disk.exists(f"{self._folder}/{blobs}"):
+                    self._ship_range(blobs, 0, self._size(blobs))
+                self._ship_range(path, lineage.file(path).size, size)
+                if segment != end.segment:
+                    self._bulk.sealed(lineage, ShardId(shard), segment)
+
+    def _size(self, path: str) -> int:
+        file = self._disk.open(f"{self._folder}/{path}", "read")
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def _ship_range(self, path: str, start: int, end: int) -> None:
+        """Ship what is missing of a range of a local file."""
+        lineage = self._lineage
+        for begin, stop in list(lineage.file(path).missing(start, end)):
+            for at in range(begin, stop, limits.SHIPPED_OBJECT_BYTES_MAX):
+                until = min(at + limits.SHIPPED_OBJECT_BYTES_MAX, stop)
+                name = stem(lineage.name, path, at, is_piece=True)
+                try:
+                    extent = self._uploads.put_file(self._disk, f"{self._folder}/{path}", at, until, name)
+                except FileNotFoundError:
+                    raise ShippingGap(f"{path} was erased before all of it was shipped") from None
+                self._archive.set_file(lineage, path, lineage.file(path).plus(extent))
+                self._beat()
+
+    # --- what takes longer --------------------------------------------------------------------------------------
+
+    def work(self) -> bool:
+        """One step of it; whether there is more to do. What it changes, the next manifest says."""
+        if not self.is_begun:
+            return False
+        is_more = self._bulk.step(self._lineage)
+        if (done := self._bulk.take_done()) is not None:
+            self.gone.append(done)
+        return is_more or self._upkeep.step(self._clock.wall_us(), self._clock.monotonic_us(), self._number)
+
+    # --- manifests ----------------------------------------------------------------------------------------------
+
+    def _manifest(self, point: ShipPoint, lease: int) -> Manifest:
+        return Manifest(
+            number=self._number,
+            lease=lease,
+            database_id=self._meta.database_id,
+            made_us=self._clock.wall_us(),
+            closed_ts=max(self._lineage.ts, point.closed_ts) if self._is_level(point) else self._lineage.ts,
+            clock_bound=point.clock_bound,
+            epochs=tuple(point.epochs[-limits.SHIPPED_EPOCHS_MAX :]),
+            lineages=tuple(self._archive.lineages),
+            base=self._archive.base,
+            going=tuple(self._upkeep.going),
+        )
+
+    def _is_level(self, point: ShipPoint) -> bool:
+        return self._lineage.cycle == point.durable.cycle
+
+    def put_manifest(self) -> None:
+        """The next one. `ShippingFenced`: somebody else has put it."""
+        assert self._point is not None
+        if self._archive.needs_base:
+            name = self._uploads.put("base", encode_base(self._archive.lineages))
+            self._archive.set_base(name)
+        self._number += 1
+        manifest = self._manifest(self._point, self.lease)
+        try:
+            self._log.put(manifest, self._archive.changed)
+        except FileExistsError:
+            self._look_at_winner(manifest)
+        except OSError:
+            self._number -= 1
+            raise
+        self._confirmed()
+
+    def _confirmed(self) -> None:
+        """A manifest is there."""
+        self._made_us = self._clock.monotonic_us()
+        self.shipped_ts = self._lineage.ts
+
+    def _look_at_winner(self, ours: Manifest) -> None:
+        """There is a manifest of this number: ours, which was put although we were told otherwise, or another's."""
+        try:
+            found = self._log.get(ours.number)
+        except OSError:
+            self._number -= 1
+            raise
+        if found is None or found.lease != self.lease:
+            self.lease = -1
+            raise ShippingFenced(
+                f"manifest {ours.number} of database {ours.database_id} was put by another server: "
+                f"that one ships now, and this one must not any more"
+            )
+        self.put_manifest()
+
+    def give_up_lease(self) -> None:
+        """Ship no more before the next `take_over`."""
+        self.lease = -1
+
+    @property
+    def snapshot_bytes_left(self) -> int:
+        """What is still to be shipped of a snapshot."""
+        return self._bulk.snapshot_bytes_left(self._lineage) if self._archive.lineages else 0
+
+    @property
+    def going_count(self) -> int:
+        """Objects that are announced to be deleted."""
+        return sum(each.names_count for each in self._upkeep.going)
+
+    def close(self) -> None:
+        """Give the pinned snapshot back."""
+        if (pinned := self._bulk.drop_snapshot()) is not None:
+            self.gone.append(pinned)

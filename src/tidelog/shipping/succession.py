@@ -1,0 +1,107 @@
+"""Whether a server may go on with what is shipped, and how.
+
+its epochs lack the newest one that was shipped    another server has gone on with this history: refused
+its files hold the bytes that were shipped last    the same lineage grows
+otherwise                                          a new lineage; what the old ones have beyond the first epoch
+                                                   that they do not know was lost, and is history no more
+"""
+
+from __future__ import annotations
+
+from tidelog import limits
+from tidelog.errors import ShippingError
+from tidelog.ids import Ts
+from tidelog.journal.layout import Meta, shard_folder
+from tidelog.journal.segment import journal_name, owner_of, sidecar_name
+from tidelog.ports import Disk
+from tidelog.shipping.lineage import Lineage, ShippedExtent, new_digest
+from tidelog.shipping.manifest import Manifest
+from tidelog.shipping.point import ShipPoint
+
+
+def refuse_other_history(newest: Manifest, point: ShipPoint, meta: Meta, restored: int | None) -> None:
+    """`ShippingError` if what is shipped is not the beginning of what this server has.
+
+    `restored`: the manifest that its data directory was restored from. If that is still the newest, the server goes on
+    with the database, also if it lacks epochs: what the server before it had not shipped is lost.
+    """
+    last = newest.epochs[-1] if newest.epochs else None
+    if last is not None and newest.number != restored and all(epoch.id != last.id for epoch in point.epochs):
+        raise ShippingError(
+            f"another server has gone on with database {meta.database_id}: manifest {newest.number} names epoch "
+            f"{last.id:x} (since ts {last.first_ts}), which this server does not have. Let this one follow that "
+            f"server, or ship it somewhere else"
+        )
+
+
+def cut_ts(newest: Manifest, point: ShipPoint) -> Ts | None:
+    """The last moment before the first epoch that the manifest does not know; None: it knows all."""
+    last = newest.epochs[-1] if newest.epochs else None
+    known = [index for index, epoch in enumerate(point.epochs) if last is not None and epoch.id == last.id]
+    after = point.epochs[known[-1] + 1 :] if known else point.epochs
+    return after[0].last_ts if after else None
+
+
+def goes_on(disk: Disk, folder: str, meta: Meta, lineage: Lineage, point: ShipPoint) -> bool:
+    """Whether the files of a data directory begin with those of a lineage.
+
+    The last bytes of every shard are compared. They end with a mark, which has the ts of the last transaction in it:
+    two histories that differ before never have the same.
+    """
+    if (lineage.geometry, lineage.shard_count) != (meta.geometry, meta.shard_count):
+        return False
+    if not lineage.ends or lineage.cycle > point.durable.cycle:
+        return False
+    for shard, (end, ours) in enumerate(zip(lineage.ends, point.durable.ends, strict=True)):
+        if end is None:
+            continue
+        if ours is None or ours < end:
+            return False
+        path = f"{shard_folder('', shard)[1:]}/{journal_name(end.segment)}"
+        last = [extent for extent in lineage.file(path).extents if extent.position < end.at <= extent.end]
+        if not last or not _holds(disk, f"{folder}/{path}", last[0]):
+            return False
+    return True
+
+
+def foreign_extents(disk: Disk, folder: str, lineage: Lineage) -> list[tuple[str, ShippedExtent]]:
+    """Extents beyond the end of a lineage that the files of a data directory do not hold, with their paths.
+
+    A server that died may have shipped bytes that no manifest came to count, and that were lost with it.
+    """
+    found: list[tuple[str, ShippedExtent]] = []
+    for path, file in lineage.files.items():
+        head, _, name = path.rpartition("/")
+        segment = owner_of(name) if head.startswith("shard-") else None
+        if segment is None or name == sidecar_name(segment):
+            continue
+        end = lineage.ends[int(head.removeprefix("shard-"))]
+        if end is not None and segment < end.segment:
+            continue
+        is_counted = end is not None and segment == end.segment and name == journal_name(segment)
+        at = end.at if end is not None and is_counted else 0
+        found += [
+            (path, extent)
+            for extent in file.extents
+            if extent.end > at and not _holds(disk, f"{folder}/{path}", extent)
+        ]
+    return found
+
+
+def _holds(disk: Disk, path: str, extent: ShippedExtent) -> bool:
+    """Whether a local file has the same bytes in the same place."""
+    try:
+        file = disk.open(path, "read")
+    except FileNotFoundError:
+        return False
+    try:
+        digest = new_digest()
+        for at in range(extent.position, extent.end, limits.COPY_BYTES_AT_ONCE):
+            wanted = min(limits.COPY_BYTES_AT_ONCE, extent.end - at)
+            data = file.read(at, wanted)
+            if len(data) < wanted:
+                return False
+            digest.update(data)
+        return digest.hexdigest() == extent.digest
+    finally:
+        file.close()

@@ -1,0 +1,150 @@
+"""What is shipped can be had back, at any moment; and of two shippers, one stops."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.shipping.copies import FOLDER, Shipped, fetched, objects, restored
+from tests.store.changes import run, state
+from tidelog import limits
+from tidelog.errors import DataDirectoryError, ShippingError, ShippingFenced, ShippingGap
+from tidelog.ids import Ts
+from tidelog.ports import ObjectStore
+from tidelog.shipping.moments import covered_moments
+from tidelog.shipping.point import point_of
+from tidelog.shipping.shipper import Shipper
+
+__all__ = ["objects"]
+
+
+def test_every_manifest_shows_its_moment(objects: ObjectStore) -> None:
+    shipped = Shipped(objects)
+    shipped.begin()
+    numbers = []
+    for count in range(12):
+        shipped.change(9)
+        numbers.append(shipped.ship())
+        if count == 5:
+            shipped.save()
+
+    for number in numbers[::3]:
+        manifest = shipped.log.get(number)
+        assert manifest is not None
+        assert restored(objects, manifest) == shipped.at(manifest.lineages[-1].ts)
+
+
+def test_any_moment_between_is_shown(objects: ObjectStore) -> None:
+    shipped = Shipped(objects)
+    shipped.begin()
+    shipped.change(60)
+    shipped.save()
+    shipped.change(40)
+    shipped.ship()
+
+    for ts in list(shipped.states)[::17]:
+        assert restored(objects, shipped.newest, ts) == shipped.at(ts)
+
+
+def test_moments_that_are_not_covered_are_refused(objects: ObjectStore) -> None:
+    shipped = Shipped(objects)
+    shipped.begin()
+    shipped.change(5)
+    shipped.ship()
+
+    last = covered_moments(shipped.newest)[-1].last
+    with pytest.raises(DataDirectoryError, match=r"not covered.*moments from 0 to"):
+        restored(objects, shipped.newest, Ts(last + 1))
+
+
+def test_whales_are_shipped_before_their_records(objects: ObjectStore) -> None:
+    shipped = Shipped(objects, shards=1)
+    shipped.begin()
+    for number in range(6):
+        run(shipped.store, [b"SET", b"whale%d" % number, shipped.rng.randbytes(3000)])
+        shipped.change()
+        shipped.ship()
+
+    assert restored(objects, shipped.newest) == state(shipped.store)
+
+
+def test_a_directory_that_is_lost_goes_on_from_the_copy(objects: ObjectStore) -> None:
+    shipped = Shipped(objects)
+    shipped.begin()
+    shipped.change(30)
+    shipped.save()
+    shipped.change(30)
+    shipped.ship()
+    manifest = shipped.newest
+
+    disk, store = fetched(objects, manifest)
+
+    assert state(store) == state(shipped.store)
+    assert store.journal.meta.database_id == manifest.database_id
+    assert len(store.journal.epochs) == 2
+    assert store.journal.hlc.last > manifest.clock_bound
+
+    successor = Shipper(disk, FOLDER, store.journal.meta, objects, shipped.clock)
+    store.journal.writer.note_blob_extents()
+    successor.take_over(point_of(store.journal))
+    successor.ship(point_of(store.journal))
+    assert [lineage.name for lineage in successor.lineages] == [manifest.lineages[-1].name]
+
+
+def test_a_shipper_that_was_replaced_stops(objects: ObjectStore) -> None:
+    shipped = Shipped(objects)
+    shipped.begin()
+    shipped.change(5)
+    shipped.ship()
+    disk, store = fetched(objects, shipped.newest)
+    store.journal.writer.note_blob_extents()
+    successor = Shipper(disk, FOLDER, store.journal.meta, objects, shipped.clock)
+    successor.take_over(point_of(store.journal))
+    newest = shipped.newest.number
+
+    shipped.change(5)
+    with pytest.raises(ShippingFenced, match="another server"):
+        shipped.ship()
+    with pytest.raises(ShippingFenced):
+        shipped.ship()
+    assert shipped.newest.number == newest
+
+    successor.ship(point_of(store.journal))
+    again = Shipper(shipped.disk, FOLDER, shipped.journal.meta, objects, shipped.clock)
+    with pytest.raises(ShippingError, match="gone on with database"):
+        again.take_over(point_of(shipped.journal))
+
+
+def test_a_segment_that_is_gone_is_a_gap(objects: ObjectStore) -> None:
+    shipped = Shipped(objects, shards=1)
+    shipped.begin()
+    shipped.change(3)
+    shipped.ship()
+    shipped.change(200)
+    shipped.store.save()
+    shipped.change(200)
+    shipped.store.save()
+    for name in shipped.disk.list(f"{FOLDER}/shard-0")[:-2]:
+        if name.startswith("journal-"):
+            shipped.disk.remove(f"{FOLDER}/shard-0/{name}")
+
+    with pytest.raises(ShippingGap):
+        shipped.ship()
+
+
+def test_small_objects_become_one_and_full_segments_few(objects: ObjectStore) -> None:
+    shipped = Shipped(objects, shards=1)
+    shipped.begin()
+    for _ in range(70):
+        shipped.change(4)
+        shipped.ship()
+        while shipped.shipper.work():
+            pass
+    shipped.clock.advance(11_000_000)
+    shipped.ship()
+
+    lineage = shipped.newest.lineages[-1]
+    *full, last = (len(lineage.files[path].extents) for path in sorted(lineage.files) if ".dj0" in path)
+    assert len(full) >= 1
+    assert set(full) == {1}
+    assert last <= limits.SHIPPED_MERGED_COUNT
+    assert restored(objects, shipped.newest) == state(shipped.store)

@@ -1,0 +1,494 @@
+"""The life of a server that ships itself, of those that take over from it, and of whoever restores from the copy.
+
+At random, from one seed: changes, fsyncs, snapshots, erased segments; rounds of shipping against a store that fails
+before and after it has done what it was asked, and lists late; power cuts, kills, stops; a machine that is lost and
+restored from the copy, a follower that is promoted without the newest changes; the server before it, which wakes up and
+believes that it leads; hours and days that pass; restores of any moment, at once or much later.
+
+What must hold, whatever happens:
+
+- a restore from any manifest to any moment that it covers equals the state that was recorded at that moment;
+- a manifest is put by whoever has the lease, and by nobody else after that was taken over;
+- a restore that is under way finds its files for as long as was promised;
+- what is acknowledged as shipped is never missing from a later restore, unless a failover lost it, and then it lies
+  above the end that its lineage was given.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any, Final
+
+from tests.simulation.recovery import require
+from tests.store.changes import change, run, state
+from tidelog import limits
+from tidelog.errors import DataDirectoryError, ShippingError, ShippingFenced, ShippingGap
+from tidelog.ids import Ts
+from tidelog.journal.durability import FsyncPolicy
+from tidelog.journal.frame import Geometry
+from tidelog.journal.journal import Settings
+from tidelog.journal.retention import RetentionLimits
+from tidelog.shipping.fetch import fetch_directory, write_restored
+from tidelog.shipping.manifest import Manifest
+from tidelog.shipping.manifest_log import ManifestLog
+from tidelog.shipping.moments import CoveredMoments, covered_moments, lineage_at
+from tidelog.shipping.point import point_of
+from tidelog.shipping.shipped_disk import ShippedDisk
+from tidelog.shipping.shipper import Shipper
+from tidelog.store.restore import restore
+from tidelog.store.store import Store
+from tidelog.testing.clock import SimulatedClock
+from tidelog.testing.disk import SimulatedDisk
+from tidelog.testing.object_store import SimulatedBucket, SimulatedObjectStore
+
+FOLDER: Final = "/data"
+HOUR_US: Final = 3600 * 1_000_000
+_HOLDER: Final = "shipping"
+Branch = list[tuple[Ts, Any]]
+"""The states of one history, each with the transaction that it follows."""
+
+
+@contextmanager
+def shipping_limits(rng: Random) -> Iterator[None]:
+    """Let what takes gigabytes and days elsewhere happen with a few objects."""
+    small = {
+        "SHIPPED_OBJECT_BYTES_MAX": rng.choice((700, 3000, 20_000)),
+        "SHIPPED_MERGED_COUNT": rng.choice((2, 3, 5)),
+        "SHIPPED_BLOCK_BYTES": rng.choice((100, 1000, 5000)),
+        "MANIFEST_CHANGES_MIN": rng.choice((0, 2, 10, 50)),
+        "SHIP_SWEEP_US": HOUR_US,
+        "GOING_NAMES_MAX": rng.choice((3, 20, 1000)),
+        "OBJECTS_LISTED_MAX": rng.choice((3, 10, 1000)),
+        "NODE_ENTRIES_MAX": rng.choice((3, 50, 400)),
+        "HOT_NODES_KEPT": 1,
+    }
+    usual = {name: vars(limits)[name] for name in small}
+    vars(limits).update(small)
+    try:
+        yield
+    finally:
+        vars(limits).update(usual)
+
+
+class ShippingServer:
+    """One server with its disk, its store and its shipper."""
+
+    def __init__(self, world: ShippingWorld, disk: SimulatedDisk, branch: Branch) -> None:
+        self.world = world
+        self.disk = disk
+        self.branch = branch
+        self.store: Store
+        self.shipper: Shipper
+        self.open()
+
+    def open(self) -> None:
+        """Start, as after a stop of any kind."""
+        world = self.world
+        self.store = Store.open(
+            self.disk, FOLDER, world.clock, world.settings, world.new_epoch_id, Random(world.rng.getrandbits(60))
+        )
+        found, last_ts = state(self.store), self.journal.writer.written_ts
+        kept = [each for each in self.branch if each[0] <= last_ts]
+        require(found == (kept[-1][1] if kept else {}), "a start does not show what was there at", last_ts)
+        if len(kept) < len(self.branch):
+            world.coverage["tail_lost"] += 1
+            self.branch = kept  # another history from here on; who has the old list keeps it
+        self.objects = world.new_client(self)
+        self.shipper = Shipper(self.disk, FOLDER, self.journal.meta, self.objects, world.clock, keep_us=world.keep_us)
+        self.cool()
+
+    @property
+    def journal(self) -> Any:
+        return self.store.journal
+
+    def change(self) -> None:
+        rng = self.world.rng
+        if rng.random() < 0.1:  # a whale
+            run(self.store, [b"SET", b"whale%d" % rng.randrange(3), rng.randbytes(rng.randrange(1000, 5000))])
+        else:
+            change(self.store, rng)
+        self.note()  # before it is written: a crash in the middle of that may keep it
+        self.journal.writer.write()
+
+    def note(self) -> None:
+        ts = self.journal.writer.last_ts
+        if ts > (self.branch[-1][0] if self.branch else 0):
+            self.branch.append((ts, state(self.store)))
+
+    def cool(self) -> None:
+        cooling = self.store.cooling
+        assert cooling is not None
+        while (job := cooling.take()) is not None:
+            job.run()
+            cooling.finish(job)
+
+    def save(self) -> None:
+        self.cool()
+        self.store.save()
+
+    def erase(self) -> None:
+        self.journal.erase()
+
+    # --- shipping, as the server does it ------------------------------------------------------------------------
+
+    def ship(self) -> None:
+        """A step of what `ServerShipping` does."""
+        shipper, journal = self.shipper, self.journal
+        for pinned in shipper.gone:
+            pinned.release()
+        shipper.gone.clear()
+        if shipper.lease < 0:
+            journal.writer.write()
+            require(journal.writer.note_blob_extents(), "a large value is being written")
+            journal.holders.hold(_HOLDER, journal.erased_ts, self.world.clock.wall_us())
+            journal.writer.sync()
+            shipper.take_over(point_of(journal))
+            self.world.coverage["taken_over"] += 1
+        elif not shipper.is_begun:
+            pinned = journal.pin_snapshot(shipper.wants_snapshot_until)
+            try:
+                shipper.begin(pinned)
+            except OSError:
+                shipper.give_up_lease()
+                raise
+        else:
+            newest = journal.newest_snapshot
+            if newest is not None and shipper.wants(newest.point.ts):
+                pinned = journal.pin_snapshot()
+                if pinned is not None:
+                    shipper.give(pinned)
+            shipper.ship(point_of(journal))
+            journal.holders.hold(_HOLDER, shipper.shipped_ts, self.world.clock.wall_us())
+
+    def work(self) -> None:
+        for _ in range(self.world.rng.randrange(1, 12)):
+            if self.shipper.lease < 0 or not self.shipper.work():
+                break
+
+
+class ShippingWorld:
+    """One run."""
+
+    def __init__(self, seed: int, coverage: Counter[str] | None = None) -> None:
+        self.seed = seed
+        self.rng = Random(seed)
+        self.coverage = Counter[str]() if coverage is None else coverage
+        self.trace: list[str] = []
+        self.clock = SimulatedClock()
+        late_us = self.rng.choice((0, 0, 5_000_000, 60_000_000))
+        self.bucket = SimulatedBucket(self.clock, Random(seed), listing_late_us=late_us)
+        self._clients: dict[str, ShippingServer] = {}
+        self._histories: dict[str, Branch] = {}
+        """Of the clients of the bucket, by name: each start of a server is one."""
+        self._looker = self.bucket.client("looker")
+        self.keep_us = self.rng.choice((6 * HOUR_US, 40 * HOUR_US, 1000 * HOUR_US))
+        self.settings = Settings(
+            geometry=Geometry(frame_bytes=4096, frames_per_segment=self.rng.choice((2, 4))),
+            shard_count=self.rng.choice((1, 1, 2, 3)),
+            policy=self.rng.choice((FsyncPolicy.EVERYSEC, FsyncPolicy.NEVER)),
+            retention=RetentionLimits(bytes_max=0, holder_bytes_max=self.rng.choice((30_000, 1 << 40))),
+        )
+        self._epochs = 0
+        self.leader: ShippingServer
+        self.former: list[ShippingServer] = []
+        """Servers that may believe that they lead."""
+        self.restores: list[tuple[Manifest, Ts | None, int]] = []
+        """Restores under way: what from, which moment, since when."""
+
+    def new_epoch_id(self) -> int:
+        self._epochs += 1
+        return self._epochs
+
+    def new_client(self, server: ShippingServer) -> SimulatedObjectStore:
+        """For one start of a server, which has one history."""
+        name = f"start-{len(self._clients)}"
+        self._clients[name], self._histories[name] = server, server.branch
+        client = self.bucket.client(name)
+        chance = self.rng.choice((0.0, 0.0, 0.02, 0.1))
+        faults = client.faults
+        faults.put_before = faults.put_after = faults.put_later = faults.read = faults.list = faults.delete_after = (
+            chance
+        )
+        return client
+
+    @property
+    def log(self) -> ManifestLog:
+        return ManifestLog(self._looker, self.leader.journal.meta.database_id)
+
+    def _putters(self) -> dict[int, str]:
+        """By manifest, the client that has put it."""
+        prefix = f"{self.leader.journal.meta.database_id}/manifest-"
+        return {
+            int(each.name.removeprefix(prefix), 16): each.client
+            for each in self.bucket.history
+            if each.operation == "put" and each.name.startswith(prefix)
+        }
+
+    def _history_of(self, manifest: Manifest) -> Branch:
+        """That of the server that has put a manifest."""
+        return self._histories[self._putters()[manifest.number]]
+
+    # --- running ------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        with shipping_limits(self.rng):
+            self.leader = ShippingServer(self, SimulatedDisk(self.rng.getrandbits(60)), [])
+            for _ in range(self.rng.randrange(60, 220)):
+                step = self.rng.choices(*zip(*_STEPS, strict=True))[0]
+                self.trace.append(step.__name__)
+                step(self)
+            self._settle()
+
+    def _by(self, server: ShippingServer, act: Any) -> bool:
+        """Let a server ship; whether it worked."""
+        error: Exception | None = None
+        try:
+            act()
+        except (ShippingFenced, ShippingGap, ShippingError, OSError) as caught:
+            error = caught
+            self.coverage[type(caught).__name__] += 1
+            self.trace.append(str(caught))
+            if isinstance(caught, ShippingError):
+                server.shipper.give_up_lease()
+        return error is None
+
+    def _newest_number(self) -> int:
+        self.bucket.settle()
+        return max(self._putters(), default=-1)
+
+    # --- steps --------------------------------------------------------------------------------------------------
+
+    def _change(self) -> None:
+        for _ in range(self.rng.randrange(1, 8)):
+            self.leader.change()
+            self.clock.advance(self.rng.randrange(1, 2_000_000))
+
+    def _sync(self) -> None:
+        self.leader.journal.writer.sync()
+
+    def _ship(self) -> None:
+        self._by(self.leader, self.leader.ship)
+
+    def _work(self) -> None:
+        self._by(self.leader, self.leader.work)
+
+    def _save(self) -> None:
+        self.leader.save()
+
+    def _erase(self) -> None:
+        self.leader.erase()
+
+    def _pass_time(self) -> None:
+        self.clock.advance(self.rng.choice((1, 11_000_000, HOUR_US, 3 * HOUR_US, 13 * HOUR_US)))
+
+    def _crash(self) -> None:
+        if self.rng.random() < 0.5:
+            self.leader.disk.crash()
+        else:
+            self.leader.disk.kill()
+        self.leader.open()
+
+    def _crash_soon(self) -> None:
+        """Die inside of an operation of the disk."""
+        self.leader.disk.crash_after(self.rng.randrange(1, 30))
+        from tidelog.testing.disk import SimulatedCrash
+
+        try:
+            for _ in range(20):
+                self._change()
+                self._sync()
+                self._ship()
+                if self.rng.random() < 0.3:
+                    self._save()
+        except SimulatedCrash:
+            pass
+        self._crash()
+
+    def _stop(self) -> None:
+        self.leader.journal.close()
+        self.leader.disk.kill()
+        self.leader.open()
+
+    def _lose_machine(self) -> None:
+        """The machine is gone; another restores the copy, and goes on."""
+        manifest = self.log.newest()
+        if manifest is None or not covered_moments(manifest):
+            return
+        lineage, until = lineage_at(manifest, None)
+        branch = self._history_of(manifest)
+        disk, client = SimulatedDisk(self.rng.getrandbits(60)), self._looker
+        if until < lineage.ts:
+            self._restore_into(disk, manifest, None, manifest.database_id)
+            write_restored(disk, FOLDER, manifest)
+            self.coverage["restored_to_a_cut"] += 1
+        else:
+            size = fetch_directory(disk, FOLDER, client, manifest, lineage, _run_all)
+            require(size > 0, "nothing was fetched")
+        self.former.append(self.leader)
+        self.leader = ShippingServer(self, disk, [each for each in branch if each[0] <= until])
+        self.coverage["machine_lost"] += 1
+
+    def _promote(self) -> None:
+        """A follower that lacks the newest changes takes over: a copy of the disk from a moment ago."""
+        disk = self.leader.disk.clone(self.rng.getrandbits(60))
+        branch = list(self.leader.branch)
+        for _ in range(self.rng.randrange(0, 4)):
+            self._change()
+            self._sync()
+            self._ship()
+        self.former.append(self.leader)
+        disk.crash() if self.rng.random() < 0.5 else disk.kill()
+        self.leader = ShippingServer(self, disk, branch)
+        self.coverage["promoted"] += 1
+
+    def _wake(self) -> None:
+        """A server that was replaced does not know it: it may write, and it must not ship."""
+        if not self.former:
+            return
+        server = self.rng.choice(self.former)
+        newest = self._newest_number()
+        self.clock.advance(61_000_000)  # what it had sent before has arrived, or never will
+        newest = max(newest, self._newest_number())
+        if server.shipper.lease < 0 or newest < 0 or self.leader.shipper.lease < 0:
+            return  # it would have to take over first, and then it is the operator who decides
+        try:
+            server.change()
+            server.journal.writer.sync()
+            server.ship()
+            server.work()
+        except (ShippingError, OSError):
+            self.coverage["woken"] += 1
+        require(self._newest_number() == newest, "a server that was replaced has put a manifest after", newest)
+
+    def _begin_restore(self) -> None:
+        if (manifest := self.log.newest()) is not None and (covered := covered_moments(manifest)):
+            moments = self.rng.choice(covered)
+            at = self._any_of(manifest, moments) if self.rng.random() < 0.8 else None
+            self.restores.append((manifest, at, self.clock.wall_us()))
+
+    def _finish_restore(self) -> None:
+        if not self.restores:
+            return
+        manifest, at, since_us = self.restores.pop(self.rng.randrange(len(self.restores)))
+        if self.clock.wall_us() - since_us > limits.SHIP_NOTICE_US:
+            self.coverage["restore_too_late"] += 1
+            return
+        self._check_restore(manifest, at)
+
+    def _any_of(self, manifest: Manifest, moments: CoveredMoments) -> Ts:
+        """A moment that is covered, and not from before everything."""
+        history = self._history_of(manifest)
+        first = min(max(moments.first, history[0][0] if history else 0), moments.last)
+        return Ts(self.rng.randrange(first, moments.last + 1))
+
+    # --- checks -------------------------------------------------------------------------------------------------
+
+    def _restore_into(self, disk: SimulatedDisk, manifest: Manifest, at: Ts | None, database_id: str = "") -> Store:
+        lineage, until = lineage_at(manifest, at)
+        source = ShippedDisk(self._looker, manifest.database_id, lineage, "/shipped")
+        store = Store(SimulatedClock(), Random(1))
+        restore(disk, store, "/shipped", FOLDER, until=until, source_disk=source, database_id=database_id)
+        return store
+
+    def _check_restore(self, manifest: Manifest, at: Ts | None) -> None:
+        lineage, until = lineage_at(manifest, at)
+        history = self._history_of(manifest)
+        if not history or until < history[0][0]:
+            return  # nothing has happened yet
+        store = self._restore_into(SimulatedDisk(), manifest, at)
+        wanted = until if at is None else at
+        expected = [found for ts, found in history if ts <= wanted]
+        require(
+            state(store) == (expected[-1] if expected else {}),
+            *("manifest", manifest.number, "lineage", lineage.name, "does not show the state at", wanted),
+        )
+        self.coverage["restored"] += 1
+
+    def _settle(self) -> None:
+        """Let the copy catch up, and look at all of it."""
+        leader = self.leader
+        leader.objects.faults.clear()
+        for _ in range(200):
+            leader.journal.writer.sync()
+            if self._by(leader, leader.ship) and leader.shipper.is_begun:
+                for _ in range(10_000):
+                    if not leader.shipper.work():
+                        break
+                else:
+                    require(False, "the work of the shipper does not end")
+                if leader.shipper.shipped_ts == leader.journal.writer.durable_ts:
+                    break
+            self.clock.advance(11_000_000)
+        else:
+            require(False, "the copy does not catch up")
+        self.clock.advance(11_000_000)
+        require(self._by(leader, leader.ship), "a round fails although nothing is wrong")
+        manifest = self.log.newest()
+        assert manifest is not None
+        covered = covered_moments(manifest)
+        require(bool(covered), "nothing is covered")
+        require(covered[-1].lineage.ts == leader.journal.writer.durable_ts, "the copy is not complete")
+        self._check_restore(manifest, None)
+        for _ in range(4):
+            moments = self.rng.choice(covered)
+            self._check_restore(manifest, self._any_of(manifest, moments))
+        self._check_gaps(manifest)
+        self._check_manifests()
+        while self.restores:
+            self._finish_restore()
+        self.bucket.check()
+
+    def _check_gaps(self, manifest: Manifest) -> None:
+        """A moment that is not covered is refused."""
+        covered = covered_moments(manifest)
+        for at in (Ts(covered[0].first - 1), Ts(covered[-1].last + 1)):
+            if at >= 0:
+                try:
+                    lineage_at(manifest, at)
+                except DataDirectoryError:
+                    continue
+                require(False, "a moment that is not covered is accepted:", at)
+
+    def _check_manifests(self) -> None:
+        """Any manifest that is still there shows its moment; leases only grow."""
+        log, newest = self.log, self._newest_number()
+        lease = -1
+        numbers = sorted(self.rng.sample(range(newest + 1), min(newest + 1, 6)))
+        for number in numbers:
+            try:
+                manifest = log.get(number)
+            except FileNotFoundError:
+                continue  # its base is gone, a day after it was replaced
+            if manifest is None:
+                continue
+            require(manifest.lease >= lease, "manifest", number, "has an older lease than one before it")
+            lease = manifest.lease
+            if self.clock.wall_us() - manifest.made_us < limits.SHIP_NOTICE_US and covered_moments(manifest):
+                self._check_restore(manifest, None)
+
+
+def _run_all(jobs: Iterable[Callable[[], None]]) -> None:
+    for job in jobs:
+        job()
+
+
+_STEPS: Final = (
+    (ShippingWorld._change, 30),
+    (ShippingWorld._sync, 15),
+    (ShippingWorld._ship, 30),
+    (ShippingWorld._work, 20),
+    (ShippingWorld._save, 4),
+    (ShippingWorld._erase, 4),
+    (ShippingWorld._pass_time, 8),
+    (ShippingWorld._crash, 2),
+    (ShippingWorld._crash_soon, 2),
+    (ShippingWorld._stop, 1),
+    (ShippingWorld._lose_machine, 1.5),
+    (ShippingWorld._promote, 1.5),
+    (ShippingWorld._wake, 3),
+    (ShippingWorld._begin_restore, 4),
+    (ShippingWorld._finish_restore, 4),
+)
