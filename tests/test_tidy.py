@@ -52,6 +52,7 @@ LAYERS: Final = (
     "feeds",
     "shipping",
     "replication",
+    "shipping",
     "engine",
     "scripting",
     "commands",

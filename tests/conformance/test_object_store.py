@@ -1,7 +1,8 @@
-"""What `ports.ObjectStore` promises, for all of them: a folder, S3, simulated."""
+"""What `ports.ObjectStore` promises, for all of them: a folder, S3, simulated, and each with encryption."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from tests.integration.s3_server import S3Bucket
 from tidelog import limits
 from tidelog.ports import Chunk, ObjectEntry, ObjectStore
+from tidelog.shipping.sealed_store import SealedStore
+from tidelog.shipping.sealing_key import SealingKey
 from tidelog.system.object_store import open_object_store
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.object_store import SimulatedBucket
@@ -19,9 +22,19 @@ from tidelog.testing.object_store import SimulatedBucket
 OpenAgain = Callable[[], ObjectStore]
 
 
-@pytest.fixture(params=["folder", "s3", "simulated"])
-def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> OpenAgain:
+@pytest.fixture(params=["plain", "sealed"])
+def is_sealed(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "sealed")
+
+
+@pytest.fixture
+def open_again(open_plain: OpenAgain, is_sealed: bool) -> OpenAgain:
     """Opens the same store, empty at first, as another process would."""
+    return (lambda: SealedStore(open_plain(), SealingKey(bytes(32)), os.urandom)) if is_sealed else open_plain
+
+
+@pytest.fixture(params=["folder", "s3", "simulated"])
+def open_plain(request: pytest.FixtureRequest, tmp_path: Path) -> OpenAgain:
     if request.param == "folder":
         return lambda: open_object_store(str(tmp_path / "objects"))
     if request.param == "simulated":
@@ -150,6 +163,8 @@ def test_read_is_short_only_at_the_end(store: ObjectStore) -> None:
     assert store.read("object", 10, 1) == b""
     assert store.read("object", 1000, 1) == b""
     assert store.read("object", 3, 0) == b""
+    assert store.read("object", 0, 0) == b""
+    assert store.read("object", 1_000_000, 0) == b""
 
 
 def test_what_is_missing_is_not_found(store: ObjectStore) -> None:

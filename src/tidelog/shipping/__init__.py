@@ -13,4 +13,10 @@ upkeep         history that is too old, and objects that nothing refers to
 moments        which moments are covered, and by which lineage
 shipped_disk   a lineage as a data directory that is read
 fetch          a data directory from a lineage, file by file
+
+Stores of objects that work through another:
+
+sealed_store   encrypts what it puts, and opens what it reads
+sealing_key    the key for that
+paced_store    sends at most so many bytes a second
 """

@@ -12,4 +12,5 @@ object_store   object storage in a bucket, and which kind a URL means
 object_errors  the errors of buckets, as the port promises them and without secrets
 object_names   which names objects may have
 folder_store   object storage in a folder
+key_file       the file with the key that objects are encrypted with
 """
