@@ -50,7 +50,6 @@ LAYERS: Final = (
     "streams",
     "store",
     "feeds",
-    "shipping",
     "replication",
     "shipping",
     "engine",

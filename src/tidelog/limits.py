@@ -1011,7 +1011,6 @@ SHIP_KEEP_US = 30 * 24 * HOUR_US
 """How far back restores can go (a default)."""
 RESTORE_WAIT_US = 60_000_000
 """No server may have shipped for so long before another goes on with the same database (a default)."""
-SHIP_KEY_FILE_BYTES_MAX = 4096
 SHIP_NOTICE_US = 24 * HOUR_US
 """From when an object is announced to go until it goes: no restore may take longer."""
 SHIP_SWEEP_US = HOUR_US

@@ -208,7 +208,7 @@ def test_the_file_in_the_checkout_shows_defaults(tmp_path: Path) -> None:
         "channel-admin-token-file",
         "channel-rules",
     )
-    examples += ("replicaof", "masterauth-file")
+    examples += ("replicaof", "masterauth-file", "ship-to", "ship-key-file", "restore-from", "database")
     file = tmp_path / "tidelog.toml"
     file.write_text("\n".join(line for line in kept if not line.startswith(examples)))
     assert configure({}, {}, str(file), no_file) == ServerConfig(

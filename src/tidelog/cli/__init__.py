@@ -12,6 +12,7 @@
     pipeline/     `tidelog pipeline compress | expire | lake | verify | status | view`
     view/         `tidelog view ls | show | check | drop`
     journal/      `tidelog journal ls | show | verify | repair`
+    ship_options  options of copies in object stores
     options       options that several commands have
     server_link   the server that the options name, and connections to it
     kept_link     a link that is made anew when it is lost, for commands that run for long

@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 from tidelog.address import PORT_DEFAULT
 from tidelog.cli.exits import FINE, guarded
 from tidelog.cli.output.values import printable
+from tidelog.cli.ship_options import DatabaseId, RestoreFrom, RestoreWait, ShipBandwidth, ShipKeep, ShipKeyFile, ShipTo
 
 if TYPE_CHECKING:
     from tidelog.server.runtime import Runtime, ServerConfig
@@ -384,6 +385,13 @@ def serve(
     list_max_listpack_size: Annotated[
         str | None, _bound(-2, "the most elements of a list that is a listpack; -1 to -5: 4 to 64 KiB")
     ] = None,
+    ship_to: ShipTo = None,
+    ship_keep: ShipKeep = None,
+    ship_bandwidth: ShipBandwidth = None,
+    ship_key_file: ShipKeyFile = None,
+    restore_from: RestoreFrom = None,
+    restore_wait: RestoreWait = None,
+    database: DatabaseId = None,
     config: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="The configuration file. [default: tidelog.toml, if there is one here]"),

@@ -24,6 +24,7 @@ SECTIONS: Final = {
     "tidelog": "Tidelog",
     "feeds": "Feeds",
     "streams": "Streams",
+    "shipping": "Shipping",
 }
 """Name -> head, in the order of the reply."""
 _ON_REQUEST: Final = frozenset(["commandstats"])

@@ -14,6 +14,7 @@ channels_alone    channels without a server of ours: on a Redis, or a Tidelog el
 metrics           /metrics: the numbers of a server
 stream_metrics    those of streams: memory, disk, and what became of nodes
 replication_metrics  those of replication
+shipping_metrics  those of the copy in an object store
 pipeline_metrics  the numbers that jobs of the pipeline publish, for /metrics
 sample            the text format of Prometheus
 """

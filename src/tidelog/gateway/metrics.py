@@ -10,6 +10,7 @@ from tidelog.engine.tallies import Tallies
 from tidelog.gateway.pipeline_metrics import pipeline_samples
 from tidelog.gateway.replication_metrics import replication_samples
 from tidelog.gateway.sample import Sample, label
+from tidelog.gateway.shipping_metrics import shipping_samples
 from tidelog.gateway.stream_metrics import stream_samples
 from tidelog.server.facts import Facts
 from tidelog.server.memory import Memory
@@ -34,6 +35,7 @@ def collect(engine: Engine, facts: Facts, memory: Memory) -> Iterator[Sample]:
     yield from _feeds(engine)
     yield from _snapshots(engine, facts)
     yield from replication_samples(engine)
+    yield from shipping_samples(facts.shipping)
     store, journal = engine.store, engine.store.journal
     now_ms = engine.clock.wall_us() // 1000
     yield from pipeline_samples(store.databases[0], now_ms, journal.writer.visible.ts, journal.begin_of)

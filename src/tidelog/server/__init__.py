@@ -29,6 +29,8 @@ Work in the background:
 snapshots        makes snapshots and sidecars
 erasing          erases old segments of the journal, and watches the space on the disk
 cooling          writes older nodes of streams to disk, on a thread
+shipping         keeps a copy in an object store, on a thread
+ship_target      makes that, as the configuration says
 scrub            reads node files slowly, to find damage
 work_thread      joins and writes large values
 

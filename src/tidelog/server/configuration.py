@@ -40,6 +40,7 @@ from tidelog.server.setting_values import (
     read_script_memory,
     read_switch,
     read_text,
+    read_wait_us,
     read_word,
     size_reader,
 )
@@ -157,6 +158,20 @@ class ServerConfig:
     zset_max_listpack_entries: int = _BOUNDS.zset_entries
     zset_max_listpack_value: int = _BOUNDS.zset_value
     list_max_listpack_size: int = _BOUNDS.list_size
+    ship_to: str | None = None
+    """The object store that a copy is kept in; None: there is no copy."""
+    ship_keep_us: int = limits.SHIP_KEEP_US
+    """How far back it can be restored."""
+    ship_bandwidth: int = 0
+    """What is uploaded a second at most; 0: any number of bytes."""
+    ship_key_file: str | None = None
+    """The file with the key that the copy is encrypted with; None: it is not."""
+    restore_from: str | None = None
+    """The copy that an empty data directory is restored from."""
+    restore_wait_us: int = limits.RESTORE_WAIT_US
+    """For how long nobody may have shipped to it."""
+    database: str | None = None
+    """Which of the copy's databases; None: the only one."""
     config_file: str | None = field(default=None, compare=False)
     """Where settings were read from, and CONFIG REWRITE writes to; None: there is no file."""
     given_elsewhere: frozenset[str] = field(default=frozenset(), compare=False)
@@ -299,6 +314,13 @@ SETTINGS: Final[dict[str, Setting]] = {
     "set-max-listpack-value": Setting("set_max_listpack_value", _read_bound),
     "zset-max-listpack-entries": Setting("zset_max_listpack_entries", _read_bound),
     "zset-max-listpack-value": Setting("zset_max_listpack_value", _read_bound),
+    "ship-to": Setting("ship_to", read_text),
+    "ship-keep": Setting("ship_keep_us", read_retained_age_us),
+    "ship-bandwidth": Setting("ship_bandwidth", size_reader("no limit")),
+    "ship-key-file": Setting("ship_key_file", read_text),
+    "restore-from": Setting("restore_from", read_text),
+    "restore-wait": Setting("restore_wait_us", read_wait_us),
+    "database": Setting("database", read_word),
     "list-max-listpack-size": Setting("list_max_listpack_size", number_reader(-_INT_MAX - 1, _INT_MAX, "a number")),
 }
 """By the name of the flag."""

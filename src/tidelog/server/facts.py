@@ -7,6 +7,7 @@ import platform
 import resource
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tidelog import __version__
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tidelog.server.configuration import ServerConfig
     from tidelog.server.connections import Connections
     from tidelog.server.memory import Memory
+    from tidelog.server.shipping import ServerShipping, ShippingFacts
     from tidelog.store.stream_retention import StreamRetention
 
 InfoSection = Mapping[str, object]
@@ -46,6 +48,7 @@ class Facts:
         *,
         started_us: int | None = None,
         retention: StreamRetention,
+        shipping: ServerShipping | None = None,
     ) -> None:
         """`started_us`: when the process started, on the monotonic clock; None: now."""
         self._config = config
@@ -57,6 +60,7 @@ class Facts:
         self._http_port = http_port
         self._flight_port = flight_port
         self.retention = retention
+        self._ships = shipping
         now_us = engine.clock.monotonic_us()
         self._made_s = engine.clock.wall_us() // 1_000_000
         """When the engine was made; of one that stands in while data is loaded, that is when loading began."""
@@ -82,6 +86,7 @@ class Facts:
             "tidelog": self._tidelog,
             "feeds": self._feeds,
             "streams": self._streams,
+            "shipping": self._shipping,
         }
 
     def section(self, name: str) -> InfoSection | None:
@@ -289,6 +294,17 @@ class Facts:
             **{f"evicted_entries_by_{reason}": figures.entries[reason] for reason in REASONS},
             **{f"evicted_bytes_by_{reason}": figures.bytes[reason] for reason in REASONS},
         }
+
+    @property
+    def shipping(self) -> ShippingFacts | None:
+        """How the copy in an object store stands; None: there is none."""
+        return None if self._ships is None else self._ships.facts
+
+    def _shipping(self) -> InfoSection:
+        facts = self.shipping
+        if facts is None:
+            return {"shipping_enabled": 0}
+        return {"shipping_enabled": 1, **{f"shipping_{name}": value for name, value in asdict(facts).items()}}
 
     def _tidelog(self) -> InfoSection:
         journal = self._engine.store.journal

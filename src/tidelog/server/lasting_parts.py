@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -32,6 +33,8 @@ from tidelog.server.connections import Connections
 from tidelog.server.encoding_parameters import encoding_bounds
 from tidelog.server.leader_password import LeaderPassword
 from tidelog.server.memory import Memory
+from tidelog.server.shipping import ServerShipping
+from tidelog.server.turns import Turns
 from tidelog.server.work_thread import WorkThread
 from tidelog.store.stream_retention import RetentionFigures
 
@@ -90,6 +93,8 @@ class LastingParts:
         self.replication_worker = WorkThread(loop, "replication")
         self.replication: Replication
         """Made by the process, which is the server that it is part of."""
+        self.make_shipping: Callable[[Journal, Turns], ServerShipping | None] = lambda _journal, _turns: None
+        """Ships a store that is served, if the configuration says so; set by the process."""
         self.run_id = secrets.token_hex(20)
         self.started_us = clock.monotonic_us()
 

@@ -54,12 +54,14 @@ from tidelog.server.loop_calls import LoopCalls
 from tidelog.server.memory import give_back
 from tidelog.server.replicated_server import make_replication
 from tidelog.server.served_store import ServedStore, free
+from tidelog.server.ship_target import make_shipping
 from tidelog.server.signals import stopped_by_signals
 from tidelog.store.store import Store
 from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
 from tidelog.system.memory_disk import MemoryDisk
 from tidelog.system.network import SystemLink, SystemNetwork
+from tidelog.system.ship_store import open_ship_store
 
 if TYPE_CHECKING:
     from tidelog.flight.server import FlightServer
@@ -114,6 +116,7 @@ class Runtime:
                 self._check_directory(read_meta(self._disk, self._config.data))  # before anybody waits for it
         self._lasting = lasting = LastingParts(self._config, self._clock, loop, self)
         lasting.replication = self._make_replication(lasting)
+        lasting.make_shipping = partial(make_shipping, lasting, self._disk, open_ship_store)
         lasting.connections.make_link = self._make_link
         self.served = self._make_empty()
         _STRANGERS_LOG.addFilter(self._line_limit)
@@ -407,6 +410,7 @@ class Runtime:
             has_ended = await asyncio.get_running_loop().run_in_executor(None, stop)
         await self.served.finish_end()
         await self.served.send_rest()
+        await self.served.ship_rest()
         self._lasting.replication.close()
         self._lasting.replication_worker.close()
         self.served.store.journal.close()

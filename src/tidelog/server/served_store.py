@@ -86,6 +86,7 @@ class ServedStore:
         self._cooling = Cooling(loop, store.cooling, clock, self._is_pressed)
         figures = lasting.stream_figures
         self._retention, self._stream_total = StreamRetention(store, figures), StreamTotal(store, figures)
+        self.shipping = None if is_loading else lasting.make_shipping(store.journal, self.turns)
         self._worker = WorkThread(loop)
         self._fetch_workers = [WorkThread(loop, "fetch") for _ in range(0 if is_loading else limits.FETCHES_AT_ONCE)]
         self.engine = Engine(
@@ -153,6 +154,7 @@ class ServedStore:
             lambda: process.flight_port or 0,
             started_us=lasting.started_us,
             retention=self._retention,
+            shipping=self.shipping,
         )
 
     # --- while it is served -------------------------------------------------------------------------------------
@@ -271,6 +273,11 @@ class ServedStore:
             self.engine.fetching.close()
         for worker in (self._worker, *self._fetch_workers):
             worker.close()
+
+    async def ship_rest(self) -> None:
+        """Let the copy in an object store have what was written last."""
+        if self.shipping is not None:
+            await self.shipping.finish(max(0.1, self._deadline_s - self._lasting.loop.time()))
 
     async def send_rest(self) -> None:
         """Let followers confirm what clients were answered, so that one of them can take over without a loss."""

@@ -74,6 +74,13 @@ def read_retained_age_us(value: Any) -> int:
         raise BadValue("must be a number of seconds, or an age such as 90m, 24h or 7d; 0: no limit") from None
 
 
+def read_wait_us(value: Any) -> int:
+    try:
+        return read_age(str(value)) * 1_000_000
+    except BadValue:
+        raise BadValue("must be a number of seconds, or an age such as 60s or 5m") from None
+
+
 def read_frame_bytes(value: Any) -> int:
     with contextlib.suppress(BadValue):
         if (size := read_memory(str(value))) in limits.FRAME_BYTES_CHOICES:

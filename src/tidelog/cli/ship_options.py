@@ -1,0 +1,59 @@
+"""Options of copies in object stores, which several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+ShipTo = Annotated[
+    str | None,
+    typer.Option(
+        "--ship-to",
+        metavar="URL",
+        help="Keep a copy of everything there, a second behind: s3://, gs://, az:// with a bucket and a path, or a "
+        "folder. Credentials come from the environment, as for other tools.",
+    ),
+]
+ShipKeep = Annotated[
+    str | None,
+    typer.Option(
+        "--ship-keep",
+        metavar="AGE",
+        help="How far back the copy can be restored: an age such as 24h or 30d; 0: for ever. [default: 30d]",
+    ),
+]
+ShipBandwidth = Annotated[
+    str | None,
+    typer.Option(
+        "--ship-bandwidth", metavar="SIZE", help="Upload at most this much a second; 0: no limit. [default: 0]"
+    ),
+]
+ShipKeyFile = Annotated[
+    str | None,
+    typer.Option(
+        "--ship-key-file",
+        metavar="FILE",
+        help="Encrypt the copy with the key in this file (32 bytes, or 64 hex digits), before it leaves this machine.",
+    ),
+]
+RestoreFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--restore-from",
+        metavar="URL",
+        help="If the data directory is empty, restore it from this copy first, and go on as the same database.",
+    ),
+]
+RestoreWait = Annotated[
+    str | None,
+    typer.Option(
+        "--restore-wait",
+        metavar="AGE",
+        help="Before that, wait until no server has shipped to the copy for this long. [default: 60s]",
+    ),
+]
+DatabaseId = Annotated[
+    str | None,
+    typer.Option("--database", metavar="ID", help="Which database of the copy, if there are several."),
+]

@@ -1,0 +1,292 @@
+"""A running server ships itself to an object store (`shipping.Shipper`), on a thread of its own.
+
+    follows        a follower ships nothing: its leader does
+    taking over    the newest manifest is read, and the next one put
+    shipping       a round after each fsync, at most once a second; in between, a step of a snapshot and of upkeep
+    failing        the store cannot be reached: tried again, later and later; writes go on, and the copy falls behind
+    fenced         another server ships this database now: this one never does again, until it leads anew
+
+Only the thread touches the shipper while a job is under way. What belongs to the loop (the writer, holders, pins) is
+touched on the loop, between jobs: the shipper says what it wants, and is given it before its next job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tidelog import limits
+from tidelog.errors import (
+    HolderLapsed,
+    JournalFailed,
+    JournalFull,
+    LimitExceeded,
+    ShippingError,
+    ShippingFenced,
+    ShippingGap,
+    TidelogError,
+)
+from tidelog.ids import Ts
+from tidelog.journal.durability import FsyncPolicy
+from tidelog.journal.journal import Journal
+from tidelog.ports import Clock
+from tidelog.server.turns import Turns
+from tidelog.shipping.point import ShipPoint, point_of
+from tidelog.shipping.shipper import Shipper
+
+_LOG: Final = logging.getLogger("tidelog")
+_HOLDER: Final = "shipping"
+_LOOK_S: Final = 0.1
+ShippingState = Literal["follows", "taking over", "shipping", "failing", "fenced"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShippingFacts:
+    """How it stands."""
+
+    url: str
+    state: ShippingState
+    error: str
+    """Why it does not go on; "": it does."""
+    lease: int
+    manifest: int
+    shipped_ts: Ts
+    lag_us: int
+    """How old the oldest change is that is not in the copy; 0: all are."""
+    objects_put: int
+    bytes_put: int
+    rounds: int
+    failures: int
+    last_round_us: int
+    """How long the last round took."""
+    snapshot_bytes_left: int
+    going: int
+    """Objects that are announced to be deleted."""
+
+
+class ServerShipping:
+    """Ships one store. For the loop's thread."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        journal: Journal,
+        turns: Turns,
+        clock: Clock,
+        url: str,
+        make_shipper: Callable[[], Shipper],
+    ) -> None:
+        self._loop = loop
+        self._journal = journal
+        self._turns = turns
+        self._clock = clock
+        self._url = url
+        self._shipper = make_shipper()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="shipping")
+        self._is_called = False
+        """The thread is to come back: a round is due."""
+        self._is_closed = False
+        self._state: ShippingState = "follows"
+        self._error = ""
+        self._rounds = self._failures = self._failures_in_row = 0
+        self._retry_us = 0
+        self._round_us = 0
+        """When the last round began (monotonic)."""
+        self._took_us = 0
+        self._behind_since_us = 0
+        """The wall clock when something was first written that is not shipped; 0: nothing is."""
+        self._task = loop.create_task(self._run())
+
+    # --- how it stands ------------------------------------------------------------------------------------------
+
+    @property
+    def facts(self) -> ShippingFacts:
+        shipper, now_us = self._shipper, self._clock.wall_us()
+        return ShippingFacts(
+            url=self._url,
+            state=self._state,
+            error=self._error,
+            lease=shipper.lease,
+            manifest=shipper.manifest_number,
+            shipped_ts=shipper.shipped_ts,
+            lag_us=max(0, now_us - self._behind_since_us) if self._behind_since_us else 0,
+            objects_put=shipper.objects_put,
+            bytes_put=shipper.bytes_put,
+            rounds=self._rounds,
+            failures=self._failures,
+            last_round_us=self._took_us,
+            snapshot_bytes_left=shipper.snapshot_bytes_left,
+            going=shipper.going_count,
+        )
+
+    # --- the loop's part ----------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while not self._is_closed:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                await self._step()
+            except ShippingFenced as error:
+                self._state, self._error = "fenced", str(error)
+                _LOG.error("shipping ends: %s", error)
+                self._let_go()
+            except (TidelogError, OSError) as error:
+                self._failed(error)
+
+    async def _step(self) -> None:
+        journal, shipper = self._journal, self._shipper
+        self._note_lag()
+        self._release_pins()
+        if not journal.leads:
+            if self._state != "follows":
+                self._let_go()
+                self._state = "follows"
+            return
+        if self._state == "fenced" or self._clock.monotonic_us() < self._retry_us:
+            return
+        if shipper.lease < 0:
+            self._state = "taking over"
+            await self._take_over()
+        elif not shipper.is_begun:
+            await self._begin()
+        else:
+            await self._round()
+        self._failures_in_row, self._error = 0, ""
+
+    async def _take_over(self) -> None:
+        journal = self._journal
+        try:
+            journal.writer.write()
+        except (JournalFull, JournalFailed):
+            return
+        if not journal.writer.note_blob_extents():
+            return  # a large value is being written: once more in a moment
+        self._hold(Ts(0))
+        await self._turns.commit.make_durable(journal.writer.written_ts)
+        point = point_of(journal)
+        await self._on_thread(lambda: self._shipper.take_over(point))
+        self._state = "shipping"
+        _LOG.info("shipping to %s, manifest %d", self._url, self._shipper.manifest_number)
+
+    async def _begin(self) -> None:
+        """Say what a new lineage begins with."""
+        shipper = self._shipper
+        pinned = self._journal.pin_snapshot(shipper.wants_snapshot_until)
+        if pinned is not None:
+            self._hold(pinned.snapshot.point.ts)
+        await self._on_thread(lambda: shipper.begin(pinned))
+
+    async def _round(self) -> None:
+        """A round if one is due, and then a little of what takes longer."""
+        journal, shipper, writer = self._journal, self._shipper, self._journal.writer
+        now_us = self._clock.monotonic_us()
+        if now_us - self._round_us >= limits.SHIP_EVERY_S * 1e6:
+            if writer.policy is FsyncPolicy.NEVER and writer.written_ts > shipper.shipped_ts:
+                await self._turns.commit.make_durable(writer.written_ts)
+            self._offer_snapshot()
+            point = point_of(journal)
+            self._round_us = now_us
+            await self._on_thread(lambda: self._ship(point))
+            self._hold(shipper.shipped_ts)
+        else:
+            await self._on_thread(self._work)
+
+    def _offer_snapshot(self) -> None:
+        newest = self._journal.newest_snapshot
+        if newest is not None and self._shipper.wants(newest.point.ts):
+            pinned = self._journal.pin_snapshot()
+            if pinned is not None and self._shipper.wants(pinned.snapshot.point.ts):
+                self._shipper.give(pinned)
+            elif pinned is not None:
+                pinned.release()
+
+    def _hold(self, ts: Ts) -> None:
+        """Keep the journal after a moment; a holder that was let go is a gap, which the shipper finds."""
+        holders, now_us = self._journal.holders, self._clock.wall_us()
+        try:
+            holders.hold(_HOLDER, ts or self._journal.erased_ts, now_us)
+        except (HolderLapsed, LimitExceeded) as error:
+            _LOG.warning("the journal is not kept for shipping: %s", error)
+
+    def _note_lag(self) -> None:
+        if self._journal.writer.last_ts <= self._shipper.shipped_ts:
+            self._behind_since_us = 0
+        elif not self._behind_since_us:
+            self._behind_since_us = self._clock.wall_us()
+
+    def _release_pins(self) -> None:
+        gone, self._shipper.gone = self._shipper.gone, []
+        for pinned in gone:
+            pinned.release()
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, ShippingGap):
+            _LOG.warning("shipping begins anew: %s", error)
+            self._shipper.give_up_lease()
+        pause_s = min(limits.SHIP_RETRY_S_MIN * 2**self._failures_in_row, limits.SHIP_RETRY_S_MAX)
+        self._failures += 1
+        self._failures_in_row = min(self._failures_in_row + 1, limits.SHIP_RETRY_DOUBLINGS)
+        self._retry_us = self._clock.monotonic_us() + round(pause_s * 1e6)
+        if self._state != "failing" or str(error) != self._error:
+            _LOG.error("shipping to %s fails, and is tried again: %s", self._url, error)
+        self._error = str(error)
+        self._state = "failing"
+        if isinstance(error, ShippingError):
+            self._shipper.give_up_lease()
+
+    def _let_go(self) -> None:
+        """Hold nothing any more."""
+        self._shipper.give_up_lease()
+        self._shipper.close()
+        self._release_pins()
+        self._journal.writer.forget_blob_extents()
+        self._journal.holders.release(_HOLDER)
+
+    # --- the thread's part --------------------------------------------------------------------------------------
+
+    async def _on_thread(self, work: Callable[[], None]) -> None:
+        self._is_called = False
+        running = self._loop.run_in_executor(self._thread, work)
+        while not running.done():
+            await asyncio.wait((running,), timeout=_LOOK_S)
+            self._note_lag()
+            if self._is_closed or self._clock.monotonic_us() - self._round_us >= limits.SHIP_EVERY_S * 1e6:
+                self._is_called = True
+        await running
+
+    def _ship(self, point: ShipPoint) -> None:
+        began_us = self._clock.monotonic_us()
+        self._shipper.ship(point)
+        self._took_us = self._clock.monotonic_us() - began_us
+        self._rounds += 1
+        self._state = "shipping"
+
+    def _work(self) -> None:
+        while not self._is_called and self._shipper.work():
+            pass
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    async def finish(self, seconds_max: float) -> None:
+        """Ship what was written last, for so long, and hold nothing any more."""
+        self._is_closed = self._is_called = True
+        try:
+            await asyncio.wait_for(asyncio.shield(self._task), seconds_max)
+            if self._state == "shipping" and self._journal.leads and self._shipper.is_begun:
+                self._turns.commit.sync_now()
+                point = point_of(self._journal)
+                await asyncio.wait_for(self._on_thread(lambda: self._ship(point)), seconds_max)
+        except (TidelogError, OSError, TimeoutError) as error:
+            _LOG.warning("the server stops, and its copy at %s lacks what was written last: %s", self._url, error)
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._let_go()
+
+    def abandon(self) -> None:
+        """End at once."""
+        self._is_closed = self._is_called = True
+        self._task.cancel()
+        self._thread.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,25 @@
+"""The object store that a server ships to, or a copy is read from: encrypted or not, at full speed or not."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from tidelog.ports import ObjectStore
+from tidelog.shipping.paced_store import PacedStore
+from tidelog.shipping.sealed_store import SealedStore
+from tidelog.system.clock import SystemClock
+from tidelog.system.key_file import read_sealing_key
+from tidelog.system.object_store import open_object_store
+
+
+def open_ship_store(url: str, key_file: str | None = None, bytes_per_s: int = 0) -> ObjectStore:
+    """The store of a URL. `key_file`: what it holds is encrypted; `bytes_per_s`: no faster; 0: as fast as it goes.
+
+    `OSError` or `ValueError`: the key cannot be had, or the URL is none.
+    """
+    key = None if key_file is None else read_sealing_key(key_file)
+    objects = open_object_store(url)
+    if bytes_per_s:
+        objects = PacedStore(objects, bytes_per_s, SystemClock(), time.sleep)
+    return objects if key is None else SealedStore(objects, key, os.urandom)
