@@ -177,7 +177,7 @@ class ObjectStore(Protocol):
         """
 
     def read(self, name: str, position: int, length: int) -> bytes:
-        """Up to `length` bytes from `position`; fewer only at the end of the object."""
+        """Up to `length` bytes from `position`; fewer only at the end of the object. `ValueError` below 0."""
 
     def get(self, name: str) -> bytes:
         """All of an object."""

@@ -167,6 +167,13 @@ def test_read_is_short_only_at_the_end(store: ObjectStore) -> None:
     assert store.read("object", 1_000_000, 0) == b""
 
 
+@pytest.mark.parametrize(("position", "length"), [(-1, 5), (0, -1), (-5, -5)])
+def test_a_part_below_0_is_a_mistake(store: ObjectStore, position: int, length: int) -> None:
+    store.put("object", [b"0123456789"])
+    with pytest.raises(ValueError, match="no part of an object"):
+        store.read("object", position, length)
+
+
 def test_what_is_missing_is_not_found(store: ObjectStore) -> None:
     fill(store, "a/there")
 

@@ -10,7 +10,7 @@ memory_disk    a disk in memory, for what need not last
 network        the network of this machine, on the transports of asyncio or uvloop
 object_store   object storage in a bucket, and which kind a URL means
 object_errors  the errors of buckets, as the port promises them and without secrets
-object_names   which names objects may have
+object_names   which names and parts objects may have
 folder_store   object storage in a folder
 ship_store     the object store of a URL, with encryption and a limit on speed
 key_file       the file with the key that objects are encrypted with

@@ -25,7 +25,12 @@ from typing import Final, NoReturn
 
 from tidelog import limits
 from tidelog.ports import Chunk, Disk, File, ObjectEntry
-from tidelog.system.object_names import check_object_folder, check_object_name, check_object_prefix
+from tidelog.system.object_names import (
+    check_object_folder,
+    check_object_name,
+    check_object_part,
+    check_object_prefix,
+)
 
 UNFINISHED: Final = ".unfinished"
 _FOLDERS_REMADE_MAX: Final = 10
@@ -69,6 +74,7 @@ class FolderStore:
 
     def read(self, name: str, position: int, length: int) -> bytes:
         check_object_name(name)
+        check_object_part(position, length)
         with contextlib.closing(self._open(name)) as file:
             return file.read(position, length)
 

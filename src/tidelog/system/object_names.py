@@ -1,4 +1,5 @@
-"""Which names objects may have: those that S3, the other clouds and a file system all take, and none changes."""
+"""Which names objects may have: those that S3, the other clouds and a file system all take, and none changes; and which
+parts they have."""
 
 from __future__ import annotations
 
@@ -25,6 +26,12 @@ def check_object_folder(prefix: str) -> None:
     if prefix and not prefix.endswith("/"):
         raise ValueError(f"{prefix!r} is no folder: a / is missing at its end")
     check_object_prefix(prefix)
+
+
+def check_object_part(position: int, length: int) -> None:
+    """`ValueError` if no object has such a part."""
+    if position < 0 or length < 0:
+        raise ValueError(f"{length} bytes from {position} on are no part of an object")
 
 
 def _check_parts(name: str, parts: list[str]) -> None:

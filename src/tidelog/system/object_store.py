@@ -42,7 +42,12 @@ from tidelog.ports import Chunk, ObjectEntry, ObjectStore
 from tidelog.system.disk import SystemDisk
 from tidelog.system.folder_store import UNFINISHED, FolderStore
 from tidelog.system.object_errors import STORE_ERRORS, is_past_end, secrets_among, store_error, without_secrets
-from tidelog.system.object_names import check_object_folder, check_object_name, check_object_prefix
+from tidelog.system.object_names import (
+    check_object_folder,
+    check_object_name,
+    check_object_part,
+    check_object_prefix,
+)
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -173,8 +178,7 @@ class BucketStore:
 
     def read(self, name: str, position: int, length: int) -> bytes:
         check_object_name(name)
-        if position < 0 or length < 0:
-            raise ValueError(f"{length} bytes from {position} on are no part of an object")
+        check_object_part(position, length)
         if not length:
             self.size(name)  # a request for nothing is none, but the object must be there
             return b""

@@ -28,7 +28,12 @@ from typing import Final, Literal, NamedTuple
 
 from tidelog import limits
 from tidelog.ports import Chunk, Clock, ObjectEntry
-from tidelog.system.object_names import check_object_folder, check_object_name, check_object_prefix
+from tidelog.system.object_names import (
+    check_object_folder,
+    check_object_name,
+    check_object_part,
+    check_object_prefix,
+)
 
 ObjectOperation = Literal["put", "read", "get", "size", "list", "folders", "delete"]
 FaultMoment = Literal["before", "after", "later"]
@@ -255,6 +260,7 @@ class SimulatedObjectStore:
 
     def read(self, name: str, position: int, length: int) -> bytes:
         check_object_name(name)
+        check_object_part(position, length)
         self._begin("read", name)
         data = self.bucket.find(name)[position : position + length]
         self._end("read", name, None)
