@@ -1019,6 +1019,8 @@ SHIP_TAKE_OVER_ATTEMPTS = 8
 """To put a manifest, while others put theirs."""
 SHIPPED_OBJECT_BYTES_MAX = 32 * MIB
 """Of the bytes of a file in one object: larger files are several."""
+FETCHED_OBJECTS_AT_ONCE = 8
+"""By a restore."""
 SHIPPED_MERGED_COUNT = 32
 """So many small objects behind each other are made one."""
 SHIPPED_EPOCHS_MAX = 16

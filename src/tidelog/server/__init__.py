@@ -30,6 +30,7 @@ snapshots        makes snapshots and sidecars
 erasing          erases old segments of the journal, and watches the space on the disk
 cooling          writes older nodes of streams to disk, on a thread
 shipping         keeps a copy in an object store, on a thread
+restoring        fills an empty data directory from such a copy, before it is opened
 ship_target      makes that, as the configuration says
 scrub            reads node files slowly, to find damage
 work_thread      joins and writes large values

@@ -53,6 +53,7 @@ from tidelog.server.listener import UnixSocket, bind_tcp, make_client_tls, make_
 from tidelog.server.loop_calls import LoopCalls
 from tidelog.server.memory import give_back
 from tidelog.server.replicated_server import make_replication
+from tidelog.server.restoring import restore_first
 from tidelog.server.served_store import ServedStore, free
 from tidelog.server.ship_target import make_shipping
 from tidelog.server.signals import stopped_by_signals
@@ -175,6 +176,7 @@ class Runtime:
     def _open_store(self) -> Store:
         """On the thread."""
         config = self._config
+        restore_first(config, self._disk, self._clock, open_ship_store)
         store = Store.open(
             self._disk,
             config.data,

@@ -1,0 +1,109 @@
+"""`--restore-from`: an empty data directory is filled from a copy before it is opened, as the same database.
+
+A machine that lost its disk comes back by itself. The server that shipped last may still live, cut off from here, and
+its clients with it; so nothing is done before no manifest has come for `--restore-wait`. If it wakes up later all the
+same, its next manifest is refused (`shipping.Shipper`).
+
+A copy without any database is no error: the first start of a server that is always started with this option finds one.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from tidelog import limits
+from tidelog.errors import DataDirectoryError, EnvironmentFault
+from tidelog.journal import layout
+from tidelog.ports import Clock, Disk, ObjectStore
+from tidelog.server.configuration import ServerConfig
+from tidelog.server.ship_target import OpenStore
+from tidelog.shipping.fetch import fetch_directory, write_restored
+from tidelog.shipping.manifest import Manifest
+from tidelog.shipping.manifest_log import ManifestLog, database_ids
+from tidelog.shipping.moments import lineage_at
+from tidelog.shipping.shipped_disk import ShippedDisk
+from tidelog.store.restore import restore
+from tidelog.store.store import Store
+
+_LOG: Final = logging.getLogger("tidelog")
+_ROOT: Final = "/shipped"
+
+
+def restore_first(config: ServerConfig, disk: Disk, clock: Clock, open_store: OpenStore) -> None:
+    """Fill the data directory if it is empty and the configuration says from where. On a thread: it takes its time."""
+    if config.restore_from is None or config.replicaof is not None or not _is_empty(disk, config.data):
+        return
+    try:
+        objects = open_store(config.restore_from, config.ship_key_file, 0)
+        database_id = only_database(objects, config.restore_from, config.database)
+        if database_id is None:
+            _LOG.warning("%s has no database yet: the server begins an empty one", config.restore_from)
+            return
+        manifest = _wait_for_quiet(ManifestLog(objects, database_id), config.restore_wait_us, clock)
+        _fill(disk, config.data, objects, manifest, clock)
+    except (OSError, ValueError) as error:
+        raise EnvironmentFault(f"{config.data} cannot be restored from {config.restore_from}: {error}") from error
+    _LOG.warning("restored %s from %s, manifest %d", config.data, config.restore_from, manifest.number)
+
+
+def only_database(objects: ObjectStore, url: str, wanted: str | None) -> str | None:
+    """The database of a copy that is meant; None: there is none at all."""
+    found = database_ids(objects)
+    if wanted is not None:
+        if wanted not in found:
+            raise DataDirectoryError(f"{url} has no database {wanted}; it has {', '.join(found) or 'none'}")
+        return wanted
+    if len(found) > 1:
+        raise DataDirectoryError(f"{url} has several databases, say which with --database: {', '.join(found)}")
+    return found[0] if found else None
+
+
+def _is_empty(disk: Disk, folder: str) -> bool:
+    """Whether there is no data: nothing, or a restore that did not finish."""
+    if not disk.exists(folder):
+        return True
+    names = disk.list(folder)
+    return layout.RESTORING in names or not set(names) - {layout.LOCK}
+
+
+def _wait_for_quiet(log: ManifestLog, wait_us: int, clock: Clock) -> Manifest:
+    """The newest manifest, once none has come for so long.
+
+    One that is old already, by the clock of this machine, needs no such wait; but clocks differ, and a server that
+    lives says so every ten seconds: that is waited for in any case.
+    """
+    manifest = log.newest()
+    assert manifest is not None
+    age_us = clock.wall_us() - manifest.made_us
+    quiet_us = min(wait_us, max(wait_us - age_us, 2 * limits.SHIP_BEAT_US))
+    since_us = clock.monotonic_us()
+    while clock.monotonic_us() - since_us < quiet_us:
+        time.sleep(min(limits.SHIP_EVERY_S, quiet_us / 1e6))
+        if (after := log.get(manifest.number + 1)) is not None:
+            _LOG.warning("another server still ships database %s: waiting until it does not", manifest.database_id)
+            manifest, since_us, quiet_us = after, clock.monotonic_us(), wait_us
+    return manifest
+
+
+def _fill(disk: Disk, target: str, objects: ObjectStore, manifest: Manifest, clock: Clock) -> None:
+    lineage, until = lineage_at(manifest, None)
+    if until == lineage.ts:
+        fetch_directory(disk, target, objects, manifest, lineage, _run_all)
+        return
+    # The lineage that goes on after it has no snapshot yet: what is still history of this one has to be cut out.
+    source = ShippedDisk(objects, manifest.database_id, lineage, _ROOT)
+    store = Store(clock, random.Random())
+    restore(disk, store, _ROOT, target, until=until, source_disk=source, database_id=manifest.database_id)
+    write_restored(disk, target, manifest)
+
+
+def _run_all(jobs: Iterable[Callable[[], None]]) -> None:
+    """Side by side: most of the time is spent waiting for answers."""
+    with ThreadPoolExecutor(limits.FETCHED_OBJECTS_AT_ONCE, thread_name_prefix="restore") as threads:
+        for done in [threads.submit(job) for job in jobs]:
+            done.result()
