@@ -5,13 +5,14 @@ snapshots, sparse files and files that nobody needs come by the dozen. Each stre
 operations in order: after a kill a stream is as it was after one of them, and none that was answered is missing. While
 they write, writers read old entries too, and know what they must be.
 
-`--kills N` says how often (a third of that many).
+`--kills N` says how often (a third of that many). With `--long`, the same kills find servers with planted bugs out.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -23,7 +24,9 @@ import redis
 
 from tests.integration.ledger import Violation, require
 from tests.integration.limited_server import COMMAND
-from tests.integration.server_process import ServerProcess
+from tests.integration.server_process import SOURCES, ServerProcess
+from tests.simulation.cooling_mutants import COOLING_MUTANTS
+from tests.simulation.mutants import SOURCE, apply
 
 LIMITS: Final = {
     "NODE_ENTRIES_MAX": 8,
@@ -41,6 +44,13 @@ ENTRIES_KEPT: Final = 400
 LOAD_S_MAX: Final = 1.5
 LOAD_ANSWERS_MIN: Final = 150
 LOAD_S_LONGEST: Final = 30.0
+FAULTS: Final = {
+    "result-given-to-other-nodes": "instead of|and should have one of|different backwards| is \\{",
+    "listed-file-removed": "this file of nodes is missing",
+    "part-noted-as-whole": "it is another node than the one referred to",
+}
+"""Planted bugs, and how they show: the first while the server lives, the others only after a kill."""
+FAULTY_KILLS_MAX: Final = 30
 Operation = tuple[str, int]
 """`append`, `trim` or `delete` with the number of an entry, or `drop`."""
 
@@ -206,26 +216,43 @@ def load(server: ServerProcess, ledgers: list[StreamLedger], rng: Random) -> lis
     return writers
 
 
-@pytest.mark.timeout(3600)
-def test_no_entry_is_lost_and_old_ones_are_read(tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    kills, seed = max(pytestconfig.getoption("--kills") // 3, 2), pytestconfig.getoption("--seed") or 1
-    rng, data = Random(seed), tmp_path / "data"
+def run_kills(data: Path, kills: int, rng: Random, sources: str = SOURCES) -> tuple[int, int]:
+    """How much was read under load, and how many node files there were at most. `Violation`: a promise is broken."""
     ledgers = [StreamLedger(b"stream:%d" % at) for at in range(WRITERS * STREAMS_EACH)]
     command = [*COMMAND, json.dumps(LIMITS), "serve"]
     arguments = ["--shards", "2", "--fsync", "everysec", "--snapshot-after", "100kb"]
     reads = most_files = 0
-    try:
-        for _ in range(kills):
-            server = ServerProcess(data, *arguments, command=command)
-            try:
-                check_all(server, ledgers)
-                reads += sum(writer.read for writer in load(server, ledgers, rng))
-            finally:
-                server.close()
-            most_files = max(most_files, len([*data.glob("shard-*/nodes-*.bin")]))
-        with ServerProcess(data, *arguments, command=command) as server:
+    for _ in range(kills):
+        server = ServerProcess(data, *arguments, command=command, PYTHONPATH=sources)
+        try:
             check_all(server, ledgers)
+            reads += sum(writer.read for writer in load(server, ledgers, rng))
+        finally:
+            server.close()
+        most_files = max(most_files, len([*data.glob("shard-*/nodes-*.bin")]))
+    with ServerProcess(data, *arguments, command=command, PYTHONPATH=sources) as server:
+        check_all(server, ledgers)
+    return reads, most_files
+
+
+@pytest.mark.timeout(3600)
+def test_no_entry_is_lost_and_old_ones_are_read(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    kills, seed = max(pytestconfig.getoption("--kills") // 3, 2), pytestconfig.getoption("--seed") or 1
+    try:
+        reads, most_files = run_kills(tmp_path / "data", kills, Random(seed))
     except Violation as problem:
         pytest.fail(f"seed {seed}: {problem}")
     assert most_files, "nothing became cold"
     assert reads, "nothing was read under load"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_faulty_server_is_caught(name: str, tmp_path: Path) -> None:
+    """By what it answers, or because it does not start again."""
+    (mutant,) = [each for each in COOLING_MUTANTS if each.name == name]
+    shutil.copytree(SOURCE / "tidelog", tmp_path / "tidelog", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    apply(mutant, tmp_path)
+    with pytest.raises((Violation, redis.ResponseError, RuntimeError), match=FAULTS[name]):
+        run_kills(tmp_path / "data", FAULTY_KILLS_MAX, Random(1), str(tmp_path))
