@@ -97,7 +97,7 @@ def small_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     OPENED.clear()
     yield
     OPENED.clear()
-    assert not OPENED._pins, "everything that was pinned was let go"
+    assert not OPENED.pinned_count, "everything that was pinned was let go"
     assert not OPENED.fetches
 
 
@@ -249,7 +249,7 @@ def test_commands_take_turns_when_together_they_need_too_much(monkeypatch: pytes
         for at, (session, _) in enumerate(clients):
             session.data_received(encode(b"XRANGE", b"s", b"%d" % (20 * at + 5), b"+", b"COUNT", b"15"))
         await settle()
-        assert len(OPENED._pins) <= 3
+        assert OPENED.pinned_count <= 3
         await world.work()
         for _, transport in clients:
             assert transport.take().startswith(b"*15\r\n")

@@ -17,6 +17,7 @@ def slow_down() -> None:
 
     limits.NODE_ENTRIES_MAX = 10
     limits.HOT_NODES_KEPT = 1
+    limits.OPENED_NODES_BYTES_MAX = 1  # nothing stays open
     from tidelog.system.disk import SystemFile
 
     read = SystemFile.read

@@ -16,7 +16,13 @@ from tests.cli.command_line import run
 from tests.integration import limited_server
 from tests.integration.server_process import ServerProcess
 
-LIMITS: Final = {"NODE_ENTRIES_MAX": 100, "HOT_NODES_KEPT": 1, "SCRUB_REST_S": 1, "COLD_AFTER_S": 1}
+LIMITS: Final = {
+    "NODE_ENTRIES_MAX": 100,
+    "HOT_NODES_KEPT": 1,
+    "SCRUB_REST_S": 1,
+    "COLD_AFTER_S": 1,
+    "OPENED_NODES_BYTES_MAX": 20_000,
+}
 WAIT_S_MAX: Final = 30.0
 
 

@@ -191,7 +191,7 @@ def test_what_lies_on_disk_is_answered_as_what_is_in_memory(seed: int) -> None:
                     side.chill()
         for side in sides:
             side.session.connection_lost(None)
-        assert not OPENED._pins
+        assert not OPENED.pinned_count
         assert sides[1].look() == sides[0].look()
         fetching = sides[1].engine.fetching
         assert fetching is not None

@@ -186,7 +186,7 @@ class CoolingWorld(StoreWorld):
 
     def _finish_job(self, job: CoolingJob) -> None:
         again = sum(node.is_cold for node in job.nodes)
-        self._cooling.finish(job)
+        self._cooling.finish(job, stay_open=len(job.nodes) % 2 == 0)  # not drawn: seeds mean what they meant
         self._cooling_job = None
         if job.error is None:
             self.coverage["cooled"] += 1

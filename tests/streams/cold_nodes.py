@@ -44,7 +44,7 @@ def cool(store: Store, *, is_pressed: bool = True) -> None:
     while (job := cooling.take()) is not None:
         job.run()
         assert job.error is None
-        cooling.finish(job)
+        cooling.finish(job, stay_open=False)
 
 
 def chill_all(stream: Stream, files: NodeFiles | None = None) -> Stream:

@@ -13,13 +13,18 @@ def held(opened: OpenedNodes, nodes: list[SealedNode]) -> list[bool]:
     return [node in opened for node in nodes]
 
 
-def test_the_least_recently_used_is_closed() -> None:
+def test_what_was_not_read_again_is_closed() -> None:
     a, b, c = nodes = [cold_node(1, 1000) for _ in range(3)]
     opened = OpenedNodes(2 * a.opened_bytes)
-    for node in (a, b, a, c):
-        opened.open(node)
+    opened.open(a)
+    opened.open(b)
+    assert a.columns.batch.num_rows == 1
+    opened.open(c)
     assert held(opened, nodes) == [True, False, True]
     assert opened.bytes_held == 2 * a.opened_bytes
+    opened.open(b)
+    opened.open(c)
+    assert held(opened, nodes) == [False, True, True], "it was spared once, and not read since"
     opened.clear()
     assert opened.bytes_held == 0
 
@@ -44,12 +49,28 @@ def test_what_is_pinned_stays() -> None:
     assert opened.bytes_held <= a.opened_bytes
 
 
+def test_what_is_open_keeps_no_place_of_a_node_that_is_gone() -> None:
+    node = cold_node(1, 1000)
+    opened = OpenedNodes(10 * node.opened_bytes)
+    opened.open(node)
+    assert node.place is not None
+    file = node.place.file
+    file.tally()
+    assert file.live_count == 1
+    del node
+    file.tally()
+    assert file.live_count == 0, "its file can go"
+    assert opened.bytes_held > 0
+    opened.clear()
+    assert opened.bytes_held == 0
+
+
 def test_who_fetches_is_told_of_all_that_are_needed_at_once() -> None:
     a, b, c = nodes = [cold_node(1, 1000) for _ in range(3)]
     opened = OpenedNodes(10 * a.opened_bytes)
     opened.open(b)
     opened.fetches = True
-    opened.open(b)
+    opened.require([b])
     with pytest.raises(NodesAway) as away:
         opened.require(nodes)
     assert away.value.nodes == nodes, "with the one that is there, which has to stay"

@@ -105,7 +105,7 @@ class Cooling:
         if problem is not None:  # a bug: the nodes stay in memory, and others go on
             _LOG.error("nodes of streams could not be written, and stay in memory: %s", problem)
             return
-        self._cooling.finish(job)
+        self._cooling.finish(job, stay_open=not self._is_pressed())
         for damage in job.damage:
             _LOG.error("a node of a stream is damaged, and stays where it is: %s", damage)
         if job.error is None:

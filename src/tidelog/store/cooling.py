@@ -2,7 +2,7 @@
 
     take     on the owner's thread: the nodes that are next in line, up to some bytes
     run      on any thread: compress, write, fsync
-    finish   on the owner's thread: the nodes let go of their bytes
+    finish   on the owner's thread: the nodes let go of their bytes, which stay open at first (`streams/cold`)
 
 A node is cold only after its bytes are durable. Nothing is journaled: a cold node has the same entries, and whether a
 node is cold does not belong to the state. If the disk is full or fails, the nodes stay in memory, in line.
@@ -30,6 +30,8 @@ from tidelog.journal.node_files import NodeFile, NodeFiles, NodePlace
 from tidelog.journal.snapshot import listed_node_files
 from tidelog.ports import Disk, Random
 from tidelog.store.keyspace import Database
+from tidelog.streams.cold import OPENED
+from tidelog.streams.columns import Columns
 from tidelog.streams.cooling_line import BytesInLine, CoolingLine
 from tidelog.streams.sealed_node import SealedNode
 from tidelog.streams.stream import Stream
@@ -171,11 +173,12 @@ class StoreCooling:
                 return CoolingJob(self.files, line, nodes)
         return None
 
-    def finish(self, job: CoolingJob) -> None:
-        """A job has run."""
+    def finish(self, job: CoolingJob, *, stay_open: bool = True) -> None:
+        """A job has run. `stay_open`: its nodes are among those that are kept open for readers, while there is room."""
         if job.error is not None:
             job.line.put_back(job.nodes)
             return
+        opened: list[tuple[SealedNode, Columns]] = []
         for node, place, last_id in zip(job.nodes, job.places, job.last_ids, strict=True):
             node.is_in_line = False
             if node.is_cold:
@@ -184,7 +187,10 @@ class StoreCooling:
             else:
                 self.cooled_bytes += node.opened_bytes
                 self.cooled_count += 1
+                if stay_open:
+                    opened.append((node, node.columns))
             node.chill(place, last_id)
+        OPENED.put_all(opened)
         job.places = []
 
     # --- while history is replayed ------------------------------------------------------------------------------
@@ -210,7 +216,7 @@ class StoreCooling:
         self._spilled_from = limits.REPLAY_SPILL_BYTES
         while (job := self.take()) is not None:
             job.run()
-            self.finish(job)
+            self.finish(job, stay_open=False)
             if job.error is not None:
                 self._spilled_from += self._in_line.total
                 return

@@ -7,13 +7,17 @@ pinned, so that they are all there at once.
 A node that cannot be read is never served: whoever needs it gets an error that names the file and the position, and
 the last entry of the node, after which there is more to read. The place is logged once, however often it is asked for.
 
+A node that becomes cold stays open at first: what was just written is what most readers ask for. Nodes that were not
+read since the cache last came by go first, in the order in which they were opened. So a read leaves no more than a
+mark, and costs as much as that of a hot node.
+
 One cache for the process: it holds copies of what lies on disk, so nothing depends on what is in it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -37,14 +41,30 @@ class NodesAway(Exception):
         self.nodes = nodes
 
 
+class OpenedNode:
+    """What the cache has of a cold node. The node refers to it and not the other way round: a node that its stream
+    drops lets go of its place on disk at once."""
+
+    __slots__ = ("columns", "pin_count", "was_read")
+
+    def __init__(self) -> None:
+        self.columns: Columns | None = None
+        """None: it is not open, and perhaps will be."""
+        self.pin_count = 0
+        """How many need it: it stays."""
+        self.was_read = False
+        """Since it was opened, or last spared."""
+
+
 class OpenedNodes:
-    """Least recently used first. One thread."""
+    """The open nodes, in a circle. One thread."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._opened: OrderedDict[SealedNode, Columns] = OrderedDict()
-        self._pins: dict[SealedNode, int] = {}
-        """Of nodes that stay, how often they are pinned."""
+        self._circle: deque[OpenedNode] = deque()
+        """Those that are open; the next that may go comes first."""
+        self.pinned_count = 0
+        """Nodes that stay."""
         self.bytes_held = 0
         self.fetches = False
         """Cold nodes are not read here and now: `NodesAway`."""
@@ -58,14 +78,10 @@ class OpenedNodes:
         """Places that the log names already, up to a number of them: file and position."""
 
     def __contains__(self, node: SealedNode) -> bool:
-        return node in self._opened
+        return node.opened is not None and node.opened.columns is not None
 
     def open(self, node: SealedNode) -> Columns:
-        """The columns of a cold node, read unless they are here."""
-        columns = self._opened.get(node)
-        if columns is not None:
-            self._opened.move_to_end(node)
-            return columns
+        """Read the columns of a cold node that is not open."""
         if self.fetches:
             raise NodesAway([node])
         try:
@@ -77,13 +93,13 @@ class OpenedNodes:
 
     def is_away(self, node: SealedNode) -> bool:
         """Whether reading it would mean to wait for a disk."""
-        return node.is_cold and node not in self._opened
+        return node.is_away
 
     def require(self, nodes: Iterable[SealedNode]) -> None:
         """All of them are about to be read: if one is not here, they are fetched and kept together."""
         if self.fetches:
             cold = [node for node in nodes if node.is_cold]
-            if any(node not in self._opened for node in cold):
+            if any(node.is_away for node in cold):
                 raise NodesAway(cold)  # also those that are here, which could be closed meanwhile
 
     def run_without_reading(self, work: Callable[[], _Result]) -> _Result:
@@ -126,37 +142,59 @@ class OpenedNodes:
     def put_all(self, read: Iterable[tuple[SealedNode, Columns]]) -> None:
         """What was read of several."""
         for node, columns in read:
-            if node not in self._opened:
-                self._opened[node] = columns
+            opened = _opened_of(node)
+            if opened.columns is None:
+                opened.columns = columns
+                opened.was_read = False
+                self._circle.append(opened)
                 self.bytes_held += columns.size_bytes
         self._shrink()
 
     def pin(self, nodes: Iterable[SealedNode]) -> None:
         """Keep what is, or will be, here of them until they are unpinned as often."""
         for node in nodes:
-            self._pins[node] = self._pins.get(node, 0) + 1
+            opened = _opened_of(node)
+            opened.pin_count += 1
+            self.pinned_count += opened.pin_count == 1
 
     def unpin(self, nodes: Iterable[SealedNode]) -> None:
         for node in nodes:
-            self._pins[node] -= 1
-            if not self._pins[node]:
-                del self._pins[node]
+            opened = _opened_of(node)
+            opened.pin_count -= 1
+            self.pinned_count -= not opened.pin_count
         self._shrink()
 
     def _shrink(self) -> None:
-        """Let the nodes go that were not used for the longest time, except those that are pinned."""
-        if self.bytes_held <= self._bytes_max:
-            return
-        for node in list(self._opened):
-            if node not in self._pins:
-                self.bytes_held -= self._opened.pop(node).size_bytes
-                if self.bytes_held <= self._bytes_max:
-                    return
+        """Let nodes go while there are too many: not those that are pinned, and those that were read not at first."""
+        circle = self._circle
+        left = 2 * len(circle)
+        while self.bytes_held > self._bytes_max and left:
+            left -= 1
+            opened = circle.popleft()
+            if opened.pin_count or opened.was_read:
+                opened.was_read = False
+                circle.append(opened)
+            else:
+                self._close(opened)
+
+    def _close(self, opened: OpenedNode) -> None:
+        if opened.columns is not None:
+            self.bytes_held -= opened.columns.size_bytes
+            opened.columns = None
 
     def clear(self) -> None:
         """Close them, except those that are pinned."""
-        for node in [node for node in self._opened if node not in self._pins]:
-            self.bytes_held -= self._opened.pop(node).size_bytes
+        for opened in self._circle:
+            if not opened.pin_count:
+                self._close(opened)
+        self._circle = deque(opened for opened in self._circle if opened.pin_count)
+
+
+def _opened_of(node: SealedNode) -> OpenedNode:
+    """That of a node, made if there is none."""
+    if node.opened is None:
+        node.opened = OpenedNode()
+    return node.opened
 
 
 OPENED: Final = OpenedNodes(limits.OPENED_NODES_BYTES_MAX)

@@ -245,7 +245,10 @@ class StreamEntries:
             OPENED.require([self.sealed[place] for place in sorted(places) if place < len(self.sealed)])
 
     def _require(self, parts: list[_Part]) -> None:
-        OPENED.require([node for node, _, _ in parts if isinstance(node, SealedNode)])
+        """Hot."""
+        for node, _, _ in parts:
+            if isinstance(node, SealedNode) and node.is_away:
+                OPENED.require([each for each, _, _ in parts if isinstance(each, SealedNode)])
 
     def _require_ids(self, places: range, first_id: int, last_id: int, count: int) -> None:
         """What a read from an id on needs; if its first node is away, that and what it needs in any case."""
@@ -283,10 +286,17 @@ class StreamEntries:
         if not parts or OPENED.fetch_ahead is None:
             return
         node, _, stop = parts[-1]
-        if isinstance(node, SealedNode) and node.is_cold:
+        if isinstance(node, SealedNode) and node.is_cold and self._has_away_ahead(node):
             end = node.offset_at(stop) if stop < node.count else node.last_offset + 1
             if OPENED.goes_on(id(self), offset, end):
                 self.look_ahead(node)
+
+    def _has_away_ahead(self, node: SealedNode) -> bool:
+        """Whether it is time to fetch what lies behind a node: of the nodes that would be fetched half are open."""
+        last = len(self.sealed) - 1
+        place = bisect_right(self.bases, node.last_offset)
+        half = min(place + limits.AHEAD_NODES_MAX // 2, last)
+        return place <= last and (self.sealed[half].is_away or self.sealed[place].is_away)
 
     def look_ahead(self, node: SealedNode) -> None:
         """A reader is in a cold node, and will go on behind it."""

@@ -8,7 +8,7 @@ holes. So operations, which only move bounds and make holes, never read a node. 
 node. One of a cold node lies in the same place: what of those bytes is its own, its offsets say.
 
 A node that becomes cold (`chill`) has the same entries as before, so nobody has to know. It never becomes hot again:
-what is read of it is kept for a while by `cold.OPENED`.
+what is read of it, or was in memory when it became cold, is kept for a while by `cold.OPENED`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from tidelog.errors import Corruption, FormatError
 from tidelog.journal.node_files import NodePlace
-from tidelog.streams.cold import OPENED
+from tidelog.streams.cold import OPENED, OpenedNode
 from tidelog.streams.columns import Columns
 from tidelog.streams.node_ipc import (
     batch_of,
@@ -71,6 +71,7 @@ class SealedNode:
         "last_id",
         "last_offset",
         "offsets",
+        "opened",
         "opened_bytes",
         "place",
     )
@@ -93,6 +94,8 @@ class SealedNode:
         """None: it is cold."""
         self._kept: Columns | None = None
         """Its columns, once somebody has looked and while it is hot."""
+        self.opened: OpenedNode | None = None
+        """Its columns while it is cold and open, of which `OPENED` takes care; None: it never was open."""
         self.place = place
         """Of its bytes, and perhaps of others'; None: it is hot."""
         self.opened_bytes = opened_bytes
@@ -175,6 +178,11 @@ class SealedNode:
         return self._batch is None
 
     @property
+    def is_away(self) -> bool:
+        """Whether reading it would mean to wait for a disk."""
+        return self._batch is None and (self.opened is None or self.opened.columns is None)
+
+    @property
     def size_bytes(self) -> int:
         """What its entries take in memory."""
         return 0 if self._batch is None else self.opened_bytes
@@ -189,7 +197,7 @@ class SealedNode:
     @property
     def batch(self) -> pa.RecordBatch:
         """Its record batch, read if it is cold."""
-        return self._batch if self._batch is not None else OPENED.open(self).batch
+        return self._batch if self._batch is not None else self.columns.batch
 
     def read(self) -> pa.RecordBatch:
         """The same, without the cache of opened nodes. On any thread. `Corruption`: it cannot be read."""
@@ -270,29 +278,35 @@ class SealedNode:
     def offset_at(self, index: int) -> int:
         return self.first_offset + index if self.offsets is None else self.offsets[index]
 
-    def _columns(self) -> Columns:
+    @property
+    def columns(self) -> Columns:
+        """Its columns, read if it is cold and not open. Hot."""
         if self._kept is not None:
             return self._kept
         if self._batch is not None:
             self._kept = Columns(self._batch)
             return self._kept
+        opened = self.opened
+        if opened is not None and opened.columns is not None:
+            opened.was_read = True
+            return opened.columns
         return OPENED.open(self)
 
     def index_of_id(self, number: int) -> int:
         """The place of the first entry at or after an id."""
-        columns = self._columns()
+        columns = self.columns
         return index_of_id(columns.ms, columns.seqs, number)
 
     def id_at(self, index: int) -> int:
-        columns = self._columns()
+        columns = self.columns
         return pack_id(columns.ms[index], columns.seqs[index])
 
     def ids(self, start: int, stop: int) -> list[int]:
-        columns = self._columns()
+        columns = self.columns
         return pack_ids(columns.ms[start:stop], columns.seqs[start:stop])
 
     def rows(self, start: int, stop: int) -> Rows:
-        return self._columns().rows(self.first_offset, start, stop)
+        return self.columns.rows(self.first_offset, start, stop)
 
     # --- without some of them -----------------------------------------------------------------------------------
 
