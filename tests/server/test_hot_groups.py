@@ -76,6 +76,7 @@ def random_command(rng: random.Random, ids: list[bytes]) -> list[bytes]:
             [b"XREADGROUP", b"GROUP", group, consumer, b"STREAMS", key, b"0-0"],
             *[[b"XACK", key, group, *some]] * 3,
             [b"XACK", key, group, b"0-1", b"x"],
+            [b"TREAD", key, b"%d" % rng.choice([0, 1, offset]), count],
             [b"TREAD", key, b"0", count, b"GROUP", group],
             *[[b"TREAD", key, b"0", count, b"GROUP", group, b"RETRY", b"%d" % rng.randrange(900), b"2000"]] * 2,
             [b"TREAD", key, b"0", count, b"GROUP", group, b"BLOCK", b"0"],

@@ -1,14 +1,15 @@
 """The hot path of readers of one stream: new entries, for a group or without one, and acknowledgements.
 
     XREADGROUP GROUP group consumer [COUNT n] [BLOCK ms] STREAMS key >
+    TREAD key offset n
     TREAD key offset n GROUP group [RETRY ms ms] [BLOCK ms]
     XREAD [COUNT n] [BLOCK ms] STREAMS key id
     XACK key group id ...
     TACK key group offset ... | first-last ...
 
-Each is a transaction of its own with one record. A reader that gets nothing, because nothing is new, an entry is due
-again, or the group has no room, takes the general path, which knows how to wait. So does whatever meets a pending entry
-that has expired, or a cold node that is not open, which is found out before anything is changed.
+Each that changes something is a transaction of its own with one record. A reader that gets nothing, because nothing is
+new, an entry is due again, or the group has no room, takes the general path, which knows how to wait. So does whatever
+meets a pending entry that has expired, or a cold node that is not open, which is found out before anything is changed.
 
 A delivery concerns other readers only if it will be due again, and an acknowledgement only if the group had no room.
 Only then are the clients that wait for the key looked at.
@@ -35,6 +36,8 @@ from tidelog.streams.rows import Rows
 from tidelog.streams.stream import Stream
 
 _COUNT_MAX: Final = limits.RECORD_MEMBERS_MAX
+_LATER_ENTRIES_MIN: Final = limits.LATER_ENTRIES_MIN
+"""Replies of so many entries are made piece by piece, by the general path."""
 _DIGITS_MAX: Final = 18
 _ZERO: Final = ord("0")
 _DASH: Final = b"-"
@@ -59,7 +62,7 @@ class HotGroups:
         self._one_key = _ONE_KEY_2 if protocol == 2 else _ONE_KEY_3
 
     def reads(self) -> HotCommands:
-        return {b"XREAD": self.xread}
+        return {b"XREAD": self.xread, b"TREAD": self.tread_plain}
 
     def writes(self) -> HotCommands:
         return {b"XREADGROUP": self.xreadgroup, b"TREAD": self.tread, b"XACK": self.xack, b"TACK": self.tack}
@@ -88,6 +91,28 @@ class HotGroups:
         if len(rows.entries) > _COUNT_MAX:
             return at
         out.append(self._one_key % (len(key), key, len(rows.entries), array_for_x(rows)))
+        return at + 1
+
+    def tread_plain(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        """TREAD without a group."""
+        OPENED.fetches = True
+        try:
+            return self._tread_plain(commands, at, out) if len(commands[at]) == 4 else at
+        except NodesAway:
+            return at
+        finally:
+            OPENED.fetches = False
+
+    def _tread_plain(self, commands: Commands, at: int, out: list[bytes]) -> int:
+        words = commands[at]
+        key, offset, count = words[1], _number(words[2]), _number(words[3])
+        stream = self._stream(slot_of(key), key)
+        if stream is None or not 0 < count < _LATER_ENTRIES_MIN or not stream.first <= offset < stream.next:
+            return at
+        rows = stream.read(offset, count)
+        if not rows.entries:
+            return at
+        out.append(b"*%d\r\n%b" % (len(rows.entries), array_for_t(rows)))
         return at + 1
 
     def xreadgroup(self, commands: Commands, at: int, out: list[bytes]) -> int:
@@ -134,6 +159,8 @@ class HotGroups:
     def _tread(self, commands: Commands, at: int, out: list[bytes]) -> int:
         words = commands[at]
         length = len(words)
+        if length == 4:
+            return self._tread_plain(commands, at, out)
         if length < 6 or words[4] not in _GROUP or self._writer.refusal is not None:
             return at
         name, key, count = words[5], words[1], _number(words[3])
