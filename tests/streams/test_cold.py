@@ -53,6 +53,7 @@ def test_what_is_open_keeps_no_place_of_a_node_that_is_gone() -> None:
     node = cold_node(1, 1000)
     opened = OpenedNodes(10 * node.opened_bytes)
     opened.open(node)
+    assert node.columns.batch.num_rows == 1
     assert node.place is not None
     file = node.place.file
     file.tally()
@@ -60,6 +61,10 @@ def test_what_is_open_keeps_no_place_of_a_node_that_is_gone() -> None:
     del node
     file.tally()
     assert file.live_count == 0, "its file can go"
+    others = [cold_node(1, 1000) for _ in range(10)]
+    for other in others:
+        opened.open(other)
+    assert all(held(opened, others)), "what is left of it goes first, though it was read"
     assert opened.bytes_held > 0
     opened.clear()
     assert opened.bytes_held == 0

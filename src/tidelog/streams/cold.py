@@ -45,11 +45,13 @@ class OpenedNode:
     """What the cache has of a cold node. The node refers to it and not the other way round: a node that its stream
     drops lets go of its place on disk at once."""
 
-    __slots__ = ("columns", "pin_count", "was_read")
+    __slots__ = ("columns", "is_gone", "pin_count", "was_read")
 
     def __init__(self) -> None:
         self.columns: Columns | None = None
         """None: it is not open, and perhaps will be."""
+        self.is_gone = False
+        """The node is: nobody will read it."""
         self.pin_count = 0
         """How many need it: it stays."""
         self.was_read = False
@@ -165,13 +167,13 @@ class OpenedNodes:
         self._shrink()
 
     def _shrink(self) -> None:
-        """Let nodes go while there are too many: not those that are pinned, and those that were read not at first."""
+        """Let nodes go while there are too many: not those that are pinned, nor at first those that were read."""
         circle = self._circle
         left = 2 * len(circle)
         while self.bytes_held > self._bytes_max and left:
             left -= 1
             opened = circle.popleft()
-            if opened.pin_count or opened.was_read:
+            if (opened.pin_count or opened.was_read) and not opened.is_gone:
                 opened.was_read = False
                 circle.append(opened)
             else:

@@ -114,6 +114,11 @@ class SealedNode:
         self.is_whole = is_whole
         """Nothing but its entries lies in its place."""
 
+    def __del__(self) -> None:
+        """On any thread."""
+        if self.opened is not None:
+            self.opened.is_gone = True
+
     @classmethod
     def of_batch(cls, batch: pa.RecordBatch, first: int, last: int, offsets: array[int] | None) -> SealedNode:
         """One that is hot."""
