@@ -1,8 +1,8 @@
 """Cooling of a running server: the loop finds nodes, a thread writes them, one job after the other (`store/cooling`).
 
-What is in line is taken at once, so nodes that clients write leave memory within a second or so. Passes over all
-streams, for what does not get in line by itself, have time between them, and take a slice of time at once. There is no
-time between them while more is in memory than may be (`is_pressed`).
+What is in line is taken some times a second, or at once if it is much, so nodes that clients write leave memory within
+a second or so. Passes over all streams, for what does not get in line by itself, have time between them, and take a
+slice of time at once. There is no time between them while more is in memory than may be (`is_pressed`).
 
 What the nodes took is given back to the system now and then: the allocator keeps it otherwise. If the disk is full or
 fails, nodes stay in memory, and it is tried again.
@@ -110,7 +110,8 @@ class Cooling:
             _LOG.error("a node of a stream is damaged, and stays where it is: %s", damage)
         if job.error is None:
             self.failures = 0
-            self._begin()
+            if self._cooling.waiting_bytes >= limits.COOLED_AT_ONCE_BYTES:
+                self._begin()  # otherwise with the next tick: each job has an fsync
             return
         if not self.failures:
             _LOG.error("nodes of streams stay in memory, because they cannot be written: %s", job.error)

@@ -135,6 +135,11 @@ class StoreCooling:
         return sum(len(line.nodes) for line in self._lines)
 
     @property
+    def waiting_bytes(self) -> int:
+        """What those in line take in memory."""
+        return self._in_line.total
+
+    @property
     def sealed_bytes(self) -> int:
         """What all nodes that were ever sealed took in memory."""
         return sum(line.sealed_bytes for line in self._lines)
