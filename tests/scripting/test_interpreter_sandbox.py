@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from types import MethodType
 
 import pytest
 
@@ -21,6 +22,9 @@ def quick(machine: ScriptMachine) -> ScriptMachine:
     machine.scripts.limits.time_ms = LIMIT_MS
     machine.scripts.limits.memory_bytes = 16 * limits.MIB
     return machine
+
+
+LIBRARY = "#!lua name=lib\nredis.register_function('f', function() return 7 end)"
 
 
 def stopped(machine: ScriptMachine, script: str) -> str:
@@ -452,6 +456,54 @@ def test_compiled_code_leaves_room_for_arguments(quick: ScriptMachine) -> None:
             for text in (f"return #{{{items}}}", f"return redis.call('ECHO', #{{{items}}} +)"):
                 assert isinstance(quick.eval(text[: limits.SCRIPT_BYTES_MAX], values=[large]), int | str)
                 assert quick.eval("return #ARGV[1]", values=[large]) == len(large)
+
+
+FULL = [
+    "local t = {} while true do t = {t} end",
+    "return #{" + "function()end," * 45_000 + "}",
+]
+"""Scripts that use up their memory to the last few bytes."""
+
+
+@pytest.mark.parametrize(("script", "counts"), [(FULL[0], range(34)), (FULL[1], range(10, 16))])
+def test_memory_that_is_full_when_the_interpreter_is_taken_apart(
+    quick: ScriptMachine, script: str, counts: range
+) -> None:
+    """Letting go of a compiled script takes a few bytes where the list of such places is to grow: an error there would
+    end the process. Whether it grows follows from their number."""
+    quick.scripts.limits.memory_bytes = limits.SCRIPT_MEMORY_BYTES_MIN
+    quick.scripts.limits.time_ms = 20_000
+    for count in counts:
+        for number in range(count):
+            assert quick.eval(f"return {number}") == number
+        assert "memory" in quick.eval(f"{script} --{count}")
+        assert quick.eval("return 'alive'") == b"alive"
+
+
+@pytest.mark.parametrize("words", [("FLUSH",), ("DELETE", "lib"), ("LOAD", "REPLACE", LIBRARY)])
+@pytest.mark.parametrize("script", [FULL[0], "while true do end"])
+def test_libraries_of_an_interpreter_that_is_gone(quick: ScriptMachine, script: str, words: tuple[str, ...]) -> None:
+    """One that was thrown away, perhaps as its memory was full, is not asked to forget a library."""
+    quick.scripts.limits.memory_bytes = limits.SCRIPT_MEMORY_BYTES_MIN
+    assert quick("FUNCTION", "LOAD", LIBRARY) == b"lib"
+    assert quick("FCALL", "f", 0) == 7
+    assert "was stopped" in quick.eval(script)
+    assert quick("FUNCTION", *words) in (b"OK", b"lib")
+    known = words[0] == "LOAD"
+    assert quick("FCALL", "f", 0) == (7 if known else "-ERR Function not found")
+    assert quick("FUNCTION", "LOAD", "REPLACE", LIBRARY) == b"lib"
+    assert quick("FCALL", "f", 0) == 7
+
+
+def test_nothing_stays_of_an_interpreter_whose_memory_was_full(quick: ScriptMachine) -> None:
+    """An error of Lua that jumped out of Python would leave references behind."""
+    quick.scripts.limits.memory_bytes = limits.SCRIPT_MEMORY_BYTES_MIN
+    quick.scripts.limits.time_ms = 20_000
+    counts = []
+    for _ in range(3):
+        stopped_by_memory(quick, FULL[0])
+        counts.append(sum(isinstance(found, MethodType) for found in gc.get_referrers(quick.scripts._host)))
+    assert counts[0] == counts[2]
 
 
 def test_many_values(quick: ScriptMachine) -> None:

@@ -156,8 +156,9 @@ class Functions:
 
     def remove(self, names: list[bytes]) -> None:
         """The store has no longer these libraries; the others keep what is local to them."""
-        interpreter = self._interpreter
-        if interpreter is not None and self._version + len(names) == self._libraries.version:
+        interpreter = self._scripts.interpreter()
+        # One that was thrown away since is not to be called again.
+        if interpreter is self._interpreter and self._version + len(names) == self._libraries.version:
             for name in names:
                 self._forget(name)
                 self._took_s.pop(name, None)

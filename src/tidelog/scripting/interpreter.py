@@ -5,6 +5,10 @@ nowhere else: where Python hands a value to Lua, an error would leave Python in 
 the memory is in reserve: Lua looks whether the reserve is there before it calls Python, and what Python hands over is
 smaller than the reserve. Between scripts little is in use.
 
+While no script runs there is no limit: whatever else is done in a state may need a few bytes, and no error could be
+caught there. Even letting go of a function takes some at times, as the place for it in a list may be new; and a state
+in which a script has used up all memory is still to be taken apart.
+
 A state in which a limit was met is thrown away, and its memory with it. Making another one takes about a millisecond.
 """
 
@@ -52,6 +56,8 @@ class Interpreter:
             attribute_filter=_refuse,
             max_memory=memory_bytes,
         )
+        self._memory_bytes = memory_bytes
+        self._limit_memory = self._lua.set_max_memory
         self._host = host
         self._used_bytes = self._lua.get_memory_used
         self.errors: tuple[type[BaseException], ...] = (lua51.LuaError,)
@@ -90,8 +96,11 @@ class Interpreter:
         self._functions = load(_lua_file("functions"), _CHUNK, box, limits.LIBRARY_FUNCTIONS_MAX)
         self._full_bytes = memory_bytes - 2 * self.reserve_bytes
         self._run_script = self._calls[b"run_script"]
-        self._compile = self._calls[b"compile"]
+        self._run_function = self._calls[b"run_function"]
+        self._compile_text = self._calls[b"compile"]
+        self._load_library = self._functions[b"load"]
         self._compiled: dict[bytes, Any] = {}
+        self._limit_memory(0)
 
     @property
     def used_bytes(self) -> int:
@@ -125,6 +134,14 @@ class Interpreter:
             raise NotCompiled(_text(made[1]))
         return made
 
+    def _compile(self, code: bytes) -> Any:
+        """A function of Lua; or false and what is wrong with the code."""
+        self._limit_memory(self._memory_bytes)
+        try:
+            return self._compile_text(code)
+        finally:
+            self._limit_memory(0)
+
     def forget(self, script: Script) -> None:
         self._compiled.pop(script.sha, None)
 
@@ -137,7 +154,11 @@ class Interpreter:
         if len(words) > limits.SCRIPT_WORDS_AT_ONCE:
             self._add_words(words)
             words = ()
-        return self._run_script(function, script.sha, protocol, keys_count, *words)
+        self._limit_memory(self._memory_bytes)
+        try:
+            return self._run_script(function, script.sha, protocol, keys_count, *words)
+        finally:
+            self._limit_memory(0)
 
     def _check_room(self) -> None:
         if self.is_full:
@@ -151,7 +172,11 @@ class Interpreter:
         if problem:
             raise NotCompiled("Error compiling function: " + _text(self._compile(code)[1]))
         self._host.trust(prepared)
-        answer = self._functions[b"load"](prepared)
+        self._limit_memory(self._memory_bytes)
+        try:
+            answer = self._load_library(prepared)
+        finally:
+            self._limit_memory(0)
         self._check_room()
         if not answer[0]:
             raise NotCompiled(_text(answer[1]))
@@ -172,7 +197,11 @@ class Interpreter:
         if len(words) > limits.SCRIPT_WORDS_AT_ONCE:
             self._add_words(words)
             words = ()
-        return self._calls[b"run_function"](callback, function.name, protocol, keys_count, *words)
+        self._limit_memory(self._memory_bytes)
+        try:
+            return self._run_function(callback, function.name, protocol, keys_count, *words)
+        finally:
+            self._limit_memory(0)
 
     def _add_words(self, words: Sequence[bytes]) -> None:
         """What Lua takes for a word grows with those before it whose hashes are alike, and no hook fires in it."""

@@ -23,6 +23,7 @@ local gcinfo, collectgarbage, getinfo = raw.gcinfo, raw.collectgarbage, raw.debu
 local byte, sub, find, format, concat = raw.string.byte, raw.string.sub, raw.string.find, raw.string.format, raw.table.concat
 local place, make_room, stop, begin, is_stopped = box.place, box.make_room, box.stop, box.begin, box.is_stopped
 local memory_soft_kb, memory_idle_kb = box.memory_soft_kb, box.memory_idle_kb
+local memory_full_kb = 2 * memory_soft_kb - 64
 local arguments_bytes_max = box.string_bytes_max
 local TOO_LARGE = 2
 
@@ -512,6 +513,7 @@ return {
     local loaded, problem = box.compile(text, "@user_script")
     if gcinfo() > memory_idle_kb then collectgarbage() end -- the host is about to hand over more
     if not loaded then return false, problem end
+    if gcinfo() > memory_full_kb then stop(TOO_LARGE) end -- a function that is handed to the host needs a place
     return loaded
   end,
 }
