@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 import redis
@@ -31,7 +31,7 @@ class CopyPlace(NamedTuple):
     """Where a copy is kept."""
 
     url: str
-    env: Mapping[str, str]
+    env: Mapping[str, Any]
 
     def server(self, data: Path, *arguments: str) -> ServerProcess:
         return ServerProcess(
@@ -77,7 +77,7 @@ class Writer:
         try:
             while not self._is_stopped:
                 number = self._next
-                self._client.execute_command("TWRITE", "numbers", "tag", b"%d" % number)
+                self._client.execute_command("TWRITE", "numbers", "tag", b"%d" % number)  # type: ignore[no-untyped-call]
                 self.answered[number] = time.monotonic()
                 self._next += 1
         except redis.ConnectionError:
@@ -106,7 +106,7 @@ def test_a_machine_that_is_lost_loses_seconds_at_most(
         data = tmp_path / f"data-{loss + 1}"
         with place.server(data) as server:
             client = server.client()
-            entries = client.execute_command("TREAD", "numbers", 1, 10_000_000)
+            entries = client.execute_command("TREAD", "numbers", 1, 10_000_000)  # type: ignore[no-untyped-call]
             assert [int(entry) for _, _, entry in entries] == list(range(1, len(entries) + 1))
             written = len(entries)
             lost = [at for number, at in writer.answered.items() if number > written]
@@ -142,7 +142,7 @@ def test_a_server_that_wakes_up_too_late_ships_no_more(place: CopyPlace, tmp_pat
 
 
 def test_writes_go_on_while_the_store_cannot_be_reached(tmp_path: Path) -> None:
-    nowhere = {
+    nowhere: dict[str, Any] = {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
         "AWS_ALLOW_HTTP": "true",
         "AWS_ACCESS_KEY_ID": "id",

@@ -12,19 +12,17 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from tidelog import limits
-from tidelog.errors import DataDirectoryError, EnvironmentFault
+from tidelog.errors import EnvironmentFault
 from tidelog.journal import layout
 from tidelog.ports import Clock, Disk, ObjectStore
 from tidelog.server.configuration import ServerConfig
 from tidelog.server.ship_target import OpenStore
-from tidelog.shipping.fetch import fetch_directory, write_restored
+from tidelog.shipping.fetch import RunAll, fetch_directory, write_restored
 from tidelog.shipping.manifest import Manifest
-from tidelog.shipping.manifest_log import ManifestLog, database_ids
+from tidelog.shipping.manifest_log import ManifestLog, only_database
 from tidelog.shipping.moments import lineage_at
 from tidelog.shipping.shipped_disk import ShippedDisk
 from tidelog.store.restore import restore
@@ -34,7 +32,7 @@ _LOG: Final = logging.getLogger("tidelog")
 _ROOT: Final = "/shipped"
 
 
-def restore_first(config: ServerConfig, disk: Disk, clock: Clock, open_store: OpenStore) -> None:
+def restore_first(config: ServerConfig, disk: Disk, clock: Clock, open_store: OpenStore, fetch_all: RunAll) -> None:
     """Fill the data directory if it is empty and the configuration says from where. On a thread: it takes its time."""
     if config.restore_from is None or config.replicaof is not None or not _is_empty(disk, config.data):
         return
@@ -45,22 +43,10 @@ def restore_first(config: ServerConfig, disk: Disk, clock: Clock, open_store: Op
             _LOG.warning("%s has no database yet: the server begins an empty one", config.restore_from)
             return
         manifest = _wait_for_quiet(ManifestLog(objects, database_id), config.restore_wait_us, clock)
-        _fill(disk, config.data, objects, manifest, clock)
+        _fill(disk, config.data, objects, manifest, clock, fetch_all)
     except (OSError, ValueError) as error:
         raise EnvironmentFault(f"{config.data} cannot be restored from {config.restore_from}: {error}") from error
     _LOG.warning("restored %s from %s, manifest %d", config.data, config.restore_from, manifest.number)
-
-
-def only_database(objects: ObjectStore, url: str, wanted: str | None) -> str | None:
-    """The database of a copy that is meant; None: there is none at all."""
-    found = database_ids(objects)
-    if wanted is not None:
-        if wanted not in found:
-            raise DataDirectoryError(f"{url} has no database {wanted}; it has {', '.join(found) or 'none'}")
-        return wanted
-    if len(found) > 1:
-        raise DataDirectoryError(f"{url} has several databases, say which with --database: {', '.join(found)}")
-    return found[0] if found else None
 
 
 def _is_empty(disk: Disk, folder: str) -> bool:
@@ -90,20 +76,13 @@ def _wait_for_quiet(log: ManifestLog, wait_us: int, clock: Clock) -> Manifest:
     return manifest
 
 
-def _fill(disk: Disk, target: str, objects: ObjectStore, manifest: Manifest, clock: Clock) -> None:
+def _fill(disk: Disk, target: str, objects: ObjectStore, manifest: Manifest, clock: Clock, fetch_all: RunAll) -> None:
     lineage, until = lineage_at(manifest, None)
     if until == lineage.ts:
-        fetch_directory(disk, target, objects, manifest, lineage, _run_all)
+        fetch_directory(disk, target, objects, manifest, lineage, fetch_all)
         return
     # The lineage that goes on after it has no snapshot yet: what is still history of this one has to be cut out.
     source = ShippedDisk(objects, manifest.database_id, lineage, _ROOT)
     store = Store(clock, random.Random())
     restore(disk, store, _ROOT, target, until=until, source_disk=source, database_id=manifest.database_id)
     write_restored(disk, target, manifest)
-
-
-def _run_all(jobs: Iterable[Callable[[], None]]) -> None:
-    """Side by side: most of the time is spent waiting for answers."""
-    with ThreadPoolExecutor(limits.FETCHED_OBJECTS_AT_ONCE, thread_name_prefix="restore") as threads:
-        for done in [threads.submit(job) for job in jobs]:
-            done.result()

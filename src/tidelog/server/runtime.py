@@ -62,7 +62,7 @@ from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
 from tidelog.system.memory_disk import MemoryDisk
 from tidelog.system.network import SystemLink, SystemNetwork
-from tidelog.system.ship_store import open_ship_store
+from tidelog.system.ship_store import fetch_all, open_ship_store
 
 if TYPE_CHECKING:
     from tidelog.flight.server import FlightServer
@@ -176,7 +176,7 @@ class Runtime:
     def _open_store(self) -> Store:
         """On the thread."""
         config = self._config
-        restore_first(config, self._disk, self._clock, open_ship_store)
+        restore_first(config, self._disk, self._clock, open_ship_store, fetch_all)
         store = Store.open(
             self._disk,
             config.data,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.errors import Corruption
+from tidelog.errors import Corruption, DataDirectoryError
 from tidelog.ports import ObjectStore
 from tidelog.shipping.manifest import (
     Files,
@@ -30,6 +30,18 @@ _STEP_MAX: Final = 1 << 40
 def database_ids(objects: ObjectStore) -> list[str]:
     """The databases that lie in a store."""
     return [name for name in objects.folders("") if objects.list(f"{name}/manifest-")]
+
+
+def only_database(objects: ObjectStore, url: str, wanted: str | None) -> str | None:
+    """The database of a copy that is meant; None: there is none at all."""
+    found = database_ids(objects)
+    if wanted is not None:
+        if wanted not in found:
+            raise DataDirectoryError(f"{url} has no database {wanted}; it has {', '.join(found) or 'none'}")
+        return wanted
+    if len(found) > 1:
+        raise DataDirectoryError(f"{url} has several databases, say which with --database: {', '.join(found)}")
+    return found[0] if found else None
 
 
 class ManifestLog:

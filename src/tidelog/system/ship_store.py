@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 
+from tidelog import limits
 from tidelog.ports import ObjectStore
 from tidelog.shipping.paced_store import PacedStore
 from tidelog.shipping.sealed_store import SealedStore
@@ -23,3 +26,10 @@ def open_ship_store(url: str, key_file: str | None = None, bytes_per_s: int = 0)
     if bytes_per_s:
         objects = PacedStore(objects, bytes_per_s, SystemClock(), time.sleep)
     return objects if key is None else SealedStore(objects, key, os.urandom)
+
+
+def fetch_all(jobs: Iterable[Callable[[], None]]) -> None:
+    """Run them side by side: most of the time is spent waiting for answers. Raises what one of them raises."""
+    with ThreadPoolExecutor(limits.FETCHED_OBJECTS_AT_ONCE, thread_name_prefix="fetch") as threads:
+        for done in [threads.submit(job) for job in jobs]:
+            done.result()
