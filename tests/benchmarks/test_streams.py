@@ -17,4 +17,5 @@ def test_prints_a_ratio_for_each_test(capsys: pytest.CaptureFixture[str]) -> Non
     streams.main(["--events", "2000", "--sizes", "100", "--rounds", "1", "--tests", tests, "--json"])
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(rows) == 3 + 2 + 2 + 1 + 1 + 2
-    assert all(row["tidelog"] > 0 and row["redis"] > 0 and row["ratio"] > 0 for row in rows)
+    # Of so few events a ratio may be 0.00: a read by Flight is one connection more than anything else.
+    assert all(row["tidelog"] > 0 and row["redis"] > 0 and row["ratio"] >= 0 for row in rows), rows
