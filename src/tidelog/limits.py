@@ -404,7 +404,9 @@ NODE_FILE_SPARSE_PART = 0.5
 RECORD_NODES_MAX = 512
 """Cold nodes that one record of a snapshot refers to."""
 OPENED_NODES_BYTES_MAX = 64 * MIB
-"""Cold nodes that were read stay open up to this much."""
+"""Cold nodes that were read, or just written, stay open up to this much ..."""
+WRITTEN_NODES_OPEN_S = 1
+"""... and those that nobody reads for this long after they were written (up to twice that)."""
 HOT_STREAM_PART = 1 / 16
 """Of the machine's memory: what sealed nodes may take together before even the last ones become cold."""
 TIGHT_MEMORY_PART = 0.9

@@ -11,6 +11,7 @@ from tests.streams.plain import filled, plain
 from tidelog import limits
 from tidelog.server.cooling import Cooling
 from tidelog.server.memory import Memory, total_bytes
+from tidelog.streams.cold import OPENED
 from tidelog.streams.stream import Stream
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
@@ -154,6 +155,26 @@ def test_a_full_disk_loses_nothing() -> None:
         await world.work()
         assert cold(stream) == [True] * 3 + [False] * 3
         assert plain(stream) == before
+
+    run(check)
+
+
+def test_what_was_just_written_stays_open_only_for_its_readers() -> None:
+    async def check(world: World) -> None:
+        stream = world.put(b"k", filled(6000, size=50))
+        await world.work()
+        cooled = stream.sealed[:3]
+        assert [node in OPENED for node in cooled] == [True] * 3
+        assert stream.read(1001, 1)  # from the second node
+        for _ in range(2):
+            world.clock.advance(1_000_000 * limits.WRITTEN_NODES_OPEN_S)
+            await world.work()
+        assert [node in OPENED for node in cooled] == [False, True, False]
+        assert OPENED.bytes_held >= cooled[1].opened_bytes
+        held = OPENED.bytes_held
+        assert stream.read(1, 1)
+        assert cooled[0] in OPENED
+        assert OPENED.bytes_held > held
 
     run(check)
 

@@ -4,7 +4,8 @@ What is in line is taken some times a second, or at once if it is much, so nodes
 a second or so. Passes over all streams, for what does not get in line by itself, have time between them, and take a
 slice of time at once. There is no time between them while more is in memory than may be (`is_pressed`).
 
-What the nodes took is given back to the system now and then: the allocator keeps it otherwise. If the disk is full or
+Nodes that were written stay open for a second or two, for readers that are a little behind. What they took is given back
+to the system now and then: the allocator keeps it otherwise. If the disk is full or
 fails, nodes stay in memory, and it is tried again.
 """
 
@@ -21,6 +22,7 @@ from tidelog import limits
 from tidelog.ports import Clock
 from tidelog.server.memory import give_back
 from tidelog.store.cooling import CoolingJob, StoreCooling
+from tidelog.streams.cold import OPENED
 
 _LOG: Final = logging.getLogger("tidelog")
 
@@ -48,8 +50,11 @@ class Cooling:
         self._is_working = False
         """A job is running."""
         self._is_closed = cooling is None
+        self._next_closing_us = 0
+        self._gone_bytes = 0
+        """What was closed since memory was last given back ..."""
         self._given_back_bytes = 0
-        """What was cooled when memory was last given back."""
+        """... and what had been cooled by then."""
         self.failures = 0
         """In a row."""
 
@@ -62,6 +67,9 @@ class Cooling:
             self._next_pass_us = now_us + 1_000_000 * limits.COLD_AFTER_S
             assert self._cooling is not None
             self._pass = self._cooling.look(is_pressed=self._is_pressed())
+        if now_us >= self._next_closing_us:
+            self._next_closing_us = now_us + 1_000_000 * limits.WRITTEN_NODES_OPEN_S
+            self._gone_bytes += OPENED.close_unread()
         self._look()
         self._begin()
 
@@ -121,6 +129,7 @@ class Cooling:
     def _give_back(self) -> None:
         """Let the system have what nodes took."""
         assert self._cooling is not None
-        if self._cooling.cooled_bytes - self._given_back_bytes >= limits.GIVEN_BACK_BYTES_MIN:
-            self._given_back_bytes = self._cooling.cooled_bytes
+        cooled = self._cooling.cooled_bytes - self._given_back_bytes
+        if max(cooled, self._gone_bytes) >= limits.GIVEN_BACK_BYTES_MIN:
+            self._given_back_bytes, self._gone_bytes = self._cooling.cooled_bytes, 0
             self._thread.submit(give_back)

@@ -179,7 +179,7 @@ class StoreCooling:
         return None
 
     def finish(self, job: CoolingJob, *, stay_open: bool = True) -> None:
-        """A job has run. `stay_open`: its nodes are among those that are kept open for readers, while there is room."""
+        """A job has run. `stay_open`: its nodes are kept open a little for readers, while there is room."""
         if job.error is not None:
             job.line.put_back(job.nodes)
             return
@@ -195,7 +195,7 @@ class StoreCooling:
                 if stay_open:
                     opened.append((node, node.columns))
             node.chill(place, last_id)
-        OPENED.put_all(opened)
+        OPENED.put_written(opened)
         job.places = []
 
     # --- while history is replayed ------------------------------------------------------------------------------

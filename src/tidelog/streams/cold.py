@@ -7,9 +7,10 @@ pinned, so that they are all there at once.
 A node that cannot be read is never served: whoever needs it gets an error that names the file and the position, and
 the last entry of the node, after which there is more to read. The place is logged once, however often it is asked for.
 
-A node that becomes cold stays open at first: what was just written is what most readers ask for. Nodes that were not
-read since the cache last came by go first, in the order in which they were opened. So a read leaves no more than a
-mark, and costs as much as that of a hot node.
+A node that becomes cold stays open for a second or two: what was just written is what most readers ask for. If nobody
+has read it by then, it is closed: history costs no memory. Of the others, those that were not read since the cache last
+came by go first, in the order in which they were opened. So a read leaves no more than a mark, and costs as much as
+that of a hot node.
 
 One cache for the process: it holds copies of what lies on disk, so nothing depends on what is in it.
 """
@@ -65,6 +66,10 @@ class OpenedNodes:
         self._bytes_max = bytes_max
         self._circle: deque[OpenedNode] = deque()
         """Those that are open; the next that may go comes first."""
+        self._written: list[OpenedNode] = []
+        """Those that were opened because they were just written to disk, and ..."""
+        self._written_before: list[OpenedNode] = []
+        """... those of the time before the last look at them."""
         self.pinned_count = 0
         """Nodes that stay."""
         self.bytes_held = 0
@@ -151,6 +156,23 @@ class OpenedNodes:
                 self._circle.append(opened)
                 self.bytes_held += columns.size_bytes
         self._shrink()
+
+    def put_written(self, written: Sequence[tuple[SealedNode, Columns]]) -> None:
+        """What was just written of several: open for as long as somebody may be about to read it."""
+        self.put_all(written)
+        self._written += [_opened_of(node) for node, _ in written]
+
+    def close_unread(self) -> int:
+        """Close what was written before the last call, unless somebody has read it; returns how many bytes that gives
+        back."""
+        held = self.bytes_held
+        for opened in self._written_before:
+            if not (opened.was_read or opened.pin_count):
+                self._close(opened)
+        self._written_before, self._written = self._written, []
+        if self.bytes_held < held:
+            self._circle = deque(opened for opened in self._circle if opened.columns is not None)
+        return held - self.bytes_held
 
     def pin(self, nodes: Iterable[SealedNode]) -> None:
         """Keep what is, or will be, here of them until they are unpinned as often."""
