@@ -4,9 +4,9 @@ What is in line is taken some times a second, or at once if it is much, so nodes
 a second or so. Passes over all streams, for what does not get in line by itself, have time between them, and take a
 slice of time at once. There is no time between them while more is in memory than may be (`is_pressed`).
 
-Nodes that were written stay open for a second or two, for readers that are a little behind. What they took is given back
-to the system now and then: the allocator keeps it otherwise. If the disk is full or
-fails, nodes stay in memory, and it is tried again.
+Nodes that were written stay open for a second or two, for readers that are a little behind. What they took is given
+back to the system now and then: the allocator keeps it otherwise. If the disk is full or fails, nodes stay in memory,
+and it is tried again.
 """
 
 from __future__ import annotations
