@@ -233,7 +233,9 @@ REPLICATION_UNFINISHED_MAX = 1000
 REPLICATION_SILENCE_S = 10.0
 """A peer that is not heard of for so long is taken for gone."""
 REPLICATION_MEETING_S = 10.0
-"""For the hello of a peer, and for connecting to one."""
+"""For the hello of a peer."""
+REPLICATION_CONNECT_S = 3.0
+"""For connecting to one: a host that is off answers nothing, and is asked anew in time to find it when it is back."""
 REPLICATION_CHAIN_MAX = 16
 """Servers from one to its leader: a longer chain is taken for a circle, in which nobody leads."""
 REPLICATION_ANNOUNCE_US = 100 * 1000
@@ -1059,6 +1061,7 @@ assert 2 * REPLICATION_PARTS_BYTES + 2 * REPLICATION_LONG_BYTES < REPLICATION_PI
 assert REPLICATION_LONG_BYTES < REPLICATION_STAGED_BYTES_MIN  # what a thread writes has come in pieces
 assert REPLICATION_PAYLOAD_BYTES + REPLICATION_TEXT_BYTES_MAX < REPLICATION_PIECE_BYTES_MAX
 assert REPLICATION_EPOCHS_BYTES_MAX + REPLICATION_UNFINISHED_MAX * 64 < REPLICATION_PIECE_BYTES_MAX
+assert REPLICATION_CONNECT_S + REPLICATION_BACKOFF_S_MAX <= REPLICATION_RETURN_S
 assert LINK_ROOM_BYTES < LINK_UNSENT_BYTES_MAX
 assert RECORD_DELIVERED_MAX <= RECORD_OFFSETS_MAX
 assert GIVEN_UP_OPENED_BYTES_MAX < FETCHED_BYTES_MAX <= FETCHED_TOGETHER_BYTES_MAX

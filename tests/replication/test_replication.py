@@ -307,6 +307,25 @@ def test_a_leader_that_comes_back_alone_waits_and_then_leads() -> None:
     assert value(world.b, "x") == b"2"
 
 
+def test_a_leader_that_comes_back_gets_its_tail_from_a_follower_whose_hello_it_never_answered() -> None:
+    world = World()
+    world.pair()
+    level(world, world.a, world.b)
+    world.a.live.sync()
+    world.a.live.run("SET", "x", "1")
+    level(world, world.a, world.b)
+    world.b.kill()
+    world.a.host.stop()  # its kernel still takes what is sent to it
+    world.b.start()
+    world.until(lambda: world.b.live.replication.facts().link_state == "handshake")
+    world.loop.run(0.2)
+    world.a.crash("lose_all")
+    world.loop.run(1)
+    world.a.start()
+    world.until(lambda: world.a.live.replication.write_refusal is None, limits.REPLICATION_RETURN_S + 1)
+    assert value(world.a, "x") == b"1"
+
+
 def test_a_leader_that_comes_back_and_hears_of_a_newer_one_takes_no_writes() -> None:
     world = World()
     world.pair()

@@ -61,6 +61,11 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("tidelog")
 _DENOMINATOR: Final = 1000
 """Jitter is drawn in parts of this."""
+_UNMET: Final = {
+    FollowingState.CONNECTING: round(limits.REPLICATION_CONNECT_S * 1e6),
+    FollowingState.MEETING: round(limits.REPLICATION_MEETING_S * 1e6),
+}
+"""How long these last at most (µs)."""
 
 Connect = Callable[[NetworkAddress, LinkOwner], NetworkLink]
 
@@ -345,8 +350,8 @@ class Following:
         link, now_us = self._link, self._clock.monotonic_us()
         if link is None:
             return
-        if self.state in (FollowingState.CONNECTING, FollowingState.MEETING):
-            if now_us - self._state_us > limits.REPLICATION_MEETING_S * 1e6:
+        if self.state in _UNMET:
+            if now_us - self._state_us > _UNMET[self.state]:
                 link.cut("the leader did not answer in time")
                 return
         elif not self._is_stopped:
@@ -362,7 +367,8 @@ class Following:
             self._acknowledge(is_due=True)
         elif self.state is FollowingState.LANDING:
             link.send(self.landing.acknowledgement())
-        elif self._leader_hello is not None:
+        elif self.state is not FollowingState.CONNECTING:
+            # Also before it has answered: a leader that is back after a crash knows nothing of this link, and waits.
             link.send(LinkPing(now_us))
 
     # --- full sync ----------------------------------------------------------------------------------------------
