@@ -1019,20 +1019,29 @@ SHIP_NOTICE_US = 24 * HOUR_US
 """From when an object is announced to go until it goes: no restore may take longer."""
 SHIP_SWEEP_US = HOUR_US
 """How often the shipper looks for objects that nothing refers to."""
+SHIP_AGES_MAX = 60
+"""Manifests whose age every manifest tells: one of each sweep of a day, and more than that."""
+SHIP_SNAPSHOTS_YOUNG_US = HOUR_US
+"""Between two snapshots that stay in a copy, of the last day ..."""
+SHIP_SNAPSHOTS_OLD_US = 24 * HOUR_US
+"""... and of the time before."""
 SHIP_TAKE_OVER_ATTEMPTS = 8
 """To put a manifest, while others put theirs."""
 SHIPPED_OBJECT_BYTES_MAX = 32 * MIB
-"""Of the bytes of a file in one object: larger files are several."""
+"""Of the bytes of a file in one object: larger files are several. On a slow line, what goes out in ..."""
+SHIPPED_OBJECT_US = 2_000_000
+"""... this time, because manifests wait for them, and ..."""
+SHIPPED_OBJECT_BYTES_MIN = 256 * KIB
+"""... at least this large."""
 FETCHED_OBJECTS_AT_ONCE = 8
 """By a restore."""
 SHIPPED_MERGED_COUNT = 32
 """So many small objects behind each other are made one."""
 SHIPPED_EPOCHS_MAX = 16
 """Newest epochs that a manifest names."""
-MANIFEST_CHANGES_MIN = 200
-"""A base is made anew when more files than this have changed since, and ..."""
-MANIFEST_CHANGES_PART = 4
-"""... more than this part of them."""
+MANIFEST_CHANGES_MIN = 2000
+"""A base is made anew when the manifests since have told of so many changes of files, and of as many as there are
+files."""
 SHIPPED_BLOCK_BYTES = 2 * MIB
 """What is fetched of an object for a read of fewer bytes ..."""
 SHIPPED_BLOCKS_KEPT = 48
@@ -1046,6 +1055,7 @@ assert STAGED_BYTES_MIN > RECORD_SPLIT_BYTES  # the hot path takes no larger val
 assert UNAUTHENTICATED_AT_ONCE_BYTES < AT_ONCE_BYTES <= DECODED_COMMANDS_MAX
 assert UNAUTHENTICATED_PIECE_BYTES < RECEIVED_PIECE_BYTES <= UNREAD_BYTES_MAX
 assert SCRIPT_BYTES_MAX * 4 <= SCRIPT_MEMORY_BYTES_MIN  # of which a quarter is kept free for the server's replies
+assert SHIP_AGES_MAX * SHIP_SWEEP_US > SHIP_NOTICE_US + 2 * SHIP_SWEEP_US
 assert SHIP_RETRY_S_MIN * 2**SHIP_RETRY_DOUBLINGS >= SHIP_RETRY_S_MAX
 assert 2 * SHIPPED_AHEAD_BLOCKS < SHIPPED_BLOCKS_KEPT
 assert FRAME_BYTES_DEFAULT in FRAME_BYTES_CHOICES

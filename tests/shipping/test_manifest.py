@@ -11,7 +11,17 @@ from tests.store.changes import state
 from tidelog import limits
 from tidelog.errors import Corruption
 from tidelog.ports import ObjectStore
-from tidelog.shipping.manifest import decode_manifest, encode_manifest, manifest_name, manifest_number, pack, unpack
+from tidelog.shipping.manifest import (
+    NO_BASE,
+    decode_base,
+    decode_manifest,
+    encode_base,
+    encode_manifest,
+    manifest_name,
+    manifest_number,
+    pack,
+    unpack,
+)
 
 __all__ = ["objects"]
 
@@ -43,8 +53,7 @@ def test_all_of_it_comes_back(objects: ObjectStore) -> None:
     shipped.save()
     found = shipped.newest
 
-    changed = {lineage.name: set(lineage.files) for lineage in found.lineages}
-    assert decode_manifest(encode_manifest(found, changed), "x", {}) == found
+    assert decode_manifest(encode_manifest(found), "x", NO_BASE) == found
 
 
 def test_manifests_with_a_base_say_what_changed(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,4 +66,39 @@ def test_manifests_with_a_base_say_what_changed(objects: ObjectStore, monkeypatc
 
     newest = shipped.newest
     assert newest.base
+    assert restored(objects, newest) == state(shipped.store)
+
+
+def test_a_base_has_the_snapshots_too(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MANIFEST_CHANGES_MIN", 0)
+    shipped = Shipped(objects)
+    shipped.begin()
+    for _ in range(3):
+        shipped.change(12)
+        shipped.save()
+
+    newest = shipped.newest
+    assert len(newest.lineages[-1].snapshots) == 3
+    told = unpack(encode_manifest(newest), "x")["lineages"][-1]["snapshots"]
+    assert {type(each) for each in told} == {int, dict}
+    base = decode_base(encode_base(newest.lineages), "x")
+    assert base.snapshots == {each.name: each.snapshots for each in newest.lineages}
+    assert base.files == {each.name: each.files for each in newest.lineages}
+
+
+def test_a_server_that_takes_over_goes_on_with_the_base(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of a million files would be a manifest of a million files otherwise."""
+    monkeypatch.setattr(limits, "MANIFEST_CHANGES_MIN", 0)
+    shipped = Shipped(objects)
+    shipped.begin()
+    for _ in range(4):
+        shipped.change(12)
+        shipped.ship()
+    monkeypatch.setattr(limits, "MANIFEST_CHANGES_MIN", 1000)
+
+    shipped.begin()
+
+    newest = shipped.newest
+    assert newest.base
+    assert all(len(newest.changed[each.name]) < len(each.files) for each in newest.lineages)
     assert restored(objects, newest) == state(shipped.store)

@@ -26,7 +26,7 @@ def test_the_newest_is_found(objects: ObjectStore, monkeypatch: pytest.MonkeyPat
     log = ManifestLog(objects, DATABASE)
     assert log.newest() is None
     for number in range(count):
-        log.put(manifest(number), {})
+        log.put(manifest(number))
 
     newest = log.newest()
     assert newest is not None
@@ -37,7 +37,7 @@ def test_the_newest_is_found(objects: ObjectStore, monkeypatch: pytest.MonkeyPat
 def test_the_first_may_be_gone(objects: ObjectStore) -> None:
     log = ManifestLog(objects, DATABASE)
     for number in range(20):
-        log.put(manifest(number), {})
+        log.put(manifest(number))
     for number in range(15):
         objects.delete(f"{DATABASE}/manifest-{number:016x}")
 
@@ -50,7 +50,7 @@ def test_the_first_may_be_gone(objects: ObjectStore) -> None:
 def test_a_listing_that_is_late_does_not_hide_it(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     log = ManifestLog(objects, DATABASE)
     for number in range(9):
-        log.put(manifest(number), {})
+        log.put(manifest(number))
     monkeypatch.setattr(type(objects), "list", lambda *_: [ObjectEntry(f"{DATABASE}/manifest-{2:016x}", 1)][:1])
     monkeypatch.setattr(ManifestLog, "_last_listed", lambda _: 2)
 
@@ -61,6 +61,6 @@ def test_a_listing_that_is_late_does_not_hide_it(objects: ObjectStore, monkeypat
 
 def test_two_that_put_the_same_are_told(objects: ObjectStore) -> None:
     log = ManifestLog(objects, DATABASE)
-    log.put(manifest(0), {})
+    log.put(manifest(0))
     with pytest.raises(FileExistsError):
-        log.put(manifest(0), {})
+        log.put(manifest(0))

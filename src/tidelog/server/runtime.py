@@ -268,6 +268,7 @@ class Runtime:
 
     async def _reload(self, before: ServedStore, prepare: Callable[[], None]) -> None:
         await before.finish_end()
+        await before.ship_rest()  # the store that comes has a shipper of its own
         await before.wait_for_disk()
         going = [before.store]
         del before  # nothing may keep the data that goes
@@ -412,13 +413,15 @@ class Runtime:
             has_ended = await asyncio.get_running_loop().run_in_executor(None, stop)
         await self.served.finish_end()
         await self.served.send_rest()
-        await self.served.ship_rest()
+        has_ended = await self.served.ship_rest() and has_ended
         self._lasting.replication.close()
         self._lasting.replication_worker.close()
         self.served.store.journal.close()
         if not has_ended:
             logging.shutdown()
-            os._exit(0)  # everything is stored; gRPC's threads would keep the process for as long as their client likes
+            os._exit(
+                0
+            )  # everything is stored; threads that wait for a client, or an object store, would keep the process
 
     def _end_timers(self) -> None:
         for timer in self._timers:

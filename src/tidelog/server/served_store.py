@@ -274,10 +274,12 @@ class ServedStore:
         for worker in (self._worker, *self._fetch_workers):
             worker.close()
 
-    async def ship_rest(self) -> None:
-        """Let the copy in an object store have what was written last."""
-        if self.shipping is not None:
-            await self.shipping.finish(max(0.1, self._deadline_s - self._lasting.loop.time()))
+    async def ship_rest(self) -> bool:
+        """Let the copy in an object store have what was written last. False: the store does not answer, and a thread
+        still waits for it."""
+        if self.shipping is None:
+            return True
+        return await self.shipping.finish(max(0.1, self._deadline_s - self._lasting.loop.time()))
 
     async def send_rest(self) -> None:
         """Let followers confirm what clients were answered, so that one of them can take over without a loss."""

@@ -90,6 +90,8 @@ class ServerShipping:
         self._is_called = False
         """The thread is to come back: a round is due."""
         self._is_closed = False
+        self._running: asyncio.Future[None] | None = None
+        """The newest job of the thread."""
         self._state: ShippingState = "follows"
         self._error = ""
         self._rounds = self._failures = self._failures_in_row = 0
@@ -97,6 +99,8 @@ class ServerShipping:
         self._round_us = 0
         """When the last round began (monotonic)."""
         self._took_us = 0
+        self._progress_us = clock.monotonic_us()
+        """When a round last worked."""
         self._behind_since_us = 0
         """The wall clock when something was first written that is not shipped; 0: nothing is."""
         self._task = loop.create_task(self._run())
@@ -136,6 +140,9 @@ class ServerShipping:
                 self._let_go()
             except (TidelogError, OSError) as error:
                 self._failed(error)
+            except Exception as error:  # a mistake of ours: the server goes on, and says that its copy does not
+                _LOG.exception("shipping to %s fails by a mistake of Tidelog", self._url)
+                self._failed(ShippingError(f"{type(error).__name__}: {error}"))
 
     async def _step(self) -> None:
         journal, shipper = self._journal, self._shipper
@@ -146,6 +153,7 @@ class ServerShipping:
                 self._let_go()
                 self._state = "follows"
             return
+        self._bound_pin()
         if self._state == "fenced" or self._clock.monotonic_us() < self._retry_us:
             return
         if shipper.lease < 0:
@@ -165,11 +173,12 @@ class ServerShipping:
             return
         if not journal.writer.note_blob_extents():
             return  # a large value is being written: once more in a moment
-        self._hold(Ts(0))
+        self._hold_first()
         await self._turns.commit.make_durable(journal.writer.written_ts)
         point = point_of(journal)
         await self._on_thread(lambda: self._shipper.take_over(point))
-        self._state = "shipping"
+        self._state, self._progress_us = "shipping", self._clock.monotonic_us()
+        self._hold(self._shipper.shipped_ts)
         _LOG.info("shipping to %s, manifest %d", self._url, self._shipper.manifest_number)
 
     async def _begin(self) -> None:
@@ -178,7 +187,11 @@ class ServerShipping:
         pinned = self._journal.pin_snapshot(shipper.wants_snapshot_until)
         if pinned is not None:
             self._hold(pinned.snapshot.point.ts)
-        await self._on_thread(lambda: shipper.begin(pinned))
+        try:
+            await self._on_thread(lambda: shipper.begin(pinned))
+        finally:
+            if pinned is not None and shipper.snapshot is not pinned:
+                pinned.release()
 
     async def _round(self) -> None:
         """A round if one is due, and then a little of what takes longer."""
@@ -191,6 +204,7 @@ class ServerShipping:
             point = point_of(journal)
             self._round_us = now_us
             await self._on_thread(lambda: self._ship(point))
+            self._progress_us = self._clock.monotonic_us()
             self._hold(shipper.shipped_ts)
         else:
             await self._on_thread(self._work)
@@ -203,6 +217,30 @@ class ServerShipping:
                 self._shipper.give(pinned)
             elif pinned is not None:
                 pinned.release()
+
+    def _hold_first(self) -> None:
+        """Keep the journal before anything is shipped. One that was let go, because the store could not be reached for
+        too long, is not held again by a server that only tries again."""
+        if any(each.name == _HOLDER for each in self._journal.holders.all()):
+            return
+        self._hold(Ts(0))
+
+    def _bound_pin(self) -> None:
+        """A snapshot that is being shipped keeps all of the journal after it. That ends where holders are let go."""
+        journal, pinned = self._journal, self._shipper.snapshot
+        if pinned is None:
+            return
+        bounds = journal.retention
+        idle_us = self._clock.monotonic_us() - self._progress_us
+        if idle_us > bounds.holder_lapse_us:
+            reason = f"nothing could be shipped for {idle_us / 1e6:.0f} s"
+        elif journal.bytes_since(pinned.snapshot.point) > bounds.bytes_max + bounds.holder_bytes_max:
+            reason = "too much of the journal was kept for it"
+        else:
+            return
+        _LOG.warning("the snapshot %s is not shipped to its end: %s", pinned.snapshot.path, reason)
+        self._shipper.close()
+        self._release_pins()
 
     def _hold(self, ts: Ts) -> None:
         """Keep the journal after a moment; a holder that was let go is a gap, which the shipper finds."""
@@ -250,7 +288,7 @@ class ServerShipping:
 
     async def _on_thread(self, work: Callable[[], None]) -> None:
         self._is_called = False
-        running = self._loop.run_in_executor(self._thread, work)
+        self._running = running = self._loop.run_in_executor(self._thread, work)
         while not running.done():
             await asyncio.wait((running,), timeout=_LOOK_S)
             self._note_lag()
@@ -271,8 +309,9 @@ class ServerShipping:
 
     # --- the end ------------------------------------------------------------------------------------------------
 
-    async def finish(self, seconds_max: float) -> None:
-        """Ship what was written last, for so long, and hold nothing any more."""
+    async def finish(self, seconds_max: float) -> bool:
+        """Ship what was written last, for so long, and hold nothing any more. False: a call to a store that does not
+        answer is still under way, on a thread that Python would wait for."""
         self._is_closed = self._is_called = True
         try:
             await asyncio.wait_for(asyncio.shield(self._task), seconds_max)
@@ -283,10 +322,7 @@ class ServerShipping:
         except (TidelogError, OSError, TimeoutError) as error:
             _LOG.warning("the server stops, and its copy at %s lacks what was written last: %s", self._url, error)
         self._thread.shutdown(wait=False, cancel_futures=True)
-        self._let_go()
-
-    def abandon(self) -> None:
-        """End at once."""
-        self._is_closed = self._is_called = True
-        self._task.cancel()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        has_ended = self._running is None or self._running.done()
+        if has_ended:
+            self._let_go()
+        return has_ended

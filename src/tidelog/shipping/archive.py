@@ -7,6 +7,7 @@ left objects that no manifest names, and the sweep finds them (`upkeep`).
 from __future__ import annotations
 
 from tidelog import limits
+from tidelog.ids import Ts
 from tidelog.shipping.lineage import Lineage, ShippedFile
 from tidelog.shipping.manifest import Manifest
 
@@ -17,23 +18,38 @@ class Archive:
     def __init__(self, manifest: Manifest | None) -> None:
         self.lineages = list(manifest.lineages) if manifest is not None else []
         """Oldest first."""
-        self.base = ""
+        self.base = "" if manifest is None else manifest.base
         """The object that has all files, except for those that have changed since; "": there is none."""
-        self._base_count = 0
-        self._changed: dict[str, set[str]] = {each.name: set(each.files) for each in self.lineages}
+        self._changed: dict[str, set[str]] = {
+            each.name: set(manifest.changed.get(each.name, ()) if manifest is not None and self.base else each.files)
+            for each in self.lineages
+        }
+        self._in_base: dict[str, set[Ts]] = {
+            each.name: set(manifest.in_base.get(each.name, ()) if manifest is not None and self.base else ())
+            for each in self.lineages
+        }
+        self._told_count = 0
+        """Changes that manifests have told of since the base; the same ones again and again."""
 
     @property
-    def changed(self) -> dict[str, set[str]]:
+    def changed(self) -> dict[str, frozenset[str]]:
         """The paths of files that the base does not have as they are, by lineage."""
-        return self._changed
+        return {name: frozenset(paths) for name, paths in self._changed.items()}
+
+    @property
+    def in_base(self) -> dict[str, frozenset[Ts]]:
+        """The snapshots that the base has, by lineage."""
+        return {name: frozenset(moments) for name, moments in self._in_base.items()}
 
     def add(self, lineage: Lineage) -> None:
         self.lineages.append(lineage)
         self._changed[lineage.name] = set()
+        self._in_base[lineage.name] = set()
 
     def drop(self, lineage: Lineage) -> None:
         self.lineages.remove(lineage)
         self._changed.pop(lineage.name, None)
+        self._in_base.pop(lineage.name, None)
 
     def set_file(self, lineage: Lineage, path: str, file: ShippedFile) -> None:
         lineage.files[path] = file
@@ -49,12 +65,17 @@ class Archive:
 
     @property
     def needs_base(self) -> bool:
-        """The changes have grown so much that all files might as well be listed."""
-        count = sum(map(len, self._changed.values()))
-        return count > max(limits.MANIFEST_CHANGES_MIN, self._base_count // limits.MANIFEST_CHANGES_PART)
+        """Manifests have said as much since the last one as a new one has."""
+        count = sum(len(each.files) for each in self.lineages)
+        return self._told_count > max(limits.MANIFEST_CHANGES_MIN, count)
+
+    def told(self) -> None:
+        """A manifest was made."""
+        self._told_count += sum(map(len, self._changed.values()))
 
     def set_base(self, name: str) -> None:
         """An object has all files as they are now."""
         self.base = name
-        self._base_count = sum(len(each.files) for each in self.lineages)
+        self._told_count = 0
         self._changed = {each.name: set() for each in self.lineages}
+        self._in_base = {each.name: set(each.snapshots) for each in self.lineages}

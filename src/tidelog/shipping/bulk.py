@@ -24,6 +24,7 @@ from tidelog.journal.sidecar import decode_summaries
 from tidelog.ports import Disk
 from tidelog.shipping.archive import Archive
 from tidelog.shipping.lineage import NO_FILE, Lineage, ShippedExtent, ShippedFile, snapshot_folder
+from tidelog.shipping.succession import holds
 from tidelog.shipping.uploads import Uploads, stem
 
 _WHOLE: Final = 99
@@ -38,8 +39,13 @@ class Bulk:
         self._folder = folder
         self._archive = archive
         self._uploads = uploads
-        self._snapshot: PinnedSnapshot | None = None
+        self.snapshot: PinnedSnapshot | None = None
+        """The one that is being shipped."""
         self._done: PinnedSnapshot | None = None
+        self._needed: set[str] = set()
+        """The paths of the snapshot's files ..."""
+        self._next = 0
+        """... and how many of them are shipped."""
         self._full: deque[str] = deque()
         """Paths of files that are full, and not shipped as such."""
         self._sidecars: deque[tuple[ShardId, Lsn]] = deque()
@@ -47,13 +53,9 @@ class Bulk:
         self._whole: tuple[str, list[ShippedExtent]] = "", []
         """A full file that is being shipped once more, and what is there of it."""
 
-    @property
-    def has_snapshot(self) -> bool:
-        return self._snapshot is not None
-
     def snapshot_bytes_left(self, lineage: Lineage) -> int:
         """What is still to be shipped of the snapshot, if there is one."""
-        pinned, left = self._snapshot, 0
+        pinned, left = self.snapshot, 0
         if pinned is not None:
             partial = _partial_folder(pinned.snapshot.point.ts)
             for name, size in pinned.files:
@@ -68,16 +70,19 @@ class Bulk:
 
     def needs(self, path: str) -> bool:
         """Whether a node file belongs to a snapshot that is being shipped."""
-        return self._snapshot is not None and any(path == name for name, _ in self._snapshot.files)
+        return self.snapshot is not None and path in self._needed
 
     # --- what there is to do ------------------------------------------------------------------------------------
 
     def give(self, lineage: Lineage, snapshot: PinnedSnapshot) -> PinnedSnapshot | None:
         """A snapshot to ship, in the place of one that was not finished, which is returned."""
-        old, self._snapshot = self._snapshot, snapshot
+        old, self.snapshot = self.snapshot, snapshot
+        self._needed, self._next = {name for name, _ in snapshot.files}, 0
         partial = _partial_folder(snapshot.snapshot.point.ts)
-        for path in [path for path in lineage.files if ".partial/" in path and not path.startswith(f"{partial}/")]:
-            self._archive.remove_file(lineage, path)
+        for path in [path for path in lineage.files if ".partial/" in path]:
+            # Another server may have begun to ship another snapshot of the same moment.
+            if not path.startswith(f"{partial}/") or not _is_of(snapshot, path.removeprefix(f"{partial}/"), lineage):
+                self._archive.remove_file(lineage, path)
         return old
 
     def take_done(self) -> PinnedSnapshot | None:
@@ -85,7 +90,7 @@ class Bulk:
         return done
 
     def drop_snapshot(self) -> PinnedSnapshot | None:
-        dropped, self._snapshot = self._snapshot, None
+        dropped, self.snapshot = self.snapshot, None
         return dropped
 
     def sealed(self, lineage: Lineage, shard: ShardId, segment: Lsn) -> None:
@@ -109,18 +114,18 @@ class Bulk:
         )
 
     def _step_snapshot(self, lineage: Lineage) -> bool:
-        pinned = self._snapshot
+        pinned = self.snapshot
         if pinned is None:
             return False
         point = pinned.snapshot.point
         partial = _partial_folder(point.ts)
-        for name, size in pinned.files:
+        for name, size in pinned.files[self._next :]:
             is_node = shard_of_inner_path(name) is not None
             path = name if is_node else f"{partial}/{name}"
             if is_node and path not in lineage.files:
                 self._share(lineage, path, size)
             for start, stop in lineage.file(path).missing(0, size):
-                until = min(stop, start + limits.SHIPPED_OBJECT_BYTES_MAX)
+                until = min(stop, start + self._uploads.bytes_at_once)
                 file = pinned.open(name)
                 try:
                     extent = self._uploads.put_bytes(file, start, until, stem(lineage.name, path, start), _WHOLE)
@@ -130,6 +135,7 @@ class Bulk:
                 return True
             if not size and path not in lineage.files:
                 self._archive.set_file(lineage, path, NO_FILE)
+            self._next += 1
         if lineage.ts < point.ts:
             return False  # the journal comes first
         for path in [path for path in lineage.files if path.startswith(f"{partial}/")]:
@@ -137,7 +143,7 @@ class Bulk:
         lineage.snapshots[point.ts] = point
         if lineage.begins_ts is None:
             lineage.begins_ts = point.ts
-        self._snapshot, self._done = None, pinned
+        self.snapshot, self._done = None, pinned
         return True
 
     def _share(self, lineage: Lineage, path: str, size: int) -> None:
@@ -161,7 +167,7 @@ class Bulk:
                 continue
             size = file.size
             if start < size:
-                until = min(size, start + limits.SHIPPED_OBJECT_BYTES_MAX)
+                until = min(size, start + self._uploads.bytes_at_once)
                 name = stem(lineage.name, path, start)
                 try:
                     made.append(
@@ -208,7 +214,7 @@ class Bulk:
                 continue
             folder = shard_folder("", shard)[1:]
             for path in (f"{folder}/{journal_name(end.segment)}", f"{folder}/{blob_name(end.segment)}"):
-                run = _last_run(lineage.file(path))
+                run = _last_run(lineage.file(path), self._uploads.bytes_at_once)
                 if run is None:
                     continue
                 first, last = run
@@ -228,6 +234,18 @@ def _partial_folder(ts: Ts) -> str:
     return f"{snapshot_folder(ts)}.partial"
 
 
+def _is_of(snapshot: PinnedSnapshot, name: str, lineage: Lineage) -> bool:
+    """Whether what is shipped of a file are bytes of this snapshot."""
+    if all(name != each for each, _ in snapshot.files):
+        return False
+    file = snapshot.open(name)
+    try:
+        path = f"{_partial_folder(snapshot.snapshot.point.ts)}/{name}"
+        return all(holds(file, extent) for extent in lineage.file(path).extents)
+    finally:
+        file.close()
+
+
 def _is_whole(file: ShippedFile) -> bool:
     """Whether a file is as few objects as it can be."""
     return all(extent.level == _WHOLE for extent in file.extents) or (
@@ -235,7 +253,7 @@ def _is_whole(file: ShippedFile) -> bool:
     )
 
 
-def _last_run(file: ShippedFile) -> tuple[ShippedExtent, ShippedExtent] | None:
+def _last_run(file: ShippedFile, bytes_max: int) -> tuple[ShippedExtent, ShippedExtent] | None:
     """The first and the last of so many extents of one level, behind each other at the end, that they should be one."""
     extents = file.extents[-limits.SHIPPED_MERGED_COUNT :]
     if len(extents) < limits.SHIPPED_MERGED_COUNT:
@@ -245,4 +263,4 @@ def _last_run(file: ShippedFile) -> tuple[ShippedExtent, ShippedExtent] | None:
         if extent.level != extents[0].level or extent.position != end:
             return None
         size, end = size + extent.size, extent.end
-    return (extents[0], extents[-1]) if size <= limits.SHIPPED_OBJECT_BYTES_MAX else None
+    return (extents[0], extents[-1]) if size <= bytes_max else None

@@ -1,11 +1,11 @@
 """Manifests: what is shipped, one number after the other. A round of shipping counts once its manifest exists.
 
-    manifest-<number, 16 hex digits>      zlib of JSON, with a CRC32C over its members
+    manifest-<number, 16 hex digits>      zlib of JSON, with a CRC32C over it
       lease       the number of the manifest with which this shipper took over: nobody else has it
-      lineages    with what changed of their files since the base
-      base        an object that has all files of all lineages as they were at some manifest before
+      lineages    with what changed of their files since the base, and snapshots that it does not have
+      base        an object that has all files and snapshots of all lineages as they were at some manifest before
 
-So a manifest costs what changed. A base is made anew when the changes have grown to a part of it.
+So a manifest costs what changed. A base is made anew when the manifests after it have said as much as it does.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
@@ -23,15 +24,27 @@ from tidelog.errors import Corruption
 from tidelog.ids import Cycle, Lsn, Ts
 from tidelog.journal.control import Epoch
 from tidelog.journal.frame import Geometry
-from tidelog.journal.layout import point_members, read_point
+from tidelog.journal.layout import SnapshotPoint, point_members, read_point
 from tidelog.journal.segment import FilePosition
 from tidelog.shipping.lineage import Lineage, ShippedExtent, ShippedFile
 
 FORMAT: Final = 1
 _NAME: Final = re.compile(r"manifest-([0-9a-f]{16})")
 
-Files = dict[str, dict[str, ShippedFile]]
-"""By the name of their lineage, then by path."""
+_FILES_AT_ONCE: Final = 1000
+"""Of a base, as one piece of JSON: other threads wait while one is made."""
+
+
+class Base(NamedTuple):
+    """What a base has, by the names of lineages."""
+
+    files: dict[str, dict[str, ShippedFile]]
+    """By path."""
+    snapshots: dict[str, dict[Ts, SnapshotPoint]]
+    """By their moments."""
+
+
+NO_BASE: Final = Base({}, {})
 
 
 class Going(NamedTuple):
@@ -41,6 +54,13 @@ class Going(NamedTuple):
     announced_us: int
     """When (wall clock): they stay for a day from then on."""
     names_count: int
+
+
+class Aged(NamedTuple):
+    """A manifest, and when it was the newest."""
+
+    made_us: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +82,13 @@ class Manifest:
     """Oldest first; the last one grows."""
     base: str
     """The name of an object; "": there is none, all files are in this manifest."""
+    changed: Mapping[str, Set[str]] = field(default_factory=dict)
+    """Paths of files that are not as the base has them, by lineage ..."""
+    in_base: Mapping[str, Set[Ts]] = field(default_factory=dict)
+    """... and the snapshots that it has."""
     going: tuple[Going, ...] = ()
+    ages: tuple[Aged, ...] = ()
+    """Of some manifests before, oldest first: those older than a day may go."""
 
 
 def manifest_name(number: int) -> str:
@@ -80,15 +106,23 @@ def manifest_number(name: str) -> int | None:
 
 def pack(members: dict[str, Any]) -> bytes:
     """JSON with a checksum, compressed."""
-    text = json.dumps(members, sort_keys=True, separators=(",", ":"))
-    return zlib.compress(json.dumps([f"{crc32c(text.encode()):08x}", text]).encode(), 6)
+    return _pack(_json(members))
+
+
+def _json(members: object) -> str:
+    return json.dumps(members, sort_keys=True, separators=(",", ":"))
+
+
+def _pack(text: str) -> bytes:
+    data = text.encode()
+    return zlib.compress(b"%08x\n%b" % (crc32c(data), data), 6)
 
 
 def unpack(data: bytes, name: str) -> dict[str, Any]:
     """What `pack` packed; `Corruption` if it is anything else."""
     try:
-        crc, text = json.loads(zlib.decompress(data))
-        if crc != f"{crc32c(text.encode()):08x}":
+        crc, _, text = zlib.decompress(data).partition(b"\n")
+        if crc != b"%08x" % crc32c(text):
             raise Corruption("its checksum is wrong", path=name)
         members = json.loads(text)
         if members["format"] not in range(1, FORMAT + 1):
@@ -100,20 +134,34 @@ def unpack(data: bytes, name: str) -> dict[str, Any]:
 
 
 def encode_base(lineages: Iterable[Lineage]) -> bytes:
-    files = {each.name: {path: _file_members(file) for path, file in each.files.items()} for each in lineages}
-    return pack({"format": FORMAT, "files": files})
+    pieces = []
+    points = {}
+    for lineage in lineages:
+        points[lineage.name] = [point_members(point) for point in lineage.snapshots.values()]
+        left = iter(lineage.files.items())
+        while files := list(islice(left, _FILES_AT_ONCE)):
+            pieces.append(_json([lineage.name, {path: _file_members(file) for path, file in files}]))
+    return _pack(f'{{"files":[{",".join(pieces)}],"format":{FORMAT},"snapshots":{_json(points)}}}')
 
 
-def decode_base(data: bytes, name: str) -> Files:
-    return _read_files(unpack(data, name)["files"])
+def decode_base(data: bytes, name: str) -> Base:
+    members = unpack(data, name)
+    base = Base({}, {})
+    try:
+        for lineage, files in members["files"]:
+            base.files.setdefault(lineage, {}).update((path, _read_file(extents)) for path, extents in files.items())
+        for lineage, points in members["snapshots"].items():
+            base.snapshots[lineage] = {point.ts: point for point in map(read_point, points)}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Corruption(f"it does not describe what is shipped ({error})", path=name) from None
+    return base
 
 
-def encode_manifest(manifest: Manifest, changed: dict[str, set[str]]) -> bytes:
-    """`changed`: the paths of files that are not as the base has them, by lineage."""
+def encode_manifest(manifest: Manifest) -> bytes:
     changes = {
         lineage.name: {
             path: _file_members(lineage.files[path]) if path in lineage.files else None
-            for path in sorted(changed.get(lineage.name, ()))
+            for path in sorted(manifest.changed.get(lineage.name, ()) if manifest.base else lineage.files)
         }
         for lineage in manifest.lineages
     }
@@ -127,10 +175,14 @@ def encode_manifest(manifest: Manifest, changed: dict[str, set[str]]) -> bytes:
             "closed_ts": manifest.closed_ts,
             "clock_bound": manifest.clock_bound,
             "epochs": [[epoch.id, list(epoch.lsns), epoch.last_ts, epoch.first_ts] for epoch in manifest.epochs],
-            "lineages": [_lineage_members(lineage) for lineage in manifest.lineages],
+            "lineages": [
+                _lineage_members(lineage, manifest.in_base.get(lineage.name, frozenset()) if manifest.base else set())
+                for lineage in manifest.lineages
+            ],
             "changes": changes,
             "base": manifest.base,
             "going": [list(each) for each in manifest.going],
+            "ages": [list(each) for each in manifest.ages],
         }
     )
 
@@ -142,12 +194,12 @@ def base_of(data: bytes, name: str) -> str:
     return base
 
 
-def decode_manifest(data: bytes, name: str, base: Files) -> Manifest:
+def decode_manifest(data: bytes, name: str, base: Base) -> Manifest:
     members = unpack(data, name)
     try:
-        lineages = [_read_lineage(each) for each in members["lineages"]]
+        lineages = [_read_lineage(each, base.snapshots.get(each["name"], {})) for each in members["lineages"]]
         for lineage in lineages:
-            lineage.files = dict(base.get(lineage.name, {}))
+            lineage.files = dict(base.files.get(lineage.name, {}))
             for path, extents in members["changes"].get(lineage.name, {}).items():
                 if extents is None:
                     lineage.files.pop(path, None)
@@ -166,7 +218,13 @@ def decode_manifest(data: bytes, name: str, base: Files) -> Manifest:
             ),
             lineages=tuple(lineages),
             base=members["base"],
+            changed={name: frozenset(members["changes"].get(name, ())) for name in (each.name for each in lineages)},
+            in_base={
+                each["name"]: frozenset(Ts(point) for point in each["snapshots"] if isinstance(point, int))
+                for each in members["lineages"]
+            },
             going=tuple(Going(*each) for each in members["going"]),
+            ages=tuple(Aged(*each) for each in members.get("ages", ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Corruption(f"it does not describe what is shipped ({error})", path=name) from None
@@ -180,11 +238,7 @@ def _read_file(extents: list[list[Any]]) -> ShippedFile:
     return ShippedFile(tuple(ShippedExtent(*extent) for extent in extents))
 
 
-def _read_files(members: dict[str, dict[str, list[list[Any]]]]) -> Files:
-    return {name: {path: _read_file(extents) for path, extents in files.items()} for name, files in members.items()}
-
-
-def _lineage_members(lineage: Lineage) -> dict[str, Any]:
+def _lineage_members(lineage: Lineage, in_base: Set[Ts]) -> dict[str, Any]:
     return {
         "name": lineage.name,
         "frame_bytes": lineage.geometry.frame_bytes,
@@ -197,13 +251,13 @@ def _lineage_members(lineage: Lineage) -> dict[str, Any]:
         "lsns": list(lineage.lsns),
         "ends": [None if end is None else list(end) for end in lineage.ends],
         "first_segments": list(lineage.first_segments),
-        "snapshots": [point_members(point) for point in lineage.snapshots.values()],
+        "snapshots": [ts if ts in in_base else point_members(point) for ts, point in lineage.snapshots.items()],
     }
 
 
-def _read_lineage(members: dict[str, Any]) -> Lineage:
+def _read_lineage(members: dict[str, Any], in_base: dict[Ts, SnapshotPoint]) -> Lineage:
     begins, ends = members["begins_ts"], members["ends_ts"]
-    points = [read_point(each) for each in members["snapshots"]]
+    points = [in_base[Ts(each)] if isinstance(each, int) else read_point(each) for each in members["snapshots"]]
     return Lineage(
         name=members["name"],
         geometry=Geometry(members["frame_bytes"], members["frames_per_segment"]),

@@ -13,7 +13,8 @@ from typing import Final
 from tidelog.errors import Corruption, DataDirectoryError
 from tidelog.ports import ObjectStore
 from tidelog.shipping.manifest import (
-    Files,
+    NO_BASE,
+    Base,
     Manifest,
     base_of,
     decode_base,
@@ -50,7 +51,7 @@ class ManifestLog:
     def __init__(self, objects: ObjectStore, database_id: str) -> None:
         self._objects = objects
         self.database_id = database_id
-        self._base: tuple[str, Files] = "", {}
+        self._base: tuple[str, Base] = "", NO_BASE
         """The one that was read last."""
 
     def newest(self) -> Manifest | None:
@@ -99,12 +100,12 @@ class ManifestLog:
         if base and self._base[0] != base:
             path = f"{self.database_id}/{base}"
             self._base = base, decode_base(self._objects.get(path), path)
-        manifest = decode_manifest(data, name, self._base[1] if base else {})
+        manifest = decode_manifest(data, name, self._base[1] if base else NO_BASE)
         if manifest.number != number or manifest.database_id != self.database_id:
             raise Corruption("it is the manifest of another database, or has another number", path=name)
         return manifest
 
-    def put(self, manifest: Manifest, changed: dict[str, set[str]]) -> None:
+    def put(self, manifest: Manifest) -> None:
         """`FileExistsError`: there is one of this number. After another `OSError` it may or may not be there."""
-        data = encode_manifest(manifest, changed)
+        data = encode_manifest(manifest)
         self._objects.put(f"{self.database_id}/{manifest_name(manifest.number)}", [data])

@@ -17,7 +17,6 @@ call works later, and nothing is lost by that but time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import Final
 
 from tidelog import limits
@@ -32,7 +31,7 @@ from tidelog.shipping.archive import Archive
 from tidelog.shipping.bulk import Bulk
 from tidelog.shipping.fetch import read_restored
 from tidelog.shipping.lineage import Lineage
-from tidelog.shipping.manifest import Going, Manifest, encode_base
+from tidelog.shipping.manifest import Manifest, encode_base
 from tidelog.shipping.manifest_log import ManifestLog
 from tidelog.shipping.point import ShipPoint
 from tidelog.shipping.succession import cut_ts, foreign_extents, goes_on, refuse_other_history
@@ -60,11 +59,11 @@ class Shipper:
         self._objects = objects
         self._clock = clock
         self._log = ManifestLog(objects, meta.database_id)
-        self._uploads = Uploads(objects, meta.database_id, 0)
+        self._uploads = Uploads(objects, meta.database_id, 0, clock)
         self._archive = Archive(None)
         self._bulk = Bulk(disk, folder, self._archive, self._uploads)
         self._keep_us = keep_us
-        self._upkeep = self._make_upkeep(())
+        self._upkeep = self._make_upkeep(None)
         self._number = -1
         """Of the newest manifest."""
         self.lease = -1
@@ -80,8 +79,9 @@ class Shipper:
         self.gone: list[PinnedSnapshot] = []
         """Snapshots that are needed no more: their owner takes them out and releases them."""
 
-    def _make_upkeep(self, going: Sequence[Going]) -> Upkeep:
-        parts = self._archive, self._uploads, self._keep_us, going
+    def _make_upkeep(self, newest: Manifest | None) -> Upkeep:
+        going, ages = ((), ()) if newest is None else (newest.going, newest.ages)
+        parts = self._archive, self._uploads, self._keep_us, going, ages
         # One that is made with the others, and sees them change.
         bulk = self._bulk
         return Upkeep(self._objects, self._meta.database_id, *parts, lambda: bulk.unnamed, bulk.needs)
@@ -109,6 +109,11 @@ class Shipper:
         return self._archive.lineages[-1]
 
     @property
+    def snapshot(self) -> PinnedSnapshot | None:
+        """The one that is being shipped."""
+        return self._bulk.snapshot
+
+    @property
     def is_begun(self) -> bool:
         """Whether it is known where the lineage begins; before that, it needs a snapshot."""
         return bool(self._archive.lineages) and bool(self._lineage.first_segments)
@@ -123,7 +128,7 @@ class Shipper:
     def wants(self, snapshot_ts: Ts) -> bool:
         """Whether it would ship a snapshot, if it were given one of this moment."""
         return (
-            self.lease >= 0 and not self._bulk.has_snapshot and snapshot_ts > max(self._lineage.snapshots, default=-1)
+            self.lease >= 0 and self._bulk.snapshot is None and snapshot_ts > max(self._lineage.snapshots, default=-1)
         )
 
     # --- taking over --------------------------------------------------------------------------------------------
@@ -138,21 +143,21 @@ class Shipper:
             if newest is not None:
                 refuse_other_history(newest, point, self._meta, restored)
             lease = self._number = 0 if newest is None else newest.number + 1
-            self._uploads = Uploads(self._objects, self._meta.database_id, lease)
+            self._uploads = Uploads(self._objects, self._meta.database_id, lease, self._clock, self._uploads)
             self._archive = Archive(newest)
             self._bulk = Bulk(self._disk, self._folder, self._archive, self._uploads)
-            going = () if newest is None else newest.going
-            self._upkeep = self._make_upkeep(going)
+            self._upkeep = self._make_upkeep(newest)
             if newest is None or not self._goes_on(point):
                 self._begin_lineage(newest, point, lease)
             self._point = point
             self._owed = list(point.extents)
+            manifest = self._manifest(point, lease)
             try:
-                self._log.put(self._manifest(point, lease), self._archive.changed)
+                self._log.put(manifest)
             except FileExistsError:
                 continue
             self.lease = lease
-            self._confirmed()
+            self._confirmed(manifest)
             return
         raise ShippingError("others put manifests as fast as this server: is the same database served twice?")
 
@@ -188,14 +193,9 @@ class Shipper:
         for shard in range(self._meta.shard_count):
             segments = list_segments(self._disk, shard_folder(self._folder, shard))
             # A recovery begins with the frame before, so that it finds a mark.
-            firsts.append(max([first for first in segments if first < needed[shard]], default=Lsn(0)))
+            firsts.append(max([first for first in segments if first < needed[shard]], default=needed[shard]))
             if snapshot is None and segments and segments[0] > 0:
                 raise ShippingGap(f"the journal of shard {shard} begins at lsn {segments[0]}: a snapshot is needed")
-        lineage.first_segments = tuple(firsts)
-        if snapshot is None:
-            lineage.begins_ts = Ts(0)
-        else:
-            self.give(snapshot)
         for path in [META, *(f"{shard_folder('', shard)[1:]}/{SHARD_META}" for shard in range(self._meta.shard_count))]:
             local = f"{self._folder}/{path}"
             file = self._disk.open(local, "read")
@@ -204,6 +204,12 @@ class Shipper:
             finally:
                 file.close()
             self._archive.set_file(lineage, path, lineage.file(path).plus(extent))
+        # Last: if the store fails before, it is begun once more.
+        if snapshot is None:
+            lineage.begins_ts = Ts(0)
+        else:
+            self.give(snapshot)
+        lineage.first_segments = tuple(firsts)
 
     def give(self, snapshot: PinnedSnapshot) -> None:
         """Ship this snapshot, step by step."""
@@ -255,7 +261,7 @@ class Shipper:
             shipped = lineage.ends[shard] if lineage.ends else None
             first = lineage.first_segments[shard] if shipped is None else shipped.segment
             segments = [each for each in list_segments(self._disk, f"{self._folder}/{folder}") if each >= first]
-            if not segments or (segments[0] > first and (shipped is not None or first > 0)):
+            if not segments or segments[0] > first:
                 raise ShippingGap(f"shard {shard}: the segment of lsn {first} was erased before all of it was shipped")
             for segment in [each for each in segments if each <= end.segment]:
                 path, blobs = f"{folder}/{journal_name(segment)}", f"{folder}/{blob_name(segment)}"
@@ -277,14 +283,16 @@ class Shipper:
         """Ship what is missing of a range of a local file."""
         lineage = self._lineage
         for begin, stop in list(lineage.file(path).missing(start, end)):
-            for at in range(begin, stop, limits.SHIPPED_OBJECT_BYTES_MAX):
-                until = min(at + limits.SHIPPED_OBJECT_BYTES_MAX, stop)
+            at = begin
+            while at < stop:
+                until = min(at + self._uploads.bytes_at_once, stop)
                 name = stem(lineage.name, path, at, is_piece=True)
                 try:
                     extent = self._uploads.put_file(self._disk, f"{self._folder}/{path}", at, until, name)
                 except FileNotFoundError:
                     raise ShippingGap(f"{path} was erased before all of it was shipped") from None
                 self._archive.set_file(lineage, path, lineage.file(path).plus(extent))
+                at = until
                 self._beat()
 
     # --- what takes longer --------------------------------------------------------------------------------------
@@ -301,17 +309,23 @@ class Shipper:
     # --- manifests ----------------------------------------------------------------------------------------------
 
     def _manifest(self, point: ShipPoint, lease: int) -> Manifest:
+        wall_us = self._clock.wall_us()
+        closed_ts = max(self._lineage.ts, point.closed_ts) if self._is_level(point) else self._lineage.ts
         return Manifest(
             number=self._number,
             lease=lease,
             database_id=self._meta.database_id,
-            made_us=self._clock.wall_us(),
-            closed_ts=max(self._lineage.ts, point.closed_ts) if self._is_level(point) else self._lineage.ts,
-            clock_bound=point.clock_bound,
+            made_us=wall_us,
+            closed_ts=closed_ts,
+            # A server that goes on elsewhere must give out nothing that was said to be over.
+            clock_bound=max(point.clock_bound, closed_ts),
             epochs=tuple(point.epochs[-limits.SHIPPED_EPOCHS_MAX :]),
             lineages=tuple(self._archive.lineages),
             base=self._archive.base,
-            going=tuple(self._upkeep.going),
+            changed=self._archive.changed,
+            in_base=self._archive.in_base,
+            going=self._upkeep.told(wall_us),
+            ages=tuple(self._upkeep.ages),
         )
 
     def _is_level(self, point: ShipPoint) -> bool:
@@ -325,18 +339,21 @@ class Shipper:
             self._archive.set_base(name)
         self._number += 1
         manifest = self._manifest(self._point, self.lease)
+        self._archive.told()
         try:
-            self._log.put(manifest, self._archive.changed)
+            self._log.put(manifest)
         except FileExistsError:
             self._look_at_winner(manifest)
         except OSError:
             self._number -= 1
             raise
-        self._confirmed()
+        else:
+            self._confirmed(manifest)
 
-    def _confirmed(self) -> None:
+    def _confirmed(self, manifest: Manifest) -> None:
         """A manifest is there."""
         self._made_us = self._clock.monotonic_us()
+        self._upkeep.confirm(manifest.going, self._made_us)
         self.shipped_ts = self._lineage.ts
 
     def _look_at_winner(self, ours: Manifest) -> None:

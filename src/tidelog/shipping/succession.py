@@ -13,7 +13,7 @@ from tidelog.errors import ShippingError
 from tidelog.ids import Ts
 from tidelog.journal.layout import Meta, shard_folder
 from tidelog.journal.segment import journal_name, owner_of, sidecar_name
-from tidelog.ports import Disk
+from tidelog.ports import Disk, File
 from tidelog.shipping.lineage import Lineage, ShippedExtent, new_digest
 from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.point import ShipPoint
@@ -35,9 +35,12 @@ def refuse_other_history(newest: Manifest, point: ShipPoint, meta: Meta, restore
 
 
 def cut_ts(newest: Manifest, point: ShipPoint) -> Ts | None:
-    """The last moment before the first epoch that the manifest does not know; None: it knows all."""
-    last = newest.epochs[-1] if newest.epochs else None
-    known = [index for index, epoch in enumerate(point.epochs) if last is not None and epoch.id == last.id]
+    """The last moment before the first epoch that the manifest does not know; None: it knows all.
+
+    A directory that was restored may lack the newest ones of the manifest: the newest that both know counts.
+    """
+    shipped = {epoch.id for epoch in newest.epochs}
+    known = [index for index, epoch in enumerate(point.epochs) if epoch.id in shipped]
     after = point.epochs[known[-1] + 1 :] if known else point.epochs
     return after[0].last_ts if after else None
 
@@ -95,13 +98,18 @@ def _holds(disk: Disk, path: str, extent: ShippedExtent) -> bool:
     except FileNotFoundError:
         return False
     try:
-        digest = new_digest()
-        for at in range(extent.position, extent.end, limits.COPY_BYTES_AT_ONCE):
-            wanted = min(limits.COPY_BYTES_AT_ONCE, extent.end - at)
-            data = file.read(at, wanted)
-            if len(data) < wanted:
-                return False
-            digest.update(data)
-        return digest.hexdigest() == extent.digest
+        return holds(file, extent)
     finally:
         file.close()
+
+
+def holds(file: File, extent: ShippedExtent) -> bool:
+    """Whether an open file has the same bytes in the same place."""
+    digest = new_digest()
+    for at in range(extent.position, extent.end, limits.COPY_BYTES_AT_ONCE):
+        wanted = min(limits.COPY_BYTES_AT_ONCE, extent.end - at)
+        data = file.read(at, wanted)
+        if len(data) < wanted:
+            return False
+        digest.update(data)
+    return digest.hexdigest() == extent.digest

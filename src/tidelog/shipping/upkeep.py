@@ -6,12 +6,15 @@
 
 So whatever a manifest refers to stays for a day after it, and a restore that began with it finds all its files. The
 sweep also finds what shippers have left that died, or lost their lease, before a manifest named it.
+
+What is announced counts from the manifest that says so: before that, whoever takes over goes on with a manifest that
+may still refer to it. A day is measured by a clock that does not jump, as far as this process has seen it pass.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from tidelog import limits
@@ -22,7 +25,7 @@ from tidelog.journal.segment import owner_of
 from tidelog.ports import ObjectStore
 from tidelog.shipping.archive import Archive
 from tidelog.shipping.lineage import Lineage, snapshot_folder
-from tidelog.shipping.manifest import FORMAT, Going, manifest_number, pack, unpack
+from tidelog.shipping.manifest import FORMAT, Aged, Going, manifest_number, pack, unpack
 from tidelog.shipping.uploads import Uploads
 
 _LOG: Final = logging.getLogger("tidelog")
@@ -39,6 +42,7 @@ class Upkeep:
         uploads: Uploads,
         keep_us: int,
         going: Iterable[Going] = (),
+        ages: Iterable[Aged] = (),
         unnamed: Callable[[], Iterator[str]] = lambda: iter(()),
         needs: Callable[[str], bool] = lambda _path: False,
     ) -> None:
@@ -49,18 +53,25 @@ class Upkeep:
         self._uploads = uploads
         self.keep_us = keep_us
         self.going = list(going)
+        self._unconfirmed: set[str] = set()
+        """Of these, those that no manifest tells of yet."""
+        self._since_us: dict[str, int] = {}
+        """When the others were announced, by the monotonic clock: before it began, if it was that long ago."""
         self._unnamed = unnamed
         self._needs = needs
         self._swept_us: int | None = None
         """When the last sweep began (monotonic)."""
         self._after: str | None = None
         """Where the sweep goes on; None: none is under way."""
+        self._referred: set[str] = set()
+        """What was needed when it began: what is needed since then as well is taken out at its end."""
         self._found: list[str] = []
         """What it has found ..."""
         self._oldest_manifest = 0
         """... and the oldest manifest that it leaves alone."""
-        self._ages: list[tuple[int, int]] = []
-        """The wall clock at each sweep, and the newest manifest then."""
+        self.ages = list(ages)
+        """Of manifests, oldest first: one at each sweep. They are in every manifest, or a server that is started again
+        every day would never delete one."""
         self._deleting: list[str] = []
         self.deleted_count = 0
 
@@ -73,7 +84,10 @@ class Upkeep:
             self._sweep_page(wall_us)
             return True
         for each in self.going:
-            if wall_us - each.announced_us >= limits.SHIP_NOTICE_US:
+            if (
+                each.object not in self._unconfirmed
+                and self._age_us(each, wall_us, monotonic_us) >= limits.SHIP_NOTICE_US
+            ):
                 self._begin_deleting(each)
                 return True
         if self._swept_us is None or monotonic_us - self._swept_us >= limits.SHIP_SWEEP_US:
@@ -83,9 +97,30 @@ class Upkeep:
             return True
         return False
 
+    def _age_us(self, going: Going, wall_us: int, monotonic_us: int) -> int:
+        since_us = self._since_us.setdefault(going.object, monotonic_us - max(0, wall_us - going.announced_us))
+        return monotonic_us - since_us
+
+    def told(self, wall_us: int) -> tuple[Going, ...]:
+        """What is announced, for a manifest that is made now."""
+        self.going = [
+            each._replace(announced_us=wall_us) if each.object in self._unconfirmed else each for each in self.going
+        ]
+        return tuple(self.going)
+
+    def confirm(self, told: Iterable[Going], monotonic_us: int) -> None:
+        """A manifest that tells of these is there."""
+        for each in told:
+            if each.object in self._unconfirmed:
+                self._unconfirmed.remove(each.object)
+                self._since_us[each.object] = monotonic_us
+
     # --- history that is too old --------------------------------------------------------------------------------
 
     def _expire(self, cutoff: Ts) -> None:
+        newest = self._archive.lineages[-1]
+        if newest.begins_ts is None or not newest.ends:
+            return  # nothing can be restored from it yet: what there is before is all there is
         for lineage in self._archive.lineages[:-1]:
             if lineage.history_ts < cutoff:
                 self._archive.drop(lineage)
@@ -93,21 +128,16 @@ class Upkeep:
             older = [ts for ts in lineage.snapshots if ts <= cutoff]
             if older and lineage.begins_ts is not None and max(older) > lineage.begins_ts:
                 self._begin_later(lineage, max(older))
+            self._thin_out(lineage, cutoff)
 
     def _begin_later(self, lineage: Lineage, ts: Ts) -> None:
         """Let a lineage begin with one of its snapshots."""
         point = lineage.snapshots[ts]
-        for old in [each for each in lineage.snapshots if each < ts]:
-            del lineage.snapshots[old]
-            for path in [path for path in lineage.files if path.startswith(f"{snapshot_folder(old)}/")]:
-                self._archive.remove_file(lineage, path)
-        listed = {inner_path(each) for kept in lineage.snapshots.values() for each in kept.node_files}
+        self._drop_snapshots(lineage, [each for each in lineage.snapshots if each < ts])
         firsts: list[Lsn] = []
         segments: dict[str, Lsn] = {}
-        for path in list(lineage.files):
-            if shard_of_inner_path(path) is not None and path not in listed and not self._needs(path):
-                self._archive.remove_file(lineage, path)
-            elif path.startswith("shard-") and (owner := owner_of(path.rpartition("/")[2])) is not None:
+        for path in lineage.files:
+            if path.startswith("shard-") and (owner := owner_of(path.rpartition("/")[2])) is not None:
                 segments[path] = owner
         for shard, lsn in enumerate(point.lsns):
             folder = f"{shard_folder('', shard)[1:]}/"
@@ -119,14 +149,48 @@ class Upkeep:
         lineage.first_segments = tuple(firsts)
         lineage.begins_ts = ts
 
+    def _drop_snapshots(self, lineage: Lineage, going: Sequence[Ts]) -> None:
+        if not going:
+            return
+        for ts in going:
+            del lineage.snapshots[ts]
+        folders = {snapshot_folder(ts) for ts in going}
+        listed = {inner_path(each) for kept in lineage.snapshots.values() for each in kept.node_files}
+        for path in list(lineage.files):
+            is_node = shard_of_inner_path(path) is not None
+            if (is_node and path not in listed and not self._needs(path)) or (
+                not is_node and "/".join(path.split("/", 2)[:2]) in folders
+            ):
+                self._archive.remove_file(lineage, path)
+
+    def _thin_out(self, lineage: Lineage, cutoff: Ts) -> None:
+        """Keep one snapshot an hour, and one a day of those that are older than a day: the journal has what is between.
+
+        A busy server makes one every few minutes, for weeks, and each manifest names all.
+        """
+        going: list[Ts] = []
+        kept = lineage.begins_ts
+        newest = max(lineage.snapshots, default=Ts(0))
+        for ts in sorted(lineage.snapshots):
+            gap_us = (
+                limits.SHIP_SNAPSHOTS_YOUNG_US if newest - ts < 24 * limits.HOUR_US else limits.SHIP_SNAPSHOTS_OLD_US
+            )
+            if ts in (newest, lineage.begins_ts) or kept is None or ts - kept >= gap_us or ts <= cutoff:
+                kept = ts
+            else:
+                going.append(ts)
+        self._drop_snapshots(lineage, going)
+
     # --- objects that nothing refers to -------------------------------------------------------------------------
 
     def _begin_sweep(self, wall_us: int, number: int) -> None:
-        aged = [newest for then_us, newest in self._ages if wall_us - then_us >= limits.SHIP_NOTICE_US]
+        aged = [each.number for each in self.ages if wall_us - each.made_us >= limits.SHIP_NOTICE_US]
         self._oldest_manifest = max(aged, default=0)
-        self._ages = [each for each in self._ages if each[1] >= self._oldest_manifest]
-        self._ages.append((wall_us, number))
+        self.ages = [each for each in self.ages if each.number >= self._oldest_manifest]
+        self.ages.append(Aged(wall_us, number))
+        del self.ages[: -limits.SHIP_AGES_MAX]
         self._after, self._found = "", []
+        self._referred = self._needed()
 
     def _needed(self) -> set[str]:
         needed = {name for lineage in self._archive.lineages for name in lineage.objects()}
@@ -136,24 +200,26 @@ class Upkeep:
     def _sweep_page(self, wall_us: int) -> None:
         assert self._after is not None
         page = self._objects.list(self._prefix, self._after)
-        needed = self._needed()
         for entry in page:
             name = entry.name.removeprefix(self._prefix)
             number = manifest_number(name)
-            if name not in needed and (number is None or number < self._oldest_manifest):
+            if name not in self._referred and (number is None or number < self._oldest_manifest):
                 self._found.append(name)
         self._after = page[-1].name if page else None
         if self._after is None or len(self._found) >= limits.GOING_NAMES_MAX:
             self._announce(wall_us)
 
     def _announce(self, wall_us: int) -> None:
-        known: set[str] = set()
+        known = self._needed()
         for each in self.going:
             known.update(self._names(each))
         names = [name for name in self._found if name not in known]
         self._found = []
+        if self._after is None:
+            self._referred = set()
         if names:
             object_name = self._uploads.put("going", pack({"format": FORMAT, "names": names}))
+            self._unconfirmed.add(object_name)
             self.going.append(Going(object_name, wall_us, len(names)))
 
     def _names(self, going: Going) -> list[str]:
@@ -169,6 +235,7 @@ class Upkeep:
         if len(self._deleting) < len(names):  # cannot be; but a copy must not lose what it says that it has
             _LOG.error("%d objects were announced to go and are needed: they stay", len(names) - len(self._deleting))
         self.going.remove(going)
+        self._since_us.pop(going.object, None)
 
     def _delete(self) -> None:
         self._objects.delete(self._prefix + self._deleting[-1])

@@ -31,5 +31,9 @@ def open_ship_store(url: str, key_file: str | None = None, bytes_per_s: int = 0)
 def fetch_all(jobs: Iterable[Callable[[], None]]) -> None:
     """Run them side by side: most of the time is spent waiting for answers. Raises what one of them raises."""
     with ThreadPoolExecutor(limits.FETCHED_OBJECTS_AT_ONCE, thread_name_prefix="fetch") as threads:
-        for done in [threads.submit(job) for job in jobs]:
-            done.result()
+        try:
+            for done in [threads.submit(job) for job in jobs]:
+                done.result()
+        except BaseException:
+            threads.shutdown(cancel_futures=True)  # or all the others would still be fetched
+            raise
