@@ -1,5 +1,6 @@
 """Run any number of crash points outside pytest: `python -m tests.simulation.run --crash-points 500000`; or of lives of
-servers that follow each other: `python -m tests.simulation.run --replication 100000`.
+servers that follow each other: `python -m tests.simulation.run --replication 100000`; or that ship themselves:
+`--shipping 1000`.
 
 Seeds are dealt out to the processes one after the other, so the same first seed and number of crash points try the
 same crashes, however many processes there are. The first failure ends the run, with its seed and the line that
@@ -21,6 +22,7 @@ from multiprocessing import Pool
 from typing import Final
 
 from tests.simulation.replication_world import ReplicationWorld
+from tests.simulation.shipping_world import ShippingWorld
 from tests.simulation.world import World
 
 TRACE_SHOWN: Final = 30
@@ -73,8 +75,21 @@ def run_replication_seed(seed: int) -> tuple[int, int, Counter[str], str]:
     return seed, 1, coverage, problem
 
 
-def replay_command(seed: int, *, is_replication: bool = False) -> str:
-    file = "test_replication_worlds.py" if is_replication else "test_crashes.py"
+def run_shipping_seed(seed: int) -> tuple[int, int, Counter[str], str]:
+    """The same of one life of servers that ship themselves."""
+    with undisturbed():
+        world, problem = ShippingWorld(seed), ""
+        try:
+            world.run()
+        except Exception:  # whatever it is, it is to be reported with its seed
+            steps = "\n  ".join(world.trace[-TRACE_SHOWN:])
+            problem = f"{traceback.format_exc()}\nthe last steps:\n  {steps}"
+        coverage = world.coverage
+        del world  # so that all of it is collected now
+    return seed, 1, coverage, problem
+
+
+def replay_command(seed: int, file: str = "test_crashes.py") -> str:
     return f"bin/test tests/simulation/{file} --seed {seed}"
 
 
@@ -82,6 +97,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--crash-points", type=int, default=20_000)
     parser.add_argument("--replication", type=int, default=0, help="so many lives of servers instead")
+    parser.add_argument("--shipping", type=int, default=0, help="so many lives of servers that ship themselves instead")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
@@ -90,9 +106,11 @@ def main() -> int:
     total = failures = 0
     coverage = Counter[str]()
     seeds = iter(range(arguments.first_seed, sys.maxsize))
-    run, wanted, what = run_seed, arguments.crash_points, "crash points"
+    run, wanted, what, file = run_seed, arguments.crash_points, "crash points", "test_crashes.py"
     if arguments.replication:
-        run, wanted, what = run_replication_seed, arguments.replication, "lives"
+        run, wanted, what, file = run_replication_seed, arguments.replication, "lives", "test_replication_worlds.py"
+    if arguments.shipping:
+        run, wanted, what, file = run_shipping_seed, arguments.shipping, "lives", "test_shipping_worlds.py"
     with Pool(arguments.processes) as pool:
         while total < wanted and (not failures or arguments.keep_going):
             batch = [next(seeds) for _ in range(8 * arguments.processes)]
@@ -101,7 +119,7 @@ def main() -> int:
                 coverage += covered
                 if problem:
                     failures += 1
-                    command = replay_command(seed, is_replication=bool(arguments.replication))
+                    command = replay_command(seed, file)
                     print(f"\nseed {seed} failed; to replay it:\n  {command}\n{problem}", flush=True)
             now = time.monotonic()
             if now - last_shown > 5:

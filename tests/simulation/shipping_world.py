@@ -3,12 +3,15 @@
 At random, from one seed: changes, fsyncs, snapshots, erased segments; rounds of shipping against a store that fails
 before and after it has done what it was asked, and lists late; power cuts, kills, stops; a machine that is lost and
 restored from the copy, a follower that is promoted without the newest changes; the server before it, which wakes up and
-believes that it leads; hours and days that pass; restores of any moment, at once or much later.
+believes that it leads, days later or in the middle of a call; hours and days that pass, and clocks that are set; restores
+of any moment, at once or much later. Values are large and small, nodes of streams lie in files, and in half of the
+worlds everything is encrypted.
 
 What must hold, whatever happens:
 
 - a restore from any manifest to any moment that it covers equals the state that was recorded at that moment;
 - a manifest is put by whoever has the lease, and by nobody else after that was taken over;
+- every object that the newest manifest names is there, and no name is ever used twice (the bucket sees to that);
 - a restore that is under way finds its files for as long as was promised;
 - what is acknowledged as shipped is never missing from a later restore, unless a failover lost it, and then it lies
   above the end that its lineage was given.
@@ -23,7 +26,8 @@ from random import Random
 from typing import Any, Final
 
 from tests.simulation.recovery import require
-from tests.store.changes import change, run, state
+from tests.store.changes import change, run
+from tests.store.changes import state as keys_of
 from tidelog import limits
 from tidelog.errors import DataDirectoryError, ShippingError, ShippingFenced, ShippingGap
 from tidelog.ids import Ts
@@ -31,11 +35,14 @@ from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
 from tidelog.journal.retention import RetentionLimits
+from tidelog.ports import ObjectStore
 from tidelog.shipping.fetch import fetch_directory, write_restored
 from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.manifest_log import ManifestLog
 from tidelog.shipping.moments import CoveredMoments, covered_moments, lineage_at
 from tidelog.shipping.point import point_of
+from tidelog.shipping.sealed_store import SealedStore
+from tidelog.shipping.sealing_key import SealingKey
 from tidelog.shipping.shipped_disk import ShippedDisk
 from tidelog.shipping.shipper import Shipper
 from tidelog.store.restore import restore
@@ -43,12 +50,18 @@ from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
 from tidelog.testing.object_store import SimulatedBucket, SimulatedObjectStore
+from tidelog.types.library import LibDel, LibLoad
 
 FOLDER: Final = "/data"
 HOUR_US: Final = 3600 * 1_000_000
 _HOLDER: Final = "shipping"
 Branch = list[tuple[Ts, Any]]
 """The states of one history, each with the transaction that it follows."""
+
+
+def state(store: Store) -> dict[Any, Any]:
+    """All that a store has: every key of every database, and the libraries of functions."""
+    return keys_of(store) | {("library", name): code for name, code in store.libraries.codes.items()}
 
 
 @contextmanager
@@ -60,6 +73,7 @@ def shipping_limits(rng: Random) -> Iterator[None]:
         "SHIPPED_BLOCK_BYTES": rng.choice((100, 1000, 5000)),
         "MANIFEST_CHANGES_MIN": rng.choice((0, 2, 10, 50)),
         "SHIP_SWEEP_US": HOUR_US,
+        "SHIP_SNAPSHOTS_YOUNG_US": rng.choice((1, HOUR_US)),
         "GOING_NAMES_MAX": rng.choice((3, 20, 1000)),
         "OBJECTS_LISTED_MAX": rng.choice((3, 10, 1000)),
         "NODE_ENTRIES_MAX": rng.choice((3, 50, 400)),
@@ -97,7 +111,8 @@ class ShippingServer:
             world.coverage["tail_lost"] += 1
             self.branch = kept  # another history from here on; who has the old list keeps it
         self.objects = world.new_client(self)
-        self.shipper = Shipper(self.disk, FOLDER, self.journal.meta, self.objects, world.clock, keep_us=world.keep_us)
+        sealed = world.sealed(self.objects)
+        self.shipper = Shipper(self.disk, FOLDER, self.journal.meta, sealed, world.clock, keep_us=world.keep_us)
         self.cool()
 
     @property
@@ -108,6 +123,12 @@ class ShippingServer:
         rng = self.world.rng
         if rng.random() < 0.1:  # a whale
             run(self.store, [b"SET", b"whale%d" % rng.randrange(3), rng.randbytes(rng.randrange(1000, 5000))])
+        elif rng.random() < 0.05:
+            transaction = self.store.begin()
+            name = b"library%d" % rng.randrange(3)
+            is_load = rng.random() < 0.7
+            transaction.run([LibLoad(name, b"-- %d" % rng.randrange(1000)) if is_load else LibDel([name])])
+            self.store.commit(transaction)
         else:
             change(self.store, rng)
         self.note()  # before it is written: a crash in the middle of that may keep it
@@ -151,9 +172,9 @@ class ShippingServer:
             pinned = journal.pin_snapshot(shipper.wants_snapshot_until)
             try:
                 shipper.begin(pinned)
-            except OSError:
-                shipper.give_up_lease()
-                raise
+            finally:
+                if pinned is not None and shipper.snapshot is not pinned:
+                    pinned.release()
         else:
             newest = journal.newest_snapshot
             if newest is not None and shipper.wants(newest.point.ts):
@@ -183,7 +204,8 @@ class ShippingWorld:
         self._clients: dict[str, ShippingServer] = {}
         self._histories: dict[str, Branch] = {}
         """Of the clients of the bucket, by name: each start of a server is one."""
-        self._looker = self.bucket.client("looker")
+        self._key = SealingKey(self.rng.randbytes(32)) if self.rng.random() < 0.5 else None
+        self._looker = self.sealed(self.bucket.client("looker"))
         self.keep_us = self.rng.choice((6 * HOUR_US, 40 * HOUR_US, 1000 * HOUR_US))
         self.settings = Settings(
             geometry=Geometry(frame_bytes=4096, frames_per_segment=self.rng.choice((2, 4))),
@@ -213,6 +235,10 @@ class ShippingWorld:
             chance
         )
         return client
+
+    def sealed(self, client: SimulatedObjectStore) -> ObjectStore:
+        """The store as servers and readers use it."""
+        return client if self._key is None else SealedStore(client, self._key, Random(client.name).randbytes)
 
     @property
     def log(self) -> ManifestLog:
@@ -284,6 +310,12 @@ class ShippingWorld:
     def _pass_time(self) -> None:
         self.clock.advance(self.rng.choice((1, 11_000_000, HOUR_US, 3 * HOUR_US, 13 * HOUR_US)))
 
+    def _set_clock(self) -> None:
+        """An administrator, or NTP, sets the clock of the machine: a day that was promised is a day all the same."""
+        if not self.restores:
+            self.clock.step_wall(self.rng.choice((2, 30)) * 24 * HOUR_US)
+            self.coverage["clock_set"] += 1
+
     def _crash(self) -> None:
         if self.rng.random() < 0.5:
             self.leader.disk.crash()
@@ -344,17 +376,52 @@ class ShippingWorld:
         self.leader = ShippingServer(self, disk, branch)
         self.coverage["promoted"] += 1
 
+    def _replace_inside(self) -> None:
+        """A shipper pauses in the middle of a call, for so long that a follower takes over, and ships; then it goes on."""
+        paused = self.leader
+        if paused.shipper.lease < 0:
+            return
+        disk, branch = paused.disk.clone(self.rng.getrandbits(60)), list(paused.branch)
+        left = self.rng.randrange(1, 6)
+
+        def watch(operation: str, _name: str, moment: str) -> None:
+            nonlocal left
+            left -= 1
+            if left or self.leader is not paused or operation == "delete":
+                return
+            disk.crash()
+            self.former.append(paused)
+            self.leader = ShippingServer(self, disk, branch)
+            for _ in range(self.rng.randrange(2, 12)):
+                if self.rng.random() < 0.5:
+                    self._change()
+                self._sync()
+                self._ship()
+                self._work()
+            self.coverage["replaced_inside"] += 1
+
+        paused.objects.watch = watch
+        for _ in range(2):
+            paused.change()
+            paused.journal.writer.sync()
+            self._by(paused, paused.ship)
+            self._by(paused, paused.work)
+        paused.objects.watch = None
+
     def _wake(self) -> None:
         """A server that was replaced does not know it: it may write, and it must not ship."""
         if not self.former:
             return
         server = self.rng.choice(self.former)
         newest = self._newest_number()
-        self.clock.advance(61_000_000)  # what it had sent before has arrived, or never will
+        # What it had sent before has arrived then, or never will.
+        self.clock.advance(self.rng.choice((61_000_000, 61_000_000, 25 * HOUR_US)))
         newest = max(newest, self._newest_number())
         if server.shipper.lease < 0 or newest < 0 or self.leader.shipper.lease < 0:
             return  # it would have to take over first, and then it is the operator who decides
         try:
+            if self.rng.random() < 0.5:
+                server.work()  # it was in the middle of that
             server.change()
             server.journal.writer.sync()
             server.ship()
@@ -437,6 +504,8 @@ class ShippingWorld:
             self._check_restore(manifest, self._any_of(manifest, moments))
         self._check_gaps(manifest)
         self._check_manifests()
+        self._check_objects(manifest)
+        self._check_putters()
         while self.restores:
             self._finish_restore()
         self.bucket.check()
@@ -451,6 +520,22 @@ class ShippingWorld:
                 except DataDirectoryError:
                     continue
                 require(False, "a moment that is not covered is accepted:", at)
+
+    def _check_objects(self, manifest: Manifest) -> None:
+        """Whatever a manifest names is there, also what no restore of these moments has read."""
+        names, prefix = set(self.bucket.names()), f"{manifest.database_id}/"
+        needed = {each for lineage in manifest.lineages for each in lineage.objects()} | {manifest.base} - {""}
+        missing = sorted(each for each in needed if f"{prefix}{each}" not in names)
+        require(not missing, "objects are named and gone:", missing[:3])
+
+    def _check_putters(self) -> None:
+        """Nobody puts a manifest after another has."""
+        last, before = "", set[str]()
+        for _, client in sorted(self._putters().items()):
+            if client != last:
+                require(client not in before, client, "has put a manifest after another did")
+                before.add(client)
+                last = client
 
     def _check_manifests(self) -> None:
         """Any manifest that is still there shows its moment; leases only grow."""
@@ -489,6 +574,8 @@ _STEPS: Final = (
     (ShippingWorld._lose_machine, 1.5),
     (ShippingWorld._promote, 1.5),
     (ShippingWorld._wake, 3),
+    (ShippingWorld._replace_inside, 1.5),
+    (ShippingWorld._set_clock, 0.3),
     (ShippingWorld._begin_restore, 4),
     (ShippingWorld._finish_restore, 4),
 )
