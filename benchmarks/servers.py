@@ -10,7 +10,7 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -125,11 +125,12 @@ def running(
     password: str = "",
     keeps_snapshots: bool = False,
     python: str = sys.executable,
+    options: Sequence[str] = (),
 ) -> Iterator[Server]:
     """A server of that name over that folder, ready to answer; only a Tidelog has HTTP or Flight.
 
     One that keeps snapshots: a Tidelog makes them by itself, a Redis has no log and starts from the last one.
-    `python` is the interpreter that has Tidelog: another one may have another version.
+    `python` is the interpreter that has Tidelog: another one may have another version. A Tidelog has more `options`.
     """
     Path(folder).mkdir(parents=True, exist_ok=True)
     if name == "redis":
@@ -142,7 +143,7 @@ def running(
             Path(f"{folder}/password").write_text(password)
             Path(f"{folder}/password").chmod(0o600)
             more += ["--requirepass-file", f"{folder}/password"]
-        server = _start_tidelog(python, folder, fsync, *more)
+        server = _start_tidelog(python, folder, fsync, *more, *options)
     try:
         yield server
     finally:
