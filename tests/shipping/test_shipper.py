@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from tests.shipping.copies import FOLDER, Shipped, fetched, objects, restored
@@ -9,10 +11,13 @@ from tests.store.changes import run, state
 from tidelog import limits
 from tidelog.errors import DataDirectoryError, ShippingError, ShippingFenced, ShippingGap
 from tidelog.ids import Ts
+from tidelog.journal.segment import list_segments, remove_segment
 from tidelog.ports import ObjectStore
 from tidelog.shipping.moments import covered_moments
 from tidelog.shipping.point import point_of
 from tidelog.shipping.shipper import Shipper
+from tidelog.testing.clock import SimulatedClock
+from tidelog.testing.object_store import SimulatedBucket
 
 __all__ = ["objects"]
 
@@ -148,3 +153,47 @@ def test_small_objects_become_one_and_full_segments_few(objects: ObjectStore) ->
     assert set(full) == {1}
     assert last <= limits.SHIPPED_MERGED_COUNT
     assert restored(objects, shipped.newest) == state(shipped.store)
+
+
+def test_a_lineage_whose_beginning_failed_begins_once_more() -> None:
+    """Without the files that say what a directory is, nothing could be restored from it."""
+    client = SimulatedBucket(SimulatedClock(), Random(1)).client()
+    shipped = Shipped(client)
+    shipped.journal.writer.note_blob_extents()
+    shipped.shipper.take_over(point_of(shipped.journal))
+    client.fail("put", name_contains="meta", times=1)
+    with pytest.raises(OSError, match="simulated"):
+        shipped.shipper.begin(None)
+    assert not shipped.shipper.is_begun
+    shipped.shipper.begin(None)
+    shipped.change(5)
+    shipped.ship()
+    assert restored(client, shipped.newest) == state(shipped.store)
+
+
+def test_no_moment_that_is_said_to_be_over_comes_again(objects: ObjectStore) -> None:
+    shipped = Shipped(objects)
+    shipped.begin()
+    shipped.change(5)
+    shipped.clock = shipped.journal.hlc._clock  # that of the server
+    shipped.clock.advance(3600_000_000)
+    shipped.shipper._made_us = -(1 << 60)
+    shipped.ship()
+    manifest = shipped.newest
+    assert manifest.clock_bound >= manifest.closed_ts > manifest.lineages[-1].ts
+
+
+def test_journal_that_was_erased_before_anything_was_shipped_is_a_gap(objects: ObjectStore) -> None:
+    """The snapshot that a lineage begins with may be older than all that is left of the journal."""
+    shipped = Shipped(objects, shards=1)
+    shipped.journal.writer.write()
+    assert shipped.journal.writer.note_blob_extents()
+    shipped.shipper.take_over(point_of(shipped.journal))
+    shipped.store.save()
+    shipped.shipper.begin(shipped.journal.pin_snapshot())
+    shipped.change(200)
+    shipped.journal.writer.sync()
+    for first in list_segments(shipped.disk, f"{FOLDER}/shard-0")[:-1]:
+        remove_segment(shipped.disk, f"{FOLDER}/shard-0", first)
+    with pytest.raises(ShippingGap):
+        shipped.ship()

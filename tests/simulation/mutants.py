@@ -43,6 +43,8 @@ COPIED: Final = (
             "commands/",
             "scripting/",
             "server/",
+            "shipping/",
+            "system/",
         )
     ),
 )
@@ -60,7 +62,7 @@ class Mutant(NamedTuple):
     """What goes wrong, for who reads that it was not caught."""
     hunt: str = "crashes"
     """Where it must be caught: `crashes`, `damage`, `store` (`store_mutants`), `cooling` (`cooling_mutants`), `feeds`
-    (`feed_mutants`) or `replication` (`replication_mutants`)."""
+    (`feed_mutants`), `replication` (`replication_mutants`) or `shipping` (`shipping_mutants`)."""
     seed: int = FIRST_SEED
     """Tried first: of a world that has caught it before."""
     focus: str = ""
@@ -493,6 +495,15 @@ def hunt_replication(worlds_max: int, first_seed: int, _focus: str) -> Iterator[
             yield f"seed {seed}: {problem}"
 
 
+def hunt_shipping(worlds_max: int, first_seed: int, _focus: str) -> Iterator[str]:
+    from tests.simulation.run import run_shipping_seed
+
+    for seed in [first_seed, *range(FIRST_SEED, FIRST_SEED + worlds_max)]:
+        *_, problem = run_shipping_seed(seed)
+        if problem:
+            yield f"seed {seed}: {problem}"
+
+
 HUNTS: Final = {
     "crashes": hunt_crashes,
     "damage": hunt_damage,
@@ -500,6 +511,7 @@ HUNTS: Final = {
     "cooling": hunt_cooling,
     "feeds": hunt_feeds,
     "replication": hunt_replication,
+    "shipping": hunt_shipping,
 }
 
 

@@ -3,9 +3,9 @@
 At random, from one seed: changes, fsyncs, snapshots, erased segments; rounds of shipping against a store that fails
 before and after it has done what it was asked, and lists late; power cuts, kills, stops; a machine that is lost and
 restored from the copy, a follower that is promoted without the newest changes; the server before it, which wakes up and
-believes that it leads, days later or in the middle of a call; hours and days that pass, and clocks that are set; restores
-of any moment, at once or much later. Values are large and small, nodes of streams lie in files, and in half of the
-worlds everything is encrypted.
+believes that it leads, days later or in the middle of a call; hours and days that pass, and clocks that are set;
+restores of any moment, at once or much later. Values are large and small, nodes of streams lie in files, and in half of
+the worlds everything is encrypted.
 
 What must hold, whatever happens:
 
@@ -377,7 +377,7 @@ class ShippingWorld:
         self.coverage["promoted"] += 1
 
     def _replace_inside(self) -> None:
-        """A shipper pauses in the middle of a call, for so long that a follower takes over, and ships; then it goes on."""
+        """A shipper pauses in the middle of a call, for so long that a follower takes over; then it goes on."""
         paused = self.leader
         if paused.shipper.lease < 0:
             return

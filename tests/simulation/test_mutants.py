@@ -19,6 +19,7 @@ from tests.simulation.mutants import CAUGHT, FIRST_SEED, MUTANTS, Mutant, apply,
 from tests.simulation.replication_mutants import REPLICATION_MUTANTS
 from tests.simulation.rule_mutants import RULES
 from tests.simulation.script_mutants import SCRIPT_MUTANTS
+from tests.simulation.shipping_mutants import SHIPPING_MUTANTS
 from tests.simulation.store_mutants import STORE_MUTANTS
 
 ALL: Final = [
@@ -32,6 +33,7 @@ ALL: Final = [
     *LIBRARY_MUTANTS,
     *REPLICATION_MUTANTS,
     *HOLD_MUTANTS,
+    *SHIPPING_MUTANTS,
 ]
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 WORLDS_MAX: Final = 400
@@ -44,6 +46,7 @@ ALWAYS: Final = (
     "result-given-to-other-nodes",
     "named-feed-not-held",
     "divergence-ignored",
+    "another-lease-ignored",
 )
 """One of each kind is hunted by every run, all of them with `--long`: each takes some seconds."""
 
@@ -63,7 +66,7 @@ def hunt(
     )
 
 
-@pytest.mark.parametrize("kind", ["crashes", "damage", "store", "cooling", "feeds", "replication"])
+@pytest.mark.parametrize("kind", ["crashes", "damage", "store", "cooling", "feeds", "replication", "shipping"])
 def test_the_source_as_it_is_survives(kind: str, tmp_path: Path) -> None:
     found = hunt(kind, SOUND_WORLDS, apply(None, tmp_path))
     assert found.returncode == 0, found.stdout + found.stderr

@@ -1,0 +1,34 @@
+"""Where the history before a takeover ends."""
+
+from __future__ import annotations
+
+from tidelog.ids import Lsn, Ts
+from tidelog.journal.control import Epoch
+from tidelog.journal.durability import Visible
+from tidelog.shipping.manifest import Manifest
+from tidelog.shipping.point import ShipPoint
+from tidelog.shipping.succession import cut_ts
+
+FIRST, LOST, MINE, NEXT = (
+    Epoch(id_, (Lsn(0),), Ts(last), Ts(last + 1)) for id_, last in ((1, 0), (2, 50), (3, 40), (4, 60))
+)
+
+
+def cut(shipped: tuple[Epoch, ...], ours: tuple[Epoch, ...]) -> Ts | None:
+    manifest = Manifest(1, 0, "db", 0, Ts(0), Ts(0), shipped, (), "")
+    durable: Visible = None  # type: ignore[assignment]  # it plays no part
+    return cut_ts(manifest, ShipPoint(durable, (), ours, Ts(0), Ts(0)))
+
+
+def test_at_the_first_epoch_that_is_new() -> None:
+    assert cut((FIRST,), (FIRST,)) is None
+    assert cut((FIRST,), (FIRST, MINE, NEXT)) == 40
+
+
+def test_a_restored_directory_may_lack_an_epoch_that_had_begun() -> None:
+    """All of the history before would end at its very beginning otherwise."""
+    assert cut((FIRST, LOST), (FIRST, MINE)) == 40
+
+
+def test_histories_with_nothing_in_common() -> None:
+    assert cut((LOST,), (MINE, NEXT)) == 40

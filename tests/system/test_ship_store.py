@@ -1,0 +1,31 @@
+"""Fetching side by side."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tidelog.system.ship_store import fetch_all
+
+
+def test_the_rest_is_not_fetched_after_a_failure() -> None:
+    """A restore of terabytes would say only at its end that the first object is missing."""
+    ran = []
+
+    def missing() -> None:
+        raise FileNotFoundError("missing")
+
+    def fetch() -> None:
+        time.sleep(0.01)
+        ran.append(1)
+
+    with pytest.raises(FileNotFoundError):
+        fetch_all([missing, *[fetch] * 400])
+    assert len(ran) < 100
+
+
+def test_everything_is_fetched() -> None:
+    ran: list[int] = []
+    fetch_all([lambda: ran.append(1)] * 50)
+    assert len(ran) == 50
