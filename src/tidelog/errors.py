@@ -41,6 +41,7 @@
     │   ├── ShippingError        history cannot be copied to an object store as things stand
     │   │   ├── ShippingFenced       another server has taken over: this one ships no more
     │   │   └── ShippingGap          files are gone that were not shipped: a new lineage has to begin
+    │   ├── ObjectGone           an object of a copy is not there, although a manifest names it
     │   ├── ReplicationError     the link between a leader and a follower cannot go on
     │   │   ├── LinkDamaged          its bytes are not those that were sent: connect again
     │   │   ├── LinkMisused          the peer sent what the protocol does not allow
@@ -103,6 +104,7 @@ __all__: Final = [
     "NoWayBack",
     "NodeLost",
     "NotConfirmed",
+    "ObjectGone",
     "ReplicationError",
     "ServerRefused",
     "ServerUnreachable",
@@ -342,6 +344,15 @@ class ShippingFenced(ShippingError):
 
 class ShippingGap(ShippingError):
     """Segments were erased before they were shipped. Shipping goes on with a new lineage, from a snapshot."""
+
+
+class ObjectGone(EnvironmentFault):
+    """An object of a copy is not there, although the manifest that is read names it: retention, or somebody else."""
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+        """Of the object, in its store."""
 
 
 class ReplicationError(EnvironmentFault):

@@ -1015,6 +1015,10 @@ SHIP_KEEP_US = 30 * 24 * HOUR_US
 """How far back restores can go (a default)."""
 RESTORE_WAIT_US = 60_000_000
 """No server may have shipped for so long before another goes on with the same database (a default)."""
+SHIP_SAVE_S = 2.0
+"""How often `tidelog ship` puts a manifest while it uploads: killed, it begins again where the last one was put."""
+SHIP_BEHIND_US = 30_000_000
+"""`tidelog ship status` complains about a copy that lacks changes as old as this."""
 SHIP_NOTICE_US = 24 * HOUR_US
 """From when an object is announced to go until it goes: no restore may take longer."""
 SHIP_SWEEP_US = HOUR_US
@@ -1048,6 +1052,8 @@ SHIPPED_BLOCKS_KEPT = 48
 """... of which so many are kept, and ..."""
 SHIPPED_AHEAD_BLOCKS = 16
 """... so many are fetched ahead of a reader that scans."""
+SHIPPED_HOLE_BYTES = 128 * KIB
+"""Bytes that nobody wants are fetched with those around them, if they are fewer than this: a request costs more."""
 GOING_NAMES_MAX = 10_000
 """Objects that are announced to go together."""
 
@@ -1058,6 +1064,7 @@ assert SCRIPT_BYTES_MAX * 4 <= SCRIPT_MEMORY_BYTES_MIN  # of which a quarter is 
 assert SHIP_AGES_MAX * SHIP_SWEEP_US > SHIP_NOTICE_US + 2 * SHIP_SWEEP_US
 assert SHIP_RETRY_S_MIN * 2**SHIP_RETRY_DOUBLINGS >= SHIP_RETRY_S_MAX
 assert 2 * SHIPPED_AHEAD_BLOCKS < SHIPPED_BLOCKS_KEPT
+assert SHIP_BEHIND_US > 2 * SHIP_BEAT_US
 assert FRAME_BYTES_DEFAULT in FRAME_BYTES_CHOICES
 assert min(FRAME_BYTES_CHOICES) // BLOB_FRAME_FRACTION >= RECORD_SPLIT_BYTES
 assert BATCH_BYTES_FULL + TRANSACTION_BYTES_MAX < BATCH_BYTES_MAX

@@ -15,7 +15,7 @@ from tidelog.ids import Ts
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
 from tidelog.ports import ObjectStore
-from tidelog.shipping.fetch import fetch_directory
+from tidelog.shipping.fetch import fetch_directory, write_restored
 from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.manifest_log import ManifestLog
 from tidelog.shipping.moments import lineage_at
@@ -49,9 +49,17 @@ def run_all(jobs: Iterable[Callable[[], None]]) -> None:
 class Shipped:
     """A store with its shipper, and its state after each of its transactions."""
 
-    def __init__(self, objects: ObjectStore, shards: int = 2, *, store: Store | None = None, seed: int = 1) -> None:
+    def __init__(
+        self,
+        objects: ObjectStore,
+        shards: int = 2,
+        *,
+        store: Store | None = None,
+        seed: int = 1,
+        disk: SimulatedDisk | None = None,
+    ) -> None:
         self.objects = objects
-        self.disk = SimulatedDisk()
+        self.disk = disk or SimulatedDisk()
         self.rng = random.Random(seed)
         self.clock = SimulatedClock()
         self.store = store or open_store(self.disk, shards)
@@ -125,4 +133,26 @@ def fetched(objects: ObjectStore, manifest: Manifest) -> tuple[SimulatedDisk, St
     return disk, Store.open(disk, FOLDER, SimulatedClock(), settings, lambda: 77, random.Random(5))
 
 
-__all__ = ["FOLDER", "Shipped", "fetched", "objects", "restored", "run_all"]
+def succeeded(shipped: Shipped, *, finishes: bool = True) -> Shipped:
+    """Another server takes over from the copy, with files of its own, and so with a lineage of its own.
+
+    `finishes`: with the snapshot that its lineage begins with; otherwise the next one leaves a gap.
+    """
+    manifest, disk = shipped.newest, SimulatedDisk()
+    lineage, until = lineage_at(manifest, None)
+    source = ShippedDisk(shipped.objects, manifest.database_id, lineage, "/shipped")
+    made = Store(SimulatedClock(), random.Random(1))
+    restore(disk, made, "/shipped", FOLDER, until=until, source_disk=source, database_id=manifest.database_id)
+    write_restored(disk, FOLDER, manifest)
+    settings = Settings(geometry=Geometry(frame_bytes=4096, frames_per_segment=4))
+    store = Store.open(disk, FOLDER, SimulatedClock(), settings, lambda: 88, random.Random(8))
+    successor = Shipped(shipped.objects, store=store, disk=disk, seed=9)
+    successor.states = {ts: found for ts, found in shipped.states.items() if ts <= until}
+    successor.begin()
+    successor.ship()
+    while finishes and successor.shipper.work():
+        pass
+    return successor
+
+
+__all__ = ["FOLDER", "Shipped", "fetched", "objects", "restored", "run_all", "succeeded"]

@@ -57,7 +57,7 @@ def test_moments_that_are_not_covered_are_refused(objects: ObjectStore) -> None:
     shipped.ship()
 
     last = covered_moments(shipped.newest)[-1].last
-    with pytest.raises(DataDirectoryError, match=r"not covered.*moments from 0 to"):
+    with pytest.raises(DataDirectoryError, match=r"not covered.*moments from 0 \(the beginning\) to"):
         restored(objects, shipped.newest, Ts(last + 1))
 
 

@@ -13,6 +13,7 @@ upkeep         history that is too old, and objects that nothing refers to
 moments        which moments are covered, and by which lineage
 shipped_disk   a lineage as a data directory that is read
 fetch          a data directory from a lineage, file by file
+restoring      a new database that begins with any moment of a copy
 
 Stores of objects that work through another:
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from tidelog import limits
-from tidelog.errors import Corruption, DataDirectoryError
+from tidelog.errors import Corruption, DataDirectoryError, ObjectGone
 from tidelog.hlc import TsFile
 from tidelog.ids import Lsn, Ts
 from tidelog.journal import layout
@@ -172,7 +172,10 @@ class _Fetching:
         extent, digest = self._extent, new_digest()
         for at in range(0, extent.size, limits.SHIPPED_BLOCK_BYTES):
             wanted = min(limits.SHIPPED_BLOCK_BYTES, extent.size - at)
-            data = self._objects.read(self._name, at, wanted)
+            try:
+                data = self._objects.read(self._name, at, wanted)
+            except FileNotFoundError:
+                raise ObjectGone(f"{self._name} is not in the object store", name=extent.object) from None
             if len(data) != wanted:
                 raise Corruption(f"the object ends at {at + len(data)}, and should have {extent.size}", path=self._name)
             digest.update(data)

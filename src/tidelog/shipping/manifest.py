@@ -20,13 +20,15 @@ from typing import Any, Final, NamedTuple
 
 from crc32c import crc32c
 
-from tidelog.errors import Corruption
+from tidelog.errors import Corruption, DataDirectoryError
 from tidelog.ids import Cycle, Lsn, Ts
 from tidelog.journal.control import Epoch
 from tidelog.journal.frame import Geometry
 from tidelog.journal.layout import SnapshotPoint, point_members, read_point
 from tidelog.journal.segment import FilePosition
 from tidelog.shipping.lineage import Lineage, ShippedExtent, ShippedFile
+from tidelog.shipping.sealed_store import MAGIC
+from tidelog.shipping.sealing_key import ID_BYTES
 
 FORMAT: Final = 1
 _NAME: Final = re.compile(r"manifest-([0-9a-f]{16})")
@@ -119,7 +121,10 @@ def _pack(text: str) -> bytes:
 
 
 def unpack(data: bytes, name: str) -> dict[str, Any]:
-    """What `pack` packed; `Corruption` if it is anything else."""
+    """What `pack` packed; `Corruption` if it is anything else, and `DataDirectoryError` if it is encrypted."""
+    if data.startswith(MAGIC):
+        key_id = data[len(MAGIC) :][:ID_BYTES].hex()
+        raise DataDirectoryError(f"{name} is encrypted, with key {key_id}: name the file of that key (--ship-key-file)")
     try:
         crc, _, text = zlib.decompress(data).partition(b"\n")
         if crc != b"%08x" % crc32c(text):

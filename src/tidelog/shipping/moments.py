@@ -10,12 +10,15 @@ refused: the state of the moment before the gap is not the state of that moment.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
 
 from tidelog.errors import DataDirectoryError
 from tidelog.ids import Ts
 from tidelog.shipping.lineage import Lineage
 from tidelog.shipping.manifest import Manifest
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class CoveredMoments(NamedTuple):
@@ -54,5 +57,16 @@ def lineage_at(manifest: Manifest, at: Ts | None) -> tuple[Lineage, Ts]:
     for each in reversed(covered):
         if each.first <= at <= each.last:
             return each.lineage, min(at, each.lineage.history_ts)
-    runs = ", ".join(f"{each.first} to {each.last}" for each in covered)
-    raise DataDirectoryError(f"ts {at} is not covered: this copy shows the moments from {runs}")
+    runs = ", ".join(f"{_shown(each.first)} to {_shown(each.last)}" for each in covered)
+    raise DataDirectoryError(f"{_shown(at)} is not covered: this copy shows the moments from {runs}")
+
+
+def _shown(ts: Ts) -> str:
+    """A moment for people: a time and its ts."""
+    if not ts:
+        return "0 (the beginning)"
+    try:
+        moment = _EPOCH + timedelta(microseconds=ts)
+    except OverflowError:
+        return f"ts {ts}"
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06d}Z (ts {ts})"

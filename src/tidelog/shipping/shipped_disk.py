@@ -4,17 +4,20 @@ Whatever reads a data directory reads this one: a restore, an audit, Spark. The 
 what was shipped beyond is not seen. A manifest never changes, so neither does what is read.
 
 Reads of a few bytes, such as heads of frames, fetch a block around them; the newest blocks are kept. Reads that go on
-where the last one ended have their next blocks fetched ahead, side by side, if there are threads for that.
+where the last one ended have their next blocks fetched ahead, side by side, if there are threads for that. Whoever will
+read everything twice gives a scratch file: then each block is fetched once. Whoever knows what is read next, out of any
+order, says so (`will_read`), and just that is fetched.
 """
 
 from __future__ import annotations
 
 import errno
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn, Protocol
 
 from tidelog import limits
+from tidelog.errors import ObjectGone
 from tidelog.journal.segment import journal_name, owner_of
 from tidelog.ports import Chunk, Lock, ObjectStore, OpenMode
 from tidelog.shipping.lineage import Lineage, ShippedExtent, ShippedFile
@@ -26,8 +29,17 @@ class Fetched(Protocol):
     def result(self) -> bytes: ...
 
 
+class Scratch(Protocol):
+    """Room on this machine for blocks of objects."""
+
+    def once(self, block: tuple[str, int], fetch: Callable[[], bytes]) -> Callable[[], bytes]:
+        """A call that has the bytes of a block (an object, and a number), and fetches them the first time."""
+
+
 FetchAhead = Callable[[Callable[[], bytes]], Fetched]
 """Begins a call on another thread."""
+FileRange = tuple[str, int, int]
+"""A path, a position, and a number of bytes."""
 
 
 class ShippedDisk:
@@ -41,11 +53,12 @@ class ShippedDisk:
         root: str,
         fetch_ahead: FetchAhead | None = None,
         on_fetched: Callable[[int], None] | None = None,
+        scratch: Scratch | None = None,
     ) -> None:
         """`on_fetched` is told how many bytes came; from any thread."""
         self._root = root.rstrip("/")
         self._files = _visible_files(lineage)
-        self._blocks = _Blocks(objects, f"{database_id}/", fetch_ahead, on_fetched)
+        self._blocks = _Blocks(objects, f"{database_id}/", fetch_ahead, on_fetched, scratch)
         self._folders = {""}
         for path in self._files:
             while "/" in path:
@@ -67,6 +80,20 @@ class ShippedDisk:
             raise FileNotFoundError(errno.ENOENT, "it is not shipped", path)
         file, size = found
         return OpenShippedFile(path, file, size, self._blocks)
+
+    def will_read(self, ranges: Iterable[FileRange]) -> None:
+        """These ranges of files are read next, and each once: begin to fetch them, neighbours with one request.
+
+        What an earlier call asked for, and nobody has read, is forgotten.
+        """
+        wanted: dict[str, list[tuple[int, int]]] = {}
+        for path, position, length in ranges:
+            file, size = self._files[self._inner(path)]
+            for extent in file.extents:
+                start, stop = max(position, extent.position), min(position + length, extent.end, size)
+                if start < stop:
+                    wanted.setdefault(extent.object, []).append((start - extent.position, stop - extent.position))
+        self._blocks.will_read(wanted)
 
     def exists(self, path: str) -> bool:
         if path != self._root and not path.startswith(f"{self._root}/"):
@@ -185,17 +212,37 @@ class _Blocks:
         prefix: str,
         fetch_ahead: FetchAhead | None,
         on_fetched: Callable[[int], None] | None,
+        scratch: Scratch | None,
     ) -> None:
         self._objects = objects
         self._prefix = prefix
         self._fetch_ahead = fetch_ahead
         self._on_fetched = on_fetched
+        self._scratch = scratch
         self._kept: OrderedDict[tuple[str, int], bytes | Fetched] = OrderedDict()
+        self._wanted: dict[str, list[tuple[int, int, Fetched]]] = {}
+        """By object: where ranges begin and end that are read next."""
+
+    def will_read(self, wanted: dict[str, list[tuple[int, int]]]) -> None:
+        self._wanted = {}
+        if self._fetch_ahead is None:
+            return
+        for name, ranges in wanted.items():
+            self._wanted[name] = [
+                (start, end, self._fetch_ahead(self._fetching_range(name, start, end)))
+                for start, end in _joined(ranges)
+            ]
+
+    def _fetching_range(self, name: str, start: int, end: int) -> Callable[[], bytes]:
+        return lambda: self._fetch(name, start, end - start)
 
     def read(self, extent: ShippedExtent, start: int, end: int, *, is_scan: bool) -> bytes:
         """Bytes of one object."""
+        for first, last, fetched in self._wanted.get(extent.object, ()):
+            if first <= start and end <= last:
+                return fetched.result()[start - first : end - first]
         size = limits.SHIPPED_BLOCK_BYTES
-        if end - start >= size and not is_scan:
+        if end - start >= size and not is_scan and self._scratch is None:
             return self._fetch(extent.object, start, end - start)
         found = []
         for block in range(start // size, (end + size - 1) // size):
@@ -236,7 +283,9 @@ class _Blocks:
     def _fetching(self, extent: ShippedExtent, block: int) -> Callable[[], bytes]:
         start = block * limits.SHIPPED_BLOCK_BYTES
         length = min(limits.SHIPPED_BLOCK_BYTES, extent.size - start)
-        return lambda: self._fetch(extent.object, start, length)
+        if self._scratch is None:
+            return lambda: self._fetch(extent.object, start, length)
+        return self._scratch.once((extent.object, block), lambda: self._fetch(extent.object, start, length))
 
     def _keep(self, name: str, block: int, data: bytes | Fetched) -> None:
         self._kept[name, block] = data
@@ -245,9 +294,26 @@ class _Blocks:
             self._kept.popitem(last=False)
 
     def _fetch(self, name: str, start: int, length: int) -> bytes:
-        data = self._objects.read(self._prefix + name, start, length)
+        try:
+            data = self._objects.read(self._prefix + name, start, length)
+        except FileNotFoundError:
+            words = f"{self._prefix}{name} is not in the object store"
+            raise ObjectGone(words, name=name) from None
         if len(data) != length:
             raise OSError(errno.EIO, f"the object ends at {start + len(data)}, before {start + length}", name)
         if self._on_fetched is not None:
             self._on_fetched(length)
         return data
+
+
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges in order, those that lie close to each other as one, unless it would be large."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if joined:
+            first, last = joined[-1]
+            if start - last <= limits.SHIPPED_HOLE_BYTES and end - first <= limits.SHIPPED_BLOCK_BYTES:
+                joined[-1] = first, max(last, end)
+                continue
+        joined.append((start, end))
+    return joined

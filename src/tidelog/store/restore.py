@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from tidelog import limits
@@ -40,7 +41,7 @@ from tidelog.journal.snapshot_nodes import listed_bytes, prove_nodes
 from tidelog.ports import Disk, Lock
 from tidelog.store.capture import Capture
 from tidelog.store.new_directory import NewDirectory, check_target
-from tidelog.store.restored_nodes import RestoredNodes
+from tidelog.store.restored_nodes import RestoredNodes, WillRead
 from tidelog.store.slots import shards_by_slot
 from tidelog.store.store import Store
 from tidelog.types.hold import HOLD_OPCODES, SetHold
@@ -78,12 +79,14 @@ def restore(
     until: Ts | None = None,
     on_progress: OnProgress | None = None,
     source_disk: Disk | None = None,
+    will_read: WillRead | None = None,
     database_id: str = "",
 ) -> Restored:
     """Fill a new directory. `store` is an empty one without a journal; `shard_count` None: as many as there were.
 
     `source_disk`: where the backup lies, if that is another disk, and far: then nothing is read of the journal after
-    the moment that is wanted. `database_id`: the directory goes on as this database; "": it is one of its own.
+    the moment that is wanted, and no nodes but those that are needed, of which `will_read` is told.
+    `database_id`: the directory goes on as this database; "": it is one of its own.
     """
     is_far, source_disk = source_disk is not None, source_disk or disk
     if shard_count is not None and not 1 <= shard_count <= limits.SHARDS_MAX:
@@ -94,7 +97,7 @@ def restore(
     check_target(disk, target)
     slots = tuple(slot_ranges(shard_count or meta.shard_count))
     new = NewDirectory(disk, target, len(slots))
-    nodes = RestoredNodes(disk, source_disk, store, target, shards_by_slot(slots), new.make)
+    nodes = RestoredNodes(disk, source_disk, store, target, shards_by_slot(slots), new.make, will_read)
     try:
         reading = _BackupReading(source_disk, store, nodes, source, meta, until, on_progress, is_far=is_far)
         reading.read()
@@ -137,6 +140,7 @@ class _BackupReading:
         is_far: bool,
     ) -> None:
         self._disk = disk
+        self._is_far = is_far
         self._is_beyond = _Moment(until).is_before if is_far and until is not None else None
         self._store = store
         self._nodes = nodes
@@ -228,7 +232,8 @@ class _BackupReading:
                 if self._until is not None and snapshot.point.ts > self._until:
                     continue
                 snapshot.check(self._disk)
-                prove_nodes(self._disk, snapshot)
+                if not self._is_far:  # otherwise those that are needed are proved as they come
+                    prove_nodes(self._disk, snapshot)
                 return snapshot
             except Corruption as error:
                 first_error = first_error or error
@@ -346,7 +351,7 @@ def _fill(
     ts = reading.ts
     store.slots = meta.slots
     store.owners = shards_by_slot(meta.slots)
-    nodes.bring()
+    nodes.bring(None if on_progress is None else partial(on_progress, "nodes"))
     disk.make_folder(f"{target}/{layout.SNAPSHOTS}")
     keys = size = 0
     if ts:

@@ -10,7 +10,7 @@ So a restore holds no more of the streams in memory than a server does, and what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from tidelog import limits
 from tidelog.errors import NodeLost
@@ -26,6 +26,9 @@ from tidelog.store.store import Store
 from tidelog.streams.sealed_node import SealedNode
 from tidelog.streams.stream import Stream
 
+WillRead = Callable[[Sequence[tuple[str, int, int]]], None]
+"""Told which bytes of files are read next: path, position, length."""
+
 
 class RestoredNodes:
     """Those of one restore."""
@@ -38,11 +41,14 @@ class RestoredNodes:
         target: str,
         owners: list[ShardId],
         prepare: Callable[[], None],
+        will_read: WillRead | None = None,
     ) -> None:
-        """`owners`: for every slot, its shard in the new directory; `prepare` makes that, unless it is made."""
+        """`owners`: for every slot, its shard in the new directory; `prepare` makes that, unless it is made.
+        `will_read`: the backup is far."""
         self._source_disk = source_disk
         self._store = store
         self._prepare = prepare
+        self._will_read = will_read
         self._files = NodeFiles(disk, target, self._new_id)
         self._cooling = StoreCooling(self._files, store.databases, owners)
         self._source = NodeFiles(source_disk, "", self._new_id)
@@ -62,8 +68,10 @@ class RestoredNodes:
     def spilling(self, apply: Apply) -> Apply:
         return self._cooling.spilling(apply, self._prepare)
 
-    def bring(self) -> None:
-        """Copy what still lies in files of the backup."""
+    def bring(self, on_progress: Callable[[int, int], None] | None = None) -> None:
+        """Copy what still lies in files of the backup; `on_progress` is told of bytes, and how many there are."""
+        total = sum(node.place.size for _, node in self._nodes() if node.place is not None) if on_progress else 0
+        done = 0
         places: dict[tuple[int, int], NodePlace] = {}
         """By file and position in the backup: streams may share nodes, or parts of one."""
         waiting: dict[tuple[int, int], list[SealedNode]] = {}
@@ -74,6 +82,9 @@ class RestoredNodes:
                 continue
             if owner != shard or size >= limits.COOLED_AT_ONCE_BYTES:
                 places |= self._copy(shard, waiting)
+                done += size
+                if on_progress is not None:
+                    on_progress(min(done, total), total)
                 waiting, size, shard = {}, 0, owner
             key = place.file.id, place.position
             if key in places:
@@ -102,6 +113,9 @@ class RestoredNodes:
         """Copy some nodes into a file of a shard, and let those who refer to them know."""
         if not waiting:
             return {}
+        if self._will_read is not None:
+            wanted = [nodes[0].place for nodes in waiting.values()]
+            self._will_read([(each.file.path, each.position, each.end - each.position) for each in wanted if each])
         places = self._files.append(shard, [self._read(nodes[0]) for nodes in waiting.values()])
         for nodes, place in zip(waiting.values(), places, strict=True):
             for node in nodes:

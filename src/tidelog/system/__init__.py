@@ -13,5 +13,7 @@ object_errors  the errors of buckets, as the port promises them and without secr
 object_names   which names and parts objects may have
 folder_store   object storage in a folder
 ship_store     the object store of a URL, with encryption and a limit on speed
+counted_store  counts what is asked of a store
+scratch        blocks of objects, kept on the disk while they are needed
 key_file       the file with the key that objects are encrypted with
 """
