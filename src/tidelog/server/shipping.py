@@ -149,6 +149,7 @@ class ServerShipping:
         self._note_lag()
         self._release_pins()
         if not journal.leads:
+            self._behind_since_us = 0  # its leader ships
             if self._state != "follows":
                 self._let_go()
                 self._state = "follows"

@@ -14,6 +14,7 @@ moments        which moments are covered, and by which lineage
 shipped_disk   a lineage as a data directory that is read
 fetch          a data directory from a lineage, file by file
 restoring      a new database that begins with any moment of a copy
+once           a directory that no server has open, shipped to its end
 
 Stores of objects that work through another:
 

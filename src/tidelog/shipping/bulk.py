@@ -79,11 +79,27 @@ class Bulk:
         old, self.snapshot = self.snapshot, snapshot
         self._needed, self._next = {name for name, _ in snapshot.files}, 0
         partial = _partial_folder(snapshot.snapshot.point.ts)
-        for path in [path for path in lineage.files if ".partial/" in path]:
-            # Another server may have begun to ship another snapshot of the same moment.
-            if not path.startswith(f"{partial}/") or not _is_of(snapshot, path.removeprefix(f"{partial}/"), lineage):
-                self._archive.remove_file(lineage, path)
+        for path in [path for path in lineage.files if ".partial/" in path and not path.startswith(f"{partial}/")]:
+            self._archive.remove_file(lineage, path)
+        self._drop_others(lineage, snapshot, partial)
         return old
+
+    def _drop_others(self, lineage: Lineage, snapshot: PinnedSnapshot, partial: str) -> None:
+        """What is there of a snapshot of this moment may be of another one: two servers write the same keys in another
+        order. Only bytes that are the same are gone on with."""
+        sizes = dict(snapshot.files)
+        for path in [path for path in lineage.files if path.startswith(f"{partial}/")]:
+            name = path.removeprefix(f"{partial}/")
+            if name not in sizes:
+                self._archive.remove_file(lineage, path)
+                continue
+            file = snapshot.open(name)
+            try:
+                same = [each for each in lineage.file(path).extents if holds(file, each)]
+            finally:
+                file.close()
+            if len(same) < len(lineage.file(path).extents):
+                self._archive.set_file(lineage, path, ShippedFile(tuple(same)))
 
     def take_done(self) -> PinnedSnapshot | None:
         done, self._done = self._done, None
@@ -232,18 +248,6 @@ class Bulk:
 
 def _partial_folder(ts: Ts) -> str:
     return f"{snapshot_folder(ts)}.partial"
-
-
-def _is_of(snapshot: PinnedSnapshot, name: str, lineage: Lineage) -> bool:
-    """Whether what is shipped of a file are bytes of this snapshot."""
-    if all(name != each for each, _ in snapshot.files):
-        return False
-    file = snapshot.open(name)
-    try:
-        path = f"{_partial_folder(snapshot.snapshot.point.ts)}/{name}"
-        return all(holds(file, extent) for extent in lineage.file(path).extents)
-    finally:
-        file.close()
 
 
 def _is_whole(file: ShippedFile) -> bool:

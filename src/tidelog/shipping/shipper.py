@@ -21,7 +21,7 @@ from typing import Final
 
 from tidelog import limits
 from tidelog.errors import ShippingError, ShippingFenced, ShippingGap
-from tidelog.ids import Lsn, ShardId, Ts
+from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal.durability import BlobExtent
 from tidelog.journal.layout import META, SHARD_META, Meta, shard_folder
 from tidelog.journal.pins import PinnedSnapshot
@@ -68,6 +68,7 @@ class Shipper:
         """Of the newest manifest."""
         self.lease = -1
         """-1: it has none yet."""
+        self._is_begun = False
         self._made_us = 0
         """When the newest manifest was put (monotonic)."""
         self._owed: list[BlobExtent] = []
@@ -116,7 +117,7 @@ class Shipper:
     @property
     def is_begun(self) -> bool:
         """Whether it is known where the lineage begins; before that, it needs a snapshot."""
-        return bool(self._archive.lineages) and bool(self._lineage.first_segments)
+        return self._is_begun
 
     @property
     def wants_snapshot_until(self) -> Ts | None:
@@ -149,6 +150,7 @@ class Shipper:
             self._upkeep = self._make_upkeep(newest)
             if newest is None or not self._goes_on(point):
                 self._begin_lineage(newest, point, lease)
+            self._is_begun = self._lineage.begins_ts is not None and META in self._lineage.files
             self._point = point
             self._owed = list(point.extents)
             manifest = self._manifest(point, lease)
@@ -166,11 +168,10 @@ class Shipper:
         lineages = self._archive.lineages
         if not lineages:
             return False
-        if lineages[-1].begins_ts is None:
-            self._archive.drop(lineages[-1])  # nothing can be restored from it
-            return False
         lineage = lineages[-1]
         if not goes_on(self._disk, self._folder, self._meta, lineage, point):
+            if lineage.begins_ts is None or not lineage.ends:
+                self._archive.drop(lineage)  # its first round or snapshot was not finished: it shows no moment
             return False
         for path, extent in foreign_extents(self._disk, self._folder, lineage):
             self._archive.set_file(lineage, path, lineage.file(path).minus(extent))
@@ -196,7 +197,17 @@ class Shipper:
             firsts.append(max([first for first in segments if first < needed[shard]], default=needed[shard]))
             if snapshot is None and segments and segments[0] > 0:
                 raise ShippingGap(f"the journal of shard {shard} begins at lsn {segments[0]}: a snapshot is needed")
-        for path in [META, *(f"{shard_folder('', shard)[1:]}/{SHARD_META}" for shard in range(self._meta.shard_count))]:
+        # One that was begun before, and whose first snapshot was not finished, has the journal from there on.
+        if any(first < there for first, there in zip(firsts, lineage.first_segments, strict=False)):
+            self._empty_lineage(lineage)
+        lineage.first_segments = lineage.first_segments or tuple(firsts)
+        if snapshot is None:
+            lineage.begins_ts = Ts(0)
+        else:
+            self.give(snapshot)
+        for path in [*(f"{shard_folder('', shard)[1:]}/{SHARD_META}" for shard in range(self._meta.shard_count)), META]:
+            if path in lineage.files:
+                continue  # from an attempt before
             local = f"{self._folder}/{path}"
             file = self._disk.open(local, "read")
             try:
@@ -204,12 +215,13 @@ class Shipper:
             finally:
                 file.close()
             self._archive.set_file(lineage, path, lineage.file(path).plus(extent))
-        # Last: if the store fails before, it is begun once more.
-        if snapshot is None:
-            lineage.begins_ts = Ts(0)
-        else:
-            self.give(snapshot)
-        lineage.first_segments = tuple(firsts)
+        self._is_begun = True
+
+    def _empty_lineage(self, lineage: Lineage) -> None:
+        """It was to begin with a later snapshot, which can no longer be had."""
+        for path in list(lineage.files):
+            self._archive.remove_file(lineage, path)
+        lineage.ts, lineage.cycle, lineage.lsns, lineage.ends, lineage.first_segments = Ts(0), Cycle(0), (), (), ()
 
     def give(self, snapshot: PinnedSnapshot) -> None:
         """Ship this snapshot, step by step."""
@@ -379,6 +391,19 @@ class Shipper:
     def snapshot_bytes_left(self) -> int:
         """What is still to be shipped of a snapshot."""
         return self._bulk.snapshot_bytes_left(self._lineage) if self._archive.lineages else 0
+
+    def journal_bytes_left(self, point: ShipPoint) -> int:
+        """What is still to be shipped of the journal, roughly."""
+        left = 0
+        for shard, end in enumerate(point.durable.ends):
+            folder = shard_folder("", shard)[1:]
+            first = self._lineage.first_segments[shard]
+            for segment in list_segments(self._disk, f"{self._folder}/{folder}"):
+                if end is not None and first <= segment <= end.segment:
+                    path = f"{folder}/{journal_name(segment)}"
+                    size = end.at if segment == end.segment else self._size(path)
+                    left += max(0, size - self._lineage.file(path).size)
+        return left
 
     @property
     def going_count(self) -> int:

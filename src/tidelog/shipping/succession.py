@@ -8,11 +8,13 @@ otherwise                                          a new lineage; what the old o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidelog import limits
 from tidelog.errors import ShippingError
-from tidelog.ids import Ts
+from tidelog.ids import Lsn, Ts
 from tidelog.journal.layout import Meta, shard_folder
-from tidelog.journal.segment import journal_name, owner_of, sidecar_name
+from tidelog.journal.segment import journal_name, list_segments, owner_of, sidecar_name
 from tidelog.ports import Disk, File
 from tidelog.shipping.lineage import Lineage, ShippedExtent, new_digest
 from tidelog.shipping.manifest import Manifest
@@ -53,7 +55,9 @@ def goes_on(disk: Disk, folder: str, meta: Meta, lineage: Lineage, point: ShipPo
     """
     if (lineage.geometry, lineage.shard_count) != (meta.geometry, meta.shard_count):
         return False
-    if not lineage.ends or lineage.cycle > point.durable.cycle:
+    if not lineage.ends:  # its first round was not finished: what there is of it is compared (`foreign_extents`)
+        return bool(lineage.first_segments) and _has_segments(disk, folder, lineage.first_segments)
+    if lineage.cycle > point.durable.cycle:
         return False
     for shard, (end, ours) in enumerate(zip(lineage.ends, point.durable.ends, strict=True)):
         if end is None:
@@ -67,6 +71,13 @@ def goes_on(disk: Disk, folder: str, meta: Meta, lineage: Lineage, point: ShipPo
     return True
 
 
+def _has_segments(disk: Disk, folder: str, firsts: Sequence[Lsn]) -> bool:
+    """Whether the journal of each shard has a segment that begins there."""
+    return all(
+        first in list_segments(disk, shard_folder(folder, shard)) or not first for shard, first in enumerate(firsts)
+    )
+
+
 def foreign_extents(disk: Disk, folder: str, lineage: Lineage) -> list[tuple[str, ShippedExtent]]:
     """Extents beyond the end of a lineage that the files of a data directory do not hold, with their paths.
 
@@ -78,7 +89,7 @@ def foreign_extents(disk: Disk, folder: str, lineage: Lineage) -> list[tuple[str
         segment = owner_of(name) if head.startswith("shard-") else None
         if segment is None or name == sidecar_name(segment):
             continue
-        end = lineage.ends[int(head.removeprefix("shard-"))]
+        end = lineage.ends[int(head.removeprefix("shard-"))] if lineage.ends else None
         if end is not None and segment < end.segment:
             continue
         is_counted = end is not None and segment == end.segment and name == journal_name(segment)
