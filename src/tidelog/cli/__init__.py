@@ -5,6 +5,8 @@
     snapshot      `tidelog snapshot`
     restore       `tidelog restore`
     feed/         `tidelog feed`
+    ship/         `tidelog ship`, `tidelog ship status`
+    backups/      `tidelog backups ls`
     stream/       `tidelog stream ls | tail | info`
     events/       `tidelog events put | tail | ls`
     channel/      `tidelog channel pub | sub | rm | ls`
@@ -13,6 +15,7 @@
     view/         `tidelog view ls | show | check | drop`
     journal/      `tidelog journal ls | show | verify | repair`
     ship_options  options of copies in object stores
+    copy_place    the copy that the options name, opened
     options       options that several commands have
     server_link   the server that the options name, and connections to it
     kept_link     a link that is made anew when it is lost, for commands that run for long

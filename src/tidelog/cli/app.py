@@ -10,6 +10,7 @@ from typer.core import TyperCommand
 
 from tidelog import __version__
 from tidelog.cli import restore, serve, snapshot
+from tidelog.cli.backups import ls as backups_ls
 from tidelog.cli.channel import ls as channel_ls
 from tidelog.cli.channel import pub as channel_pub
 from tidelog.cli.channel import rm as channel_rm
@@ -29,6 +30,8 @@ from tidelog.cli.pipeline import lake as pipeline_lake
 from tidelog.cli.pipeline import status as pipeline_status
 from tidelog.cli.pipeline import verify as pipeline_verify
 from tidelog.cli.pipeline import view as pipeline_view
+from tidelog.cli.ship import ship
+from tidelog.cli.ship import status as ship_status
 from tidelog.cli.stream import info as stream_info
 from tidelog.cli.stream import ls as stream_ls
 from tidelog.cli.stream import tail as stream_tail
@@ -56,6 +59,10 @@ class GroupRow(NamedTuple):
     name: str
     help: str
     examples: tuple[str, ...]
+    default: Callable[..., None] | None = None
+    """What the name of the group does by itself: its parameters are options, its docstring is the help text ..."""
+    epilog: str = ""
+    """... and this is printed after them."""
 
 
 GROUPS: Final = (
@@ -100,6 +107,12 @@ GROUPS: Final = (
             "tidelog pipeline status",
         ),
     ),
+    GroupRow("ship", "", (), ship.ship, ship.EPILOG),
+    GroupRow(
+        "backups",
+        "Look into the copies that servers keep in object stores.",
+        ("tidelog backups ls s3://bucket/tidelog", "tidelog backups ls copy --json"),
+    ),
     GroupRow(
         "view",
         "List, show, check and remove the views that `tidelog pipeline view` maintains.",
@@ -122,6 +135,8 @@ COMMANDS: Final = (
     CommandRow("snapshot", snapshot.snapshot, snapshot.EPILOG),
     CommandRow("feed", feed.feed, feed.EPILOG, feed.FeedCommand),
     CommandRow("restore", restore.restore, restore.EPILOG),
+    CommandRow("ship status", ship_status.status, ship_status.EPILOG),
+    CommandRow("backups ls", backups_ls.ls, backups_ls.EPILOG),
     CommandRow("stream ls", stream_ls.ls, stream_ls.EPILOG),
     CommandRow("stream tail", stream_tail.tail, stream_tail.EPILOG),
     CommandRow("stream info", stream_info.info, stream_info.EPILOG),
@@ -179,9 +194,13 @@ def _fill(root: typer.Typer) -> None:
     """Adds the rows of both tables to the command line."""
     typers = {"": root}
     for group in GROUPS:
-        epilog = "\n\n  ".join(["Examples:", *group.examples])
+        epilog = group.epilog or "\n\n  ".join(["Examples:", *group.examples])
         typers[group.name] = typer.Typer(no_args_is_help=True, rich_markup_mode=None, epilog=epilog)
-        root.add_typer(typers[group.name], name=group.name, help=group.help)
+        if group.default is None:
+            root.add_typer(typers[group.name], name=group.name, help=group.help)
+        else:
+            typers[group.name].callback(invoke_without_command=True)(group.default)
+            root.add_typer(typers[group.name], name=group.name)
     for command in COMMANDS:
         group_name, _, name = command.words.rpartition(" ")
         typers[group_name].command(name, cls=command.parser, epilog=command.epilog)(command.function)

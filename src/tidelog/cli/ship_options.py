@@ -57,3 +57,11 @@ DatabaseId = Annotated[
     str | None,
     typer.Option("--database", metavar="ID", help="Which database of the copy, if there are several."),
 ]
+KeyOfCopy = Annotated[
+    str | None,
+    typer.Option(
+        "--ship-key-file",
+        metavar="FILE",
+        help="The key that the copy is encrypted with is in this file (32 bytes, or 64 hex digits).",
+    ),
+]
