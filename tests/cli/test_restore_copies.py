@@ -56,9 +56,26 @@ def test_a_dry_run_fetches_only_the_manifest(place: Place, tmp_path: Path, monke
     shipped = shipped_history(place.objects)
     asked: list[str] = []
     get, read = CountedStore.get, CountedStore.read
-    monkeypatch.setattr(CountedStore, "get", lambda self, name: asked.append(name) or get(self, name))
-    monkeypatch.setattr(CountedStore, "read", lambda self, name, *part: asked.append(name) or read(self, name, *part))
-    command = ("restore", "--from", place.url, *place.key, "--data", tmp_path / "new", "--dry-run")
+
+    def noted_get(store: CountedStore, name: str) -> bytes:
+        asked.append(name)
+        return get(store, name)
+
+    def noted_read(store: CountedStore, name: str, position: int, length: int) -> bytes:
+        asked.append(name)
+        return read(store, name, position, length)
+
+    monkeypatch.setattr(CountedStore, "get", noted_get)
+    monkeypatch.setattr(CountedStore, "read", noted_read)
+    command: tuple[str | Path, ...] = (
+        "restore",
+        "--from",
+        place.url,
+        *place.key,
+        "--data",
+        tmp_path / "new",
+        "--dry-run",
+    )
 
     outcome = invoke(*command, "--json")
     early = invoke(*command, "--json", "--at", str(list(shipped.states)[3]))
@@ -93,7 +110,7 @@ def test_a_moment_that_is_not_covered_is_refused_with_dates(place: Place, tmp_pa
 def test_several_databases_have_to_be_told_apart(place: Place, tmp_path: Path) -> None:
     one = shipped_history(place.objects)
     other = ship_another_database(place.objects)
-    command = ("restore", "--from", place.url, *place.key, "--data", tmp_path / "new")
+    command: tuple[str | Path, ...] = ("restore", "--from", place.url, *place.key, "--data", tmp_path / "new")
 
     outcome = invoke(*command)
     assert outcome.status == 2
@@ -122,7 +139,11 @@ def test_keys_that_are_missing_or_wrong(tmp_path: Path) -> None:
         (plain.url, tmp_path / "no-key", "no-key"),
     ):
         option = () if key_file is None else ("--ship-key-file", key_file)
-        for command in (("restore", "--from", url, "--data", tmp_path / "new"), ("backups", "ls", url)):
+        commands: tuple[tuple[str | Path, ...], ...] = (
+            ("restore", "--from", url, "--data", tmp_path / "new"),
+            ("backups", "ls", url),
+        )
+        for command in commands:
             outcome = invoke(*command, *option)
             assert (outcome.status, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1), outcome.stderr
             assert reason in outcome.stderr
@@ -135,7 +156,7 @@ def test_bad_input_is_one_line_or_usage(place: Place, tmp_path: Path) -> None:
     (tmp_path / "full" / "file").touch()
     new = ("--data", str(tmp_path / "new"))
     source = ("--from", place.url, *place.key)
-    for arguments, reason in (
+    cases: tuple[tuple[tuple[str | Path, ...], str], ...] = (
         ((*source, "--data", tmp_path / "full"), "not empty"),
         ((*source, "--data", tmp_path / "no" / "where"), "does not exist"),
         ((*source, *new, "--at", "soon"), "neither a number"),
@@ -146,7 +167,8 @@ def test_bad_input_is_one_line_or_usage(place: Place, tmp_path: Path) -> None:
         (("--from", tmp_path / "nowhere", *new), "not a data directory"),
         (("--from", "s4://bucket/x", *new), "s4://"),
         (("--from", "s3://", *new), "names no bucket"),
-    ):
+    )
+    for arguments, reason in cases:
         outcome = invoke("restore", *arguments)
         assert outcome.status == 2, arguments
         assert reason in outcome.stderr, arguments
@@ -185,7 +207,7 @@ def test_a_killed_restore_never_leaves_half_of_the_data(
 ) -> None:
     shipped = shipped_history(place.objects)
     newest = shipped.at(shipped.newest.lineages[-1].ts)
-    command = ("restore", "--from", place.url, *place.key, "--data")
+    command: tuple[str | Path, ...] = ("restore", "--from", place.url, *place.key, "--data")
     began = time.monotonic()
     subprocess.run(
         [*COMMAND, *command, str(tmp_path / "whole")], env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL
@@ -197,7 +219,7 @@ def test_a_killed_restore_never_leaves_half_of_the_data(
             time.sleep(took_s * part / 8)
             process.send_signal(signal.SIGKILL)
             process.wait(SECONDS_MAX)
-        assert list(tmp_path.glob(".tidelog-*")) == []
+        assert list(tmp_path.glob("tmp*")) == [], "nothing is left beside it"
         if (new / RESTORING).exists() or not (new / "meta.json").exists():
             assert invoke(*command, new).status == 0
         assert found(new) == newest

@@ -12,7 +12,7 @@ from tests.store.changes import change, open_store, run, state
 from tests.store.cold import fill
 from tidelog import limits
 from tidelog.errors import ShippingError
-from tidelog.journal.layout import read_meta
+from tidelog.journal.layout import read_file, read_meta, write_all
 from tidelog.ports import Chunk, Disk, ObjectStore
 from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.manifest_log import ManifestLog
@@ -194,6 +194,45 @@ def test_a_server_that_went_on_elsewhere_wins(objects: ObjectStore) -> None:
     store.journal.writer.sync()
     successor.ship(point_of(store.journal))
     assert restored(objects, newest(objects, disk)) == state(store)
+
+
+def test_an_older_state_of_a_directory_is_refused(objects: ObjectStore) -> None:
+    disk, _ = filled()
+    older = copied(disk)  # its stop was a clean one, so it has all epochs
+    server = Shipped(objects, store=open_store(disk, 1), disk=disk)
+    server.begin()
+    server.change(5)
+    torn = copied(disk)  # ... and this one was copied while the server ran
+    server.change(5)
+    server.ship()
+
+    for stale in (older, torn):
+        with pytest.raises(ShippingError, match="it is an older state"):
+            ship(stale, objects)
+    server.change(5)
+    server.ship()
+    assert restored(objects, server.newest) == state(server.store)
+
+
+def copied(disk: SimulatedDisk) -> SimulatedDisk:
+    """Another disk with the same files."""
+    other = SimulatedDisk()
+
+    def copy(folder: str) -> None:
+        other.make_folder(folder)
+        for name in disk.list(folder):
+            path = f"{folder}/{name}"
+            try:
+                disk.list(path)
+            except OSError:
+                file = other.open(path, "create")
+                write_all(file, 0, [read_file(disk, path)])
+                file.close()
+            else:
+                copy(path)
+
+    copy(FOLDER)
+    return other
 
 
 def test_a_server_that_is_started_later_goes_on(objects: ObjectStore) -> None:

@@ -21,7 +21,6 @@ from tidelog.shipping.moments import covered_moments
 from tidelog.shipping.restoring import RestorePlan, plan_restore, restore_shipped
 from tidelog.store.store import Store
 from tidelog.system.counted_store import CountedStore
-from tidelog.system.disk import SystemDisk
 from tidelog.system.scratch import ScratchFile
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
@@ -41,8 +40,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Iterator[ScratchFile]:
-    made = ScratchFile(SystemDisk(), str(tmp_path / "new"))
-    assert list(tmp_path.glob(".tidelog*")) == [], "it has no name, so nothing is left of it"
+    made = ScratchFile(str(tmp_path))
+    assert list(tmp_path.glob("tmp*")) == [], "it has no name, so nothing is left of it"
     yield made
     made.close()
 

@@ -73,7 +73,7 @@ def restore(
     ],
     source: Annotated[
         str | None,
-        typer.Argument(metavar="[SOURCE]", help="The same as --from, as it was spelled earlier.", show_default=False),
+        typer.Argument(metavar="SOURCE", help="The same as --from, as it was spelled earlier.", show_default=False),
     ] = None,
     source_url: Annotated[
         str | None,
@@ -210,7 +210,7 @@ def _restore_copy(
     disk, store = real_disk(), Store(SystemClock(), random.Random())
     check_target(disk, data)
     _check_parent(disk, data)
-    scratch = ScratchFile(disk, data)
+    scratch = ScratchFile(data if disk.exists(data) else posixpath.dirname(data) or ".")
     threads = ThreadPoolExecutor(limits.FETCHED_OBJECTS_AT_ONCE, thread_name_prefix="fetch")
     try:
         return restore_shipped(

@@ -5,7 +5,9 @@
     rest       the newest snapshot, full segments, upkeep: step by step, with a manifest every few seconds
 
 So whoever is killed and run again begins where the last manifest was put. It is the same shipper with the same fence: a
-server that has gone on with the database refuses this one, and a server that is started here later goes on with it.
+server that has gone on with the database refuses this one, and a server that is started here later goes on with it. A
+directory that lacks changes of the copy is refused, too: a server may have lost them in a failover, a copy of its files
+has just not got them.
 
 A directory is shipped from its newest snapshot on, as a server does. One that has none, or only one of its last moment,
 is shipped from the beginning of its journal if that is still there, with a snapshot of now, so that a restore need not
@@ -21,6 +23,7 @@ from tidelog import limits
 from tidelog.errors import InternalError, ShippingError, ShippingGap
 from tidelog.ids import Ts
 from tidelog.ports import Clock
+from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.point import ShipPoint, point_of
 from tidelog.shipping.shipper import Shipper
 from tidelog.store.store import Store
@@ -91,6 +94,7 @@ class OnceShipping:
     def _begin(self) -> None:
         journal, shipper = self._journal, self._shipper
         journal.writer.write()
+        self._refuse_older_state(shipper.newest_manifest())
         pinned = journal.pin_snapshot()
         is_of_now = pinned is None or pinned.snapshot.point.ts >= journal.writer.written_ts
         if pinned is not None:
@@ -105,6 +109,17 @@ class OnceShipping:
         if not shipper.is_begun:
             self._begin_lineage(is_whole_wanted=is_of_now)
         self._saved_us = self._clock.monotonic_us()
+
+    def _refuse_older_state(self, newest: Manifest | None) -> None:
+        """It was copied, and the server that it was copied from has gone on shipping. Only what is fsynced is shipped,
+        so the directory of whoever shipped last never has less."""
+        last = self._journal.writer.written_ts
+        if newest is not None and newest.lineages[-1].ts > last:
+            raise ShippingError(
+                f"the copy of database {newest.database_id} has changes up to ts {newest.lineages[-1].ts}, and this "
+                f"directory only up to {last}: it is an older state. If a failover has lost the changes after it, "
+                f"start its server with --ship-to: that goes on from here"
+            )
 
     def _begin_lineage(self, *, is_whole_wanted: bool) -> None:
         shipper = self._shipper

@@ -132,6 +132,10 @@ class Shipper:
             self.lease >= 0 and self._bulk.snapshot is None and snapshot_ts > max(self._lineage.snapshots, default=-1)
         )
 
+    def newest_manifest(self) -> Manifest | None:
+        """Whoever put it; None: there is none."""
+        return self._log.newest()
+
     # --- taking over --------------------------------------------------------------------------------------------
 
     def take_over(self, point: ShipPoint) -> None:

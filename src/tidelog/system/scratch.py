@@ -6,13 +6,10 @@ no name: it goes with the process, however that ends. Blocks are appended, and n
 
 from __future__ import annotations
 
-import posixpath
-import secrets
+import os
+import tempfile
 import threading
 from collections.abc import Callable
-
-from tidelog.journal.layout import write_all
-from tidelog.ports import Disk
 
 Block = tuple[str, int]
 """An object, and the number of a block of it."""
@@ -21,11 +18,9 @@ Block = tuple[str, int]
 class ScratchFile:
     """`shipped_disk.Scratch`. From any thread; two that ask for the same block at once may both fetch it."""
 
-    def __init__(self, disk: Disk, beside: str) -> None:
-        """`beside`: a path on the file system that has the room, such as the directory that is made of the blocks."""
-        path = f"{posixpath.dirname(posixpath.abspath(beside))}/.tidelog-{secrets.token_hex(8)}"
-        self._file = disk.open(path, "create")
-        disk.remove(path)
+    def __init__(self, folder: str) -> None:
+        """`folder` is where the room is, such as the directory that is made of the blocks."""
+        self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
         self._places: dict[Block, tuple[int, int]] = {}
         self._end = 0
         self._lock = threading.Lock()
@@ -39,13 +34,26 @@ class ScratchFile:
         def run() -> bytes:
             place = self._places.get(block)
             if place is not None:
-                return self._file.read(*place)
+                return self._read(*place)
             data = fetch()
             with self._lock:
                 at = self._end
                 self._end += len(data)
-            write_all(self._file, at, [data])
+            self._write(at, data)
             self._places[block] = at, len(data)
             return data
 
         return run
+
+    def _read(self, position: int, length: int) -> bytes:
+        parts: list[bytes] = []
+        while length and (part := os.pread(self._file.fileno(), length, position)):
+            parts.append(part)
+            position, length = position + len(part), length - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _write(self, position: int, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            count = os.pwrite(self._file.fileno(), left, position)
+            position, left = position + count, left[count:]

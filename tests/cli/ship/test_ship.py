@@ -35,7 +35,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_a_directory_is_copied_and_restored(place: Place, data: Path, tmp_path: Path) -> None:
-    command = ("ship", "--data", data, "--to", place.url, *place.key)
+    command: tuple[str | Path, ...] = ("ship", "--data", data, "--to", place.url, *place.key)
     outcome = invoke(*command, "--ship-keep", "0", "--ship-bandwidth", "50mb", "--json")
     assert outcome.status == 0, outcome.stderr
     [told] = outcome.of_kind("shipped")
@@ -94,7 +94,7 @@ def test_what_cannot_be_is_one_line_and_2(place: Place, data: Path, tmp_path: Pa
     (tmp_path / "file").touch()
     to = ("--to", place.url)
     assert invoke("snapshot", "--data", data, "--to", tmp_path / "backup").status == 0
-    for arguments, reason in (
+    cases: tuple[tuple[tuple[str | Path, ...], str], ...] = (
         (("--data", tmp_path / "nowhere", *to), "not a data directory"),
         (("--data", tmp_path / "backup", *to), "is a snapshot"),
         (("--data", data, "--to", "s4://x"), "s4://"),
@@ -105,7 +105,8 @@ def test_what_cannot_be_is_one_line_and_2(place: Place, data: Path, tmp_path: Pa
         (("--data", data, *to, "--ship-bandwidth", "fast"), "--ship-bandwidth"),
         (("--data", data, *to, "--ship-key-file", tmp_path / "no-key"), "no-key"),
         (("--data", data, *to, "status"), "do not belong to"),
-    ):
+    )
+    for arguments, reason in cases:
         outcome = invoke("ship", *arguments)
         assert outcome.status == 2, arguments
         assert reason in outcome.stderr, arguments
@@ -123,8 +124,8 @@ def test_a_directory_of_a_follower_is_refused(data: Path, tmp_path: Path) -> Non
 def test_a_server_has_it_open_and_one_goes_on_later(place: Place, tmp_path: Path) -> None:
     data = tmp_path / "data"
     options: list[Any] = ["--ship-to", place.url, *place.key]
-    env = {name: value for name, value in ENVIRONMENT.items() if name.startswith("AWS_")}
-    command = ("ship", "--data", data, "--to", place.url, *place.key)
+    env: dict[str, Any] = {name: value for name, value in ENVIRONMENT.items() if name.startswith("AWS_")}
+    command: tuple[str | Path, ...] = ("ship", "--data", data, "--to", place.url, *place.key)
     with ServerProcess(data) as server:
         server.client().set("key", "one")
         outcome = invoke(*command)

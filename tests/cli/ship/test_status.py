@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.cli.command_line import Outcome, invoke, run_on_terminal
 from tests.cli.copies import Place, place, shipped_history
@@ -48,7 +49,7 @@ def test_a_server_that_fails_or_keeps_no_copy(tmp_path: Path) -> None:
         assert (outcome.status, outcome.stderr.count("\n")) == (2, 1)
         assert "without --ship-to" in outcome.stderr
         assert server.terminate() == 0
-    nowhere = {
+    nowhere: dict[str, Any] = {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
         "AWS_ALLOW_HTTP": "true",
         "AWS_ACCESS_KEY_ID": "id",
