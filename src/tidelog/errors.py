@@ -32,6 +32,7 @@
     │   ├── NoWayBack            a history does not reach back to where it is to be cut; nothing changed
     │   ├── JournalFull          no space: writes are refused until there is
     │   ├── JournalFailed        a write or fsync failed: writes end until a restart
+    │   ├── HistoryAway          bytes lie in an object store that does not give them now: the same call works later
     │   ├── SnapshotFailed       a snapshot could not be written; the ones before it still count
     │   ├── ServerUnreachable    no server answers at an address, or it has gone away
     │   ├── ServerRefused        a server does not let us in, or refuses a request
@@ -89,6 +90,7 @@ __all__: Final = [
     "FeedDiverged",
     "FencedOff",
     "FormatError",
+    "HistoryAway",
     "HolderLapsed",
     "InternalError",
     "InvalidChannel",
@@ -299,6 +301,12 @@ class JournalFull(EnvironmentFault):
 
 class JournalFailed(EnvironmentFault):
     """A write or fsync failed for good; the journal takes no more writes until a restart."""
+
+
+class HistoryAway(EnvironmentFault, OSError):
+    """Bytes of a file that lies in an object store are not to be had now: the store does not answer, or its key is not
+    here, or they are still on their way. Nothing is damaged: the same call works later. An `OSError` too, as a disk
+    raises it (`shipping.tiered_disk`)."""
 
 
 class SnapshotFailed(EnvironmentFault):

@@ -1056,6 +1056,33 @@ SHIPPED_HOLE_BYTES = 128 * KIB
 """Bytes that nobody wants are fetched with those around them, if they are fewer than this: a request costs more."""
 GOING_NAMES_MAX = 10_000
 """Objects that are announced to go together."""
+# --- history in the object store ------------------------------------------------------------------------------------
+
+HISTORY_CACHE_BYTES = GIB
+"""Of the disk, for blocks of node files that lie only in the object store (a default)."""
+HISTORY_CACHE_BYTES_MIN = 4 * SHIPPED_BLOCK_BYTES
+HISTORY_CACHE_OPEN_BLOCKS = 8
+"""Blocks of the cache that are kept in memory: neighbours of a node are often read next."""
+HISTORY_CACHE_MEMORY_BYTES = 64 * MIB
+"""The cache of a process that does not own the data directory, which is in memory."""
+HISTORY_FREE_BYTES_MIN = 256 * MIB
+"""With less free than this on the disk, nothing is kept in the cache, and nothing is fetched back."""
+HISTORY_FETCHES_AT_ONCE = 4
+"""Threads that read nodes from the object store."""
+HISTORY_FETCHED_TOGETHER_BYTES_MAX = 256 * MIB
+"""What commands may need at a time that wait for it: others wait for their turn, those that read from disk do not."""
+HISTORY_AHEAD_BLOCKS = 4
+"""When a thread that may not wait asks for a block: so many are fetched for it, from there on."""
+HISTORY_DOWN_US = 2 * SECOND_US
+"""For so long after a read failed, all others fail at once: they would wait as long, one after the other."""
+HISTORY_RETRY_US = 30 * SECOND_US
+"""When a file could not be dropped or fetched back, nothing is tried for so long."""
+HISTORY_LOOK_US = 10 * SECOND_US
+"""How often it is looked for what may be dropped."""
+HISTORY_FOLLOWS_US = 300 * SECOND_US
+"""A leader that became a follower fetches back what it has dropped, once it has followed for so long."""
+HISTORY_BANDWIDTH = 32 * MIB
+"""What is fetched back a second in the background (a default)."""
 
 assert STAGED_BYTES_MIN > RECORD_SPLIT_BYTES  # the hot path takes no larger values, and stages none
 assert UNAUTHENTICATED_AT_ONCE_BYTES < AT_ONCE_BYTES <= DECODED_COMMANDS_MAX
@@ -1064,6 +1091,9 @@ assert SCRIPT_BYTES_MAX * 4 <= SCRIPT_MEMORY_BYTES_MIN  # of which a quarter is 
 assert SHIP_AGES_MAX * SHIP_SWEEP_US > SHIP_NOTICE_US + 2 * SHIP_SWEEP_US
 assert SHIP_RETRY_S_MIN * 2**SHIP_RETRY_DOUBLINGS >= SHIP_RETRY_S_MAX
 assert 2 * SHIPPED_AHEAD_BLOCKS < SHIPPED_BLOCKS_KEPT
+assert FETCHED_BYTES_MAX <= HISTORY_FETCHED_TOGETHER_BYTES_MAX
+assert HISTORY_AHEAD_BLOCKS < HISTORY_CACHE_OPEN_BLOCKS
+assert HISTORY_CACHE_BYTES_MIN <= HISTORY_CACHE_MEMORY_BYTES
 assert SHIP_BEHIND_US > 2 * SHIP_BEAT_US
 assert FRAME_BYTES_DEFAULT in FRAME_BYTES_CHOICES
 assert min(FRAME_BYTES_CHOICES) // BLOB_FRAME_FRACTION >= RECORD_SPLIT_BYTES

@@ -27,7 +27,7 @@ simulation can run them without an event loop. What holds for every link, and wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 Chunk = bytes | bytearray | memoryview
 
@@ -146,6 +146,19 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int:
         """How much can still be written on the file system that holds `path`."""
+
+
+@runtime_checkable
+class DiskWithRemoteFiles(Protocol):
+    """What a disk has, beside the rest, that shows files which are not on this machine (`shipping.tiered_disk`)."""
+
+    def is_remote(self, path: str) -> bool:
+        """Whether a file lies somewhere else: what is read of it is fetched from there."""
+
+
+def is_remote(disk: Disk, path: str) -> bool:
+    """The same on any disk."""
+    return isinstance(disk, DiskWithRemoteFiles) and disk.is_remote(path)
 
 
 class ObjectEntry(NamedTuple):

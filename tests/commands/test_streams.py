@@ -291,6 +291,7 @@ def test_tinfo(run: Commands) -> None:
         b"nodes": 3,
         b"cold-nodes": 0,
         b"disk-bytes": 0,
+        b"remote-bytes": 0,
         b"entry-bytes": 25 * (24 + 2),
         b"max-bytes": 5000,
         b"max-age": 0,

@@ -13,6 +13,7 @@ What must hold, whatever happens:
 - a manifest is put by whoever has the lease, and by nobody else after that was taken over;
 - every object that the newest manifest names is there, and no name is ever used twice (the bucket sees to that);
 - a restore that is under way finds its files for as long as was promised;
+- a server reads all of its history, also what it has dropped from its disk;
 - what is acknowledged as shipped is never missing from a later restore, unless a failover lost it, and then it lies
   above the end that its lineage was given.
 """
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from random import Random
 from typing import Any, Final
 
@@ -29,22 +30,29 @@ from tests.simulation.recovery import require
 from tests.store.changes import change, run
 from tests.store.changes import state as keys_of
 from tidelog import limits
-from tidelog.errors import DataDirectoryError, ShippingError, ShippingFenced, ShippingGap
-from tidelog.ids import Ts
+from tidelog.errors import Corruption, DataDirectoryError, ShippingError, ShippingFenced, ShippingGap
+from tidelog.ids import ShardId, Ts
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
+from tidelog.journal.node_files import NodeFiles
 from tidelog.journal.retention import RetentionLimits
 from tidelog.ports import ObjectStore
-from tidelog.shipping.fetch import fetch_directory, write_restored
+from tidelog.shipping.block_cache import BlockCache
+from tidelog.shipping.dropping import drop_file, is_listed_beyond, may_drop
+from tidelog.shipping.fetch import LeftBehind, fetch_directory, write_restored
+from tidelog.shipping.hydration import Hydration
 from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.manifest_log import ManifestLog
 from tidelog.shipping.moments import CoveredMoments, covered_moments, lineage_at
 from tidelog.shipping.point import point_of
+from tidelog.shipping.remote_blocks import RemoteBlocks
+from tidelog.shipping.remote_file import RemoteNodeFile, settle_remote_files
 from tidelog.shipping.sealed_store import SealedStore
 from tidelog.shipping.sealing_key import SealingKey
 from tidelog.shipping.shipped_disk import ShippedDisk
 from tidelog.shipping.shipper import Shipper
+from tidelog.shipping.tiered_disk import TieredDisk
 from tidelog.store.restore import restore
 from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock
@@ -55,6 +63,7 @@ from tidelog.types.library import LibDel, LibLoad
 FOLDER: Final = "/data"
 HOUR_US: Final = 3600 * 1_000_000
 _HOLDER: Final = "shipping"
+_URL: Final = "/objects"
 Branch = list[tuple[Ts, Any]]
 """The states of one history, each with the transaction that it follows."""
 
@@ -101,9 +110,16 @@ class ShippingServer:
     def open(self) -> None:
         """Start, as after a stop of any kind."""
         world = self.world
+        looker = world.sealed(world.bucket.client("reads of history"))
+        cache = BlockCache(self.disk, f"{FOLDER}/history-cache", limits.HISTORY_CACHE_BYTES_MIN, nullcontext())
+        blocks = RemoteBlocks(lambda _url, _is_sealed: looker, cache, world.clock, nullcontext())
+        self.tiered = TieredDisk(self.disk, blocks, FOLDER)
         self.store = Store.open(
-            self.disk, FOLDER, world.clock, world.settings, world.new_epoch_id, Random(world.rng.getrandbits(60))
+            self.tiered, FOLDER, world.clock, world.settings, world.new_epoch_id, Random(world.rng.getrandbits(60))
         )
+        settle_remote_files(self.disk, FOLDER, world.settings.shard_count)
+        for file in self.node_files:
+            file.is_remote = self.tiered.is_remote(file.path)
         found, last_ts = state(self.store), self.journal.writer.written_ts
         kept = [each for each in self.branch if each[0] <= last_ts]
         require(found == (kept[-1][1] if kept else {}), "a start does not show what was there at", last_ts)
@@ -111,8 +127,8 @@ class ShippingServer:
             world.coverage["tail_lost"] += 1
             self.branch = kept  # another history from here on; who has the old list keeps it
         self.objects = world.new_client(self)
-        sealed = world.sealed(self.objects)
-        self.shipper = Shipper(self.disk, FOLDER, self.journal.meta, sealed, world.clock, keep_us=world.keep_us)
+        self.sealed = world.sealed(self.objects)
+        self.shipper = Shipper(self.tiered, FOLDER, self.journal.meta, self.sealed, world.clock, keep_us=world.keep_us)
         self.cool()
 
     @property
@@ -145,6 +161,46 @@ class ShippingServer:
         while (job := cooling.take()) is not None:
             job.run()
             cooling.finish(job)
+
+    @property
+    def node_files(self) -> NodeFiles:
+        assert self.store.cooling is not None
+        return self.store.cooling.files
+
+    def end_node_file(self) -> None:
+        """Let the next nodes begin a new file, as those are that have grown enough."""
+        for shard in range(self.world.settings.shard_count):
+            if shard in self.node_files._open:
+                self.node_files._end(ShardId(shard))
+
+    def drop(self) -> None:
+        """What `ServerHistory` does: let files go that are old, and are shipped."""
+        world = self.world
+        old = self.shipper.old_files(Ts(max(0, world.clock.wall_us() - world.local_us)))
+        for file in self.node_files:
+            shipped = old.get(file.path.removeprefix(f"{FOLDER}/"))
+            if shipped is None or not may_drop(file, shipped):
+                continue
+            if is_listed_beyond(self.disk, FOLDER, file.id, shipped.size):
+                continue
+            remote = RemoteNodeFile(_URL, False, self.journal.meta.database_id, shipped.size, shipped.extents)
+            drop_file(self.disk, file.path, remote, self.sealed)
+            file.is_remote = True
+            file.size_bytes = remote.size
+            world.coverage["dropped"] += 1
+
+    def hydrate(self, chance: float) -> None:
+        for file in self.node_files:
+            if file.is_remote and self.world.rng.random() < chance:
+                hydration = Hydration(self.disk, file.path, self.tiered.describe(file.path), self.sealed)
+                while not hydration.is_whole:
+                    hydration.step()
+                file.is_remote = False
+                self.world.coverage["came_back"] += 1
+
+    def remove_unneeded(self) -> None:
+        assert self.store.cooling is not None
+        self.store.cooling.remove_unneeded()
 
     def save(self) -> None:
         self.cool()
@@ -184,6 +240,14 @@ class ShippingServer:
             shipper.ship(point_of(journal))
             journal.holders.hold(_HOLDER, shipper.shipped_ts, self.world.clock.wall_us())
 
+    def finish_work(self, steps_max: int) -> None:
+        for _ in range(steps_max):
+            if self.shipper.lease < 0 or not self.shipper.work():
+                break
+        for pinned in self.shipper.gone:
+            pinned.release()
+        self.shipper.gone.clear()
+
     def work(self) -> None:
         for _ in range(self.world.rng.randrange(1, 12)):
             if self.shipper.lease < 0 or not self.shipper.work():
@@ -206,6 +270,8 @@ class ShippingWorld:
         """Of the clients of the bucket, by name: each start of a server is one."""
         self._key = SealingKey(self.rng.randbytes(32)) if self.rng.random() < 0.5 else None
         self._looker = self.sealed(self.bucket.client("looker"))
+        self.local_us = self.rng.choice((0, 1_000_000, HOUR_US))
+        """Node files that are older need not be on disk."""
         self.keep_us = self.rng.choice((6 * HOUR_US, 40 * HOUR_US, 1000 * HOUR_US))
         self.settings = Settings(
             geometry=Geometry(frame_bytes=4096, frames_per_segment=self.rng.choice((2, 4))),
@@ -307,6 +373,23 @@ class ShippingWorld:
     def _erase(self) -> None:
         self.leader.erase()
 
+    def _drop(self) -> None:
+        """Ship a snapshot, and let what it lists go."""
+        leader, rng = self.leader, self.rng
+        self._save()
+        leader.end_node_file()
+        for _ in range(rng.randrange(1, 5)):
+            self._sync()
+            self._ship()
+            self._by(leader, lambda: leader.finish_work(rng.randrange(40)))
+            self.clock.advance(11_000_000)
+        self.clock.advance(self.local_us)
+        self._ship()
+        self._by(leader, leader.drop)
+
+    def _hydrate(self) -> None:
+        self._by(self.leader, lambda: self.leader.hydrate(0.7))
+
     def _pass_time(self) -> None:
         self.clock.advance(self.rng.choice((1, 11_000_000, HOUR_US, 3 * HOUR_US, 13 * HOUR_US)))
 
@@ -335,6 +418,7 @@ class ShippingWorld:
                 self._ship()
                 if self.rng.random() < 0.3:
                     self._save()
+                self._drop()
         except SimulatedCrash:
             pass
         self._crash()
@@ -357,7 +441,9 @@ class ShippingWorld:
             write_restored(disk, FOLDER, manifest)
             self.coverage["restored_to_a_cut"] += 1
         else:
-            size = fetch_directory(disk, FOLDER, client, manifest, lineage, _run_all)
+            left = LeftBehind(_URL, False) if self.rng.random() < 0.5 else None
+            size = fetch_directory(disk, FOLDER, client, manifest, lineage, _run_all, left=left)
+            self.coverage["restored_lazily"] += left is not None
             require(size > 0, "nothing was fetched")
         self.former.append(self.leader)
         self.leader = ShippingServer(self, disk, [each for each in branch if each[0] <= until])
@@ -428,6 +514,9 @@ class ShippingWorld:
             server.work()
         except (ShippingError, OSError):
             self.coverage["woken"] += 1
+        except Corruption as error:  # a copy keeps for its leader what that has dropped, and for nobody else
+            require("is gone" in str(error), "a server that was replaced finds", error)
+            self.coverage["woken_without_history"] += 1
         require(self._newest_number() == newest, "a server that was replaced has put a manifest after", newest)
 
     def _begin_restore(self) -> None:
@@ -567,6 +656,8 @@ _STEPS: Final = (
     (ShippingWorld._work, 20),
     (ShippingWorld._save, 4),
     (ShippingWorld._erase, 4),
+    (ShippingWorld._drop, 6),
+    (ShippingWorld._hydrate, 6),
     (ShippingWorld._pass_time, 8),
     (ShippingWorld._crash, 2),
     (ShippingWorld._crash_soon, 2),

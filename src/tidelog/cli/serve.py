@@ -13,7 +13,19 @@ from typer.core import TyperCommand
 from tidelog.address import PORT_DEFAULT
 from tidelog.cli.exits import FINE, guarded
 from tidelog.cli.output.values import printable
-from tidelog.cli.ship_options import DatabaseId, RestoreFrom, RestoreWait, ShipBandwidth, ShipKeep, ShipKeyFile, ShipTo
+from tidelog.cli.ship_options import (
+    DatabaseId,
+    HistoryBandwidth,
+    HistoryCache,
+    LocalHistory,
+    RestoreFrom,
+    RestoreLazy,
+    RestoreWait,
+    ShipBandwidth,
+    ShipKeep,
+    ShipKeyFile,
+    ShipTo,
+)
 
 if TYPE_CHECKING:
     from tidelog.server.runtime import Runtime, ServerConfig
@@ -389,8 +401,12 @@ def serve(
     ship_keep: ShipKeep = None,
     ship_bandwidth: ShipBandwidth = None,
     ship_key_file: ShipKeyFile = None,
+    local_history: LocalHistory = None,
+    history_cache: HistoryCache = None,
+    history_bandwidth: HistoryBandwidth = None,
     restore_from: RestoreFrom = None,
     restore_wait: RestoreWait = None,
+    restore_lazy: RestoreLazy = None,
     database: DatabaseId = None,
     config: Annotated[
         str | None,

@@ -37,6 +37,39 @@ ShipKeyFile = Annotated[
         help="Encrypt the copy with the key in this file (32 bytes, or 64 hex digits), before it leaves this machine.",
     ),
 ]
+LocalHistory = Annotated[
+    str | None,
+    typer.Option(
+        "--local-history",
+        metavar="AGE",
+        help="With --ship-to: entries on disk that are older than this, such as 7d, lie only in the copy, and are read "
+        "from there. [default: all are on disk]",
+    ),
+]
+HistoryCache = Annotated[
+    str | None,
+    typer.Option(
+        "--history-cache",
+        metavar="SIZE",
+        help="Of the disk, for what is read of entries that lie only in the copy. [default: 1gb]",
+    ),
+]
+HistoryBandwidth = Annotated[
+    str | None,
+    typer.Option(
+        "--history-bandwidth",
+        metavar="SIZE",
+        help="Fetch at most this much a second of what is to come back from the copy; 0: no limit. [default: 32mb]",
+    ),
+]
+RestoreLazy = Annotated[
+    bool | None,
+    typer.Option(
+        "--restore-lazy/--no-restore-lazy",
+        help="With --restore-from: begin to serve while old entries are still in the copy, and fetch them meanwhile. "
+        "[default: no]",
+    ),
+]
 RestoreFrom = Annotated[
     str | None,
     typer.Option(

@@ -25,6 +25,7 @@ SECTIONS: Final = {
     "feeds": "Feeds",
     "streams": "Streams",
     "shipping": "Shipping",
+    "history": "History",
 }
 """Name -> head, in the order of the reply."""
 _ON_REQUEST: Final = frozenset(["commandstats"])

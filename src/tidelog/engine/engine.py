@@ -92,6 +92,7 @@ class Engine:
         hot_commands: MakeHotCommands,
         worker: Worker | None = None,
         fetch_workers: Sequence[Worker] = (),
+        remote_fetch_workers: Sequence[Worker] = (),
     ) -> None:
         self.store = store
         self.table = table
@@ -116,7 +117,7 @@ class Engine:
         self.blocking = Blocking(self, loop)
         self.staging = None if worker is None else Staging(store, worker)
         """None: large values are written while everyone waits."""
-        self.fetching = Fetching(store, loop, fetch_workers) if fetch_workers else None
+        self.fetching = Fetching(store, loop, fetch_workers, remote_fetch_workers) if fetch_workers else None
         """None: cold nodes are read while everyone waits."""
         self._loop = loop
         self.long_commands = LongCommands(self, loop)

@@ -13,6 +13,9 @@ others stand in line, first come first served. One that needs more than it has p
 front, so that commands never wait for each other's pins. A node that is being read for one is not read for another:
 commands that need the same nodes go on in the order in which they came.
 
+Nodes that lie in an object store have threads, a line and room of their own: commands that read from disk never wait
+for a store that is far or ill.
+
 Whoever else needs nodes on the loop (clients that wait for a key, entries that expire) uses the same line (`fetch`).
 Nodes that a scan will probably read next are read when a thread has nothing else to do, and are not pinned.
 """
@@ -45,7 +48,7 @@ _UNBOUNDED: Final = frozenset(["TCOMPACT", "COPY", "MOVE", "RENAME", "RENAMENX"]
 class Fetch:
     """Nodes that are fetched, and for whom."""
 
-    __slots__ = ("arguments", "done", "error", "is_away", "is_pinned", "nodes", "size_bytes", "times")
+    __slots__ = ("arguments", "done", "error", "is_away", "is_pinned", "lane", "nodes", "size_bytes", "times")
 
     def __init__(self, arguments: Sequence[bytes], done: Callable[[], None]) -> None:
         self.arguments = arguments
@@ -57,6 +60,8 @@ class Fetch:
         self.size_bytes = 0
         """What they take, opened."""
         self.is_pinned = False
+        self.lane: _Lane | None = None
+        """Where it stands in line, or has something pinned."""
         self.is_away = False
         """It waits for nodes, or for its turn."""
         self.times = 0
@@ -84,25 +89,48 @@ class _Job:
         self.read = open_nodes(self.nodes)
 
 
+class _Lane:
+    """Threads that read from one kind of place, and those that wait for them."""
+
+    __slots__ = ("ahead", "idle", "is_remote", "line", "pinned_bytes", "wanted")
+
+    def __init__(self, workers: Sequence[Worker], *, is_remote: bool) -> None:
+        self.idle = list(workers)
+        self.is_remote = is_remote
+        self.line: deque[Fetch] = deque()
+        """Those that have nothing pinned yet."""
+        self.pinned_bytes = 0
+        self.wanted: dict[SealedNode, None] = {}
+        """Nodes that are to be read, and by no thread yet."""
+        self.ahead: deque[SealedNode] = deque()
+        """Nodes that scans will read next."""
+
+    @property
+    def room_bytes(self) -> int:
+        """What may be pinned at a time."""
+        return limits.HISTORY_FETCHED_TOGETHER_BYTES_MAX if self.is_remote else limits.FETCHED_TOGETHER_BYTES_MAX
+
+
 class Fetching:
     """Fetches cold nodes. For the loop's thread."""
 
-    def __init__(self, store: Store, loop: Loop, workers: Sequence[Worker]) -> None:
-        """`workers`: threads; each has one job at a time."""
+    def __init__(
+        self, store: Store, loop: Loop, workers: Sequence[Worker], remote_workers: Sequence[Worker] = ()
+    ) -> None:
+        """`workers`: threads; each has one job at a time. `remote_workers`: those for nodes in an object store; without
+        any, the others read these too."""
         self._store = store
         self._loop = loop
-        self._idle = list(workers)
-        self._line: deque[Fetch] = deque()
-        """Those that have nothing pinned yet."""
+        self._local = _Lane(workers, is_remote=False)
+        self._remote = self._local
+        self._lanes = [self._local]
+        if remote_workers:
+            self._remote = _Lane(remote_workers, is_remote=True)
+            self._lanes.append(self._remote)
         self._begun: dict[Fetch, None] = {}
         """Those whose nodes are being read, first come first."""
-        self._wanted: dict[SealedNode, None] = {}
-        """Nodes that are to be read, and by no thread yet ..."""
         self._reading: set[SealedNode] = set()
-        """... and those that a thread reads."""
-        self._ahead: deque[SealedNode] = deque()
-        """Nodes that scans will read next."""
-        self._pinned_bytes = 0
+        """Nodes that a thread reads."""
         self._is_closed = False
         self.fetched_count = 0
         """Nodes that were read ..."""
@@ -115,7 +143,7 @@ class Fetching:
         self._is_closed = True
         if OPENED.fetch_ahead == self._look_ahead:
             OPENED.fetch_ahead = None
-        for fetch in [*self._line, *self._begun]:
+        for fetch in [*(each for lane in self._lanes for each in lane.line), *self._begun]:
             self.give_up(fetch)
 
     # --- commands -----------------------------------------------------------------------------------------------
@@ -201,15 +229,21 @@ class Fetching:
         fetch.times += 1
         fetch.is_away = True
         before = list(fetch.nodes) if fetch.is_pinned else []
-        self._pinned_bytes -= fetch.size_bytes if fetch.is_pinned else 0
+        if fetch.is_pinned and fetch.lane is not None:
+            fetch.lane.pinned_bytes -= fetch.size_bytes
         fetch.is_pinned = False
         fetch.add(nodes)
+        is_far = any(OPENED.is_away(node) and self._lane_of(node) is self._remote for node in fetch.nodes)
+        lane = fetch.lane = self._remote if is_far else self._local
         if fetch.times > 1:
-            self._line.appendleft(fetch)
+            lane.line.appendleft(fetch)
         else:
-            self._line.append(fetch)
+            lane.line.append(fetch)
         self._go_on()
         OPENED.unpin(before)  # after they were pinned again, if there was room
+
+    def _lane_of(self, node: SealedNode) -> _Lane:
+        return self._remote if node.is_remote else self._local
 
     def fetch_once(self, nodes: Sequence[SealedNode], done: Callable[[str], None]) -> None:
         """Fetch nodes and call `done`, with why one of them cannot be read; they are pinned until it returns."""
@@ -224,68 +258,77 @@ class Fetching:
     def give_up(self, fetch: Fetch) -> None:
         """It is not needed any more: let go of what is pinned for it."""
         fetch.is_away = False
-        if fetch.is_pinned:
+        lane = fetch.lane
+        if fetch.is_pinned and lane is not None:
             fetch.is_pinned = False
-            self._pinned_bytes -= fetch.size_bytes
+            lane.pinned_bytes -= fetch.size_bytes
             OPENED.unpin(fetch.nodes)
-            if self._begun.pop(fetch, False) is None and self._wanted:
+            if self._begun.pop(fetch, False) is None and any(each.wanted for each in self._lanes):
                 for node in fetch.nodes:
-                    if node in self._wanted and not any(node in other.nodes for other in self._begun):
-                        del self._wanted[node]
-        elif fetch in self._line:
-            self._line.remove(fetch)
+                    if not any(node in other.nodes for other in self._begun):
+                        for each in self._lanes:
+                            each.wanted.pop(node, None)
+        elif lane is not None and fetch in lane.line:
+            lane.line.remove(fetch)
         self._go_on()
 
     def _look_ahead(self, nodes: list[SealedNode]) -> None:
         """A scan will probably read these next."""
-        self._ahead.extend(node for node in nodes if node not in self._ahead)
-        while len(self._ahead) > limits.AHEAD_NODES_MAX:
-            self._ahead.popleft()
+        for node in nodes:
+            ahead = self._lane_of(node).ahead
+            if node not in ahead:
+                ahead.append(node)
+            if len(ahead) > limits.AHEAD_NODES_MAX:
+                ahead.popleft()
         self._go_on()
 
     def _go_on(self) -> None:
         """Give those their turn for which there is room, and idle threads something to read."""
         if self._is_closed:
             return
-        room_bytes = limits.FETCHED_TOGETHER_BYTES_MAX
-        while self._line and (not self._pinned_bytes or self._pinned_bytes + self._line[0].size_bytes <= room_bytes):
-            fetch = self._line.popleft()
-            fetch.is_pinned = True
-            self._pinned_bytes += fetch.size_bytes
-            OPENED.pin(fetch.nodes)
-            self._begun[fetch] = None
-            away = [node for node in fetch.nodes if OPENED.is_away(node)]
-            self._wanted.update((node, None) for node in away if node not in self._reading)
-            if not away:  # another has fetched them meanwhile
-                self._loop.call_soon(self._finish_begun)
-        while self._idle:
-            nodes = self._next_nodes()
-            if not nodes:
-                break
-            job, worker = _Job(nodes), self._idle.pop()
-            self._reading.update(nodes)
-            worker.submit(job.run, partial(self._finish, job, worker))
+        for lane in self._lanes:
+            line = lane.line
+            while line and (not lane.pinned_bytes or lane.pinned_bytes + line[0].size_bytes <= lane.room_bytes):
+                fetch = line.popleft()
+                fetch.is_pinned = True
+                lane.pinned_bytes += fetch.size_bytes
+                OPENED.pin(fetch.nodes)
+                self._begun[fetch] = None
+                away = [node for node in fetch.nodes if OPENED.is_away(node)]
+                for node in away:
+                    if node not in self._reading and not any(node in each.wanted for each in self._lanes):
+                        self._lane_of(node).wanted[node] = None
+                if not away:  # another has fetched them meanwhile
+                    self._loop.call_soon(self._finish_begun)
+        for lane in self._lanes:
+            while lane.idle:
+                nodes = self._next_nodes(lane)
+                if not nodes:
+                    break
+                job, worker = _Job(nodes), lane.idle.pop()
+                self._reading.update(nodes)
+                worker.submit(job.run, partial(self._finish, job, lane, worker))
 
-    def _next_nodes(self) -> list[SealedNode]:
+    def _next_nodes(self, lane: _Lane) -> list[SealedNode]:
         """What a thread reads next, and no more of it than lets others have their turn."""
         found: list[SealedNode] = []
         size = 0
-        while self._wanted and size < limits.FETCHED_PIECE_BYTES:
-            node = next(iter(self._wanted))
-            del self._wanted[node]
+        while lane.wanted and size < limits.FETCHED_PIECE_BYTES:
+            node = next(iter(lane.wanted))
+            del lane.wanted[node]
             found.append(node)
             size += node.opened_bytes
-        while not found and self._ahead:
-            node = self._ahead.popleft()
+        while not found and lane.ahead:
+            node = lane.ahead.popleft()
             if OPENED.is_away(node) and node not in self._reading:
                 found.append(node)
         return found
 
-    def _finish(self, job: _Job, worker: Worker) -> None:
+    def _finish(self, job: _Job, lane: _Lane, worker: Worker) -> None:
         """A thread has read some nodes."""
         if self._is_closed:
             return
-        self._idle.append(worker)
+        lane.idle.append(worker)
         self._reading.difference_update(job.nodes)
         self.fetched_count += len(job.nodes)
         self.fetched_bytes += sum(node.place.size for node in job.nodes if node.place is not None)
@@ -306,10 +349,13 @@ class Fetching:
     def _finish_begun(self) -> None:
         """Tell those whose nodes are all read, in the order in which they came."""
         for fetch in list(self._begun):
-            if fetch in self._begun and not any(node in self._wanted or node in self._reading for node in fetch.nodes):
+            if fetch in self._begun and not any(self._is_coming(node) for node in fetch.nodes):
                 del self._begun[fetch]
                 fetch.is_away = False
                 fetch.done()
+
+    def _is_coming(self, node: SealedNode) -> bool:
+        return node in self._reading or any(node in lane.wanted for lane in self._lanes)
 
 
 def _size_with(fetch: Fetch, nodes: Iterable[SealedNode]) -> int:

@@ -15,6 +15,7 @@ metrics           /metrics: the numbers of a server
 stream_metrics    those of streams: memory, disk, and what became of nodes
 replication_metrics  those of replication
 shipping_metrics  those of the copy in an object store
+history_metrics   and of what lies only there
 pipeline_metrics  the numbers that jobs of the pipeline publish, for /metrics
 sample            the text format of Prometheus
 """

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tidelog.engine.engine import Engine
 from tidelog.engine.metrics import Durations
 from tidelog.engine.tallies import Tallies
+from tidelog.gateway.history_metrics import history_samples
 from tidelog.gateway.pipeline_metrics import pipeline_samples
 from tidelog.gateway.replication_metrics import replication_samples
 from tidelog.gateway.sample import Sample, label
@@ -36,6 +37,7 @@ def collect(engine: Engine, facts: Facts, memory: Memory) -> Iterator[Sample]:
     yield from _snapshots(engine, facts)
     yield from replication_samples(engine)
     yield from shipping_samples(facts.shipping)
+    yield from history_samples(facts.history)
     store, journal = engine.store, engine.store.journal
     now_ms = engine.clock.wall_us() // 1000
     yield from pipeline_samples(store.databases[0], now_ms, journal.writer.visible.ts, journal.begin_of)

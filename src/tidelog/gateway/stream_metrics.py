@@ -11,11 +11,12 @@ from tidelog.server.stream_figures import StreamFigures
 _FIGURES: Final = {
     "stream_memory_bytes": ("gauge", "Memory of streams."),
     "stream_disk_bytes": ("gauge", "What streams need of node files."),
+    "stream_remote_bytes": ("gauge", "The same of files that lie only in the object store."),
     "hot_stream_bytes": ("gauge", "Full nodes of streams in memory."),
     "hot_stream_bytes_max": ("gauge", "The parameter hot-stream-bytes."),
     "opened_node_bytes": ("gauge", "Nodes read from disk and kept for a while."),
     "stream_hot_nodes": ("gauge", "How many those are."),
-    "stream_cold_nodes": ("gauge", "Full nodes of streams on disk."),
+    "stream_cold_nodes": ("gauge", "Full nodes of streams on disk, or in the object store."),
     "node_files": ("gauge", "Files with nodes of streams."),
     "node_file_bytes": ("gauge", "Node files on disk."),
     "node_file_garbage_ratio": ("gauge", "The part of them that nobody needs."),

@@ -7,6 +7,8 @@
 Nodes that nobody refers to are proved too, as they are copied with their file and would be found damaged there. A node
 that a repair has noted as lost is no damage: it is counted.
 
+A file that lies only in an object store is not read, which would fetch all of history: it is there, and long enough.
+
 Memory: what refers to nodes, as in a server that has the directory open.
 """
 
@@ -31,7 +33,7 @@ from tidelog.journal.operation import NODES, OperationTable
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.snapshot import Snapshot
 from tidelog.journal.snapshot_nodes import listed_path
-from tidelog.ports import Disk, File
+from tidelog.ports import Disk, File, is_remote
 
 
 class KeptNode(NamedTuple):
@@ -63,6 +65,8 @@ class FileProof(NamedTuple):
     """Nodes that a repair has noted as lost before."""
     hurt: list[KeptNode]
     """References to nodes that are damaged, or gone without such a note."""
+    is_remote: bool = False
+    """It lies only in an object store, and its nodes were not looked at."""
 
 
 class NodesNeeded:
@@ -116,11 +120,26 @@ class NodesNeeded:
 
     def prove(self, file_id: int, on_read: Callable[[int], None] | None = None) -> FileProof:
         path, length = self.paths[file_id], self.listed[file_id].length
+        if is_remote(self._disk, path):
+            return prove_remote_file(self._disk, path, length)
         return prove_file(self._disk, path, length, self.references_to(file_id), on_read)
 
     def unlisted(self) -> list[KeptNode]:
         """References to files that are not listed."""
         return [each for file_id in self.references if file_id not in self.listed for each in self.references[file_id]]
+
+
+def prove_remote_file(disk: Disk, path: str, length: int) -> FileProof:
+    """Prove that a file which lies in an object store is described, and long enough."""
+    problems: list[Corruption] = []
+    try:
+        size = disk.open(path, "read").size()
+        if size < length:
+            text = f"this file lies in an object store up to {size}, but a snapshot needs {length} bytes of it"
+            problems.append(Corruption(text, path=path, position=size))
+    except Corruption as error:
+        problems.append(error)
+    return FileProof(problems, [], 0, [], is_remote=True)
 
 
 def prove_file(

@@ -46,7 +46,9 @@ class NodeFile:
         "_given",
         "_gone",
         "disk",
+        "given_end",
         "id",
+        "is_remote",
         "is_written_to",
         "live_bytes",
         "live_count",
@@ -70,6 +72,10 @@ class NodeFile:
         self.pins = 0
         """Snapshots in the making, full syncs and backups that need it."""
         self.is_written_to = False
+        self.is_remote = False
+        """It lies in an object store, and not on disk: reads of it take long, and may fail for a while."""
+        self.given_end = 0
+        """Where the last place ends that was ever given out."""
         self._given: deque[int] = deque()
         """Live bytes of places that were given out since ..."""
         self._gone: deque[int] = deque()
@@ -103,6 +109,8 @@ class NodeFile:
     def is_sparse(self) -> bool:
         """Most of it is needed no more: what is should be written elsewhere."""
         self.tally()
+        if self.is_remote:  # what it takes is not space on this disk, and all of it would have to be fetched
+            return False
         return not self.is_written_to and self.live_bytes < limits.NODE_FILE_SPARSE_PART * self.size_bytes
 
     @property
@@ -127,6 +135,7 @@ class NodePlace:
         self.live_bytes = size if live_bytes is None else live_bytes
         """What of that is still needed."""
         file.add(self.live_bytes)
+        file.given_end = max(file.given_end, position + node_room(size))
 
     def __del__(self) -> None:
         self.file.let_go(self.live_bytes)

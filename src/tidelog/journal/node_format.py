@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from tidelog.errors import Corruption, DataDirectoryError, NodeLost
+from tidelog.errors import Corruption, DataDirectoryError, HistoryAway, NodeLost
 from tidelog.ids import U32_MAX, ShardId
 from tidelog.journal.layout import NodeFileLength
 from tidelog.ports import Disk, File
@@ -99,6 +99,8 @@ def read_node(file: File, position: int, size: int, crc: int) -> bytes:
     """The data of a node, proved against what refers to it. `NodeLost`, or another `Corruption`."""
     try:
         data = file.read(position, NODE_HEADER_BYTES + size)
+    except HistoryAway:
+        raise
     except OSError as error:
         raise DataDirectoryError(f"{file.path}, position {position}: {error}") from error
     if len(data) < NODE_HEADER_BYTES + size:

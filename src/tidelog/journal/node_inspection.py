@@ -9,7 +9,7 @@ from tidelog.ids import ShardId
 from tidelog.journal.inspection import JournalFolder, SnapshotInfo
 from tidelog.journal.layout import shard_folder
 from tidelog.journal.node_format import node_file_id
-from tidelog.ports import Disk
+from tidelog.ports import Disk, is_remote
 
 
 class NodeFileInfo(NamedTuple):
@@ -21,6 +21,8 @@ class NodeFileInfo(NamedTuple):
     """None: it is missing."""
     needed: dict[str, int]
     """How much of it snapshots need, by their names."""
+    is_remote: bool = False
+    """It lies only in an object store."""
 
     @property
     def needed_bytes(self) -> int:
@@ -32,7 +34,8 @@ class NodeFileInfo(NamedTuple):
             return "MISSING"
         if self.size_bytes < self.needed_bytes:
             return "SHORT"
-        return "needed" if self.needed else "in no snapshot"
+        where = ", in the object store" if self.is_remote else ""
+        return f"needed{where}" if self.needed else f"in no snapshot{where}"
 
 
 def list_node_files(disk: Disk, place: JournalFolder, snapshots: list[SnapshotInfo]) -> Iterator[NodeFileInfo]:
@@ -52,7 +55,8 @@ def list_node_files(disk: Disk, place: JournalFolder, snapshots: list[SnapshotIn
         if shard_number in place.shards:
             where = shard_number, file_id
             name = f"nodes-{file_id:016x}.bin"
-            yield NodeFileInfo(ShardId(shard_number), name, found.get(where), listed.get(where, {}))
+            is_away = is_remote(disk, f"{shard_folder(place.folder, shard_number)}/{name}")
+            yield NodeFileInfo(ShardId(shard_number), name, found.get(where), listed.get(where, {}), is_away)
 
 
 def _size(disk: Disk, path: str) -> int:

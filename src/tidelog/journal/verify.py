@@ -35,7 +35,7 @@ from tidelog.journal.scan import ShardScan
 from tidelog.journal.segment import FilePosition, blob_name, list_segments
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot
 from tidelog.journal.source import ShardSource
-from tidelog.ports import Disk
+from tidelog.ports import Disk, is_remote
 
 _ATTEMPTS_MAX: Final = 10
 
@@ -73,6 +73,8 @@ class VerifyReport:
     """Of streams, in node files: those that are sound."""
     lost_nodes: int = 0
     """Those that a repair has noted as lost: no problem any more, but reads of their entries fail."""
+    remote_files: int = 0
+    """Node files that lie only in an object store: they are there, but their nodes were not read."""
     cycle: Cycle = Cycle(0)
     """The newest complete one."""
     synced_cycle: Cycle = Cycle(0)
@@ -232,11 +234,16 @@ class Audit:
         for node in self.nodes.unlisted():
             self._add(missing_list(node, self._folder))
         self.note_lost()
+        if self.report.remote_files:
+            files = [self.nodes.paths[each] for each in sorted(self.nodes.listed)]
+            for path in [path for path in files if is_remote(self._disk, path)]:
+                self.report.notes.append(f"{path} lies only in the object store: its nodes were not checked")
 
     def add_proof(self, proof: FileProof) -> None:
         """What was found in a node file."""
         self.report.nodes += len(proof.sound)
         self.report.lost_nodes += proof.lost
+        self.report.remote_files += proof.is_remote
         for problem in proof.problems:
             self._add(problem)
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidelog import limits
-from tidelog.errors import Corruption, HolderLapsed, JournalFull, LinkMisused, TooOld
+from tidelog.errors import Corruption, HistoryAway, HolderLapsed, JournalFull, LinkMisused, TooOld
 from tidelog.ids import Ts
 from tidelog.journal.journal import Journal
 from tidelog.ports import NetworkAddress, NetworkLink
@@ -330,6 +330,8 @@ class FollowerLink(LinkSpeaker):
         except TooOld as error:
             self.end(EndReason.ERASED, str(error))
             return False
+        except HistoryAway:
+            return False  # it is being fetched from the object store: the next tick asks again
         except (Corruption, OSError) as error:
             if self._files is None and (isinstance(error, Corruption) or error.errno == errno.EIO):
                 self._followers.note_unread(history.ts)

@@ -32,6 +32,7 @@ cooling          writes older nodes of streams to disk, on a thread
 shipping         keeps a copy in an object store, on a thread
 restoring        fills an empty data directory from such a copy, before it is opened
 ship_target      makes that, as the configuration says
+history          lets node files go from disk, and come back from such a copy
 scrub            reads node files slowly, to find damage
 work_thread      joins and writes large values
 

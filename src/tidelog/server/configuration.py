@@ -28,9 +28,11 @@ from tidelog.server.setting_values import (
     PORT_MAX,
     number_reader,
     read_address,
+    read_cache_bytes,
     read_channel_expiry,
     read_frame_bytes,
     read_fsync,
+    read_local_us,
     read_names,
     read_origins,
     read_password,
@@ -166,10 +168,18 @@ class ServerConfig:
     """What is uploaded a second at most; 0: any number of bytes."""
     ship_key_file: str | None = None
     """The file with the key that the copy is encrypted with; None: it is not."""
+    local_history_us: int | None = None
+    """Node files that are older lie only in the copy; None: all are on disk."""
+    history_cache: int = limits.HISTORY_CACHE_BYTES
+    """Of the disk, for what is read of them."""
+    history_bandwidth: int = limits.HISTORY_BANDWIDTH
+    """What is fetched back a second, in the background; 0: any number of bytes."""
     restore_from: str | None = None
     """The copy that an empty data directory is restored from."""
     restore_wait_us: int = limits.RESTORE_WAIT_US
     """For how long nobody may have shipped to it."""
+    restore_lazy: bool = False
+    """Node files stay in the copy at first: the server begins to serve, and they are fetched in the background."""
     database: str | None = None
     """Which of the copy's databases; None: the only one."""
     config_file: str | None = field(default=None, compare=False)
@@ -318,8 +328,12 @@ SETTINGS: Final[dict[str, Setting]] = {
     "ship-keep": Setting("ship_keep_us", read_retained_age_us),
     "ship-bandwidth": Setting("ship_bandwidth", size_reader("no limit")),
     "ship-key-file": Setting("ship_key_file", read_text),
+    "local-history": Setting("local_history_us", read_local_us),
+    "history-cache": Setting("history_cache", read_cache_bytes),
+    "history-bandwidth": Setting("history_bandwidth", size_reader("no limit")),
     "restore-from": Setting("restore_from", read_text),
     "restore-wait": Setting("restore_wait_us", read_wait_us),
+    "restore-lazy": Setting("restore_lazy", read_switch),
     "database": Setting("database", read_word),
     "list-max-listpack-size": Setting("list_max_listpack_size", number_reader(-_INT_MAX - 1, _INT_MAX, "a number")),
 }
@@ -372,7 +386,23 @@ def configure(
         raise BadConfiguration(f"{found[given][0]} needs {missing} beside it")
     if config.port is None and config.unix_socket is None:
         raise BadConfiguration(f"{found['port'][0]} is 0 and there is no unix-socket: nobody could connect")
+    check_history(config, found)
     return config
+
+
+def check_history(config: ServerConfig, found: Mapping[str, tuple[str, Any]]) -> None:
+    """Whether what is said of node files in a copy goes together."""
+    if config.local_history_us is not None:
+        origin = found["local-history"][0]
+        if config.ship_to is None:
+            raise BadConfiguration(f"{origin} needs ship-to beside it: what is not on disk must be somewhere else")
+        if config.local_history_us > config.ship_keep_us:
+            raise BadConfiguration(
+                f"{origin} is more than ship-keep: it is by the snapshots in the copy that a server knows how old its "
+                f"files are, so they must be kept for as long"
+            )
+    if config.restore_lazy and config.restore_from is None:
+        raise BadConfiguration(f"{found['restore-lazy'][0]} needs restore-from beside it")
 
 
 def setting_of(option: str, read: Callable[[Any], Any], value: Any) -> Any:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidelog.engine.engine import Engine
     from tidelog.server.configuration import ServerConfig
     from tidelog.server.connections import Connections
+    from tidelog.server.history import HistoryFacts, ServerHistory
     from tidelog.server.memory import Memory
     from tidelog.server.shipping import ServerShipping, ShippingFacts
     from tidelog.store.stream_retention import StreamRetention
@@ -49,6 +50,7 @@ class Facts:
         started_us: int | None = None,
         retention: StreamRetention,
         shipping: ServerShipping | None = None,
+        history: ServerHistory | None = None,
     ) -> None:
         """`started_us`: when the process started, on the monotonic clock; None: now."""
         self._config = config
@@ -61,6 +63,7 @@ class Facts:
         self._flight_port = flight_port
         self.retention = retention
         self._ships = shipping
+        self._kept = history
         now_us = engine.clock.monotonic_us()
         self._made_s = engine.clock.wall_us() // 1_000_000
         """When the engine was made; of one that stands in while data is loaded, that is when loading began."""
@@ -87,6 +90,7 @@ class Facts:
             "feeds": self._feeds,
             "streams": self._streams,
             "shipping": self._shipping,
+            "history": self._history,
         }
 
     def section(self, name: str) -> InfoSection | None:
@@ -305,6 +309,15 @@ class Facts:
         if facts is None:
             return {"shipping_enabled": 0}
         return {"shipping_enabled": 1, **{f"shipping_{name}": value for name, value in asdict(facts).items()}}
+
+    @property
+    def history(self) -> HistoryFacts | None:
+        """Where node files lie; None: there are none."""
+        return None if self._kept is None else self._kept.facts
+
+    def _history(self) -> InfoSection:
+        facts = self.history
+        return {} if facts is None else {f"history_{name}": value for name, value in asdict(facts).items()}
 
     def _tidelog(self) -> InfoSection:
         journal = self._engine.store.journal

@@ -31,11 +31,13 @@ from tidelog.server.configuration import ServerConfig
 from tidelog.server.configuration_file import configuration_file
 from tidelog.server.connections import Connections
 from tidelog.server.encoding_parameters import encoding_bounds
+from tidelog.server.history import ServerHistory
 from tidelog.server.leader_password import LeaderPassword
 from tidelog.server.memory import Memory
 from tidelog.server.shipping import ServerShipping
 from tidelog.server.turns import Turns
 from tidelog.server.work_thread import WorkThread
+from tidelog.store.store import Store
 from tidelog.store.stream_retention import RetentionFigures
 
 
@@ -95,6 +97,10 @@ class LastingParts:
         """Made by the process, which is the server that it is part of."""
         self.make_shipping: Callable[[Journal, Turns], ServerShipping | None] = lambda _journal, _turns: None
         """Ships a store that is served, if the configuration says so; set by the process."""
+        self.make_history: Callable[[Store, ServerShipping | None], ServerHistory | None] = lambda _store, _shipping: (
+            None
+        )
+        """Sees to where the node files of a store lie; set by the process."""
         self.run_id = secrets.token_hex(20)
         self.started_us = clock.monotonic_us()
 

@@ -4,6 +4,9 @@ A machine that lost its disk comes back by itself. The server that shipped last 
 its clients with it; so nothing is done before no manifest has come for `--restore-wait`. If it wakes up later all the
 same, its next manifest is refused (`shipping.Shipper`).
 
+`--restore-lazy` leaves node files where they are: the server begins to serve, reads them from there, and fetches them
+in the background (`history`).
+
 A copy without any database is no error: the first start of a server that is always started with this option finds one.
 """
 
@@ -20,7 +23,7 @@ from tidelog.journal import layout
 from tidelog.ports import Clock, Disk, ObjectStore
 from tidelog.server.configuration import ServerConfig
 from tidelog.server.ship_target import OpenStore
-from tidelog.shipping.fetch import RunAll, fetch_directory, write_restored
+from tidelog.shipping.fetch import LeftBehind, RunAll, fetch_directory, write_restored
 from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.manifest_log import ManifestLog, only_database
 from tidelog.shipping.moments import lineage_at
@@ -43,7 +46,8 @@ def restore_first(config: ServerConfig, disk: Disk, clock: Clock, open_store: Op
             _LOG.warning("%s has no database yet: the server begins an empty one", config.restore_from)
             return
         manifest = _wait_for_quiet(ManifestLog(objects, database_id), config.restore_wait_us, clock)
-        _fill(disk, config.data, objects, manifest, clock, fetch_all)
+        left = LeftBehind(config.restore_from, config.ship_key_file is not None) if config.restore_lazy else None
+        _fill(disk, config.data, objects, manifest, clock, fetch_all, left)
     except (OSError, ValueError) as error:
         raise EnvironmentFault(f"{config.data} cannot be restored from {config.restore_from}: {error}") from error
     _LOG.warning("restored %s from %s, manifest %d", config.data, config.restore_from, manifest.number)
@@ -76,10 +80,18 @@ def _wait_for_quiet(log: ManifestLog, wait_us: int, clock: Clock) -> Manifest:
     return manifest
 
 
-def _fill(disk: Disk, target: str, objects: ObjectStore, manifest: Manifest, clock: Clock, fetch_all: RunAll) -> None:
+def _fill(
+    disk: Disk,
+    target: str,
+    objects: ObjectStore,
+    manifest: Manifest,
+    clock: Clock,
+    fetch_all: RunAll,
+    left: LeftBehind | None,
+) -> None:
     lineage, until = lineage_at(manifest, None)
     if until == lineage.ts:
-        fetch_directory(disk, target, objects, manifest, lineage, fetch_all)
+        fetch_directory(disk, target, objects, manifest, lineage, fetch_all, left=left)
         return
     # The lineage that goes on after it has no snapshot yet: what is still history of this one has to be cut out.
     source = ShippedDisk(objects, manifest.database_id, lineage, _ROOT)

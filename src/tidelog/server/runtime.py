@@ -55,7 +55,7 @@ from tidelog.server.memory import give_back
 from tidelog.server.replicated_server import make_replication
 from tidelog.server.restoring import restore_first
 from tidelog.server.served_store import ServedStore, free
-from tidelog.server.ship_target import make_shipping
+from tidelog.server.ship_target import make_tiered_disk, set_up_copies
 from tidelog.server.signals import stopped_by_signals
 from tidelog.store.store import Store
 from tidelog.system.clock import SystemClock
@@ -87,7 +87,7 @@ class Runtime:
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
         self._clock = SystemClock()
-        self._disk = SystemDisk()
+        self._disk = make_tiered_disk(config, SystemDisk(), self._clock, open_ship_store)
         self._tls = None
         if config.tls_cert is not None and config.tls_key is not None:
             self._tls = make_tls(config.tls_cert, config.tls_key)
@@ -117,7 +117,7 @@ class Runtime:
                 self._check_directory(read_meta(self._disk, self._config.data))  # before anybody waits for it
         self._lasting = lasting = LastingParts(self._config, self._clock, loop, self)
         lasting.replication = self._make_replication(lasting)
-        lasting.make_shipping = partial(make_shipping, lasting, self._disk, open_ship_store)
+        set_up_copies(lasting, self._disk, open_ship_store)
         lasting.connections.make_link = self._make_link
         self.served = self._make_empty()
         _STRANGERS_LOG.addFilter(self._line_limit)

@@ -4,6 +4,9 @@ A slice at a time is read on a thread, and not more than `SCRUB_BYTES_PER_S` on 
 server that was restarted begins anew. Damage is logged once, with its file and position, and counted; nothing else
 happens to it, as only an operator can tell what to do (`tidelog journal verify`, `repair`). A node that a repair has
 noted as lost is none.
+
+Files that lie in an object store are left out: each round would fetch all of history. Their nodes are proved when they
+are read, and when they come back.
 """
 
 from __future__ import annotations
@@ -80,7 +83,9 @@ class Scrub:
     def _next_file(self) -> NodeFile | None:
         """The one that is being read, or the one with the next id."""
         assert self._files is not None
-        files = sorted((file for file in self._files if file.size_bytes), key=lambda file: file.id)
+        files = sorted(
+            (file for file in self._files if file.size_bytes and not file.is_remote), key=lambda file: file.id
+        )
         known = {file.id for file in files}
         self._damaged = {each for each in self._damaged if each[0] in known}
         for file in files:

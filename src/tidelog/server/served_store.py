@@ -87,8 +87,11 @@ class ServedStore:
         figures = lasting.stream_figures
         self._retention, self._stream_total = StreamRetention(store, figures), StreamTotal(store, figures)
         self.shipping = None if is_loading else lasting.make_shipping(store.journal, self.turns)
+        self.history = None if is_loading else lasting.make_history(store, self.shipping)
         self._worker = WorkThread(loop)
         self._fetch_workers = [WorkThread(loop, "fetch") for _ in range(0 if is_loading else limits.FETCHES_AT_ONCE)]
+        remote_count = 0 if is_loading else limits.HISTORY_FETCHES_AT_ONCE
+        self._remote_workers = [WorkThread(loop, "fetch-remote") for _ in range(remote_count)]
         self.engine = Engine(
             store=store,
             table=lasting.table,
@@ -137,6 +140,7 @@ class ServedStore:
             hot_commands=hot_commands,
             worker=self._worker,
             fetch_workers=self._fetch_workers,
+            remote_fetch_workers=self._remote_workers,
         )
         fetching = self.engine.fetching
         self._pending_expiry = PendingExpiry(store, None if fetching is None else fetching.fetch_once)
@@ -155,6 +159,7 @@ class ServedStore:
             started_us=lasting.started_us,
             retention=self._retention,
             shipping=self.shipping,
+            history=self.history,
         )
 
     # --- while it is served -------------------------------------------------------------------------------------
@@ -189,6 +194,8 @@ class ServedStore:
             _LOG.error("%s", error)
         self._snapshots.tick()
         self._cooling.tick()
+        if self.history is not None:
+            self.history.tick()
         self._lasting.replication.tick()
 
     def _on_visible(self) -> None:
@@ -242,6 +249,8 @@ class ServedStore:
         self._patience_s, self._deadline_s = seconds_max, self._lasting.loop.time() + seconds_max
         self._snapshots.close()
         self._cooling.close()
+        if self.history is not None:
+            self.history.close()
         if is_replaced:
             self.engine.blocking.end_all(REPLACED)
         self.engine.blocking.close()
@@ -273,6 +282,8 @@ class ServedStore:
             self.engine.fetching.close()
         for worker in (self._worker, *self._fetch_workers):
             worker.close()
+        for worker in self._remote_workers:
+            worker.close(waits=False)
 
     async def ship_rest(self) -> bool:
         """Let the copy in an object store have what was written last. False: the store does not answer, and a thread

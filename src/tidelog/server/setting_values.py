@@ -81,6 +81,21 @@ def read_wait_us(value: Any) -> int:
         raise BadValue("must be a number of seconds, or an age such as 60s or 5m") from None
 
 
+def read_local_us(value: Any) -> int:
+    try:
+        return read_age(str(value)) * 1_000_000
+    except BadValue:
+        raise BadValue("must be a number of seconds, or an age such as 24h or 7d; 0: as short as can be") from None
+
+
+def read_cache_bytes(value: Any) -> int:
+    least = limits.HISTORY_CACHE_BYTES_MIN
+    with contextlib.suppress(BadValue):
+        if (size := read_memory(str(value))) >= least:
+            return size
+    raise BadValue(f"must be a size of at least {least // limits.MIB}mb, such as 1gb")
+
+
 def read_frame_bytes(value: Any) -> int:
     with contextlib.suppress(BadValue):
         if (size := read_memory(str(value))) in limits.FRAME_BYTES_CHOICES:

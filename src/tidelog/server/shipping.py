@@ -35,6 +35,7 @@ from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.journal import Journal
 from tidelog.ports import Clock
 from tidelog.server.turns import Turns
+from tidelog.shipping.lineage import ShippedFile
 from tidelog.shipping.point import ShipPoint, point_of
 from tidelog.shipping.shipper import Shipper
 
@@ -79,7 +80,9 @@ class ServerShipping:
         clock: Clock,
         url: str,
         make_shipper: Callable[[], Shipper],
+        local_us: int | None = None,
     ) -> None:
+        """`local_us`: node files need not be on disk once they are so old; None: they are always."""
         self._loop = loop
         self._journal = journal
         self._turns = turns
@@ -87,6 +90,11 @@ class ServerShipping:
         self._url = url
         self._shipper = make_shipper()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="shipping")
+        self._local_us = local_us
+        self._old_us = 0
+        """When `old_files` is looked up next (monotonic)."""
+        self.old_files: dict[str, ShippedFile] | None = None
+        """Node files that need not be on disk; None: that is not known, or nothing is shipped."""
         self._is_called = False
         """The thread is to come back: a round is due."""
         self._is_closed = False
@@ -279,6 +287,7 @@ class ServerShipping:
 
     def _let_go(self) -> None:
         """Hold nothing any more."""
+        self.old_files, self._old_us = None, 0
         self._shipper.give_up_lease()
         self._shipper.close()
         self._release_pins()
@@ -303,6 +312,10 @@ class ServerShipping:
         self._took_us = self._clock.monotonic_us() - began_us
         self._rounds += 1
         self._state = "shipping"
+
+        if self._local_us is not None and began_us >= self._old_us:
+            self._old_us = began_us + min(limits.HISTORY_LOOK_US, self._local_us)
+            self.old_files = self._shipper.old_files(Ts(max(0, self._clock.wall_us() - self._local_us)))
 
     def _work(self) -> None:
         while not self._is_called and self._shipper.work():

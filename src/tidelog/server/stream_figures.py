@@ -25,6 +25,8 @@ class StreamFigures(NamedTuple):
     stream_disk_bytes: int = 0
     """What of the node files is needed by streams, by snapshots and copies that are being made of them, and by nodes
     that are kept open."""
+    stream_remote_bytes: int = 0
+    """The same of files that lie only in the object store."""
     hot_stream_bytes: int = 0
     """Full nodes in memory, which are a part of `stream_memory_bytes` ..."""
     hot_stream_bytes_max: int = 0
@@ -34,10 +36,10 @@ class StreamFigures(NamedTuple):
     stream_hot_nodes: int = 0
     """Full nodes in memory ..."""
     stream_cold_nodes: int = 0
-    """... and on disk."""
+    """... and on disk, or in the object store."""
     node_files: int = 0
     node_file_bytes: int = 0
-    """As they lie on disk."""
+    """As they lie on disk. For others, see INFO history."""
     node_file_garbage_ratio: float = 0.0
     """The part of that which nobody needs. From half on, a full file is written anew."""
     cooled_nodes: int = 0
@@ -61,17 +63,21 @@ def stream_figures(engine: Engine, memory: Memory) -> StreamFigures:
     cooling, fetching = engine.store.cooling, engine.fetching
     if cooling is None:
         return StreamFigures()
-    files, hot = list(cooling.files), cooling.totals
+    files, hot = [file for file in cooling.files if not file.is_remote], cooling.totals
+    remote = [file for file in cooling.files if file.is_remote]
+    for file in remote:
+        file.tally()
     garbage_bytes = sum(file.garbage_bytes for file in files)  # tallies each file
     file_bytes = sum(file.size_bytes for file in files)
     return StreamFigures(
         stream_memory_bytes=hot.node_bytes + hot.other_bytes,
         stream_disk_bytes=sum(file.live_bytes for file in files),
+        stream_remote_bytes=sum(file.live_bytes for file in remote),
         hot_stream_bytes=hot.node_bytes,
         hot_stream_bytes_max=memory.hot_stream_bytes,
         opened_node_bytes=OPENED.bytes_held,
         stream_hot_nodes=hot.node_count,
-        stream_cold_nodes=sum(file.live_count for file in files),
+        stream_cold_nodes=sum(file.live_count for file in (*files, *remote)),
         node_files=len(files),
         node_file_bytes=file_bytes,
         node_file_garbage_ratio=round(garbage_bytes / max(file_bytes, 1), 3),

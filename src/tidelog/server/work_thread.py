@@ -1,9 +1,9 @@
 """A thread beside the loop for what takes long (`ports.Worker`).
 
 One is for large values: it joins what arrived in pieces, and writes values to the blob file. Another is for what a
-leader sends, and some read cold nodes of streams. Each is one thread, so that large values wait for each other and for
-nothing else. What they do lets the loop go on: joining `bytes` of more than a megabyte, checksums, reads, writes and
-Arrow release the interpreter's lock.
+leader sends, and some read cold nodes of streams, from disk or from an object store. Each is one thread, so that large
+values wait for each other and for nothing else. What they do lets the loop go on: joining `bytes` of more than a
+megabyte, checksums, reads, writes and Arrow release the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -33,6 +33,6 @@ class WorkThread:
 
         self._threads.submit(work).add_done_callback(finished)
 
-    def close(self) -> None:
-        """Wait for the work that is under way."""
-        self._threads.shutdown()
+    def close(self, *, waits: bool = True) -> None:
+        """Wait for the work that is under way, or let it come to nothing."""
+        self._threads.shutdown(wait=waits, cancel_futures=not waits)

@@ -16,6 +16,15 @@ fetch          a data directory from a lineage, file by file
 restoring      a new database that begins with any moment of a copy
 once           a directory that no server has open, shipped to its end
 
+Node files that lie only in the object store:
+
+remote_file    the description that stands for one
+remote_blocks  reads parts of them, through ...
+block_cache    ... a bounded cache on disk
+tiered_disk    a disk on which they look as if they were there
+dropping       a file goes from disk
+hydration      and comes back
+
 Stores of objects that work through another:
 
 sealed_store   encrypts what it puts, and opens what it reads

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tidelog import limits
 from tidelog.ids import Ts
+from tidelog.journal.layout import SnapshotPoint
 from tidelog.shipping.lineage import Lineage, ShippedFile
 from tidelog.shipping.manifest import Manifest
 
@@ -30,6 +31,11 @@ class Archive:
         }
         self._told_count = 0
         """Changes that manifests have told of since the base; the same ones again and again."""
+        self._unnamed: set[tuple[str, str]] = set()
+        """Lineages and paths of files that no manifest names yet as they are."""
+        self._named_snapshots: dict[str, list[SnapshotPoint]] = {}
+        """By lineage, those that a manifest names."""
+        self.confirm()
 
     @property
     def changed(self) -> dict[str, frozenset[str]]:
@@ -54,6 +60,7 @@ class Archive:
     def set_file(self, lineage: Lineage, path: str, file: ShippedFile) -> None:
         lineage.files[path] = file
         self._changed[lineage.name].add(path)
+        self._unnamed.add((lineage.name, path))
 
     def remove_file(self, lineage: Lineage, path: str) -> None:
         if lineage.files.pop(path, None) is not None:
@@ -62,6 +69,19 @@ class Archive:
     def rename_file(self, lineage: Lineage, old: str, new: str) -> None:
         self.set_file(lineage, new, lineage.files[old])
         self.remove_file(lineage, old)
+
+    def confirm(self) -> None:
+        """A manifest says all that is in here."""
+        self._unnamed.clear()
+        self._named_snapshots = {each.name: list(each.snapshots.values()) for each in self.lineages}
+
+    def named_file(self, lineage: Lineage, path: str) -> ShippedFile | None:
+        """A file as a manifest names it; None: there is none, or what is new of it is in no manifest yet."""
+        return None if (lineage.name, path) in self._unnamed else lineage.files.get(path)
+
+    def named_snapshots(self, lineage: Lineage) -> list[SnapshotPoint]:
+        """The snapshots of a lineage that are in a manifest."""
+        return [each for each in self._named_snapshots.get(lineage.name, ()) if each.ts in lineage.snapshots]
 
     @property
     def needs_base(self) -> bool:

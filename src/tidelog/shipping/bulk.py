@@ -23,8 +23,8 @@ from tidelog.journal.segment import blob_name, journal_name, sidecar_name
 from tidelog.journal.sidecar import decode_summaries
 from tidelog.ports import Disk
 from tidelog.shipping.archive import Archive
+from tidelog.shipping.dropping import holds
 from tidelog.shipping.lineage import NO_FILE, Lineage, ShippedExtent, ShippedFile, snapshot_folder
-from tidelog.shipping.succession import holds
 from tidelog.shipping.uploads import Uploads, stem
 
 _WHOLE: Final = 99

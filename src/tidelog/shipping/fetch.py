@@ -26,6 +26,7 @@ from tidelog.journal.segment import journal_name, owner_of
 from tidelog.ports import Disk, File, ObjectStore
 from tidelog.shipping.lineage import Lineage, ShippedExtent, new_digest, snapshot_folder
 from tidelog.shipping.manifest import Manifest
+from tidelog.shipping.remote_file import RemoteNodeFile, is_node_path, write_remote
 from tidelog.store.new_directory import NewDirectory
 
 _RESTORED: Final = "restored.json"
@@ -40,6 +41,14 @@ class FilePlan(NamedTuple):
     size: int
     extents: tuple[ShippedExtent, ...]
     """Those that hold its bytes, up to its size."""
+
+
+class LeftBehind(NamedTuple):
+    """Where node files stay."""
+
+    url: str
+    is_sealed: bool
+    """The copy is encrypted."""
 
 
 def plan_files(lineage: Lineage, until: Ts | None = None) -> list[FilePlan]:
@@ -103,19 +112,28 @@ def fetch_directory(
     lineage: Lineage,
     run_all: RunAll,
     on_fetched: Callable[[int], None] | None = None,
+    left: LeftBehind | None = None,
 ) -> int:
-    """Fill an empty directory with the newest moment of a lineage; returns how many bytes came."""
+    """Fill an empty directory with the newest moment of a lineage; returns how many bytes came.
+
+    `left`: node files are not fetched. A description of each says where it is, which a `TieredDisk` shows as the file.
+    """
     database_id, clock_bound = manifest.database_id, manifest.clock_bound
-    plans = plan_files(lineage)
+    all_plans = plan_files(lineage)
+    plans = [plan for plan in all_plans if left is None or not is_node_path(plan.path)]
     new = NewDirectory(disk, target, lineage.shard_count)
     new.make()
     try:
         disk.make_folder(f"{target}/{layout.SNAPSHOTS}")
-        folders = sorted({f"{target}/{plan.path.rpartition('/')[0]}" for plan in plans if "/" in plan.path})
+        folders = sorted({f"{target}/{plan.path.rpartition('/')[0]}" for plan in all_plans if "/" in plan.path})
         for folder in folders:
             parts = folder.removeprefix(f"{target}/").split("/")
             for count in range(1, len(parts) + 1):
                 disk.make_folder(f"{target}/{'/'.join(parts[:count])}")
+        for plan in all_plans if left is not None else ():
+            if left is not None and is_node_path(plan.path):
+                remote = RemoteNodeFile(left.url, left.is_sealed, database_id, plan.size, plan.extents)
+                write_remote(disk, f"{target}/{plan.path}", remote)
         files = {plan.path: disk.open(f"{target}/{plan.path}", "create") for plan in plans}
         try:
             run_all(

@@ -24,16 +24,18 @@ from tidelog.errors import ShippingError, ShippingFenced, ShippingGap
 from tidelog.ids import Cycle, Lsn, ShardId, Ts
 from tidelog.journal.durability import BlobExtent
 from tidelog.journal.layout import META, SHARD_META, Meta, shard_folder
+from tidelog.journal.node_format import inner_path
 from tidelog.journal.pins import PinnedSnapshot
 from tidelog.journal.segment import blob_name, journal_name, list_segments
 from tidelog.ports import Clock, Disk, ObjectStore
 from tidelog.shipping.archive import Archive
 from tidelog.shipping.bulk import Bulk
 from tidelog.shipping.fetch import read_restored
-from tidelog.shipping.lineage import Lineage
+from tidelog.shipping.lineage import Lineage, ShippedFile
 from tidelog.shipping.manifest import Manifest, encode_base
 from tidelog.shipping.manifest_log import ManifestLog
 from tidelog.shipping.point import ShipPoint
+from tidelog.shipping.remote_file import remote_files, remote_path
 from tidelog.shipping.succession import cut_ts, foreign_extents, goes_on, refuse_other_history
 from tidelog.shipping.upkeep import Upkeep
 from tidelog.shipping.uploads import Uploads, stem
@@ -85,7 +87,11 @@ class Shipper:
         parts = self._archive, self._uploads, self._keep_us, going, ages
         # One that is made with the others, and sees them change.
         bulk = self._bulk
-        return Upkeep(self._objects, self._meta.database_id, *parts, lambda: bulk.unnamed, bulk.needs)
+
+        def needs(path: str) -> bool:
+            return bulk.needs(path) or self._disk.exists(remote_path(f"{self._folder}/{path}"))
+
+        return Upkeep(self._objects, self._meta.database_id, *parts, lambda: bulk.unnamed, needs)
 
     # --- how it stands ------------------------------------------------------------------------------------------
 
@@ -152,8 +158,10 @@ class Shipper:
             self._archive = Archive(newest)
             self._bulk = Bulk(self._disk, self._folder, self._archive, self._uploads)
             self._upkeep = self._make_upkeep(newest)
+            known = {name for lineage in self._archive.lineages for name in lineage.objects()}
             if newest is None or not self._goes_on(point):
                 self._begin_lineage(newest, point, lease)
+            self._take_remote(known)
             self._is_begun = self._lineage.begins_ts is not None and META in self._lineage.files
             self._point = point
             self._owed = list(point.extents)
@@ -189,6 +197,15 @@ class Shipper:
                 lineage.ends_ts = last if lineage.ends_ts is None else min(lineage.ends_ts, last)
         epoch = point.epochs[-1].id if point.epochs else 0
         self._archive.add(Lineage(f"{epoch:016x}.{lease:x}", self._meta.geometry, self._meta.shard_count))
+
+    def _take_remote(self, known: set[str]) -> None:
+        """Let the lineage have the node files that lie only in the copy: so they stay there for as long as they are not
+        here. Those of another copy are shipped like others, from there."""
+        lineage = self._lineage
+        for path, remote in remote_files(self._disk, self._folder, self._meta.shard_count).items():
+            is_ours = remote.database_id == self._meta.database_id and known.issuperset(remote.objects())
+            if is_ours and not remote.is_part_of(lineage.file(path)):
+                self._archive.set_file(lineage, path, ShippedFile(remote.extents))
 
     def begin(self, snapshot: PinnedSnapshot | None) -> None:
         """Say what the lineage begins with: a snapshot, or, if the journal has everything, None."""
@@ -371,6 +388,7 @@ class Shipper:
         self._made_us = self._clock.monotonic_us()
         self._upkeep.confirm(manifest.going, self._made_us)
         self.shipped_ts = self._lineage.ts
+        self._archive.confirm()
 
     def _look_at_winner(self, ours: Manifest) -> None:
         """There is a manifest of this number: ours, which was put although we were told otherwise, or another's."""
@@ -390,6 +408,30 @@ class Shipper:
     def give_up_lease(self) -> None:
         """Ship no more before the next `take_over`."""
         self.lease = -1
+
+    def old_files(self, before: Ts) -> dict[str, ShippedFile]:
+        """Node files that a manifest names, and that were as they are when a snapshot from before a moment was made:
+        they need not be here. Those that the newest snapshot in the copy does not list are left out.
+        """
+        if self.lease < 0 or not self.is_begun:
+            return {}
+        archive, lineage = self._archive, self._lineage
+        named = archive.named_snapshots(lineage)
+        newest = {} if not named else {inner_path(each): each.length for each in named[-1].node_files}
+        found: dict[str, ShippedFile] = {}
+        for old in [
+            point for each in archive.lineages for point in archive.named_snapshots(each) if point.ts <= before
+        ]:
+            for listed in old.node_files:
+                path = inner_path(listed)
+                file = archive.named_file(lineage, path)
+                if (
+                    file is not None
+                    and listed.length >= newest.get(path, listed.length + 1)
+                    and not any(file.missing(0, file.size))
+                ):
+                    found[path] = file
+        return found
 
     @property
     def snapshot_bytes_left(self) -> int:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog import limits
 from tidelog.errors import ShippingError
 from tidelog.ids import Lsn, Ts
 from tidelog.journal.layout import Meta, shard_folder
 from tidelog.journal.segment import journal_name, list_segments, owner_of, sidecar_name
-from tidelog.ports import Disk, File
-from tidelog.shipping.lineage import Lineage, ShippedExtent, new_digest
+from tidelog.ports import Disk
+from tidelog.shipping.dropping import holds_extent
+from tidelog.shipping.lineage import Lineage, ShippedExtent
 from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.point import ShipPoint
 
@@ -66,7 +66,7 @@ def goes_on(disk: Disk, folder: str, meta: Meta, lineage: Lineage, point: ShipPo
             return False
         path = f"{shard_folder('', shard)[1:]}/{journal_name(end.segment)}"
         last = [extent for extent in lineage.file(path).extents if extent.position < end.at <= extent.end]
-        if not last or not _holds(disk, f"{folder}/{path}", last[0]):
+        if not last or not holds_extent(disk, f"{folder}/{path}", last[0]):
             return False
     return True
 
@@ -97,30 +97,6 @@ def foreign_extents(disk: Disk, folder: str, lineage: Lineage) -> list[tuple[str
         found += [
             (path, extent)
             for extent in file.extents
-            if extent.end > at and not _holds(disk, f"{folder}/{path}", extent)
+            if extent.end > at and not holds_extent(disk, f"{folder}/{path}", extent)
         ]
     return found
-
-
-def _holds(disk: Disk, path: str, extent: ShippedExtent) -> bool:
-    """Whether a local file has the same bytes in the same place."""
-    try:
-        file = disk.open(path, "read")
-    except FileNotFoundError:
-        return False
-    try:
-        return holds(file, extent)
-    finally:
-        file.close()
-
-
-def holds(file: File, extent: ShippedExtent) -> bool:
-    """Whether an open file has the same bytes in the same place."""
-    digest = new_digest()
-    for at in range(extent.position, extent.end, limits.COPY_BYTES_AT_ONCE):
-        wanted = min(limits.COPY_BYTES_AT_ONCE, extent.end - at)
-        data = file.read(at, wanted)
-        if len(data) < wanted:
-            return False
-        digest.update(data)
-    return digest.hexdigest() == extent.digest

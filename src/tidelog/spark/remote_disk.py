@@ -12,15 +12,15 @@ from typing import Any, NoReturn
 import fsspec
 
 from tidelog.ports import Chunk, Disk, Lock, OpenMode
-from tidelog.system.disk import SystemDisk
+from tidelog.system.whole_disk import whole_disk
 
 
 def disk_of(url: str, storage: Mapping[str, str]) -> tuple[Disk, str]:
     """The disk that a path or URL lies on, and its path there."""
     if "://" not in url:
-        return SystemDisk(), url
+        return whole_disk(), url
     if url.startswith("file://"):
-        return SystemDisk(), url.removeprefix("file://")
+        return whole_disk(), url.removeprefix("file://")
     files, path = fsspec.core.url_to_fs(url, **storage)
     return RemoteDisk(files), path
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog import limits
-from tidelog.errors import CommandError, EnvironmentFault
+from tidelog.errors import CommandError, EnvironmentFault, HistoryAway
 from tidelog.streams.columns import Columns
 from tidelog.streams.rows import unpack_id
 
@@ -128,7 +128,11 @@ class OpenedNodes:
         return is_next
 
     def explain(self, node: SealedNode, error: EnvironmentFault) -> str:
-        """The error reply to a command that needs a node which cannot be read. Counts it, and logs a new place."""
+        """The error reply to a command that needs a node which cannot be read. Counts it, and logs a new place.
+
+        A node that an object store does not give now is not damaged: the reply says so, and to try again."""
+        if isinstance(error, HistoryAway):
+            return f"TRYAGAIN a part of the stream cannot be read now: {error}"
         self.unreadable_count += 1
         place = node.place
         where, text = ("", 0), str(error)

@@ -197,6 +197,11 @@ class SealedNode:
         """What its entries take in a node file; not what others take that lie in the same place."""
         return 0 if self.place is None else self.place.live_bytes
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether its file lies only in an object store."""
+        return self.place is not None and self.place.file.is_remote
+
     # --- hot and cold -------------------------------------------------------------------------------------------
 
     @property

@@ -107,8 +107,13 @@ class Stream(StreamEntries):
 
     @property
     def disk_bytes(self) -> int:
-        """What it needs of node files."""
-        return sum(node.disk_bytes for node in self.sealed)
+        """What it needs of node files on disk."""
+        return sum(node.disk_bytes for node in self.sealed if not node.is_remote)
+
+    @property
+    def remote_bytes(self) -> int:
+        """What it needs of node files that lie only in an object store."""
+        return sum(node.disk_bytes for node in self.sealed if node.is_remote)
 
     @property
     def size_bytes(self) -> int:

@@ -12,6 +12,7 @@ object_store   object storage in a bucket, and which kind a URL means
 object_errors  the errors of buckets, as the port promises them and without secrets
 object_names   which names and parts objects may have
 folder_store   object storage in a folder
+whole_disk     the disk of this machine, with files that lie only in an object store
 ship_store     the object store of a URL, with encryption and a limit on speed
 counted_store  counts what is asked of a store
 scratch        blocks of objects, kept on the disk while they are needed

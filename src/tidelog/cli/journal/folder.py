@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tidelog.journal.inspection import JournalFolder, Tail
     from tidelog.journal.operation import OperationTable
     from tidelog.ports import Disk
+    from tidelog.shipping.tiered_disk import TieredDisk
 
 DataFolder = Annotated[
     str,
@@ -29,10 +30,12 @@ WholeFolder = Annotated[
 ]
 
 
-def real_disk() -> Disk:
-    from tidelog.system.disk import SystemDisk
+def real_disk(folder: str | None = None) -> TieredDisk:
+    """That of this machine. Node files that lie only in an object store look as if they were there. `folder`: a data
+    directory in which files get second names."""
+    from tidelog.system.whole_disk import whole_disk
 
-    return SystemDisk()
+    return whole_disk(folder)
 
 
 def find_place(disk: Disk, folder: str) -> JournalFolder:

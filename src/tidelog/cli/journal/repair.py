@@ -57,7 +57,7 @@ def repair(
             f"{folder} is one shard, and all shards are repaired together: use `tidelog journal repair {place.folder}`"
         )
         return CANNOT
-    report = run(disk, place.folder, dry_run=dry_run, table=known_operations())
+    report = run(real_disk(place.folder), place.folder, dry_run=dry_run, table=known_operations())
     with until_pipe_closes():  # it is done, whoever listens
         if as_json:
             for action in report.actions:

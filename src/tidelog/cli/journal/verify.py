@@ -28,8 +28,9 @@ Examples:
   tidelog journal verify data/snapshots/snapshot-0006439a7c8f2b10
 
 JSON: kind "shard" (shard, segments, frames, records, transactions, bytes, blobs), "problem" (path, frame, position,
-problem), "note" (text), and at the end "summary" (sound, starts, problems, snapshots, nodes, lost_nodes, cycle,
-synced_cycle, last_ts, last_time, tail_bytes). If damage was found, records and transactions are those before it.
+problem), "note" (text), and at the end "summary" (sound, starts, problems, snapshots, nodes, lost_nodes,
+remote_node_files, cycle, synced_cycle, last_ts, last_time, tail_bytes). If damage was found, records and transactions
+are those before it.
 
 Exit status: 0 if the journal is sound, 1 if damage was found, 2 if DIR cannot be read."""
 
@@ -122,6 +123,7 @@ def _print_json(output: Output, report: VerifyReport) -> None:
         "snapshots": report.snapshots,
         "nodes": report.nodes,
         "lost_nodes": report.lost_nodes,
+        "remote_node_files": report.remote_files,
         "cycle": report.cycle,
         "synced_cycle": report.synced_cycle,
         "last_ts": report.last_ts,
@@ -142,6 +144,8 @@ def _print_text(output: Output, report: VerifyReport) -> None:
     output.line(f"snapshots        {report.snapshots}")
     if report.nodes or report.lost_nodes:
         output.line(f"nodes on disk    {report.nodes}")
+    if report.remote_files:
+        output.line(f"files elsewhere  {report.remote_files}")
     output.line(f"complete cycle   {report.cycle}")
     output.line(f"synced cycle     {report.synced_cycle}")
     output.line(f"last transaction {time_or_number(report.last_ts or None)}")

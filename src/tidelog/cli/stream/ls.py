@@ -24,7 +24,8 @@ Examples:
   tidelog stream ls 'orders:*' --json
 
 JSON: kind "stream" (key, length, first_offset, last_offset, last_id, nodes, cold_nodes, bytes, memory_bytes,
-disk_bytes, groups, pending); bytes is the sum of memory_bytes and disk_bytes."""
+disk_bytes, remote_bytes, groups, pending); bytes is the sum of memory_bytes, disk_bytes and remote_bytes (what
+lies only in the copy in an object store)."""
 
 _COLUMNS: Final = (
     Column("stream", 24, style="bold"),
@@ -33,8 +34,20 @@ _COLUMNS: Final = (
     Column("last", 12, right=True),
     Column("memory bytes", 14, right=True),
     Column("disk bytes", 14, right=True),
+    Column("in the copy", 14, right=True),
     Column("groups", 7, right=True),
     Column("pending", 8, right=True),
+)
+_MEMBERS: Final = (
+    "length",
+    "first-offset",
+    "last-offset",
+    "nodes",
+    "cold-nodes",
+    "bytes",
+    "memory-bytes",
+    "disk-bytes",
+    "remote-bytes",
 )
 _SCAN_COUNT: Final = b"1000"
 
@@ -76,8 +89,7 @@ def _show(link: ServerLink, output: Output, key: bytes) -> None:
         return  # it is gone since
     pending = sum(group["pending"] for group in facts["groups"])
     if output.as_json:
-        names = ("length", "first-offset", "last-offset", "nodes", "cold-nodes", "bytes", "memory-bytes", "disk-bytes")
-        members = {name.replace("-", "_"): facts[name] for name in names}
+        members = {name.replace("-", "_"): facts[name] for name in _MEMBERS}
         members |= {"last_id": facts["last-id"].decode(), "groups": len(facts["groups"]), "pending": pending}
         output.object("stream", {"key": bytes_to_json(key), **members})
         return
@@ -87,6 +99,7 @@ def _show(link: ServerLink, output: Output, key: bytes) -> None:
         facts["last-offset"],
         facts["memory-bytes"],
         facts["disk-bytes"],
+        facts["remote-bytes"],
         len(facts["groups"]),
         pending,
     ]
