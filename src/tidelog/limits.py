@@ -1031,6 +1031,14 @@ SHIP_SNAPSHOTS_OLD_US = 24 * HOUR_US
 """... and of the time before."""
 SHIP_TAKE_OVER_ATTEMPTS = 8
 """To put a manifest, while others put theirs."""
+COPY_POLL_S = 1.0
+"""How often a follower of a copy asks for the next manifest; after a failure later, doubled each time ..."""
+COPY_POLL_FAILURES_MAX = 3
+"""... and after so many its link is down."""
+COPY_STALE_US = 60_000_000
+"""If no manifest has come for so long, nobody ships any more."""
+COPY_READ_BYTES = 512 * KIB
+"""What such a follower is handed at once."""
 SHIPPED_OBJECT_BYTES_MAX = 32 * MIB
 """Of the bytes of a file in one object: larger files are several. On a slow line, what goes out in ..."""
 SHIPPED_OBJECT_US = 2_000_000
@@ -1089,6 +1097,7 @@ assert UNAUTHENTICATED_AT_ONCE_BYTES < AT_ONCE_BYTES <= DECODED_COMMANDS_MAX
 assert UNAUTHENTICATED_PIECE_BYTES < RECEIVED_PIECE_BYTES <= UNREAD_BYTES_MAX
 assert SCRIPT_BYTES_MAX * 4 <= SCRIPT_MEMORY_BYTES_MIN  # of which a quarter is kept free for the server's replies
 assert SHIP_AGES_MAX * SHIP_SWEEP_US > SHIP_NOTICE_US + 2 * SHIP_SWEEP_US
+assert COPY_STALE_US > 2 * SHIP_BEAT_US
 assert SHIP_RETRY_S_MIN * 2**SHIP_RETRY_DOUBLINGS >= SHIP_RETRY_S_MAX
 assert 2 * SHIPPED_AHEAD_BLOCKS < SHIPPED_BLOCKS_KEPT
 assert FETCHED_BYTES_MAX <= HISTORY_FETCHED_TOGETHER_BYTES_MAX

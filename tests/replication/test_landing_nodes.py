@@ -168,7 +168,7 @@ def test_a_node_file_of_a_shard_that_is_not_there_is_refused() -> None:
     world = World()
     world.b.start()
     landing = Landing(world.b.disk, FOLDER, world.b.clock, lambda _: True, world.b.live.worker)
-    landing.begin(FullSync(SyncReason.EMPTY, Ts(5), (Lsn(0),), 2, 100), Nobody())
+    landing.begin(FullSync(SyncReason.EMPTY, Ts(5), (Lsn(0),), 2, 100), "", Nobody())
     landing.take(SyncFile(0, "shard-0/nodes-0000000000000001.bin", 50, 0))
     with pytest.raises(LinkMisused, match="a shard that the snapshot does not have"):
         landing.take(SyncFile(1, "shard-1/nodes-0000000000000001.bin", 50, 0))

@@ -208,12 +208,27 @@ def test_the_file_in_the_checkout_shows_defaults(tmp_path: Path) -> None:
         "channel-admin-token-file",
         "channel-rules",
     )
-    examples += ("replicaof", "masterauth-file", "ship-to", "ship-key-file", "restore-from", "database")
+    examples += ("replicaof", "masterauth-file", "ship-to", "ship-key-file", "restore-from", "follow-from", "database")
     file = tmp_path / "tidelog.toml"
     file.write_text("\n".join(line for line in kept if not line.startswith(examples)))
     assert configure({}, {}, str(file), no_file) == ServerConfig(
         http_port=8399, flight_port=8499, shards=1, frame_bytes=limits.FRAME_BYTES_DEFAULT
     )
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ({"replicaof": "h:1"}, "--follow-from and --replicaof: a server follows a copy or a leader"),
+        ({"restore-from": "elsewhere"}, "--follow-from and --restore-from: .* fetches its data itself"),
+        ({"ship-to": "s3://bucket/copy/"}, "--follow-from and --ship-to name the same place"),
+    ],
+)
+def test_a_server_that_follows_a_copy_has_no_other_source(flags: dict[str, str], problem: str) -> None:
+    copy = {"follow-from": "s3://bucket/copy"}
+    with pytest.raises(BadConfiguration, match=problem):
+        configure({**copy, **flags}, {}, None, no_file)
+    assert configure({**copy, "ship-to": "s3://bucket/other"}, {}, None, no_file).follow_from == "s3://bucket/copy"
 
 
 def test_the_password_of_a_client_comes_from_the_file_the_url_or_the_environment(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tidelog.cli.exits import FINE, guarded
 from tidelog.cli.output.values import printable
 from tidelog.cli.ship_options import (
     DatabaseId,
+    FollowFrom,
     HistoryBandwidth,
     HistoryCache,
     LocalHistory,
@@ -407,6 +408,7 @@ def serve(
     restore_from: RestoreFrom = None,
     restore_wait: RestoreWait = None,
     restore_lazy: RestoreLazy = None,
+    follow_from: FollowFrom = None,
     database: DatabaseId = None,
     config: Annotated[
         str | None,

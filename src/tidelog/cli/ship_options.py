@@ -86,6 +86,15 @@ RestoreWait = Annotated[
         help="Before that, wait until no server has shipped to the copy for this long. [default: 60s]",
     ),
 ]
+FollowFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--follow-from",
+        metavar="URL",
+        help="Follow this copy, read-only, with no server to connect to: load it, and go on as more is shipped. Until "
+        "REPLICAOF says otherwise.",
+    ),
+]
 DatabaseId = Annotated[
     str | None,
     typer.Option("--database", metavar="ID", help="Which database of the copy, if there are several."),

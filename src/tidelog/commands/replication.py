@@ -112,7 +112,7 @@ def role(session: Session, _arguments: Arguments) -> Reply:
         return [b"master", session.engine.store.journal.writer.last_ts, followers]
     host, port = facts.leader
     state = facts.link_state.replace("catch_up", "sync")  # Redis has no word for it
-    return [b"slave", host.encode(), port, state.encode(), -1 if facts.is_empty else facts.applied_ts]
+    return [b"slave", host.encode(), max(port, 0), state.encode(), -1 if facts.is_empty else facts.applied_ts]
 
 
 # --- waiting for followers --------------------------------------------------------------------------------------

@@ -18,11 +18,18 @@ from tidelog.ports import Clock, Disk
 
 
 def find_or_make(
-    disk: Disk, folder: str, geometry: Geometry, shard_count: int, clock: Clock, draw: Callable[[], int]
+    disk: Disk,
+    folder: str,
+    geometry: Geometry,
+    shard_count: int,
+    clock: Clock,
+    draw: Callable[[], int],
+    database_id: str = "",
 ) -> Meta:
     """What a directory says of itself; one that is empty is made. It is locked.
 
-    A directory of an earlier version, or one that was restored, gets its id here.
+    A directory of an earlier version, or one that was restored, gets its id here. So does one that is to be a database
+    of its own from now on: the process that decided so may have died before it came to that.
     """
     if disk.exists(f"{folder}/{layout.RESTORING}"):
         raise DataDirectoryError(
@@ -33,7 +40,10 @@ def find_or_make(
         disk.sync_folder(folder)  # who made it may have been killed before its name was durable
         meta = layout.read_meta(disk, folder)
         if not meta.database_id and meta.point is None:
-            meta = replace(meta, database_id=_new_database_id(clock, draw))
+            meta = replace(meta, database_id=database_id or new_database_id(clock, draw))
+            layout.write_meta(disk, folder, meta)
+        elif database_id and meta.database_id != database_id:
+            meta = replace(meta, database_id=database_id)
             layout.write_meta(disk, folder, meta)
         return meta
     # A crash while making the directory leaves some of these; anything else is somebody else's.
@@ -46,8 +56,8 @@ def find_or_make(
     for name in disk.list(folder):
         if name.startswith("shard-") and list_segments(disk, f"{folder}/{name}"):
             raise DataDirectoryError(f"{folder}/{name} has a journal, but {layout.META} is missing: restore it too")
-    return layout.create_directory(disk, folder, geometry, shard_count, _new_database_id(clock, draw))
+    return layout.create_directory(disk, folder, geometry, shard_count, database_id or new_database_id(clock, draw))
 
 
-def _new_database_id(clock: Clock, draw: Callable[[], int]) -> str:
+def new_database_id(clock: Clock, draw: Callable[[], int]) -> str:
     return f"{clock.wall_us():016x}{draw():016x}"

@@ -90,7 +90,11 @@ class Journal(ReadableJournal):
         cut_tail: CutTail | None,
         epochs: list[Epoch],
     ) -> None:
-        super().__init__(disk, folder, meta, writer, ring)
+        super().__init__(disk, folder, meta, ring)
+        self.writer: JournalWriter = writer
+        self._erased = TsFile.open(disk, folder, layout.ERASED)
+        # The file may be damaged, or not have come with the others.
+        self._begin_ts = self.find_begin_ts(writer.written.lsns, writer.written_ts)
         self._clock = clock
         self.retention = settings.retention
         """What an operator may change while it is open."""
@@ -105,7 +109,7 @@ class Journal(ReadableJournal):
         self.rewound: Rewound | None = None
         """A rewind that was cut short, and that this start has finished."""
         self.epochs = epochs
-        """Oldest first; the last is the one that writes go to. A follower may know none yet."""
+        """The last is the one that writes go to. A follower may know none yet."""
         self.needs_epoch = not (hlc.was_clean and epochs and not plan.tail_bytes)
         """What was found when it was opened says that a leader has to begin one, and none has begun since."""
         self._unwritten_epoch: Epoch | None = None
@@ -136,11 +140,12 @@ class Journal(ReadableJournal):
         load_strings: LoadStrings | None = None,
         is_known: IsKnown | None = None,
         leads: bool = True,
+        database_id: str = "",
     ) -> Journal:
         """Open a data directory, making it if it is missing or empty, and replay what it holds into `apply`.
 
         Whoever `leads` makes transactions, in a new epoch unless the last stop was clean. Otherwise no ts is made and
-        no epoch begun, until `begin_epoch`.
+        no epoch begun, until `begin_epoch`. `database_id`: which database the directory is from now on; "": as it was.
 
         If it is given, `load_strings` takes runs of records that `apply` would otherwise get one by one, and a
         directory with an opcode that is not `is_known` is refused before anything is changed.
@@ -154,7 +159,7 @@ class Journal(ReadableJournal):
         hlc = writer = journal = None
         draw_id = cache(new_epoch_id)
         try:
-            meta = find_or_make(disk, folder, settings.geometry, settings.shard_count, clock, draw_id)
+            meta = find_or_make(disk, folder, settings.geometry, settings.shard_count, clock, draw_id, database_id)
             rewound = finish_rewind(disk, folder, meta)
             hlc = HybridClock(clock, TsFile.open(disk, folder, layout.CLOCK))
             read_holders_file(disk, folder)  # a damaged one is refused before anything is changed
@@ -188,6 +193,11 @@ class Journal(ReadableJournal):
                 hlc.close(clean=False)
             lock.release()
             raise
+
+    @property
+    def erased_ts(self) -> Ts:
+        stored = self._erased.stored
+        return max(stored.ts if stored is not None else Ts(0), self._begin_ts)
 
     # --- epochs -------------------------------------------------------------------------------------------------
 
@@ -232,6 +242,16 @@ class Journal(ReadableJournal):
             self.epochs.append(epoch)
             raise
         return epoch
+
+    def become_database(self, database_id: str) -> None:
+        """Go on as another one ("": as it is). Durable when it returns. `JournalFull`: try again."""
+        if database_id not in ("", self.meta.database_id):
+            meta = replace(self.meta, database_id=database_id)
+            try:
+                layout.write_meta(self._disk, self._folder, meta)
+            except OSError as error:
+                raise JournalFull(f"the id of the database cannot be stored: {error}") from error
+            self.meta = meta
 
     def append_received_epoch(self, epoch: Epoch) -> None:
         """An epoch of the history that is followed begins; nothing happens if it is known. The next cycle has it."""

@@ -16,8 +16,8 @@ from tidelog.errors import TooOld
 from tidelog.ids import ShardId, Ts
 from tidelog.journal.blob import BlobPieces
 from tidelog.journal.durability import Visible
-from tidelog.journal.journal import Journal
 from tidelog.journal.merge import PartReader, ShardMerge
+from tidelog.journal.readable import ReadableJournal
 from tidelog.journal.reader import Part, Record
 from tidelog.journal.segment import FilePosition
 
@@ -46,7 +46,7 @@ class ShardPasses(Generic[PassReaderT]):
 
     def __init__(
         self,
-        journal: Journal,
+        journal: ReadableJournal,
         shards: Sequence[ShardId],
         open_reader: Callable[[ShardId, Callable[[], FilePosition | None]], PassReaderT],
     ) -> None:

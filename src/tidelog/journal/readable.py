@@ -1,19 +1,21 @@
-"""What is visible of an open journal, to those who read it: from a ts, from lsns, or one shard.
+"""What is visible of a journal, to those who read it: from a ts, from lsns, or one shard.
 
-Everything here is bounded by what the writer calls visible, and by what retention has erased.
+Everything here is bounded by what is called visible, and by what retention has erased. Of an open journal the writer
+says the former; of a copy in an object store, its newest manifest does (`shipping/copied_journal`).
 """
 
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tidelog.errors import Corruption, TooOld
-from tidelog.hlc import TsFile
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import layout
+from tidelog.journal.control import Epoch
 from tidelog.journal.durability import Visible
 from tidelog.journal.layout import Meta
 from tidelog.journal.merge import JournalReader
@@ -23,41 +25,48 @@ from tidelog.journal.ring import Ring
 from tidelog.journal.segment import FilePosition, sidecar_name
 from tidelog.journal.sidecar import FrameSummary, decode_summaries
 from tidelog.journal.source import ShardSource
-from tidelog.journal.writer import JournalWriter
 from tidelog.ports import Disk
 
 _AnswerT = TypeVar("_AnswerT")
 
 
-class ReadableJournal:
+class HistoryEnd(Protocol):
+    """Who says how far may be read."""
+
+    @property
+    def visible(self) -> Visible: ...
+
+
+class ReadableJournal(ABC):
     """The half of `Journal` that readers use."""
 
-    def __init__(self, disk: Disk, folder: str, meta: Meta, writer: JournalWriter, ring: Ring) -> None:
+    writer: HistoryEnd
+    epochs: list[Epoch]
+    """Oldest first."""
+
+    def __init__(self, disk: Disk, folder: str, meta: Meta, ring: Ring | None) -> None:
         self._disk = disk
         self._folder = folder
         self._ring = ring
         self.meta = meta
-        self.writer = writer
-        self._erased = TsFile.open(disk, folder, layout.ERASED)
-        self._begin_ts = self._find_begin_ts()
 
     @property
+    @abstractmethod
     def erased_ts(self) -> Ts:
         """Transactions up to this one may be gone from the journal."""
-        stored = self._erased.stored
-        return max(stored.ts if stored is not None else Ts(0), self._begin_ts)
 
-    def _find_begin_ts(self) -> Ts:
-        """What the files themselves say is gone; the one that says it may be damaged, or not have come with them."""
+    def find_begin_ts(self, lsns: Sequence[Lsn], behind_ts: Ts) -> Ts:
+        """What the files themselves say is gone. `lsns`: where the shards end; a shard that has records and no files
+        begins behind a snapshot, of `behind_ts` or before."""
         begin_ts = Ts(0)
-        for shard, next_lsn in enumerate(self.writer.written.lsns):
+        for shard, next_lsn in enumerate(lsns):
             with contextlib.closing(self._source(shard)) as source:
                 segments = source.segments()
                 if segments and segments[0] > 0:
                     with contextlib.suppress(Corruption):  # a reader of the segment will be told
                         begin_ts = max(begin_ts, source.proved_header(segments[0]).ts)
                 elif not segments and next_lsn > 0:  # it begins behind a snapshot
-                    begin_ts = max(begin_ts, self.writer.written_ts)
+                    begin_ts = max(begin_ts, behind_ts)
         return begin_ts
 
     def refuse_erased(self, ts: Ts) -> None:

@@ -52,6 +52,7 @@ from tidelog.replication.message import (
     TransactionParts,
 )
 from tidelog.replication.reception import Reception
+from tidelog.replication.role_file import leader_text
 from tidelog.replication.shared_history import Shared, compare
 from tidelog.replication.states import RECEIVING, SHOWN, FollowingState
 
@@ -203,7 +204,7 @@ class Following:
         if self.state in (FollowingState.RELOADING, FollowingState.OVER):
             return
         if self.is_receiving:
-            _LOG.warning("the link to the leader %s:%d is over: %s", *self.leader, reason)
+            _LOG.warning("the link to the leader %s is over: %s", leader_text(self.leader), reason)
             self.error = reason  # it is told once
         self._drop_reading()
         self._rest(reason)
@@ -221,7 +222,7 @@ class Following:
     def _rest(self, reason: str) -> None:
         """Try again after a while: longer each time, and never at the same moment as others."""
         if reason != self.error:
-            _LOG.warning("cannot follow %s:%d now: %s", *self.leader, reason)
+            _LOG.warning("cannot follow %s now: %s", leader_text(self.leader), reason)
         self.error = reason
         pause_s = min(limits.REPLICATION_BACKOFF_S_MIN * 2**self._failures, limits.REPLICATION_BACKOFF_S_MAX)
         self._failures = min(self._failures + 1, 16)
@@ -294,14 +295,14 @@ class Following:
         if self.state is FollowingState.CATCHING_UP and self._is_level(message.closed_ts):
             self._failures = 0
             self._set_state(FollowingState.STABLE)
-            _LOG.info("following %s:%d", *self.leader)
+            _LOG.info("following %s", leader_text(self.leader))
 
     def _take_news(self, message: Announcement) -> None:
         before = self.news.distance
         self.news.take(message)
         if NOBODY_LEADS == self.news.distance != before:
             self.error = "it leads no longer, and has no link to a server that does"
-            _LOG.warning("following %s:%d: %s", *self.leader, self.error)
+            _LOG.warning("following %s: %s", leader_text(self.leader), self.error)
         self._look_at_link()
 
     def _is_level(self, closed_ts: Ts) -> bool:
@@ -374,15 +375,16 @@ class Following:
     # --- full sync ----------------------------------------------------------------------------------------------
 
     def _begin_landing(self, message: FullSync) -> None:
-        if self.state is not FollowingState.MEETING:
+        hello = self._leader_hello
+        if self.state is not FollowingState.MEETING or hello is None:
             raise LinkMisused("a full sync begins where none is due")
         self._landing_reason = message.reason
         _LOG.info(
-            "full sync from %s:%d (%s): %d files, %d bytes",
-            *self.leader, message.reason.name.lower(), message.files, message.size,
+            "full sync from %s (%s): %d files, %d bytes",
+            leader_text(self.leader), message.reason.name.lower(), message.files, message.size,
         )  # fmt: skip
         self._set_state(FollowingState.LANDING)
-        self.landing.begin(message, self)
+        self.landing.begin(message, hello.database_id, self)
 
     def landing_went_on(self) -> None:
         """With the last of it, it takes the place of what is here."""

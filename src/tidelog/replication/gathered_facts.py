@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.ports import Clock
 from tidelog.replication.facts import FollowerFacts, ReplicationFacts
+from tidelog.replication.role_file import is_copy
 
 if TYPE_CHECKING:
     from tidelog.replication.follower_link import FollowerLink
@@ -12,8 +14,8 @@ if TYPE_CHECKING:
     from tidelog.replication.replication import Replication
 
 
-def gather_facts(replication: Replication, following: Following | None, now_us: int) -> ReplicationFacts:
-    """`now_us`: monotonic."""
+def gather_facts(replication: Replication, following: Following | None, clock: Clock) -> ReplicationFacts:
+    now_us = clock.monotonic_us()
     followers, options = replication.followers, replication.options
     journal = replication.server.store.journal
     is_up = following is not None and following.is_linked
@@ -31,7 +33,7 @@ def gather_facts(replication: Replication, following: Following | None, now_us: 
         applied_ts=journal.writer.last_ts,
         priority=options.priority,
         lag_records=replication.lag.records,
-        lag_ms=_lag_ms(following, now_us),
+        lag_ms=_lag_ms(replication, following, clock),
         lag_bytes=replication.lag.size_bytes,
         followers=[_facts_of(replication, link) for link in followers.links if link.has_met],
         good_followers=followers.good_count(options.follower_lag_max_s),
@@ -48,11 +50,18 @@ def gather_facts(replication: Replication, following: Following | None, now_us: 
     )
 
 
-def _lag_ms(following: Following | None, now_us: int) -> int:
-    """How old what is served here may be; -1: not known."""
+def _lag_ms(replication: Replication, following: Following | None, clock: Clock) -> int:
+    """How old what is served here may be; -1: not known.
+
+    A leader says some times a second that nothing is missing. A copy in an object store says up to which moment that is
+    so, and that may be long ago: it is the age of that moment, by the clocks of two machines.
+    """
     if following is None:
         return 0
-    return -1 if not following.announced_us else (now_us - following.announced_us) // 1000
+    if is_copy(following.leader):
+        closed_ts = replication.server.store.announced_ts
+        return -1 if not closed_ts else max(0, clock.wall_us() - closed_ts) // 1000
+    return -1 if not following.announced_us else (clock.monotonic_us() - following.announced_us) // 1000
 
 
 def _facts_of(replication: Replication, link: FollowerLink) -> FollowerFacts:

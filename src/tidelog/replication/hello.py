@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tidelog.ids import Ts
 from tidelog.journal.journal import Journal
+from tidelog.journal.readable import ReadableJournal
 from tidelog.replication.message import (
     FollowerHello,
     HistoryPosition,
@@ -43,5 +44,5 @@ def follower_hello(
     )
 
 
-def leader_hello(journal: Journal, role: LinkRole) -> LeaderHello:
+def leader_hello(journal: ReadableJournal, role: LinkRole) -> LeaderHello:
     return LeaderHello(journal.meta.database_id, role, own_position(journal), newest_epochs(journal.epochs))

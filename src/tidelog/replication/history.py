@@ -25,8 +25,8 @@ from tidelog.errors import InternalError, TooOld
 from tidelog.ids import U64_MAX, ShardId, Ts
 from tidelog.journal.blob import BlobPieces
 from tidelog.journal.control import Epoch
-from tidelog.journal.journal import Journal
 from tidelog.journal.passes import ShardPasses
+from tidelog.journal.readable import ReadableJournal
 from tidelog.journal.reader import Part, Record, ShardReader
 from tidelog.journal.record import BLOB
 from tidelog.journal.segment import FilePosition
@@ -44,7 +44,7 @@ from tidelog.replication.parts import PART_BYTES, RECORD_BYTES_MAX
 class History:
     """What follows a position that lies on the history of a journal."""
 
-    def __init__(self, journal: Journal, begin: Reached, next_epoch: int) -> None:
+    def __init__(self, journal: ReadableJournal, begin: Reached, next_epoch: int) -> None:
         """`next_epoch`: index of the first epoch to be handed out (`Shared`). `TooOld` if it has been erased since."""
         journal.refuse_erased(begin.ts)
         self._journal = journal

@@ -96,6 +96,8 @@ class Landing:
         self._queue = DiskQueue(worker, _ignore, _tell_leftovers)
         self._full: FullSync | None = None
         """The one that is under way on a link."""
+        self._database_id = ""
+        """Whose it is."""
         self._ts = Ts(0)
         """Of the snapshot whose files are there; 0: there are none."""
         self._files: dict[str, LandingFile] = {}
@@ -145,13 +147,13 @@ class Landing:
 
     # --- a link -------------------------------------------------------------------------------------------------
 
-    def begin(self, full: FullSync, owner: LandingOwner) -> None:
-        """The leader is about to send a snapshot."""
+    def begin(self, full: FullSync, database_id: str, owner: LandingOwner) -> None:
+        """The leader is about to send a snapshot. The id is its own: its snapshot may be older than that."""
         self.interrupt()
         keeps_files = full.ts == self._ts
         if not keeps_files:
             self._forget()
-        self._full, self._ts = full, full.ts
+        self._full, self._ts, self._database_id = full, full.ts, database_id
         self._incoming = Incoming(Reached(full.ts, full.lsns), self._is_known, leaves_large=True)
         self._written = Reached(full.ts, full.lsns)
         self._queue.on_end, self._queue.on_failure = owner.landing_went_on, partial(self._fail, owner)
@@ -245,7 +247,7 @@ class Landing:
         if listed.name == layout.META:
             assert self._full is not None
             self._has_journal = True
-            self._queue.add(partial(self._landing_disk.open_journal, self._full))
+            self._queue.add(partial(self._landing_disk.open_journal, self._full, self._database_id))
 
     def _add_progress(self, done: Callable[[], None] | None = None) -> None:
         """Steps are done in order: what has ended now is durable when this is written."""

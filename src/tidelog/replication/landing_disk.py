@@ -145,9 +145,11 @@ class LandingDisk:
 
     # --- the journal --------------------------------------------------------------------------------------------
 
-    def open_journal(self, full: FullSync) -> None:
+    def open_journal(self, full: FullSync, database_id: str) -> None:
         """The snapshot says how its journal is to be laid out."""
-        meta = replace(layout.read_meta(self._disk, snapshot_path(self._sync, full.ts)), point=None)
+        meta = replace(
+            layout.read_meta(self._disk, snapshot_path(self._sync, full.ts)), point=None, database_id=database_id
+        )
         if meta.shard_count != len(full.lsns):
             raise LinkMisused(f"a snapshot of {meta.shard_count} shards, and a history of {len(full.lsns)}")
         layout.make_shard_folders(self._disk, self._sync, meta.shard_count)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from tidelog.ids import Ts
-from tidelog.journal.journal import Journal
+from tidelog.journal.readable import ReadableJournal
 from tidelog.replication.message import FollowerHello, LinkRefused, RefusalReason, SyncReason
 from tidelog.replication.shared_history import Ahead, Diverged, Erased, Shared, compare
 
@@ -61,7 +61,12 @@ MeetingAnswer: TypeAlias = ContinueAnswer | FullSyncAnswer | TailAnswer | Refuse
 
 
 def answer(
-    journal: Journal, hello: FollowerHello, *, is_settled: bool, is_returning: bool, unread_ts: Ts = NOTHING_UNREAD
+    journal: ReadableJournal,
+    hello: FollowerHello,
+    *,
+    is_settled: bool,
+    is_returning: bool,
+    unread_ts: Ts = NOTHING_UNREAD,
 ) -> MeetingAnswer:
     """What a hello is answered with.
 

@@ -40,7 +40,15 @@ from tidelog.replication.leader_news import NO_LAG, HistoryLag
 from tidelog.replication.message import NOBODY_LEADS, EndReason, LinkRole, Publication
 from tidelog.replication.options import ReplicationOptions
 from tidelog.replication.returning import ReturningLeader
-from tidelog.replication.role_file import FollowerName, Handover, RoleFile, StoredRole, draw_server_id
+from tidelog.replication.role_file import (
+    FollowerName,
+    Handover,
+    RoleFile,
+    StoredRole,
+    draw_server_id,
+    leader_text,
+    promoted,
+)
 from tidelog.replication.server import ReplicatedServer
 from tidelog.store.store import Store
 
@@ -107,6 +115,11 @@ class Replication:
     def server_id(self) -> str:
         """By which leaders know this directory."""
         return self._file.stored.server_id
+
+    @property
+    def database_id(self) -> str:
+        """Which database the directory is to be; "": the one that it is."""
+        return self._file.stored.database_id
 
     @property
     def port(self) -> int:
@@ -221,6 +234,7 @@ class Replication:
     def _begin_epoch(self) -> None:
         """`JournalFull`: `tick` tries again."""
         self._begins_epoch = True
+        self.server.store.journal.become_database(self.database_id)
         self.server.begin_epoch(Ts(0))
         self._begins_epoch = False
         self.server.store.is_follower = False
@@ -287,7 +301,7 @@ class Replication:
         )
         self._return.end()
         self._begins_epoch = False
-        _LOG.warning("following %s:%d from now on", *address)
+        _LOG.warning("following %s from now on", leader_text(address))
         if self._following is not None:
             self._following.close(EndReason.ROLE_CHANGED, "the leader is another")
         self._following = self._make_following(address)
@@ -303,7 +317,7 @@ class Replication:
         if not was_follower and not was_deposed and not self.is_returning and not self._begins_epoch:
             return
         stored = self._file.stored
-        self._file.store(StoredRole(LinkRole.LEADER, None, stored.followers, server_id=stored.server_id))
+        self._file.store(promoted(stored, self._clock, self._random))
         self._return.end()
         if self._following is not None:
             self._following.close(EndReason.ROLE_CHANGED, "it leads now")
@@ -430,7 +444,7 @@ class Replication:
 
     def facts(self) -> ReplicationFacts:
         """All that INFO, ROLE and /metrics show."""
-        return gather_facts(self, self._following, self._clock.monotonic_us())
+        return gather_facts(self, self._following, self._clock)
 
     @property
     def is_deposed(self) -> bool:

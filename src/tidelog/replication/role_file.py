@@ -1,11 +1,13 @@
 """The role of a server, durable in its data directory: `role.json`.
 
     role        leader or follower
-    leader      whom it follows: [host, port]
+    leader      whom it follows: [host, port], or [url, -1] of a copy in an object store
     server_id   of whoever has this directory, drawn when it first follows: a leader tells followers apart by it
     followers   who has followed it, [host, port, server_id]: after a crash, a leader asks them whether they have more
     handed_over [ts, epoch] if it has handed over to the server that it follows (FAILOVER): what that server must have
                 before it is told to lead, and the newest epoch then. Once there is a newer one, it has led
+    database_id which database the directory is since it was promoted from a copy: one of its own. The journal has it
+                before an epoch begins; the next start sees to that if the process dies in between
     is_deposed  it came back as leader and heard of a newer epoch: it takes no writes until it is told what it is
 
 A directory without the file belongs to a leader. What the file says is durable before anybody is told of it.
@@ -20,11 +22,26 @@ from typing import Any, Final, NamedTuple
 from tidelog import limits
 from tidelog.errors import Corruption
 from tidelog.ids import Ts
+from tidelog.journal.directory import new_database_id
 from tidelog.journal.layout import ROLE, read_json, write_json
-from tidelog.ports import Disk, NetworkAddress, Random
+from tidelog.ports import Clock, Disk, NetworkAddress, Random
 from tidelog.replication.message import LinkRole
 
 _NAMES: Final = {LinkRole.LEADER: "leader", LinkRole.FOLLOWER: "follower"}
+
+
+COPY_PORT: Final = -1
+"""In the address of a leader that is a copy in an object store, whose URL stands in the place of the host. No command
+can name such a port: a copy is followed because an option says so."""
+
+
+def is_copy(leader: NetworkAddress) -> bool:
+    return leader[1] == COPY_PORT
+
+
+def leader_text(leader: NetworkAddress) -> str:
+    """Whom a server follows, for people."""
+    return leader[0] if is_copy(leader) else f"{leader[0]}:{leader[1]}"
 
 
 class FollowerName(NamedTuple):
@@ -64,6 +81,8 @@ class StoredRole:
     """Empty: it has never followed."""
     handed_over: Handover | None = None
     """Only of a follower: to the server that it follows."""
+    database_id: str = ""
+    """Only of a leader that was promoted from a copy; empty: the directory is what it was."""
 
 
 def read_role(disk: Disk, folder: str) -> StoredRole | None:
@@ -78,7 +97,8 @@ def read_role(disk: Disk, folder: str) -> StoredRole | None:
         followers = tuple(map(_follower, members["followers"]))
         handed_over = None if members["handed_over"] is None else _handover(members["handed_over"])
         server_id = str(members["server_id"])
-        stored = StoredRole(role, leader, followers, bool(members["is_deposed"]), server_id, handed_over)
+        is_deposed, database_id = bool(members["is_deposed"]), str(members.get("database_id", ""))
+        stored = StoredRole(role, leader, followers, is_deposed, server_id, handed_over, database_id)
     except (KeyError, StopIteration, TypeError, ValueError) as error:
         raise Corruption(f"it makes no sense ({error!r})", path=path) from None
     if (stored.role is LinkRole.FOLLOWER) != (stored.leader is not None):
@@ -88,6 +108,15 @@ def read_role(disk: Disk, folder: str) -> StoredRole | None:
 
 def draw_server_id(random: Random) -> str:
     return f"{random.randrange(2**64):016x}"
+
+
+def promoted(stored: StoredRole, clock: Clock, random: Random) -> StoredRole:
+    """What a server stores that leads from now on. One that followed a copy becomes a database of its own: whoever made
+    the copy may go on with it, and nobody else may ship over that."""
+    database_id = stored.database_id
+    if stored.leader is not None and is_copy(stored.leader):
+        database_id = new_database_id(clock, lambda: random.randrange(2**63))
+    return StoredRole(LinkRole.LEADER, None, stored.followers, server_id=stored.server_id, database_id=database_id)
 
 
 def _address(value: Any) -> NetworkAddress:
@@ -133,6 +162,7 @@ class RoleFile:
                 "followers": [list(each) for each in stored.followers],
                 "is_deposed": stored.is_deposed,
                 "server_id": stored.server_id,
+                "database_id": stored.database_id,
                 "handed_over": None if stored.handed_over is None else list(stored.handed_over),
             },
         )

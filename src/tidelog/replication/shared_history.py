@@ -25,7 +25,7 @@ from tidelog.errors import TooOld
 from tidelog.ids import Lsn, Ts
 from tidelog.journal.control import Epoch
 from tidelog.journal.durability import Visible
-from tidelog.journal.journal import Journal
+from tidelog.journal.readable import ReadableJournal
 from tidelog.replication.message import HistoryPosition, ShardEnd
 
 
@@ -75,19 +75,19 @@ _NO_EPOCH: Final = Epoch(0, (), Ts(0))
 HistoryComparison: TypeAlias = Shared | Diverged | Ahead | Erased | Unrelated
 
 
-def own_position(journal: Journal) -> HistoryPosition:
+def own_position(journal: ReadableJournal) -> HistoryPosition:
     """The end of what is visible, with what proves it. It walks a frame of each shard."""
     visible = journal.writer.visible
     ends = [ShardEnd(lsn, _ts_before(journal, visible, shard, lsn)) for shard, lsn in enumerate(visible.lsns)]
     return HistoryPosition(visible.ts, tuple(ends))
 
 
-def _ts_before(journal: Journal, visible: Visible, shard: int, lsn: Lsn) -> Ts | None:
+def _ts_before(journal: ReadableJournal, visible: Visible, shard: int, lsn: Lsn) -> Ts | None:
     """The ts of the record before an lsn (0: there is none); None: not known."""
     return journal.ask_places(visible, shard, lambda places: places.ts_of(Lsn(lsn - 1))) if lsn else Ts(0)
 
 
-def compare(journal: Journal, epochs: Sequence[Epoch], position: HistoryPosition) -> HistoryComparison:
+def compare(journal: ReadableJournal, epochs: Sequence[Epoch], position: HistoryPosition) -> HistoryComparison:
     """Where a server with these epochs and this position stands. It reads a frame of each shard, or a few."""
     shard_count, visible = journal.meta.shard_count, journal.writer.visible
     if len(position.shards) != shard_count:
@@ -131,7 +131,7 @@ def _newest_common(ours: Sequence[Epoch], theirs: Sequence[Epoch]) -> tuple[int,
 
 
 def _compare_epochs(
-    journal: Journal, next_epoch: int, theirs: Sequence[Epoch], position: HistoryPosition
+    journal: ReadableJournal, next_epoch: int, theirs: Sequence[Epoch], position: HistoryPosition
 ) -> HistoryComparison | None:
     """What the epochs alone tell; `theirs` begins with the newest that both know. None: nothing against it."""
     common = journal.epochs[next_epoch - 1]
@@ -157,7 +157,7 @@ def _parted_inside(common: Epoch, position: HistoryPosition, problem: str) -> Di
     return Diverged(common.last_ts, common.id, is_newer=False) if common.last_ts < position.ts else Unrelated(problem)
 
 
-def _find_difference(journal: Journal, position: HistoryPosition) -> str | None:
+def _find_difference(journal: ReadableJournal, position: HistoryPosition) -> str | None:
     """What of a position is not as it is here; None: it is found here exactly."""
     visible = journal.writer.visible
     behind = journal.records_after(position.ts)

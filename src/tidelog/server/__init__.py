@@ -51,6 +51,7 @@ replication_parameters  those about replication
 encoding_parameters     those about what OBJECT ENCODING says
 leader_password  what a follower says to its leader
 link_call        calls a leader: password, TSYNC, and from then on a link
+copy_caller      calls a copy in an object store, in the place of a leader
 replicated_server  what replication asks of the server
 memory           how much memory the process has
 facts            the sections of INFO, and numbers for /metrics

@@ -180,6 +180,8 @@ class ServerConfig:
     """For how long nobody may have shipped to it."""
     restore_lazy: bool = False
     """Node files stay in the copy at first: the server begins to serve, and they are fetched in the background."""
+    follow_from: str | None = None
+    """The copy that is followed, if the data directory does not say something else; None: none."""
     database: str | None = None
     """Which of the copy's databases; None: the only one."""
     config_file: str | None = field(default=None, compare=False)
@@ -334,6 +336,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "restore-from": Setting("restore_from", read_text),
     "restore-wait": Setting("restore_wait_us", read_wait_us),
     "restore-lazy": Setting("restore_lazy", read_switch),
+    "follow-from": Setting("follow_from", read_text),
     "database": Setting("database", read_word),
     "list-max-listpack-size": Setting("list_max_listpack_size", number_reader(-_INT_MAX - 1, _INT_MAX, "a number")),
 }
@@ -384,6 +387,7 @@ def configure(
     if (config.tls_cert is None) != (config.tls_key is None):
         given, missing = ("tls-cert", "tls-key") if config.tls_key is None else ("tls-key", "tls-cert")
         raise BadConfiguration(f"{found[given][0]} needs {missing} beside it")
+    _check_follow_from(config, found)
     if config.port is None and config.unix_socket is None:
         raise BadConfiguration(f"{found['port'][0]} is 0 and there is no unix-socket: nobody could connect")
     check_history(config, found)
@@ -403,6 +407,25 @@ def check_history(config: ServerConfig, found: Mapping[str, tuple[str, Any]]) ->
             )
     if config.restore_lazy and config.restore_from is None:
         raise BadConfiguration(f"{found['restore-lazy'][0]} needs restore-from beside it")
+
+
+def _check_follow_from(config: ServerConfig, found: Mapping[str, tuple[str, Any]]) -> None:
+    """A server that follows a copy takes its data from nowhere else, and never ships over it."""
+    if config.follow_from is None:
+        return
+    origin = found["follow-from"][0]
+    if config.replicaof is not None:
+        raise BadConfiguration(f"{origin} and {found['replicaof'][0]}: a server follows a copy or a leader, not both")
+    if config.restore_from is not None:
+        raise BadConfiguration(
+            f"{origin} and {found['restore-from'][0]}: a server that follows a copy fetches its data itself. Without "
+            f"restore-from it does that; without follow-from it goes on with the database as its leader"
+        )
+    if config.ship_to is not None and config.ship_to.rstrip("/") == config.follow_from.rstrip("/"):
+        raise BadConfiguration(
+            f"{origin} and {found['ship-to'][0]} name the same place. Once it is promoted, this server ships a database "
+            f"of its own: name another place for that"
+        )
 
 
 def setting_of(option: str, read: Callable[[Any], Any], value: Any) -> Any:

@@ -8,13 +8,23 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from tidelog.ids import Ts
-from tidelog.ports import Disk, NetworkAddress, Random
-from tidelog.replication.following import Connect
+from tidelog.ports import Disk, LinkOwner, Network, NetworkAddress, NetworkLink, Random
 from tidelog.replication.message import LinkRole, Publication
 from tidelog.replication.replication import Replication
-from tidelog.replication.role_file import RoleFile, StoredRole, draw_server_id, read_role
+from tidelog.replication.role_file import (
+    COPY_PORT,
+    RoleFile,
+    StoredRole,
+    draw_server_id,
+    is_copy,
+    leader_text,
+    read_role,
+)
+from tidelog.server.copy_caller import CopyCaller
 from tidelog.server.lasting_parts import LastingParts
+from tidelog.server.link_call import LeaderCaller
 from tidelog.server.served_store import ServedStore
+from tidelog.server.ship_target import OpenStore
 from tidelog.store.store import Store
 from tidelog.store.type_table import TypeTable, value_types
 
@@ -72,12 +82,26 @@ class ServerOfReplication:
 
 
 def make_replication(
-    process: ReloadingProcess, lasting: LastingParts, disk: Disk, random: Random, connect: Connect
+    process: ReloadingProcess,
+    lasting: LastingParts,
+    disk: Disk,
+    random: Random,
+    network: Network,
+    open_store: OpenStore,
+    make_scratch: Callable[[], Disk],
 ) -> Replication:
     """The replication of a process, with the role that its data directory has."""
     config = lasting.config
     if config.replicaof is not None:
         _set_first_role(disk, config.data, config.replicaof, random)
+    elif config.follow_from is not None:
+        _set_first_role(disk, config.data, (config.follow_from, COPY_PORT), random)
+    caller = LeaderCaller(network, lambda: lasting.leader_password.secret)
+    copies = CopyCaller(lasting, open_store, make_scratch)
+
+    def connect(address: NetworkAddress, owner: LinkOwner) -> NetworkLink:
+        return (copies if is_copy(address) else caller).connect(address, owner)
+
     return Replication(
         ServerOfReplication(process, lasting),
         disk,
@@ -94,11 +118,21 @@ def make_replication(
 
 
 def _set_first_role(disk: Disk, folder: str, leader: NetworkAddress, random: Random) -> None:
-    """`--replicaof` counts until a command changes the role: otherwise the next start would undo a failover."""
+    """`--replicaof` counts until a command changes the role: otherwise the next start would undo a failover.
+
+    So does `--follow-from`. No command names a copy, so another URL than before is followed.
+    """
     stored = read_role(disk, folder)
-    if stored is None:
+    was_copy = stored is not None and stored.leader is not None and is_copy(stored.leader)
+    if stored is None or (was_copy and is_copy(leader) and stored.leader != leader):
         disk.make_folder(folder)
-        RoleFile(disk, folder).store(StoredRole(LinkRole.FOLLOWER, leader, server_id=draw_server_id(random)))
+        server_id = "" if stored is None else stored.server_id
+        followers = () if stored is None else stored.followers
+        first = StoredRole(LinkRole.FOLLOWER, leader, followers, server_id=server_id or draw_server_id(random))
+        RoleFile(disk, folder).store(first)
     elif stored.leader != leader:
-        now = "leads" if stored.leader is None else "follows {}:{}".format(*stored.leader)
-        _LOG.warning("replicaof %s:%d does not count: the role was changed since, and this server %s", *leader, now)
+        now = "leads" if stored.leader is None else f"follows {leader_text(stored.leader)}"
+        option = "follow-from" if is_copy(leader) else "replicaof"
+        _LOG.warning(
+            "%s %s does not count: the role was changed since, and this server %s", option, leader_text(leader), now
+        )

@@ -40,7 +40,7 @@ def _of_follower(engine: Engine, facts: ReplicationFacts) -> ReplicationSection:
     is_syncing = facts.link_state == "sync"
     found: ReplicationSection = {
         "master_host": host,
-        "master_port": port,
+        "master_port": max(port, 0),  # of a copy in an object store, the host is its URL
         "master_link_status": "up" if facts.is_link_up else "down",
         "master_last_io_seconds_ago": facts.last_io_s if facts.is_link_up else -1,
         "master_sync_in_progress": int(is_syncing),

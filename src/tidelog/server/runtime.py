@@ -48,7 +48,6 @@ from tidelog.server.configuration import ServerConfig
 from tidelog.server.connection import Connection
 from tidelog.server.lasting_parts import LastingParts
 from tidelog.server.line_limit import LineLimit
-from tidelog.server.link_call import LeaderCaller
 from tidelog.server.listener import UnixSocket, bind_tcp, make_client_tls, make_tls
 from tidelog.server.loop_calls import LoopCalls
 from tidelog.server.memory import give_back
@@ -158,8 +157,7 @@ class Runtime:
 
     def _make_replication(self, lasting: LastingParts) -> Replication:
         network = SystemNetwork(lasting.loop, client_tls=self._client_tls)
-        caller = LeaderCaller(network, lambda: lasting.leader_password.secret)
-        return make_replication(self, lasting, self._disk, random.Random(), caller.connect)
+        return make_replication(self, lasting, self._disk, random.Random(), network, open_ship_store, MemoryDisk)
 
     def _make_link(self, transport: asyncio.Transport) -> None:
         """TSYNC: a connection is a link from now on."""
@@ -191,6 +189,7 @@ class Runtime:
             random=random.Random(),
             leads=self._lasting.replication.opens_as_leader,
             bounds=self._lasting.encoding_bounds,
+            database_id=self._lasting.replication.database_id,
         )
         try:
             self._check_directory(store.journal.meta)

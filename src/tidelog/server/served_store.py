@@ -31,6 +31,7 @@ from tidelog.feeds.feeds import Feeds
 from tidelog.ids import SLOT_COUNT
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.ports import NetworkAddress
+from tidelog.replication.role_file import is_copy
 from tidelog.scripting.scripts import Scripts
 from tidelog.server.connection import Connection
 from tidelog.server.cooling import Cooling
@@ -208,7 +209,8 @@ class ServedStore:
         self._lasting.replication.on_durable()
 
     def _leader(self) -> NetworkAddress | None:
-        return None if self.engine.replication is None else self.engine.replication.leader
+        leader = None if self.engine.replication is None else self.engine.replication.leader
+        return None if leader is None or is_copy(leader) else leader  # replicaof cannot name a copy
 
     def _replication_options_changed(self) -> None:
         if self.engine.replication is not None:

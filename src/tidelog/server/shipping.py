@@ -88,6 +88,7 @@ class ServerShipping:
         self._turns = turns
         self._clock = clock
         self._url = url
+        self._make_shipper = make_shipper
         self._shipper = make_shipper()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="shipping")
         self._local_us = local_us
@@ -182,6 +183,8 @@ class ServerShipping:
             return
         if not journal.writer.note_blob_extents():
             return  # a large value is being written: once more in a moment
+        if self._shipper.database_id != journal.meta.database_id:  # promoted: another database is shipped
+            self._shipper = self._make_shipper()
         self._hold_first()
         await self._turns.commit.make_durable(journal.writer.written_ts)
         point = point_of(journal)

@@ -25,6 +25,13 @@ tiered_disk    a disk on which they look as if they were there
 dropping       a file goes from disk
 hydration      and comes back
 
+A server that follows a copy, without a leader to connect to:
+
+copy_reader     the newest manifest, again and again
+copied_journal  what it calls shipped, as the journal that a follower is sent from
+copy_session    what a leader would answer and send
+copy_link       the replication link over which that comes
+
 Stores of objects that work through another:
 
 sealed_store   encrypts what it puts, and opens what it reads

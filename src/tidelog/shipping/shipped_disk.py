@@ -1,7 +1,8 @@
 """A lineage as the data directory that it was: a `ports.Disk` that only reads, from an object store.
 
 Whatever reads a data directory reads this one: a restore, an audit, Spark. The journal ends where the manifest says;
-what was shipped beyond is not seen. A manifest never changes, so neither does what is read.
+what was shipped beyond is not seen. A manifest never changes, so neither does what is read, until `advance` shows a
+later one: files that are open grow, as they would on a disk.
 
 Reads of a few bytes, such as heads of frames, fetch a block around them; the newest blocks are kept. Reads that go on
 where the last one ended have their next blocks fetched ahead, side by side, if there are threads for that. Whoever will
@@ -57,8 +58,21 @@ class ShippedDisk:
     ) -> None:
         """`on_fetched` is told how many bytes came; from any thread."""
         self._root = root.rstrip("/")
-        self._files = _visible_files(lineage)
+        self._files: dict[str, _ShownFile] = {}
         self._blocks = _Blocks(objects, f"{database_id}/", fetch_ahead, on_fetched, scratch)
+        self._folders = {""}
+        self.advance(lineage)
+
+    def advance(self, lineage: Lineage) -> None:
+        """Show the same lineage as a later manifest has it. Not while another thread reads."""
+        found = _visible_files(lineage)
+        for path, (file, size) in found.items():
+            if path in self._files:
+                self._files[path].show(file, size)
+            else:
+                self._files[path] = _ShownFile(file, size)
+        for path in [path for path in self._files if path not in found]:
+            del self._files[path]
         self._folders = {""}
         for path in self._files:
             while "/" in path:
@@ -78,8 +92,7 @@ class ShippedDisk:
         found = self._files.get(self._inner(path))
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "it is not shipped", path)
-        file, size = found
-        return OpenShippedFile(path, file, size, self._blocks)
+        return OpenShippedFile(path, found, self._blocks)
 
     def will_read(self, ranges: Iterable[FileRange]) -> None:
         """These ranges of files are read next, and each once: begin to fetch them, neighbours with one request.
@@ -88,9 +101,9 @@ class ShippedDisk:
         """
         wanted: dict[str, list[tuple[int, int]]] = {}
         for path, position, length in ranges:
-            file, size = self._files[self._inner(path)]
-            for extent in file.extents:
-                start, stop = max(position, extent.position), min(position + length, extent.end, size)
+            shown = self._files[self._inner(path)]
+            for extent in shown.file.extents:
+                start, stop = max(position, extent.position), min(position + length, extent.end, shown.size)
                 if start < stop:
                     wanted.setdefault(extent.object, []).append((start - extent.position, stop - extent.position))
         self._blocks.will_read(wanted)
@@ -154,28 +167,41 @@ def _visible_files(lineage: Lineage) -> dict[str, tuple[ShippedFile, int]]:
     return found
 
 
+class _ShownFile:
+    """A file as far as it can be seen now."""
+
+    __slots__ = ("file", "size")
+
+    def __init__(self, file: ShippedFile, size: int) -> None:
+        self.file = file
+        self.size = size
+
+    def show(self, file: ShippedFile, size: int) -> None:
+        self.file, self.size = file, size
+
+
 class OpenShippedFile:
     """`ports.File` on a file of a lineage."""
 
-    def __init__(self, path: str, file: ShippedFile, size: int, blocks: _Blocks) -> None:
+    def __init__(self, path: str, shown: _ShownFile, blocks: _Blocks) -> None:
         self.path = path
-        self._file = file
-        self._size = size
+        self._shown = shown
         self._blocks = blocks
         self._next = -1
         """Where the last read ended."""
 
     def size(self) -> int:
-        return self._size
+        return self._shown.size
 
     def read(self, position: int, length: int) -> bytes:
-        end = min(position + length, self._size)
+        shown = self._shown
+        end = min(position + length, shown.size)
         if position >= end:
             return b""
         is_scan, self._next = position == self._next, end
         found: list[bytes] = []
         at = position
-        for extent in self._file.extents:
+        for extent in shown.file.extents:
             if extent.end <= at:
                 continue
             if extent.position >= end:
@@ -187,7 +213,7 @@ class OpenShippedFile:
             found.append(self._blocks.read(extent, at - extent.position, stop - extent.position, is_scan=is_scan))
             at = stop
         if is_scan:
-            self._blocks.ahead(self._file, end)
+            self._blocks.ahead(shown.file, end)
         return b"".join(found) if len(found) != 1 else found[0]
 
     def write(self, _position: int, _chunks: Sequence[Chunk]) -> int:

@@ -100,6 +100,10 @@ class Shipper:
         return self._number
 
     @property
+    def database_id(self) -> str:
+        return self._meta.database_id
+
+    @property
     def lineages(self) -> list[Lineage]:
         return self._archive.lineages
 

@@ -117,8 +117,9 @@ class Store:
         *,
         leads: bool = True,
         bounds: EncodingBounds | None = None,
+        database_id: str = "",
     ) -> Store:
-        """Open a data directory and load what it holds. Unless it `leads`, it follows (`Journal.begin_epoch`)."""
+        """Open a data directory and load what it holds; `leads` and `database_id` as for `Journal.open`."""
         finish_replacement(disk, folder)
         store = cls(clock, random, types, bounds)
         store.slots = slots_in(disk, folder, settings.shard_count)
@@ -132,9 +133,8 @@ class Store:
             apply=store.cooling.spilling(store.replay),
             load_strings=store._loader.add,
             new_epoch_id=new_epoch_id,
-            is_known=store.types.operations.is_known,
-            leads=leads,
-        )
+            is_known=store.types.operations.is_known, leads=leads, database_id=database_id,
+        )  # fmt: skip
         store._loader.flush()
         store._connect_holds(disk, folder)
         store.cooling.begin(store.journal)
