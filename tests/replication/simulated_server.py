@@ -18,7 +18,7 @@ from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
 from tidelog.journal.replacement import finish_replacement
-from tidelog.ports import NetworkAddress
+from tidelog.ports import LinkOwner, NetworkAddress, NetworkLink
 from tidelog.replication.message import LinkRole, Publication
 from tidelog.replication.options import ReplicationOptions
 from tidelog.replication.replication import Replication
@@ -132,13 +132,16 @@ class SimulatedServer:
         self.options = ReplicationOptions(announce_host=machine.host.name)
         self.worker = self._make_worker()
         self.replication = Replication(
-            self, disk, FOLDER, machine.clock, self.loop, self.worker, machine.rng, machine.host.connect, self.options,
+            self, disk, FOLDER, machine.clock, self.loop, self.worker, machine.rng, self._connect, self.options,
             IS_KNOWN, port=lambda: PORT,
         )  # fmt: skip
         self.store: Store
         self._open()
         machine.host.listen(machine.address, self.replication.accept)
         self.loop.call_later(TICK_S, self._tick)
+
+    def _connect(self, address: NetworkAddress, owner: LinkOwner) -> NetworkLink:
+        return self.machine.host.connect(address, owner)
 
     def _make_worker(self) -> SimulatedWorker:
         return SimulatedWorker(self.loop, self.machine.work_s)
@@ -150,7 +153,7 @@ class SimulatedServer:
         finish_replacement(machine.disk, FOLDER)
         self.store = Store.open(
             machine.disk, FOLDER, machine.clock, machine.settings, lambda: machine.rng.getrandbits(63), machine.rng,
-            leads=replication.opens_as_leader,
+            leads=replication.opens_as_leader, database_id=replication.database_id,
         )  # fmt: skip
         self.is_open = True
         replication.opened(self.store)

@@ -39,6 +39,7 @@ COPIED: Final = (
             "store/",
             "feeds/",
             "replication/",
+            "shipping/",
             "engine/",
             "commands/",
             "scripting/",
@@ -504,6 +505,18 @@ def hunt_shipping(worlds_max: int, first_seed: int, _focus: str) -> Iterator[str
             yield f"seed {seed}: {problem}"
 
 
+def hunt_copies(worlds_max: int, first_seed: int, _focus: str) -> Iterator[str]:
+    from tests.simulation.copy_world import CopyWorld
+    from tests.simulation.run import undisturbed
+
+    for seed in [first_seed, *range(FIRST_SEED, FIRST_SEED + worlds_max)]:
+        try:
+            with undisturbed():
+                CopyWorld(seed).run()
+        except Exception as error:
+            yield f"seed {seed}: {type(error).__name__}: {error}"
+
+
 HUNTS: Final = {
     "crashes": hunt_crashes,
     "damage": hunt_damage,
@@ -512,6 +525,7 @@ HUNTS: Final = {
     "feeds": hunt_feeds,
     "replication": hunt_replication,
     "shipping": hunt_shipping,
+    "copies": hunt_copies,
 }
 
 

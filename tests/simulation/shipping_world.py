@@ -78,6 +78,7 @@ def shipping_limits(rng: Random) -> Iterator[None]:
     """Let what takes gigabytes and days elsewhere happen with a few objects."""
     small = {
         "SHIPPED_OBJECT_BYTES_MAX": rng.choice((700, 3000, 20_000)),
+        "COPY_READ_BYTES": rng.choice((200, 5000, 512 * limits.KIB)),
         "SHIPPED_MERGED_COUNT": rng.choice((2, 3, 5)),
         "SHIPPED_BLOCK_BYTES": rng.choice((100, 1000, 5000)),
         "MANIFEST_CHANGES_MIN": rng.choice((0, 2, 10, 50)),
@@ -329,7 +330,7 @@ class ShippingWorld:
         with shipping_limits(self.rng):
             self.leader = ShippingServer(self, SimulatedDisk(self.rng.getrandbits(60)), [])
             for _ in range(self.rng.randrange(60, 220)):
-                step = self.rng.choices(*zip(*_STEPS, strict=True))[0]
+                step = self.rng.choices(*zip(*STEPS, strict=True))[0]
                 self.trace.append(step.__name__)
                 step(self)
             self._settle()
@@ -649,7 +650,7 @@ def _run_all(jobs: Iterable[Callable[[], None]]) -> None:
         job()
 
 
-_STEPS: Final = (
+STEPS: Final = (
     (ShippingWorld._change, 30),
     (ShippingWorld._sync, 15),
     (ShippingWorld._ship, 30),

@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from tests.simulation.cooling_mutants import COOLING_MUTANTS
+from tests.simulation.copy_mutants import COPY_MUTANTS
 from tests.simulation.feed_mutants import FEED_MUTANTS
 from tests.simulation.hold_mutants import HOLD_MUTANTS
 from tests.simulation.library_mutants import LIBRARY_MUTANTS
@@ -34,6 +35,7 @@ ALL: Final = [
     *REPLICATION_MUTANTS,
     *HOLD_MUTANTS,
     *SHIPPING_MUTANTS,
+    *COPY_MUTANTS,
 ]
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 WORLDS_MAX: Final = 400
@@ -47,6 +49,7 @@ ALWAYS: Final = (
     "named-feed-not-held",
     "divergence-ignored",
     "another-lease-ignored",
+    "promoted-as-the-original",
 )
 """One of each kind is hunted by every run, all of them with `--long`: each takes some seconds."""
 
@@ -66,7 +69,9 @@ def hunt(
     )
 
 
-@pytest.mark.parametrize("kind", ["crashes", "damage", "store", "cooling", "feeds", "replication", "shipping"])
+@pytest.mark.parametrize(
+    "kind", ["crashes", "damage", "store", "cooling", "feeds", "replication", "shipping", "copies"]
+)
 def test_the_source_as_it_is_survives(kind: str, tmp_path: Path) -> None:
     found = hunt(kind, SOUND_WORLDS, apply(None, tmp_path))
     assert found.returncode == 0, found.stdout + found.stderr

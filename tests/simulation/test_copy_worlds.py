@@ -1,0 +1,60 @@
+"""Servers that ship themselves die, are replaced and come back by the dozen: all moments of their copies can be had.
+
+Forty worlds by default, in chunks that processes share, a thousand with `--long`. A failure names its seed; `--seed N`
+runs that world alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import pytest
+
+from tests.simulation.copy_world import CopyWorld
+from tests.simulation.run import undisturbed
+
+CHUNK_COUNT: Final = 2
+WORLDS: Final = 40
+WORLDS_LONG: Final = 1000
+TRACE_SHOWN: Final = 40
+
+COVERED: Final = (
+    *("taken_over", "promoted", "machine_lost", "restored", "restored_to_a_cut", "tail_lost", "woken"),
+    *("restore_too_late", "PermissionError", "TimeoutError", "OSError"),
+)
+
+
+def run_world(seed: int, coverage: Counter[str]) -> None:
+    """Run one world; a failure says how to replay it."""
+    world = CopyWorld(seed, coverage)
+    try:
+        with undisturbed():
+            world.run()
+    except Exception as error:
+        steps = "\n  ".join(world.trace[-TRACE_SHOWN:])
+        pytest.fail(
+            f"seed {seed}: {type(error).__name__}: {error}\nto replay it: bin/test "
+            f"tests/simulation/test_copy_worlds.py --seed {seed}\nthe last steps:\n  {steps}"
+        )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The world of `--seed` takes the place of all chunks."""
+    if "chunk" in metafunc.fixturenames:
+        seed = metafunc.config.getoption("--seed")
+        chunks = range(CHUNK_COUNT) if seed is None else [None]
+        metafunc.parametrize("chunk", chunks, ids=lambda chunk: f"seed-{seed}" if chunk is None else f"{chunk:02}")
+
+
+@pytest.mark.timeout(3600)
+def test_followers_of_a_copy_have_its_history(chunk: int | None, pytestconfig: pytest.Config) -> None:
+    if chunk is None:
+        run_world(pytestconfig.getoption("--seed"), Counter())
+        return
+    count = (WORLDS_LONG if pytestconfig.getoption("--long") else WORLDS) // CHUNK_COUNT
+    coverage = Counter[str]()
+    for seed in range(chunk * count, (chunk + 1) * count):
+        run_world(seed, coverage)
+    missing = [name for name in COVERED if not coverage[name]]
+    assert not missing, f"{count} worlds never met {missing}"
