@@ -27,20 +27,6 @@ COPY_MUTANTS: Final = (
         "a promotion that was cut short leads as the original",
     ),
     _mutant(
-        "other-lineage-followed-in-place",
-        "shipping/copied_journal.py",
-        "if lineage.name != self._lineage.name or lineage.cycle < self._lineage.cycle:",
-        "if lineage.cycle < self._lineage.cycle:",
-        "what a failover lost is not set aside",
-    ),
-    _mutant(
-        "epoch-before-its-history",
-        "shipping/copied_journal.py",
-        "if epoch.last_ts <= visible.ts and all(a <= b for a, b in zip(epoch.lsns, visible.lsns, strict=True))",
-        "if epochs",
-        "an epoch begins where the history before it has not come",
-    ),
-    _mutant(
         "closed-before-it-is-sent",
         "shipping/copy_session.py",
         "        if size < limits.COPY_READ_BYTES:\n",

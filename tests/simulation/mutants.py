@@ -40,6 +40,7 @@ COPIED: Final = (
             "feeds/",
             "replication/",
             "shipping/",
+            "system/",
             "engine/",
             "commands/",
             "scripting/",
