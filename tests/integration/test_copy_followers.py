@@ -56,7 +56,7 @@ def replication(server: ServerProcess) -> dict[str, Any]:
 
 def numbers(server: ServerProcess) -> list[int]:
     with server.client() as client:
-        entries = client.execute_command("TREAD", "numbers", 1, 10_000_000)  # type: ignore[no-untyped-call]
+        entries = client.execute_command("TREAD", "numbers", 1, 10_000_000)
         return [int(entry) for _, _, entry in entries]
 
 
@@ -189,9 +189,11 @@ def test_followers_of_followers_and_an_encrypted_copy(place: CopyPlace, tmp_path
             wait_until(lambda: "several databases" in str(replication(follower)["link_error"]), WAIT_S_MAX)
             follower.kill()
         which = ("--database", database_id(leader))
-        with place.follower(tmp_path / "follower", *secret, *which) as follower:
-            with ServerProcess(tmp_path / "chain", "--replicaof", f"127.0.0.1:{follower.port}") as chain:
-                wait_until(lambda: chain.client().get("key") == b"value", WAIT_S_MAX)
-                leader.client().set("key", "more")
-                wait_until(lambda: chain.client().get("key") == b"more", WAIT_S_MAX)
-                assert replication(chain)["master_link_status"] == "up"
+        with (
+            place.follower(tmp_path / "follower", *secret, *which) as follower,
+            ServerProcess(tmp_path / "chain", "--replicaof", f"127.0.0.1:{follower.port}") as chain,
+        ):
+            wait_until(lambda: chain.client().get("key") == b"value", WAIT_S_MAX)
+            leader.client().set("key", "more")
+            wait_until(lambda: chain.client().get("key") == b"more", WAIT_S_MAX)
+            assert replication(chain)["master_link_status"] == "up"

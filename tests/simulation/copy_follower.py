@@ -91,7 +91,7 @@ class FollowingServer(SimulatedServer):
         assert address == COPY
         clock = self.machine.clock
         session = CopySession(self._reader, clock, SimulatedDisk())
-        return CopyLink(address, owner, self._reader, session, clock, self.loop, self._copy_worker)
+        return CopyLink(address, owner, session, clock, self.loop, self._copy_worker)
 
     def _open(self) -> None:
         super()._open()
@@ -119,7 +119,6 @@ class FollowingServer(SimulatedServer):
     def has_data(self) -> bool:
         return self.is_open and bool(self.store.journal.epochs)
 
-    @property
     def is_linked(self) -> bool:
         return self.replication.facts().is_link_up
 
@@ -175,7 +174,7 @@ class FeedReader:
             self.known = None
         except FeedBehind:
             # It comes again. A follower cannot know that an epoch will never come: an operator begins anew then.
-            if known is not None and server.is_linked and not self._follower.is_epoch_known(known.epoch):
+            if known is not None and server.is_linked() and not self._follower.is_epoch_known(known.epoch):
                 self.known = None
         else:
             self.known = fresh

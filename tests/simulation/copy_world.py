@@ -47,8 +47,8 @@ class CopyWorld(ShippingWorld):
             follower = CopyFollower(network, name, self.rng.getrandbits(60), self.settings, client)
             follower.is_epoch_known = lambda epoch: any(each.id == epoch for each in self.leader.journal.epochs)
             self.followers.append(follower)
-        self._was: dict[str, tuple[Ts, Any]] = {}
-        """What each follower held when it was last looked at ..."""
+        self._was: dict[str, Ts] = {}
+        """How far each follower was when it was last looked at ..."""
         self._starts: dict[str, int] = {}
         """... and the how manieth process of it that was."""
         self._beaten_us = 0
@@ -91,10 +91,10 @@ class CopyWorld(ShippingWorld):
     def _is_history(self, ts: Ts, held: Any) -> bool:
         """Whether some server held this after a transaction."""
         if ts == 0:
-            return held == {}
+            return bool(held == {})
         for branch in (*self._histories.values(), self.leader.branch, *(each.branch for each in self.former)):
             at = bisect_left(branch, ts, key=lambda each: each[0])
-            if at < len(branch) and branch[at][0] == ts and branch[at][1] == held:
+            if at < len(branch) and branch[at][0] == ts and bool(branch[at][1] == held):
                 return True
         return False
 
@@ -104,13 +104,13 @@ class CopyWorld(ShippingWorld):
                 continue
             ts, held = follower.following.held()
             require(self._is_history(ts, held), follower.host.name, "serves what never was, at", ts)
-            before_ts, before = self._was.get(follower.host.name, (Ts(0), {}))
+            before_ts = self._was.get(follower.host.name, Ts(0))
             if ts < before_ts:
                 self.coverage["went_back"] += 1
                 is_lost = follower.starts != self._starts.get(follower.host.name)
                 aside = follower.set_aside()
                 require(is_lost or bool(aside), follower.host.name, "went back to", ts, "and nothing is set aside")
-            self._was[follower.host.name] = ts, held
+            self._was[follower.host.name] = ts
             self._starts[follower.host.name] = follower.starts
             follower.client.go_on()
 
@@ -126,7 +126,7 @@ class CopyWorld(ShippingWorld):
 
         def is_level() -> bool:
             return all(
-                each.following.has_data and each.following.last_ts == wanted and each.following.is_linked
+                each.following.has_data and each.following.last_ts == wanted and each.following.is_linked()
                 for each in self.followers
             )
 
@@ -170,6 +170,8 @@ class CopyWorld(ShippingWorld):
 
         try:
             follower.following.replication.lead()
+            journal = follower.following.store.journal
+            require(journal.meta.database_id != original, "it leads as the database that it has followed")
         except SimulatedCrash:
             self.coverage["died_while_promoted"] += 1
         loses_power = self.rng.random() < 0.5

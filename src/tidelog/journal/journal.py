@@ -92,6 +92,7 @@ class Journal(ReadableJournal):
     ) -> None:
         super().__init__(disk, folder, meta, ring)
         self.writer: JournalWriter = writer
+        self._ring: Ring = ring
         self._erased = TsFile.open(disk, folder, layout.ERASED)
         # The file may be damaged, or not have come with the others.
         self._begin_ts = self.find_begin_ts(writer.written.lsns, writer.written_ts)

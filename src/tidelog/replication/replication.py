@@ -40,15 +40,7 @@ from tidelog.replication.leader_news import NO_LAG, HistoryLag
 from tidelog.replication.message import NOBODY_LEADS, EndReason, LinkRole, Publication
 from tidelog.replication.options import ReplicationOptions
 from tidelog.replication.returning import ReturningLeader
-from tidelog.replication.role_file import (
-    FollowerName,
-    Handover,
-    RoleFile,
-    StoredRole,
-    draw_server_id,
-    leader_text,
-    promoted,
-)
+from tidelog.replication.role_file import FollowerName, Handover, RoleFile, demoted, leader_text, promoted
 from tidelog.replication.server import ReplicatedServer
 from tidelog.store.store import Store
 
@@ -294,11 +286,7 @@ class Replication:
         """Be a follower of another server; `handed_over`: which is told to lead. Durable when it returns."""
         if self.role is LinkRole.FOLLOWER and self.leader == address:
             return
-        stored = self._file.stored
-        server_id = stored.server_id or draw_server_id(self._random)
-        self._file.store(
-            StoredRole(LinkRole.FOLLOWER, address, stored.followers, server_id=server_id, handed_over=handed_over)
-        )
+        self._file.store(demoted(self._file.stored, address, self._random, handed_over))
         self._return.end()
         self._begins_epoch = False
         _LOG.warning("following %s from now on", leader_text(address))

@@ -110,6 +110,14 @@ def draw_server_id(random: Random) -> str:
     return f"{random.randrange(2**64):016x}"
 
 
+def demoted(
+    stored: StoredRole, leader: NetworkAddress, random: Random, handed_over: Handover | None = None
+) -> StoredRole:
+    """What a server stores that follows from now on."""
+    server_id = stored.server_id or draw_server_id(random)
+    return StoredRole(LinkRole.FOLLOWER, leader, stored.followers, server_id=server_id, handed_over=handed_over)
+
+
 def promoted(stored: StoredRole, clock: Clock, random: Random) -> StoredRole:
     """What a server stores that leads from now on. One that followed a copy becomes a database of its own: whoever made
     the copy may go on with it, and nobody else may ship over that."""

@@ -423,8 +423,8 @@ def _check_follow_from(config: ServerConfig, found: Mapping[str, tuple[str, Any]
         )
     if config.ship_to is not None and config.ship_to.rstrip("/") == config.follow_from.rstrip("/"):
         raise BadConfiguration(
-            f"{origin} and {found['ship-to'][0]} name the same place. Once it is promoted, this server ships a database "
-            f"of its own: name another place for that"
+            f"{origin} and {found['ship-to'][0]} name the same place. Once it is promoted, this server ships a "
+            f"database of its own: name another place for that"
         )
 
 

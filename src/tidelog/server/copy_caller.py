@@ -32,4 +32,4 @@ class CopyCaller:
             self._reader = CopyReader(open_objects, url, lasting.config.database, lasting.clock)
             self._worker = WorkThread(lasting.loop, "copy")
         session = CopySession(self._reader, lasting.clock, self._make_scratch())
-        return CopyLink(address, owner, self._reader, session, lasting.clock, lasting.loop, self._worker)
+        return CopyLink(address, owner, session, lasting.clock, lasting.loop, self._worker)

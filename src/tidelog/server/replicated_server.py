@@ -9,13 +9,13 @@ from typing import Final, Protocol
 
 from tidelog.ids import Ts
 from tidelog.ports import Disk, LinkOwner, Network, NetworkAddress, NetworkLink, Random
-from tidelog.replication.message import LinkRole, Publication
+from tidelog.replication.message import Publication
 from tidelog.replication.replication import Replication
 from tidelog.replication.role_file import (
     COPY_PORT,
     RoleFile,
     StoredRole,
-    draw_server_id,
+    demoted,
     is_copy,
     leader_text,
     read_role,
@@ -126,10 +126,7 @@ def _set_first_role(disk: Disk, folder: str, leader: NetworkAddress, random: Ran
     was_copy = stored is not None and stored.leader is not None and is_copy(stored.leader)
     if stored is None or (was_copy and is_copy(leader) and stored.leader != leader):
         disk.make_folder(folder)
-        server_id = "" if stored is None else stored.server_id
-        followers = () if stored is None else stored.followers
-        first = StoredRole(LinkRole.FOLLOWER, leader, followers, server_id=server_id or draw_server_id(random))
-        RoleFile(disk, folder).store(first)
+        RoleFile(disk, folder).store(demoted(stored or StoredRole(), leader, random))
     elif stored.leader != leader:
         now = "leads" if stored.leader is None else f"follows {leader_text(stored.leader)}"
         option = "follow-from" if is_copy(leader) else "replicaof"

@@ -54,7 +54,10 @@ class CopiedJournal(ReadableJournal):
         self.writer = self._end
         self.epochs = _shown_epochs(manifest.epochs, self._end.visible)
         behind_ts = self._end.visible.ts if lineage.begins_ts is None else lineage.begins_ts
-        self._begin_ts = self.find_begin_ts(lineage.lsns, behind_ts)
+        # A directory that was restored counts its lsns anew: an epoch says what came before the first.
+        zero = (Lsn(0),) * meta.shard_count
+        before_ts = max((epoch.last_ts for epoch in self.epochs if epoch.lsns == zero), default=Ts(0))
+        self._begin_ts = max(before_ts, self.find_begin_ts(lineage.lsns, behind_ts))
 
     @property
     def erased_ts(self) -> Ts:
@@ -92,7 +95,7 @@ class CopiedJournal(ReadableJournal):
             if pinned.snapshot.point.ts <= visible.ts:
                 return pinned
             pinned.release()
-        return self._pin_empty(scratch) if self._lineage.begins_ts == 0 else None
+        return self._pin_empty(scratch) if self._lineage.begins_ts == self._begin_ts == 0 else None
 
     def _pin_empty(self, scratch: Disk) -> PinnedSnapshot | None:
         zero = (Lsn(0),) * self.meta.shard_count

@@ -20,7 +20,6 @@ from tidelog.ports import Clock, LinkOwner, Loop, NetworkAddress, Timer, Worker
 from tidelog.replication.kinds import LinkSide
 from tidelog.replication.message import EndReason, FollowerHello, LinkFarewell, LinkPing
 from tidelog.replication.wire import PieceDecoder, encode
-from tidelog.shipping.copy_reader import CopyReader
 from tidelog.shipping.copy_session import STALE, CopySession
 
 _LOOK_S: Final = 1.0
@@ -37,7 +36,6 @@ class CopyLink:
         self,
         address: NetworkAddress,
         owner: LinkOwner,
-        reader: CopyReader,
         session: CopySession,
         clock: Clock,
         loop: Loop,
@@ -45,7 +43,6 @@ class CopyLink:
     ) -> None:
         self.peer = address
         self._owner = owner
-        self._reader = reader
         self._session = session
         self._clock = clock
         self._loop = loop
@@ -113,7 +110,7 @@ class CopyLink:
             self._poll_timer.cancel()
         if not session.is_level:
             self._poll_timer = self._loop.call_soon(self._read)
-        elif self._reader.is_stale:
+        elif session.is_silent:
             self._lose(STALE)
         else:
             self._poll_timer = self._loop.call_later(session.pause_s, self._read)
@@ -129,7 +126,7 @@ class CopyLink:
         self._look_timer = self._loop.call_later(_LOOK_S, self._look)
         if self._has_met and not self._is_stopped:
             self._owner.received(encode(LinkPing(self._clock.monotonic_us())))
-            if self._session.is_level and self._reader.is_stale and not self._is_over:
+            if self._session.is_silent and not self._is_over:
                 self._lose(STALE)
 
     def _lose(self, reason: str) -> None:

@@ -2,8 +2,8 @@
 
     first     list, then ask for the next by name
     after     the next by name, and no lists: what a listing shows may be late
-    silence   if nothing has come for a minute, it lists again: manifests are deleted a day after they were replaced, and
-              a process that was stopped for so long would ask for one that is gone for ever after
+    silence   if nothing has come for a minute, it lists again: manifests are deleted a day after they were replaced,
+              and a process that was stopped for so long would ask for one that is gone for ever after
 
 All of it blocks; for one thread. `heard_us` may be read by any.
 """

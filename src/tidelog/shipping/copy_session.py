@@ -70,6 +70,11 @@ class CopySession:
         self.pause_s = 0.0
         """If so, when to ask for more."""
 
+    @property
+    def is_silent(self) -> bool:
+        """All that there is was sent, and nobody ships any more. A full sync is still to be landed by the follower."""
+        return self.is_level and self._files is None and self._reader.is_stale
+
     def open(self) -> None:
         self._manifest = self._reader.newest()
         self._journal = CopiedJournal(self._reader.objects, self._manifest)
