@@ -278,8 +278,8 @@ REPLICATION_MUTANTS: Final = (
     _mutant(
         "epoch-before-the-role",
         "replication/replication.py",
-        "        self._file.store(StoredRole(LinkRole.LEADER,",
-        "        self.server.begin_epoch(Ts(0))\n        self._file.store(StoredRole(LinkRole.LEADER,",
+        "        self._file.store(promoted(",
+        "        self.server.begin_epoch(Ts(0))\n        self._file.store(promoted(",
         "a server that dies while it is promoted is a follower with an epoch of its own",
     ),
     _mutant(

@@ -304,8 +304,7 @@ class Replication:
         was_follower, was_deposed = self.role is LinkRole.FOLLOWER, self._file.stored.is_deposed
         if not was_follower and not was_deposed and not self.is_returning and not self._begins_epoch:
             return
-        stored = self._file.stored
-        self._file.store(promoted(stored, self._clock, self._random))
+        self._file.store(promoted(self._file.stored, self._clock, self._random))
         self._return.end()
         if self._following is not None:
             self._following.close(EndReason.ROLE_CHANGED, "it leads now")
