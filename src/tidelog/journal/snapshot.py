@@ -135,7 +135,7 @@ class Snapshot:
             for scan in scans:
                 if scan.damage is not None:
                     raise scan.damage
-            if complete.cycle != _LAST_CYCLE or any(mark is None for mark in complete.marks):
+            if complete.cycle != LAST_CYCLE or any(mark is None for mark in complete.marks):
                 raise Corruption("the snapshot ends before its last mark", path=self.path)
             return tuple(mark.end if mark else None for mark in complete.marks)
         finally:
@@ -148,17 +148,20 @@ class Snapshot:
 
     def size(self, disk: Disk) -> int:
         """Bytes on disk."""
+        return sum(self.size_of_shard(disk, shard) for shard in range(self.meta.shard_count))
+
+    def size_of_shard(self, disk: Disk, shard: int) -> int:
+        """The same of one shard."""
         total = 0
-        for shard in range(self.meta.shard_count):
-            folder = shard_folder(self.path, shard)
-            for name in disk.list(folder):
-                file = disk.open(f"{folder}/{name}", "read")
-                total += file.size()
-                file.close()
+        folder = shard_folder(self.path, shard)
+        for name in disk.list(folder):
+            file = disk.open(f"{folder}/{name}", "read")
+            total += file.size()
+            file.close()
         return total
 
 
-_LAST_CYCLE: Final = Cycle(2**63)
+LAST_CYCLE: Final = Cycle(2**63)
 """The cycle of the marks that end a snapshot: its batches before have small numbers, so an end cannot be mistaken."""
 
 
@@ -321,7 +324,7 @@ class SnapshotWriter:
 
         On any thread, as long as no other uses this object meanwhile, except for `give_up`.
         """
-        self._write(_LAST_CYCLE, self._shards)
+        self._write(LAST_CYCLE, self._shards)
         listed = tuple(NodeFileLength(file.shard, file.id, length) for file, length in self._node_files.items())
         point = replace(self.point, keys=self.keys, places=self.places, node_files=listed)
         self._meta = replace(self._meta, point=point)

@@ -6,6 +6,7 @@
     spark.read.format("tidelog").option("journal", "data").load()
     spark.readStream.format("tidelog").option("start", "initial").load("feed:prefix:order:")
     spark.read.format("tidelog").load("days:queue/jobset")
+    spark.read.format("tidelog").option("from", "s3://bucket/copy").option("at", "2025-11-15T20:03").load("state:user:")
 
 It only finds out which kind of target is meant; the kinds do the rest.
 """
@@ -35,6 +36,7 @@ KINDS: Final = {
     "journal": "tidelog.spark.source.journal.kind:JournalKind",
     "feed": "tidelog.spark.source.feed.kind:FeedKind",
     "feedparts": "tidelog.spark.source.feed.parts:FeedPartsKind",
+    "state": "tidelog.spark.source.state.kind:StateKind",
     "days": "tidelog.spark.source.days.kind:DaysKind",
 }
 """The kinds, and the classes that handle them. A class is imported when its kind is named: Spark starts a process for

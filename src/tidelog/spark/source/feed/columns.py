@@ -159,17 +159,18 @@ def _values(events: Events, _type: Any) -> Any:
     values = events.values
     if b"list" in events.types:
         pairs = zip(events.types, values, strict=True)
-        values = [_json(value) if kind == b"list" else value for kind, value in pairs]
+        values = [list_json(value) if kind == b"list" else value for kind, value in pairs]
     if b"stream" in events.types:
-        values = [value if type(value) is bytes else _text(value) for value in values]
+        values = [value if type(value) is bytes else stream_text(value) for value in values]
     return pa.array(values, pa.binary())
 
 
-def _json(value: Any) -> bytes:
+def list_json(value: Any) -> bytes:
+    """What an event says about a list: what was done to it, or its elements."""
     return json.dumps(reply_to_json(value), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _text(value: Any) -> bytes | None:
+def stream_text(value: Any) -> bytes | None:
     """What an event says about a stream in numbers and ids, as text; None: nothing, or entries were appended."""
     if value is None or _has_entries(value):
         return None
