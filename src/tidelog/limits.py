@@ -757,7 +757,7 @@ SPARK_PARTITION_FRAMES = 16
 SPARK_NODES_BYTES = 128 * MIB
 """Nodes that one task of a snapshot reads from node files, about."""
 SPARK_STATE_BYTES = 256 * MIB
-"""Of the snapshot and the journal of a shard: for more, its slots are divided among several tasks, which all read it."""
+"""Of the snapshot and the journal of a shard: for more, several tasks read it, each for some of its slots."""
 SPARK_CALL_ROWS = 1000
 SPARK_CALL_BYTES = 1 * MIB
 """What is appended to a stream with one call. Never changed: a task that is retried must make the same calls."""

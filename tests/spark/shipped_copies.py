@@ -12,6 +12,7 @@ import pytest
 from tests.integration.s3_server import S3Bucket
 from tests.shipping.copies import Shipped
 from tidelog.ids import Ts
+from tidelog.ports import ObjectStore
 from tidelog.store.store import Store
 from tidelog.streams.stream import Stream
 from tidelog.system.object_store import open_object_store
@@ -34,8 +35,11 @@ class CopyPlace(NamedTuple):
     def options(self) -> dict[str, str]:
         return {f"storage.{name}": value for name, value in self.storage.items()}
 
+    def objects(self) -> ObjectStore:
+        return open_object_store(self.url, self.storage)
+
     def shipped(self, shards: int = 2, seed: int = 1) -> Recorded:
-        return Recorded(open_object_store(self.url, self.storage), shards, seed=seed)
+        return Recorded(self.objects(), shards, seed=seed)
 
 
 class Recorded(Shipped):

@@ -39,7 +39,9 @@ from tidelog.spark.copies.wanted_keys import RecordFilter, WantedKeys
 from tidelog.store.restored_nodes import RestoredNodes
 from tidelog.store.slots import shards_by_slot
 from tidelog.store.store import Store
+from tidelog.streams.node import Node
 from tidelog.streams.operations import StreamCopy
+from tidelog.streams.sealed_node import SealedNode
 from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
 
@@ -57,11 +59,25 @@ class PastValue(NamedTuple):
 class PastShard:
     """One shard at one moment, with the values of the keys that were wanted."""
 
-    def __init__(self, moment: PastMoment, shard: int, store: Store, wanted: WantedKeys) -> None:
+    def __init__(self, moment: PastMoment, shard: int, store: Store, wanted: WantedKeys, spilled: str) -> None:
+        """`spilled`: the folder of nodes that the journal filled."""
+        self._spilled = f"{spilled}/"
         self._moment = moment
         self._slots = moment.slots[shard]
         self._wanted = wanted
         self.store = store
+
+    def lies_in_history(self, node: Node) -> bool:
+        """Whether a node of a stream lies in a node file that the snapshot refers to; others are only here."""
+        if not isinstance(node, SealedNode) or node.place is None:
+            return False
+        return not node.place.file.path.startswith(self._spilled)
+
+    def find(self, key: bytes) -> Any:
+        """The value of a wanted key; None: it is not there."""
+        database = self.store.database(self._wanted.database)
+        expire_ms = database.expiries.get(key)
+        return database.find(key) if expire_ms is None or expire_ms > self._moment.now_ms else None
 
     def values(self) -> Iterator[PastValue]:
         """The keys that are there, in the order of their slots."""
@@ -93,7 +109,7 @@ def past_shard(moment: PastMoment, shard: int, wanted: WantedKeys) -> Iterator[P
             nodes.read_from(snapshot)
             replaying.read_snapshot(disk, snapshot, wanted)
         replaying.read_journal(disk, folder, wanted)
-        yield PastShard(moment, shard, store, wanted)
+        yield PastShard(moment, shard, store, wanted, spilled)
 
 
 def _make_folders(disk: Disk, folder: str, count: int) -> None:

@@ -3,6 +3,7 @@
 kind           the kind and its batch reader
 planning       which tasks read a stream, and which part of it each reads
 reading        how a task reads its part
+shipped        the same out of a copy or a data directory, without a server
 micro_batches  `readStream`: offsets, limits, lost entries
 columns        entries as columns
 copied         entries of a stream that was copied or renamed, for those who follow a feed

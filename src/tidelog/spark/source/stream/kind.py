@@ -14,6 +14,12 @@ start                                x            earliest (default), latest, an
 max_rows_per_trigger                 x            the most rows of a batch
 partition_rows                x      x            rows of one task, 250000 unless given
 fail_on_loss                  x      x            true (default): an error if entries were evicted before they were read
+from                          x                   a copy in an object store, or the folder of a data directory: no server is
+                                                  asked; `url`, `from_followers`, `password_file` and `flight` are not
+                                                  for it
+at                            x                   of a copy: the moment, a ts or an ISO time; unless given, the newest
+database_id, ship_key_file    x                   of a copy: which database, and the key that it is encrypted with
+storage.*                     x                   options for what opens the URL of a copy
 pushdown                      x                   false: for a session in which Spark pushes no filters down
 """
 
@@ -33,7 +39,7 @@ from pyspark.sql.types import StructType
 
 from tidelog import limits
 from tidelog.spark.endpoint import explored, take_read_endpoint
-from tidelog.spark.options import Options
+from tidelog.spark.options import BadOption, Options
 from tidelog.spark.source.batch_reader import BatchReader
 from tidelog.spark.source.entry_range import EntryRange, range_of_filters
 from tidelog.spark.source.key_names import NameFilter
@@ -53,10 +59,17 @@ class StreamKind(Kind):
     def schema(self) -> StructType:
         return SCHEMA
 
-    def batch_reader(self, schema: StructType) -> BatchReader[StreamPart]:
+    def batch_reader(self, schema: StructType) -> BatchReader[Any]:
+        url = self.options.text("from")
+        if url is not None:
+            from tidelog.spark.source.stream.shipped import ShippedStreamReader
+
+            return ShippedStreamReader(self.target, url, self.options, schema)
         return StreamReader(self.target, self.options, schema)
 
     def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
+        if self.options.text("from") is not None:
+            raise BadOption("from names a copy, which is read in batches: spark.read instead of spark.readStream")
         return stream_micro_batches(self.target, self.options, schema)
 
     def writer(self, schema: StructType) -> DataSourceWriter:
