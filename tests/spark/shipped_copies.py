@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,12 +11,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.integration.s3_server import S3Bucket
-from tests.shipping.copies import Shipped
+from tests.shipping.copies import FOLDER, Shipped
 from tidelog.ids import Ts
+from tidelog.journal.frame import Geometry
+from tidelog.journal.journal import Settings
 from tidelog.ports import ObjectStore
+from tidelog.shipping.fetch import write_restored
+from tidelog.shipping.shipped_disk import ShippedDisk
+from tidelog.shipping.shipper import Shipper
+from tidelog.store.restore import restore
 from tidelog.store.store import Store
 from tidelog.streams.stream import Stream
 from tidelog.system.object_store import open_object_store
+from tidelog.testing.disk import SimulatedDisk
 from tidelog.types.hash_value import Hash
 from tidelog.types.list_value import List
 from tidelog.types.set_value import Set
@@ -54,6 +62,14 @@ class Recorded(Shipped):
             super().change()
             self.note()
 
+    def settle(self) -> None:
+        """Ship what is large: the snapshot that a lineage begins with."""
+        self.ship()
+        while self.shipper.work():
+            pass
+        self.clock.advance(11_000_000)
+        self.ship()
+
     def note(self) -> None:
         self.rows[self.journal.writer.written_ts] = {number: rows_of(self.store, number) for number in (0, 3)}
 
@@ -61,6 +77,23 @@ class Recorded(Shipped):
         """Without keys that have expired."""
         [*_, found] = [rows for when, rows in self.rows.items() if when <= ts]
         return {row for row in found[database] if row[4] is None or row[4] > ts // 1000}
+
+
+def succeed(lost: Recorded, until: Ts | None = None) -> Recorded:
+    """The machine is lost: another server goes on from the copy, with files of its own, so as a new lineage."""
+    manifest, disk = lost.newest, SimulatedDisk()
+    lineage = manifest.lineages[-1]
+    source = ShippedDisk(lost.objects, manifest.database_id, lineage, "/shipped")
+    at = min(lineage.ts, until or lineage.ts)
+    empty = Store(lost.clock, random.Random(1))
+    restore(disk, empty, "/shipped", FOLDER, until=at, source_disk=source, database_id=manifest.database_id)
+    write_restored(disk, FOLDER, manifest)
+    settings = Settings(geometry=Geometry(frame_bytes=4096, frames_per_segment=4), shard_count=lineage.shard_count)
+    store = Store.open(disk, FOLDER, lost.store._clock, settings, lambda: 77, random.Random(5))
+    made = Recorded(lost.objects, store=store, seed=9)
+    made.disk, made.clock, made.rows = disk, lost.clock, dict(lost.rows)
+    made.shipper = Shipper(disk, FOLDER, store.journal.meta, lost.objects, lost.clock)
+    return made
 
 
 def rows_of(store: Store, number: int) -> Rows:

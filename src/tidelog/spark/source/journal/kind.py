@@ -1,4 +1,4 @@
-"""The kind `journal`: the records of a data directory, a backup or a snapshot, one row for each record and key.
+"""The kind `journal`: the records of a data directory, a backup, a snapshot or a copy, one row for each record and key.
 
     shard int, lsn bigint      which record
     ts bigint, timestamp       of its transaction
@@ -10,7 +10,11 @@
     flags int                  as they are in the record
     payload binary             the whole payload, as it is in the journal, in the first row of a record
 
-    journal                    the folder, or a URL that fsspec knows (s3://…); `storage.*` are options for fsspec
+    journal                    the folder, a URL that fsspec knows (s3://…), or that of a copy in an object store;
+                               `storage.*` are options for what opens it
+    database_id                of a copy, if there are several databases in it
+    ship_key_file              the key of an encrypted copy
+    fail_on_loss               of a copy: false: go on without transactions that it has lost, instead of failing
     since, until               transactions of a time: ISO times, or ts in µs; both ends included
     key, prefix                records that name this key, or keys with this prefix, and records that name every key
     partition_frames           frames of one task, 16 unless given
@@ -22,6 +26,9 @@ can be read up to its last mark. Cold nodes that a snapshot refers to are rows `
 node files; tasks share them evenly. A frame is skipped without being read if its head shows that it lies outside of the
 time, or its sidecar that it has none of the keys; filters on ts, timestamp, lsn and key do the same as the options. A
 transaction over several shards is in the rows of each of them.
+
+Of a copy, the newest manifest is read once, and tasks open the same one by its number. A transaction is taken from one
+of its lineages (`copies/runs`).
 """
 
 from __future__ import annotations
@@ -40,8 +47,9 @@ from tidelog.ids import U64_MAX, ShardId
 from tidelog.journal.inspection import JournalFolder, ShardInspection, locate
 from tidelog.journal.record_inspection import Selection, select_records
 from tidelog.ports import Disk
+from tidelog.spark.copies.address import take_address
+from tidelog.spark.copies.runs import HistoryRun, runs_between
 from tidelog.spark.options import Options
-from tidelog.spark.remote_disk import disk_of
 from tidelog.spark.source.batch_reader import BatchReader, comparison
 from tidelog.spark.source.columns import check_columns
 from tidelog.spark.source.journal.nodes import OpenedReferences
@@ -55,7 +63,11 @@ _OF_PAYLOADS: Final = frozenset(["key", "value", "payload"])
 class JournalPart(InputPartition):
     """What one task reads: the records from one lsn to another, both included."""
 
-    def __init__(self, shard: int, first: int, last: int, piece: int = 0, pieces: int = 1) -> None:
+    def __init__(
+        self, shard: int, first: int, last: int, piece: int = 0, pieces: int = 1, run: HistoryRun | None = None
+    ) -> None:
+        self.run = run
+        """Of a copy."""
         self.shard = shard
         self.first = first
         self.last = last
@@ -107,24 +119,35 @@ class JournalFileReader(BatchReader[JournalPart]):
     """Reads the files as they are now."""
 
     def __init__(self, target: str, options: Options, schema: StructType) -> None:
-        self._target = target
         self._selection = take_selection(options)
         self._frames = options.number("partition_frames", 1) or limits.SPARK_PARTITION_FRAMES
         self._skip_damage = options.flag("skip_damage", False)
-        self._storage = options.prefixed("storage.")
-        options.end("a journal")
+        self._fail_on_loss = options.flag("fail_on_loss", True)
+        self._since = options.moment_us("since")
         check_columns(schema, SCHEMA, MAY_BE)
         self._schema = schema
+        self._address = take_address(options, target)
+        options.end("a journal")
 
     def partitions(self) -> list[InputPartition]:
-        disk, place = self._locate()
-        parts = [
-            part for shard in place.shards for part in plan_shard(disk, place, shard, self._selection, self._frames)
-        ]
+        if self._address.is_copy:
+            manifest = self._address.open_copy().manifest
+            since = None if self._since is None else self._since - 1
+            until = self._selection.ts_last
+            runs = runs_between(manifest, since, until, fail_on_loss=self._fail_on_loss, url=self._address.url)
+            return [part for run in runs for part in self._parts(run)]
+        return self._parts(None)
+
+    def _parts(self, run: HistoryRun | None) -> list[InputPartition]:
+        disk, place = self._locate(run)
+        wanted = _within(self._selection, run)
+        parts = [part for shard in place.shards for part in plan_shard(disk, place, shard, wanted, self._frames)]
         node_bytes = sum(each.length for each in place.meta.point.node_files) if place.meta.point is not None else 0
         pieces = max(1, -(-node_bytes // (limits.SPARK_NODES_BYTES * max(1, len(parts)))))
         return [
-            JournalPart(part.shard, part.first, part.last, piece, pieces) for part in parts for piece in range(pieces)
+            JournalPart(part.shard, part.first, part.last, piece, pieces, run)
+            for part in parts
+            for piece in range(pieces)
         ]
 
     def narrow(self, filters: Sequence[Filter]) -> None:
@@ -136,9 +159,9 @@ class JournalFileReader(BatchReader[JournalPart]):
 
     def read_counted(self, part: JournalPart, counts: ReadCounts) -> Iterator[pa.RecordBatch]:
         """The batches of a part; `counts` is told what that took."""
-        disk, place = self._locate()
+        disk, place = self._locate(part.run)
         wanted = replace(
-            self._selection,
+            _within(self._selection, part.run),
             lsn_first=max(part.first, self._selection.lsn_first),
             lsn_last=min(part.last, self._selection.lsn_last),
             payloads=_refers(place) or not _OF_PAYLOADS.isdisjoint(self._schema.fieldNames()),
@@ -163,9 +186,17 @@ class JournalFileReader(BatchReader[JournalPart]):
         finally:
             shard.close()
 
-    def _locate(self) -> tuple[Disk, JournalFolder]:
-        disk, path = disk_of(self._target, self._storage)
+    def _locate(self, run: HistoryRun | None) -> tuple[Disk, JournalFolder]:
+        disk, path = self._address.open_folder("" if run is None else run.lineage)
         return disk, locate(disk, path)
+
+
+def _within(selection: Selection, run: HistoryRun | None) -> Selection:
+    """What is wanted of a run."""
+    if run is None:
+        return selection
+    first, last = max(selection.ts_first, run.after + 1), min(selection.ts_last, run.last)
+    return replace(selection, ts_first=first, ts_last=last)
 
 
 def _refers(place: JournalFolder) -> bool:

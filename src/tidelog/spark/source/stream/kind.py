@@ -14,9 +14,8 @@ start                                x            earliest (default), latest, an
 max_rows_per_trigger                 x            the most rows of a batch
 partition_rows                x      x            rows of one task, 250000 unless given
 fail_on_loss                  x      x            true (default): an error if entries were evicted before they were read
-from                          x                   a copy in an object store, or the folder of a data directory: no server is
-                                                  asked; `url`, `from_followers`, `password_file` and `flight` are not
-                                                  for it
+from                          x                   a copy in an object store, or a data directory: no server is asked;
+                                                  instead of `url`, `from_followers`, `password_file`, `flight`
 at                            x                   of a copy: the moment, a ts or an ISO time; unless given, the newest
 database_id, ship_key_file    x                   of a copy: which database, and the key that it is encrypted with
 storage.*                     x                   options for what opens the URL of a copy
