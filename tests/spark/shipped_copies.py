@@ -40,7 +40,8 @@ class CopyPlace(NamedTuple):
     storage: Mapping[str, str]
 
     @property
-    def options(self) -> dict[str, str]:
+    def options(self) -> dict[str, Any]:
+        """Of the source."""
         return {f"storage.{name}": value for name, value in self.storage.items()}
 
     def objects(self) -> ObjectStore:

@@ -16,6 +16,7 @@ from tests.cli.directories import fill
 from tests.store.cold import fill as fill_cold
 from tests.store.cold import made as made_cold
 from tidelog.journal.verify import VerifyReport, verify
+from tidelog.spark.copies.address import HistoryAddress
 from tidelog.spark.jobs.verify import FrameRun, NeededFile, Proof, Task, TimeRange, audit_in_parallel, prove
 from tidelog.store.type_table import operation_table
 from tidelog.system.disk import SystemDisk
@@ -35,7 +36,7 @@ class Here:
 
     def __call__(self, tasks: Sequence[Task]) -> list[Proof]:
         self.tasks += tasks
-        return [prove(task, url=self._url, storage={}) for task in tasks]
+        return [prove(task, HistoryAddress(self._url)) for task in tasks]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def alone(folder: Path) -> VerifyReport:
 
 def side_by_side(folder: Path, frames: int = 1) -> tuple[VerifyReport, list[Task]]:
     here = Here(str(folder))
-    return audit_in_parallel(str(folder), {}, here, frames=frames), here.tasks
+    return audit_in_parallel(HistoryAddress(str(folder)), here, frames=frames), here.tasks
 
 
 def as_told(report: VerifyReport) -> tuple[object, ...]:

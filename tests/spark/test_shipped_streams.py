@@ -155,7 +155,7 @@ def test_only_nodes_of_the_range_are_read(place: CopyPlace, shipped: Streams, mo
         return real(self, path, mode)
 
     monkeypatch.setattr(ShippedDisk, "open", open_noted)
-    options = {"path": "stream:orders:2", "from": place.url, **place.options}
+    options: dict[str, Any] = {"path": "stream:orders:2", "from": place.url, **place.options}
     made = reader(StructType([SCHEMA["entry"]]), from_offset=81, to_offset=120, **options)
     [part] = made.partitions()
     assert len(part.nodes) == 1

@@ -89,7 +89,8 @@ def test_a_data_directory_and_a_backup_show_their_moments(tmp_path: Path) -> Non
     for ts in [*list(rows)[::41], None]:
         wanted = rows[[*rows][-1] if ts is None else ts]
         # The clock of this store stands still, so nothing has expired.
-        assert state(data, **({} if ts is None else {"at": ts})) == wanted
+        given: dict[str, Any] = {} if ts is None else {"at": ts}
+        assert state(data, **given) == wanted
     copy_newest_snapshot(SystemDisk(), str(tmp_path / "data"), str(tmp_path / "backup"))
     assert state(CopyPlace(str(tmp_path / "backup"), {})) == saved
     store.journal.close()

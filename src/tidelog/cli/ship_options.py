@@ -70,6 +70,10 @@ RestoreLazy = Annotated[
         "[default: no]",
     ),
 ]
+CopyKeyFile = Annotated[
+    str | None,
+    typer.Option("--ship-key-file", metavar="FILE", help="The key of an encrypted copy."),
+]
 RestoreFrom = Annotated[
     str | None,
     typer.Option(

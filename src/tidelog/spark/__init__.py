@@ -15,11 +15,12 @@ What everything else builds on:
     options      the options of the data source, checked
     endpoint     a server that is talked to, over RESP and Flight
     remote_disk  journal files in an object store
+    copies       history that is read without a server: copies in object stores, data directories, backups
     delta        Delta tables that record how far they are
 
 What runs:
 
-    source       the data source `tidelog`: streams, feeds, days, journals
+    source       the data source `tidelog`: streams, feeds, days, journals, states
     jobs         batch jobs over all history (`compress`, `expire`, `verify`), and what all jobs share
     lake         the job `lake`: Delta tables that are kept equal to a feed
     views        the job `view`: results of SQL that are kept up to date

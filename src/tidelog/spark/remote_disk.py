@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import fsspec
 
+from tidelog.errors import DataDirectoryError
 from tidelog.ports import Chunk, Disk, Lock, OpenMode
 from tidelog.system.whole_disk import whole_disk
 
@@ -21,7 +22,10 @@ def disk_of(url: str, storage: Mapping[str, str]) -> tuple[Disk, str]:
         return whole_disk(), url
     if url.startswith("file://"):
         return whole_disk(), url.removeprefix("file://")
-    files, path = fsspec.core.url_to_fs(url, **storage)
+    try:
+        files, path = fsspec.core.url_to_fs(url, **storage)
+    except (ImportError, ValueError, TypeError) as error:
+        raise DataDirectoryError(f"{url} is no copy, and fsspec cannot open it as a data directory: {error}") from None
     return RemoteDisk(files), path
 
 

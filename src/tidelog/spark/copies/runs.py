@@ -12,6 +12,7 @@ neither of them. Such a gap is an error, unless the caller wants to go on withou
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from tidelog.errors import TooOld
@@ -55,7 +56,7 @@ def runs_between(
     runs = history_runs(manifest)
     losses = [
         (before.last, after.after)
-        for before, after in zip(runs, runs[1:], strict=False)
+        for before, after in pairwise(runs)
         if before.last < after.after and before.last < until and (since is None or after.after > since)
     ]
     if runs and since is not None and since < runs[0].after:

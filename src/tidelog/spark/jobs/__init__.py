@@ -3,6 +3,7 @@
 compress      compresses days that are old enough
 expire        removes days that are older still
 verify        audits a journal in parallel
+verify_copy   audits a copy in an object store in parallel: manifests, objects, and its lineages as journals
 
 job           what compress and expire share: items are found and run in waves, by one job at a time
 waves         runs some items at a time as tasks of Spark, and hands over results as they come

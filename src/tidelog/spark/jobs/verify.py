@@ -16,7 +16,7 @@ damaged one, which is rare, takes as long as on one machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import chain, pairwise
 from typing import NamedTuple
@@ -35,7 +35,8 @@ from tidelog.journal.snapshot import list_snapshot_paths, newest_snapshot, open_
 from tidelog.journal.snapshot_nodes import check_lengths
 from tidelog.journal.source import ShardSource
 from tidelog.journal.verify import Audit, VerifyReport, verify
-from tidelog.spark.remote_disk import disk_of
+from tidelog.ports import Disk
+from tidelog.spark.copies.address import HistoryAddress
 from tidelog.store.type_table import operation_table
 
 
@@ -105,14 +106,14 @@ class _Unproved(Exception):
 
 
 def audit_in_parallel(
-    url: str, storage: Mapping[str, str], run_tasks: RunTasks, *, frames: int = limits.SPARK_PARTITION_FRAMES
+    address: HistoryAddress, run_tasks: RunTasks, *, lineage: str = "", frames: int = limits.SPARK_PARTITION_FRAMES
 ) -> VerifyReport:
-    """Audit a data directory in parallel, or a snapshot as a whole. Raises only if the folder is neither."""
-    disk, folder = disk_of(url, storage)
+    """Audit a data directory or a lineage in parallel, or a snapshot as a whole. Raises only if it is none of them."""
+    disk, folder = address.open_folder(lineage)
     meta = layout.read_meta(disk, folder)
     if meta.point is None:
         try:
-            with closing(_AuditPlan(url, storage, frames)) as plan:
+            with closing(_AuditPlan(disk, folder, frames)) as plan:
                 return plan.audit(run_tasks)
         except (_Unproved, TidelogError, OSError):
             pass  # the audit below says what is wrong, if anything is
@@ -120,8 +121,8 @@ def audit_in_parallel(
 
 
 class _AuditPlan:
-    def __init__(self, url: str, storage: Mapping[str, str], frames: int) -> None:
-        self._disk, self._folder = disk_of(url, storage)
+    def __init__(self, disk: Disk, folder: str, frames: int) -> None:
+        self._disk, self._folder = disk, folder
         self._meta = layout.read_meta(self._disk, self._folder)
         self._audit = Audit(self._disk, self._folder, self._meta, operation_table(), None)
         self._run_bytes = frames * self._meta.geometry.frame_bytes
@@ -232,14 +233,14 @@ def _proved(proofs: Sequence[Proof]) -> Sequence[Proof]:
 # --- in a task --------------------------------------------------------------------------------------------------------
 
 
-def prove_numbered(numbered: tuple[int, Task], *, url: str, storage: Mapping[str, str]) -> tuple[int, Proof]:
+def prove_numbered(numbered: tuple[int, Task], *, address: HistoryAddress, lineage: str = "") -> tuple[int, Proof]:
     """The same, with the number that says which task it was."""
-    return numbered[0], prove(numbered[1], url=url, storage=storage)
+    return numbered[0], prove(numbered[1], address, lineage)
 
 
-def prove(task: Task, *, url: str, storage: Mapping[str, str]) -> Proof:
+def prove(task: Task, address: HistoryAddress, lineage: str = "") -> Proof:
     """What an executor does."""
-    disk, folder = disk_of(url, storage)
+    disk, folder = address.open_folder(lineage)
     try:
         meta = layout.read_meta(disk, folder)
         if isinstance(task, KeptSnapshot):

@@ -7,6 +7,7 @@ stream         entries of streams
 feed           what changed: change feeds
 days           events of day streams
 journal        records of journal files
+state          the keyspace as it was at a moment
 
 batch_reader   readers of batches, and filters that Spark pushes down
 micro_batches  readers without end, for `readStream`

@@ -1,0 +1,147 @@
+"""The audit of a copy finds whatever is wrong with it, and names the object."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.cli.command_line import invoke
+from tests.spark.shipped_copies import CopyPlace, Recorded, place, succeed
+from tests.spark.test_shipped_streams import Streams
+from tidelog import limits
+from tidelog.ports import ObjectEntry
+from tidelog.shipping.manifest import manifest_number
+from tidelog.spark.copies.address import find_history
+from tidelog.spark.jobs.verify import Proof, Task, prove
+from tidelog.spark.jobs.verify_copy import CopyProof, CopyReport, CopyTask, audit_copy, prove_copy
+
+__all__ = ["place"]
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+@pytest.fixture(autouse=True)
+def small_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "NODE_ENTRIES_MAX", 100)
+    monkeypatch.setattr(limits, "HOT_NODES_KEPT", 1)
+
+
+def audit(place: CopyPlace, storage: dict[str, str] | None = None) -> CopyReport:
+    address = find_history(place.url, place.storage if storage is None else storage)
+
+    def run_tasks(tasks: Sequence[CopyTask]) -> list[CopyProof]:
+        return [prove_copy(task, address) for task in tasks]
+
+    def run_lineage(lineage: str, tasks: Sequence[Task]) -> list[Proof]:
+        return [prove(task, address, lineage) for task in tasks]
+
+    return audit_copy(address, run_tasks, run_lineage, frames=3)
+
+
+def filled(place: CopyPlace, *, lineages: int = 2) -> Recorded:
+    """With snapshots, node files, and a server that took over."""
+    made: Recorded = Streams(place.objects(), 2)
+    made.begin()
+    for _ in range(3):
+        made.change(25)
+        made.ship()
+    assert isinstance(made, Streams)
+    made.write("cold", 3000)
+    made.cool()
+    made.save()
+    made.change(20)
+    made.ship()
+    for _ in range(lineages - 1):
+        made = succeed(made)
+        made.begin()
+        made.settle()
+        made.change(20)
+        made.ship()
+    return made
+
+
+def test_a_sound_copy(place: CopyPlace) -> None:
+    shipped = filled(place)
+    prefix = f"{shipped.newest.database_id}/"
+    shipped.objects.put(f"{prefix}nobody-knows", [b"12345"])
+    report = audit(place)
+
+    assert report.damage == []
+    assert report.manifests == shipped.newest.number + 1
+    assert (report.unnamed, report.unnamed_bytes) == (1, 5)
+    named = [name for name, _ in everything(shipped) if manifest_number(name.removeprefix(prefix)) is None]
+    assert report.objects == len(named) - 1
+    assert len(report.lineages) == 2
+    assert all(each.audit is not None and each.audit.is_sound for each in report.lineages)
+    assert report.lineages[0].audit is not None
+    assert report.lineages[0].audit.nodes > 0
+    assert sum(shard.transactions for shard in report.lineages[0].audit.shards) > 60
+
+
+def everything(shipped: Recorded) -> list[ObjectEntry]:
+    found: list[ObjectEntry] = []
+    while page := shipped.objects.list(f"{shipped.newest.database_id}/", found[-1].name if found else ""):
+        found += page
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_is_damaged_is_found(tmp_path: Path, seed: int) -> None:
+    place = CopyPlace(str(tmp_path / "objects"), {})
+    shipped = filled(place)
+    rng = random.Random(seed)
+    newest = shipped.newest
+    names = [entry.name for entry in everything(shipped)]
+    names.remove(f"{newest.database_id}/manifest-{newest.number:016x}")
+    name = rng.choice(names)
+    short = name.removeprefix(f"{newest.database_id}/")
+    path = tmp_path / "objects" / name
+    data = bytearray(path.read_bytes())
+    match seed % 4:
+        case 0:
+            path.unlink()
+        case 1:
+            path.write_bytes(data[: rng.randrange(len(data))])
+        case 2 if "manifest-" not in short and "base." not in short:  # those end where their zlib stream ends
+            path.write_bytes(data + b"x")
+        case _:
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+            path.write_bytes(data)
+    is_base = short == newest.base
+    if is_base:  # then the newest manifest cannot be opened
+        with pytest.raises(Exception, match="base"):
+            audit(place)
+        return
+    report = audit(place)
+    assert not report.is_sound
+    assert any(damage.object == short for damage in report.damage), (short, report.damage)
+    files = {
+        extent.object: file_path
+        for lineage in newest.lineages
+        for file_path, file in lineage.files.items()
+        for extent in file.extents
+    }
+    if short in files:
+        assert any(damage.path == files[short] for damage in report.damage), report.damage
+
+
+def test_the_command(spark: SparkSession, place: CopyPlace) -> None:
+    shipped = filled(place, lineages=1)
+    storage = [word for name, value in place.storage.items() for word in ("--storage", f"{name}={value}")]
+    done = invoke("pipeline", "verify", place.url, *storage, "--json")
+    assert done.status == 0, done.stderr
+    assert done.objects[-1]["sound"] is True
+    assert done.objects[-1]["manifest"] == shipped.newest.number
+    text = invoke("pipeline", "verify", place.url, *storage)
+    assert "sound" in text.stdout
+
+    [name] = [entry.name for entry in everything(shipped) if entry.name.endswith("manifest-0000000000000001")]
+    shipped.objects.delete(name)
+    done = invoke("pipeline", "verify", place.url, *storage, "--json")
+    assert done.status == 1
+    problems = [each for each in done.objects if each.get("object") == "manifest-0000000000000001"]
+    assert "missing" in problems[0]["problem"]
+    assert invoke("pipeline", "verify", f"{place.url}-nothing", *storage).status == 2
