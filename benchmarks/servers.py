@@ -124,6 +124,7 @@ def running(
     has_flight: bool = False,
     password: str = "",
     keeps_snapshots: bool = False,
+    ship_to: str = "",
     python: str = sys.executable,
     options: Sequence[str] = (),
 ) -> Iterator[Server]:
@@ -139,6 +140,8 @@ def running(
         more = ["--http-port", "auto" if has_http else "0", "--flight-port", "auto" if has_flight else "0"]
         if not keeps_snapshots:
             more += ["--snapshot-after", "0"]
+        if ship_to:
+            more += ["--ship-to", ship_to]
         if password:
             Path(f"{folder}/password").write_text(password)
             Path(f"{folder}/password").chmod(0o600)

@@ -62,6 +62,8 @@ class Task:
     """The first and the last ms of Redis's ids, which are as far apart from each other everywhere."""
     rounds: int
     tests: tuple[str, ...]
+    copy: str = ""
+    """Where Tidelog ships itself to; "": nowhere."""
 
 
 # --- plain Redis, as one writes it by hand ----------------------------------------------------------------------------
@@ -114,6 +116,10 @@ def from_tidelog(spark: SparkSession, task: Task, schema: str) -> DataFrame:
 
 def from_journal(spark: SparkSession, task: Task) -> DataFrame:
     return spark.read.format("tidelog").schema(JOURNAL).load(f"journal:{task.data}")
+
+
+def from_copy(spark: SparkSession, task: Task) -> DataFrame:
+    return spark.read.format("tidelog").schema(SCHEMA).option("from", task.copy).load(f"stream:{task.stream}")
 
 
 # --- what is measured -------------------------------------------------------------------------------------------------
@@ -177,6 +183,9 @@ def measures(spark: SparkSession, task: Task) -> Iterator[tuple[str, dict[str, C
                 "parquet": lambda: written(files, copy),
             },
         )
+    if "shipped" in task.tests:
+        shipped = from_copy(spark, task)
+        yield "shipped", {"tidelog": lambda: summed(shipped), "parquet": lambda: summed(files)}
     if "journal" in task.tests:
         records = f"{task.folder}/records"
         journal = from_journal(spark, task)
