@@ -62,8 +62,8 @@ def test_an_encrypted_copy_through_spark(spark: SparkSession, place: CopyPlace, 
     assert [row.entry for row in orders.orderBy("offset").collect()] == [*(f"order {n}" for n in range(20)), "last"]
     assert orders.where("offset > 19").count() == 2
 
-    journal = spark.read.format("tidelog").options(ship_key_file=str(key_file), **place.options)
-    journal = journal.load(f"journal:{place.url}")
+    files = spark.read.format("tidelog").options(ship_key_file=str(key_file), **place.options)
+    journal = files.load(f"journal:{place.url}")
     assert journal.where("op = 'hset'").count() == 1
 
     for frame in (state, orders, journal):
@@ -96,6 +96,7 @@ def test_credentials_come_from_the_environment(s3_bucket: S3Bucket, monkeypatch:
     shipped.ship()
     for name, value in s3_bucket.env.items():
         monkeypatch.setenv(name, value)
-    made = reader(path="state:*", **{"from": place.url})
+    options: dict[str, Any] = {"from": place.url}
+    made = reader(path="state:*", **options)
     found = [state_rows(batch) for part in made.partitions() for batch in made.read(part)]
     assert set().union(*found) == shipped.rows_at(shipped.newest.closed_ts)

@@ -95,6 +95,10 @@ class RestoredNodes:
                 waiting[key] = [node]
                 size += place.size
         self._copy(shard, waiting)
+        self.close()
+
+    def close(self) -> None:
+        """Append no more; what was written stays readable."""
         self._files.close()
 
     def _nodes(self) -> Iterator[tuple[ShardId, SealedNode]]:

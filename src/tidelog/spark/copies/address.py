@@ -65,7 +65,7 @@ class HistoryAddress:
     """Where history lies. It travels to the executors."""
 
     url: str
-    storage: Mapping[str, str] = field(default_factory=dict)
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     database_id: str = ""
     """Of a copy; "": it is a data directory."""
     manifest: int = 0

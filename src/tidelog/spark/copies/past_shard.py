@@ -104,11 +104,14 @@ def past_shard(moment: PastMoment, shard: int, wanted: WantedKeys) -> Iterator[P
             own, disk, store, spilled, store.owners, lambda: _make_folders(own, spilled, len(moment.slots))
         )
         replaying = _Replaying(moment, shard, store, nodes.spilling(store.replay))
-        wanted = replaying.with_others(wanted, disk, folder)
-        if snapshot is not None:
-            nodes.read_from(snapshot)
-            replaying.read_snapshot(disk, snapshot, wanted)
-        replaying.read_journal(disk, folder, wanted)
+        try:
+            wanted = replaying.with_others(wanted, disk, folder)
+            if snapshot is not None:
+                nodes.read_from(snapshot)
+                replaying.read_snapshot(disk, snapshot, wanted)
+            replaying.read_journal(disk, folder, wanted)
+        finally:
+            nodes.close()
         yield PastShard(moment, shard, store, wanted, spilled)
 
 
