@@ -1,13 +1,19 @@
 """A machine is lost with its disk, and another goes on from the copy: on a folder and on S3, with real processes.
 
-Two losses of each kind by default, 25 with `--long`.
+Two losses of each kind by default, 25 with `--long`. Every third machine that takes the place of a lost one is lost as
+well, at any moment of its restore and its takeover. How much each loss took is told by the last line (`pytest -s`).
 """
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
+import socket
+import statistics
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -25,6 +31,8 @@ LOSSES_LONG: Final = 25
 LOST_S_MAX: Final = 6.0
 """An fsync and a round take two seconds at most, and what a busy machine adds."""
 WAIT_S_MAX: Final = 60.0
+STOP_S_MAX: Final = 12.0
+"""What a server takes to stop in order at most, and what a busy machine adds."""
 
 
 class CopyPlace(NamedTuple):
@@ -94,6 +102,7 @@ def test_a_machine_that_is_lost_loses_seconds_at_most(
 ) -> None:
     rng = random.Random(1)
     data, written = tmp_path / "data-0", 0
+    lost_s: list[float] = []
     for loss in range(LOSSES_LONG if pytestconfig.getoption("--long") else LOSSES):
         with place.server(data, "--snapshot-after", "200kb") as server:
             assert server.client().xlen("numbers") == written
@@ -103,6 +112,8 @@ def test_a_machine_that_is_lost_loses_seconds_at_most(
             killed = time.monotonic()
             writer.stop()
         shutil.rmtree(data)
+        if loss % 3 == 1:
+            lose_while_it_begins(place, tmp_path / f"data-{loss}-lost", rng)
         data = tmp_path / f"data-{loss + 1}"
         with place.server(data) as server:
             client = server.client()
@@ -110,10 +121,25 @@ def test_a_machine_that_is_lost_loses_seconds_at_most(
             assert [int(entry) for _, _, entry in entries] == list(range(1, len(entries) + 1))
             written = len(entries)
             lost = [at for number, at in writer.answered.items() if number > written]
-            assert killed - min(lost, default=killed) <= LOST_S_MAX, shipping(server)
+            lost_s.append(killed - min(lost, default=killed))
+            assert lost_s[-1] <= LOST_S_MAX, shipping(server)
             wait_until_shipped(server)
             assert server.terminate() == 0
         shutil.rmtree(data)
+    median = statistics.median(lost_s)
+    print(f"{place.url}: {len(lost_s)} losses took {median:.2f} s in the median and {max(lost_s):.2f} s at most")
+
+
+def lose_while_it_begins(place: CopyPlace, data: Path, rng: random.Random) -> None:
+    """A machine restores the copy, or takes over, and is lost meanwhile."""
+    words = [sys.executable, "-m", "tidelog.cli", "serve", "--port", "auto", "--data", str(data)]
+    words += ["--ship-to", place.url, "--restore-from", place.url, "--restore-wait", "1s"]
+    environment = {**os.environ, **{name: str(value) for name, value in place.env.items()}}
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    time.sleep(rng.uniform(1.0, 4.5))
+    process.kill()
+    process.wait(WAIT_S_MAX)
+    shutil.rmtree(data, ignore_errors=True)
 
 
 def test_a_server_that_wakes_up_too_late_ships_no_more(place: CopyPlace, tmp_path: Path) -> None:
@@ -160,3 +186,22 @@ def test_writes_go_on_while_the_store_cannot_be_reached(tmp_path: Path) -> None:
         assert "a-secret" not in server.stderr + shipping(server)["shipping_error"]
         assert server.terminate() == 0
     assert "fails, and is tried again" in server.stderr
+
+
+def test_a_store_that_does_not_answer_does_not_hold_up_a_stop(tmp_path: Path) -> None:
+    """Calls to it end after minutes, on a thread that Python waits for when it ends."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        nowhere: dict[str, Any] = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": "id",
+            "AWS_SECRET_ACCESS_KEY": "secret-that-is-not-told",
+            "AWS_REGION": "us-east-1",
+        }
+        with ServerProcess(tmp_path / "data", "--ship-to", "s3://bucket/copy", **nowhere) as server:
+            server.client().set("key", "value")
+            time.sleep(1)
+            began = time.monotonic()
+            assert server.terminate() == 0
+            assert time.monotonic() - began < STOP_S_MAX
+        assert "its copy" in server.stderr

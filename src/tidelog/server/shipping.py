@@ -223,6 +223,8 @@ class ServerShipping:
 
     def _offer_snapshot(self) -> None:
         newest = self._journal.newest_snapshot
+        if self._failures_in_row:
+            return  # it would keep the journal, for a store that may be away for long
         if newest is not None and self._shipper.wants(newest.point.ts):
             pinned = self._journal.pin_snapshot()
             if pinned is not None and self._shipper.wants(pinned.snapshot.point.ts):
