@@ -267,7 +267,6 @@ class Runtime:
 
     async def _reload(self, before: ServedStore, prepare: Callable[[], None]) -> None:
         await before.finish_end()
-        await before.ship_rest()  # the store that comes has a shipper of its own
         await before.wait_for_disk()
         going = [before.store]
         del before  # nothing may keep the data that goes
@@ -418,9 +417,7 @@ class Runtime:
         self.served.store.journal.close()
         if not has_ended:
             logging.shutdown()
-            os._exit(
-                0
-            )  # everything is stored; threads that wait for a client, or an object store, would keep the process
+            os._exit(0)  # everything is stored; threads that wait for a client, or a store, would keep the process
 
     def _end_timers(self) -> None:
         for timer in self._timers:

@@ -305,6 +305,7 @@ class ServedStore:
     async def wait_for_disk(self) -> None:
         """Until no fsync is under way, and no value that was received is being written, however long that takes: the
         journal cannot be closed before."""
+        await self.ship_rest()  # the store that comes has a shipper of its own
         while self.turns.commit.is_under_way or self.store.journal.writer.is_staging:
             await asyncio.sleep(0.001)
 
