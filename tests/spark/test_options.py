@@ -47,7 +47,7 @@ def test_a_target_that_is_none(given: dict[str, str], says: str) -> None:
 
 def test_errors_list_the_kinds_that_users_have() -> None:
     for given in ({}, {"path": "topic:orders"}):
-        with pytest.raises(BadOption, match=r"days.* or feed:NAME or |days, feed, journal, stream;") as error:
+        with pytest.raises(BadOption, match=r"days.* or feed:NAME or |days, feed, journal, state, stream;") as error:
             source_of(**given).schema()
         assert "feedparts" not in str(error.value)
 
