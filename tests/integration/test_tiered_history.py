@@ -111,7 +111,7 @@ def test_old_entries_go_from_disk_and_are_read_all_the_same(place: Place, tmp_pa
         write(client)
         let_drop(client)
         before = info(client)
-        facts = client.execute_command("TINFO", "s")  # type: ignore[no-untyped-call]
+        facts = client.execute_command("TINFO", "s")
         facts = dict(zip(facts[::2], facts[1::2], strict=True)) if isinstance(facts, list) else facts
         assert facts[b"remote-bytes"] > 0
         assert node_bytes(data) == before["history_local_bytes"]

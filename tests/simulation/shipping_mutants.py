@@ -80,7 +80,7 @@ _LEASES: Final = (
     _mutant(
         "other-history-accepted",
         "succession.py",
-        "    if last is not None and newest.number != restored and all(epoch.id != last.id for epoch in point.epochs):\n",
+        "    if last is not None and newest.number != restored and all(epoch.id != last.id for epoch in point.epochs):\n",  # noqa: E501
         "    if last is None and newest.number != restored:\n",
         "a server that was replaced takes over again, with a history that is over",
     ),
@@ -124,14 +124,14 @@ _WORK: Final = (
     _mutant(
         "merged-object-lacks-its-end",
         "bulk.py",
-        '                        self._disk, f"{self._folder}/{path}", first.position, last.end, name, first.level + 1\n',
+        '                        self._disk, f"{self._folder}/{path}", first.position, last.end, name, first.level + 1\n',  # noqa: E501
         '                        self._disk, f"{self._folder}/{path}", first.position, last.position, name, 1\n',
         "small objects are made one that has not all of them",
     ),
     _mutant(
         "merged-extents-dropped",
         "lineage.py",
-        "        kept = [each for each in self.extents if each.end <= extent.position or each.position >= extent.end]\n",
+        "        kept = [each for each in self.extents if each.end <= extent.position or each.position >= extent.end]\n",  # noqa: E501
         "        kept = [each for each in self.extents if each.end < extent.position or each.position >= extent.end]\n",
         "the object before the one that was made of several is dropped",
     ),
@@ -146,7 +146,7 @@ _WORK: Final = (
         "node-file-as-it-is-elsewhere",
         "bulk.py",
         "            for start, stop in lineage.file(path).missing(0, size):\n                until",
-        "            for start, stop in lineage.file(path).missing(0, 0 if is_node and lineage.file(path).size else size):\n"
+        "            for start, stop in lineage.file(path).missing(0, 0 if is_node and lineage.file(path).size else size):\n"  # noqa: E501
         "                until",
         "a node file that has grown since the last snapshot is not shipped any further",
     ),
