@@ -21,7 +21,8 @@ from typing import Any, Final
 from tests.replication.simulated_server import FOLDER
 from tests.simulation.copy_follower import CopyFollower, draw_fate
 from tests.simulation.recovery import require
-from tests.simulation.shipping_world import STEPS, ShippingServer, ShippingWorld, shipping_limits
+from tests.simulation.shipping_server import ShippingServer
+from tests.simulation.shipping_world import STEPS, ShippingWorld, shipping_limits
 from tests.store.changes import state
 from tidelog.ids import Ts
 from tidelog.journal.layout import read_meta

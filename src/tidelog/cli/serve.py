@@ -417,8 +417,7 @@ def serve(
 ) -> int:
     """Serve Redis clients from a data directory.
 
-    Prints one line when it is ready. SIGTERM or Ctrl-C stop it cleanly: every command that was received is answered and
-    synced to disk.
+    Prints one line when it is ready. SIGTERM or Ctrl-C stop it: what was received is answered and synced to disk.
     """
     # Before anything else is local: the options, under the names of their settings.
     flags = {name.replace("_", "-"): value for name, value in locals().items() if name != "config"}

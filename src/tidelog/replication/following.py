@@ -54,7 +54,7 @@ from tidelog.replication.message import (
 from tidelog.replication.reception import Reception
 from tidelog.replication.role_file import leader_text
 from tidelog.replication.shared_history import Shared, compare
-from tidelog.replication.states import RECEIVING, SHOWN, FollowingState
+from tidelog.replication.states import RECEIVING, SHOWN, UNMET_US, FollowingState
 
 if TYPE_CHECKING:
     from tidelog.replication.replication import Replication
@@ -62,11 +62,6 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("tidelog")
 _DENOMINATOR: Final = 1000
 """Jitter is drawn in parts of this."""
-_UNMET: Final = {
-    FollowingState.CONNECTING: round(limits.REPLICATION_CONNECT_S * 1e6),
-    FollowingState.MEETING: round(limits.REPLICATION_MEETING_S * 1e6),
-}
-"""How long these last at most (µs)."""
 
 Connect = Callable[[NetworkAddress, LinkOwner], NetworkLink]
 
@@ -351,8 +346,8 @@ class Following:
         link, now_us = self._link, self._clock.monotonic_us()
         if link is None:
             return
-        if self.state in _UNMET:
-            if now_us - self._state_us > _UNMET[self.state]:
+        if self.state in UNMET_US:
+            if now_us - self._state_us > UNMET_US[self.state]:
                 link.cut("the leader did not answer in time")
                 return
         elif not self._is_stopped:

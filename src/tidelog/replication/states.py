@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from tidelog import limits
 from tidelog.replication.facts import LinkState
 
 
@@ -36,6 +37,11 @@ class FollowingState(Enum):
 
 RECEIVING: Final = (FollowingState.CATCHING_UP, FollowingState.STABLE)
 """All that the server has that it follows comes here."""
+UNMET_US: Final = {
+    FollowingState.CONNECTING: round(limits.REPLICATION_CONNECT_S * 1e6),
+    FollowingState.MEETING: round(limits.REPLICATION_MEETING_S * 1e6),
+}
+"""How long the other server may take to answer."""
 SHOWN: Final[dict[FollowingState, LinkState]] = {
     FollowingState.RESTING: "connect",
     FollowingState.CONNECTING: "connecting",

@@ -45,6 +45,7 @@ signals          signals that ask to stop
 leftovers        what a stop leaves undone, in words
 configuration    flags over the environment over `tidelog.toml`
 setting_values   the values that settings may have
+copy_settings    which settings about copies go together
 configuration_file  what CONFIG REWRITE writes
 live_parameters  what CONFIG shows and changes
 replication_parameters  those about replication

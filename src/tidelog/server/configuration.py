@@ -24,6 +24,7 @@ from tidelog.errors import EnvironmentFault
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.ports import NetworkAddress
 from tidelog.replication.options import LAG_S_DEFAULT, PRIORITY_DEFAULT, ReplicationOptions
+from tidelog.server.copy_settings import problem_of_copies
 from tidelog.server.setting_values import (
     PORT_MAX,
     number_reader,
@@ -387,45 +388,11 @@ def configure(
     if (config.tls_cert is None) != (config.tls_key is None):
         given, missing = ("tls-cert", "tls-key") if config.tls_key is None else ("tls-key", "tls-cert")
         raise BadConfiguration(f"{found[given][0]} needs {missing} beside it")
-    _check_follow_from(config, found)
     if config.port is None and config.unix_socket is None:
         raise BadConfiguration(f"{found['port'][0]} is 0 and there is no unix-socket: nobody could connect")
-    check_history(config, found)
+    if (conflict := problem_of_copies(config, found)) is not None:
+        raise BadConfiguration(conflict)
     return config
-
-
-def check_history(config: ServerConfig, found: Mapping[str, tuple[str, Any]]) -> None:
-    """Whether what is said of node files in a copy goes together."""
-    if config.local_history_us is not None:
-        origin = found["local-history"][0]
-        if config.ship_to is None:
-            raise BadConfiguration(f"{origin} needs ship-to beside it: what is not on disk must be somewhere else")
-        if config.local_history_us > config.ship_keep_us:
-            raise BadConfiguration(
-                f"{origin} is more than ship-keep: it is by the snapshots in the copy that a server knows how old its "
-                f"files are, so they must be kept for as long"
-            )
-    if config.restore_lazy and config.restore_from is None:
-        raise BadConfiguration(f"{found['restore-lazy'][0]} needs restore-from beside it")
-
-
-def _check_follow_from(config: ServerConfig, found: Mapping[str, tuple[str, Any]]) -> None:
-    """A server that follows a copy takes its data from nowhere else, and never ships over it."""
-    if config.follow_from is None:
-        return
-    origin = found["follow-from"][0]
-    if config.replicaof is not None:
-        raise BadConfiguration(f"{origin} and {found['replicaof'][0]}: a server follows a copy or a leader, not both")
-    if config.restore_from is not None:
-        raise BadConfiguration(
-            f"{origin} and {found['restore-from'][0]}: a server that follows a copy fetches its data itself. Without "
-            f"restore-from it does that; without follow-from it goes on with the database as its leader"
-        )
-    if config.ship_to is not None and config.ship_to.rstrip("/") == config.follow_from.rstrip("/"):
-        raise BadConfiguration(
-            f"{origin} and {found['ship-to'][0]} name the same place. Once it is promoted, this server ships a "
-            f"database of its own: name another place for that"
-        )
 
 
 def setting_of(option: str, read: Callable[[Any], Any], value: Any) -> Any:

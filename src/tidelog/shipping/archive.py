@@ -7,7 +7,7 @@ left objects that no manifest names, and the sweep finds them (`upkeep`).
 from __future__ import annotations
 
 from tidelog import limits
-from tidelog.ids import Ts
+from tidelog.ids import Cycle, Ts
 from tidelog.journal.layout import SnapshotPoint
 from tidelog.shipping.lineage import Lineage, ShippedFile
 from tidelog.shipping.manifest import Manifest
@@ -56,6 +56,12 @@ class Archive:
         self.lineages.remove(lineage)
         self._changed.pop(lineage.name, None)
         self._in_base.pop(lineage.name, None)
+
+    def empty(self, lineage: Lineage) -> None:
+        """Let a lineage that nobody can restore from begin anew."""
+        for path in list(lineage.files):
+            self.remove_file(lineage, path)
+        lineage.ts, lineage.cycle, lineage.lsns, lineage.ends, lineage.first_segments = Ts(0), Cycle(0), (), (), ()
 
     def set_file(self, lineage: Lineage, path: str, file: ShippedFile) -> None:
         lineage.files[path] = file

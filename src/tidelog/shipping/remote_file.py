@@ -10,14 +10,14 @@ both are there, the file is whole: a crash came between. Whoever reads takes the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any, Final, NamedTuple
 
 from tidelog.errors import Corruption
-from tidelog.journal.layout import read_json, shard_folder, write_json
+from tidelog.journal.layout import Meta, read_json, shard_folder, write_json
 from tidelog.journal.node_format import node_file_id
 from tidelog.ports import Disk
-from tidelog.shipping.lineage import ShippedExtent, ShippedFile
+from tidelog.shipping.lineage import Lineage, ShippedExtent, ShippedFile
 
 _FORMAT: Final = 1
 _FILE: Final = ".bin"
@@ -138,3 +138,15 @@ def settle_remote_files(disk: Disk, folder: str, shard_count: int) -> None:
                 gone = True
         if gone:
             disk.sync_folder(inside)
+
+
+def files_in_copy(
+    disk: Disk, folder: str, meta: Meta, lineage: Lineage, known: Set[str]
+) -> Iterator[tuple[str, ShippedFile]]:
+    """The node files that lie only in the copy, and that a lineage lacks: it is to have them, so they stay there for as
+    long as they are not here. `known`: the objects of the copy. Files of another copy are shipped like others, from
+    there."""
+    for path, remote in remote_files(disk, folder, meta.shard_count).items():
+        is_ours = remote.database_id == meta.database_id and known >= set(remote.objects())
+        if is_ours and not remote.is_part_of(lineage.file(path)):
+            yield path, ShippedFile(remote.extents)

@@ -21,7 +21,7 @@ from typing import Final
 
 from tidelog import limits
 from tidelog.errors import ShippingError, ShippingFenced, ShippingGap
-from tidelog.ids import Cycle, Lsn, ShardId, Ts
+from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal.durability import BlobExtent
 from tidelog.journal.layout import META, SHARD_META, Meta, shard_folder
 from tidelog.journal.node_format import inner_path
@@ -35,7 +35,7 @@ from tidelog.shipping.lineage import Lineage, ShippedFile
 from tidelog.shipping.manifest import Manifest, encode_base
 from tidelog.shipping.manifest_log import ManifestLog
 from tidelog.shipping.point import ShipPoint
-from tidelog.shipping.remote_file import remote_files, remote_path
+from tidelog.shipping.remote_file import files_in_copy, remote_path
 from tidelog.shipping.succession import cut_ts, foreign_extents, goes_on, refuse_other_history
 from tidelog.shipping.upkeep import Upkeep
 from tidelog.shipping.uploads import Uploads, stem
@@ -165,7 +165,8 @@ class Shipper:
             known = {name for lineage in self._archive.lineages for name in lineage.objects()}
             if newest is None or not self._goes_on(point):
                 self._begin_lineage(newest, point, lease)
-            self._take_remote(known)
+            for path, file in files_in_copy(self._disk, self._folder, self._meta, self._lineage, known):
+                self._archive.set_file(self._lineage, path, file)
             self._is_begun = self._lineage.begins_ts is not None and META in self._lineage.files
             self._point = point
             self._owed = list(point.extents)
@@ -202,15 +203,6 @@ class Shipper:
         epoch = point.epochs[-1].id if point.epochs else 0
         self._archive.add(Lineage(f"{epoch:016x}.{lease:x}", self._meta.geometry, self._meta.shard_count))
 
-    def _take_remote(self, known: set[str]) -> None:
-        """Let the lineage have the node files that lie only in the copy: so they stay there for as long as they are not
-        here. Those of another copy are shipped like others, from there."""
-        lineage = self._lineage
-        for path, remote in remote_files(self._disk, self._folder, self._meta.shard_count).items():
-            is_ours = remote.database_id == self._meta.database_id and known.issuperset(remote.objects())
-            if is_ours and not remote.is_part_of(lineage.file(path)):
-                self._archive.set_file(lineage, path, ShippedFile(remote.extents))
-
     def begin(self, snapshot: PinnedSnapshot | None) -> None:
         """Say what the lineage begins with: a snapshot, or, if the journal has everything, None."""
         lineage = self._lineage
@@ -224,7 +216,7 @@ class Shipper:
                 raise ShippingGap(f"the journal of shard {shard} begins at lsn {segments[0]}: a snapshot is needed")
         # One that was begun before, and whose first snapshot was not finished, has the journal from there on.
         if any(first < there for first, there in zip(firsts, lineage.first_segments, strict=False)):
-            self._empty_lineage(lineage)
+            self._archive.empty(lineage)  # it was to begin with a later snapshot, which can no longer be had
         lineage.first_segments = lineage.first_segments or tuple(firsts)
         if snapshot is None:
             lineage.begins_ts = Ts(0)
@@ -241,12 +233,6 @@ class Shipper:
                 file.close()
             self._archive.set_file(lineage, path, lineage.file(path).plus(extent))
         self._is_begun = True
-
-    def _empty_lineage(self, lineage: Lineage) -> None:
-        """It was to begin with a later snapshot, which can no longer be had."""
-        for path in list(lineage.files):
-            self._archive.remove_file(lineage, path)
-        lineage.ts, lineage.cycle, lineage.lsns, lineage.ends, lineage.first_segments = Ts(0), Cycle(0), (), (), ()
 
     def give(self, snapshot: PinnedSnapshot) -> None:
         """Ship this snapshot, step by step."""
@@ -423,18 +409,13 @@ class Shipper:
         named = archive.named_snapshots(lineage)
         newest = {} if not named else {inner_path(each): each.length for each in named[-1].node_files}
         found: dict[str, ShippedFile] = {}
-        for old in [
-            point for each in archive.lineages for point in archive.named_snapshots(each) if point.ts <= before
-        ]:
-            for listed in old.node_files:
-                path = inner_path(listed)
-                file = archive.named_file(lineage, path)
-                if (
-                    file is not None
-                    and listed.length >= newest.get(path, listed.length + 1)
-                    and not any(file.missing(0, file.size))
-                ):
-                    found[path] = file
+        points = [point for each in archive.lineages for point in archive.named_snapshots(each) if point.ts <= before]
+        for listed in [each for point in points for each in point.node_files]:
+            path = inner_path(listed)
+            file = archive.named_file(lineage, path)
+            is_full = listed.length >= newest.get(path, listed.length + 1)
+            if is_full and file is not None and not any(file.missing(0, file.size)):
+                found[path] = file
         return found
 
     @property
