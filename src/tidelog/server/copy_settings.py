@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidelog.server.configuration import ServerConfig
 
-Found = Mapping[str, tuple[str, Any]]
+GivenSettings = Mapping[str, tuple[str, Any]]
 """Of every setting that is given, where, and what it says."""
 
 
-def problem_of_copies(config: ServerConfig, found: Found) -> str | None:
+def problem_of_copies(config: ServerConfig, found: GivenSettings) -> str | None:
     """What does not go together, with where it is said; None: all does."""
     return _problem_of_history(config, found) or _problem_of_following(config, found)
 
 
-def _problem_of_history(config: ServerConfig, found: Found) -> str | None:
+def _problem_of_history(config: ServerConfig, found: GivenSettings) -> str | None:
     """Of node files that lie only in a copy."""
     if config.local_history_us is not None:
         origin = found["local-history"][0]
@@ -33,7 +33,7 @@ def _problem_of_history(config: ServerConfig, found: Found) -> str | None:
     return None
 
 
-def _problem_of_following(config: ServerConfig, found: Found) -> str | None:
+def _problem_of_following(config: ServerConfig, found: GivenSettings) -> str | None:
     """A server that follows a copy takes its data from nowhere else, and never ships over it."""
     if config.follow_from is None:
         return None
