@@ -179,14 +179,14 @@ class FollowerLink(LinkSpeaker):
             self._begin_files(may_wait=True)
 
     def _answer(self, journal: Journal, hello: FollowerHello) -> MeetingAnswer:
-        followers = self._followers
+        followers, is_settled = self._followers, self._followers.is_settled_for(self.name.address)
         try:
             return answer(
                 journal, hello,
-                is_settled=followers.is_settled, is_returning=followers.is_returning, unread_ts=followers.unread_ts,
+                is_settled=is_settled, is_returning=followers.is_returning, unread_ts=followers.unread_ts,
             )  # fmt: skip
         except Corruption as error:
-            if not followers.is_settled:
+            if not is_settled:
                 raise
             _LOG.error("what follower %s:%d has cannot be compared: %s", *self.address, error)
             followers.note_unread(hello.position.ts)

@@ -97,9 +97,12 @@ class Followers:
     def role(self) -> LinkRole:
         return self._replication.role
 
-    @property
-    def is_settled(self) -> bool:
-        return self._replication.is_settled
+    def is_settled_for(self, asking: NetworkAddress) -> bool:
+        """Whether what is here is the history, or a beginning of it, to which another may go back.
+
+        Not for our own leader: what it has and we lack is still on its way, also if it has just handed over to us.
+        """
+        return self._replication.is_settled and asking != self._replication.leader
 
     @property
     def is_returning(self) -> bool:

@@ -70,8 +70,9 @@ def answer(
 ) -> MeetingAnswer:
     """What a hello is answered with.
 
-    `is_settled`: we lead, or are linked to our own leader. `is_returning`: we lead, have come back after a crash, and
-    have not begun an epoch since. `unread_ts`: something after it cannot be read, so whoever has less gets a snapshot.
+    `is_settled`: we lead, or are linked to our own leader, which is another server. `is_returning`: we lead, have come
+    back after a crash, and have not begun an epoch since. `unread_ts`: something after it cannot be read, so whoever
+    has less gets a snapshot.
     """
     if not hello.database_id or not hello.position.shards:
         return _all_of_it(SyncReason.EMPTY, is_settled=is_settled)
@@ -103,4 +104,4 @@ def _all_of_it(reason: SyncReason, *, is_settled: bool) -> MeetingAnswer:
 
 
 def _not_settled() -> RefusedAnswer:
-    return RefusedAnswer(LinkRefused(RefusalReason.BEHIND, "our own link to our leader is down"))
+    return RefusedAnswer(LinkRefused(RefusalReason.BEHIND, "we may lack what our own leader has"))
