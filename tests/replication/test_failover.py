@@ -260,7 +260,7 @@ def test_a_server_that_has_less_than_was_handed_over_does_not_take_over() -> Non
 
 
 def test_a_follower_never_sends_its_own_leader_back() -> None:
-    """What the leader has more is on its way, also if the leader has just handed over and asks to follow in its turn."""
+    """What the leader has more is on its way, also if that has just handed over and asks to follow."""
     world = in_sync()
     followers = world.b.live.replication.followers
     assert followers.is_settled_for(world.c.address)

@@ -197,3 +197,98 @@ def test_journal_that_was_erased_before_anything_was_shipped_is_a_gap(objects: O
         remove_segment(shipped.disk, f"{FOLDER}/shard-0", first)
     with pytest.raises(ShippingGap):
         shipped.ship()
+
+
+def erase_before(shipped: Shipped, snapshot_ts: Ts) -> None:
+    """Remove the journal that a snapshot covers, as hands do that tidy up: older snapshots stay."""
+    pinned = shipped.journal.pin_snapshot()
+    assert pinned.snapshot.point.ts == snapshot_ts
+    folder = f"{FOLDER}/shard-0"
+    segments = list_segments(shipped.disk, folder)
+    first = max(each for each in segments if each < pinned.snapshot.point.lsns[0])
+    pinned.release()
+    assert first > 0
+    for segment in segments:
+        if segment < first:
+            remove_segment(shipped.disk, folder, segment)
+
+
+def with_two_snapshots(objects: ObjectStore) -> tuple[Shipped, Ts, Ts]:
+    shipped = Shipped(objects, shards=1)
+    moments = []
+    for count in (60, 200):
+        shipped.change(count)
+        shipped.store.save()
+        moments.append(shipped.journal.newest_snapshot.point.ts)
+    shipped.change(5)
+    return shipped, *moments
+
+
+def take_over(shipped: Shipped) -> None:
+    shipped.journal.writer.write()
+    assert shipped.journal.writer.note_blob_extents()
+    shipped.journal.writer.sync()
+    shipped.shipper.take_over(point_of(shipped.journal))
+
+
+def ship_all(shipped: Shipped) -> None:
+    shipped.ship()
+    while shipped.shipper.work():
+        pass
+    shipped.shipper.put_manifest()
+
+
+def test_an_older_snapshot_counts_only_if_the_journal_goes_on_from_it(
+    objects: ObjectStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would leave no gap, and shipping would never get past what was erased after it."""
+    shipped, older, newer = with_two_snapshots(objects)
+    pinned = shipped.journal.pin_snapshot(older)
+    assert pinned.snapshot.point.ts == older
+    pinned.release()
+    erase_before(shipped, newer)
+    take_over(shipped)
+
+    shipped.shipper.begin(shipped.journal.pin_snapshot(older))
+    ship_all(shipped)
+
+    assert "leaves a gap: shard 0 has no journal from lsn" in caplog.text
+    assert list(shipped.newest.lineages[-1].snapshots) == [newer]
+    assert restored(objects, shipped.newest) == state(shipped.store)
+
+
+def test_a_snapshot_from_before_the_journal_of_a_lineage_is_not_wanted(objects: ObjectStore) -> None:
+    """The one that the lineage begins with was found to be damaged, and the next that is given out is an older one."""
+    shipped, older, newer = with_two_snapshots(objects)
+    take_over(shipped)
+    first = shipped.journal.pin_snapshot()
+    shipped.shipper.begin(first)
+    shipped.ship()
+    shipped.shipper.close()
+    shipped.journal.distrust_snapshot(first.snapshot.path, "its sectors cannot be read")
+
+    pinned = shipped.journal.pin_snapshot()
+    assert (first.snapshot.point.ts, pinned.snapshot.point.ts) == (newer, older)
+    assert not shipped.shipper.wants(pinned.snapshot.point)
+
+    shipped.change(5)
+    shipped.save()
+    assert restored(objects, shipped.newest) == state(shipped.store)
+
+
+def test_a_first_round_that_was_cut_off_and_erased_begins_once_more(objects: ObjectStore) -> None:
+    shipped = Shipped(objects, shards=1)
+    take_over(shipped)
+    shipped.shipper.begin(None)
+    shipped.shipper.put_manifest()  # as in the middle of a long round
+    shipped.shipper.give_up_lease()
+    shipped.change(200)
+    shipped.store.save()
+    erase_before(shipped, shipped.journal.newest_snapshot.point.ts)
+
+    take_over(shipped)
+    shipped.shipper.begin(shipped.journal.pin_snapshot())
+    ship_all(shipped)
+
+    assert [len(each.snapshots) for each in shipped.newest.lineages] == [1]
+    assert restored(objects, shipped.newest) == state(shipped.store)

@@ -177,10 +177,12 @@ class ShippingServer:
                     pinned.release()
         else:
             newest = journal.newest_snapshot
-            if newest is not None and shipper.wants(newest.point.ts):
+            if newest is not None and shipper.wants(newest.point):
                 pinned = journal.pin_snapshot()
-                if pinned is not None:
+                if pinned is not None and shipper.wants(pinned.snapshot.point):
                     shipper.give(pinned)
+                elif pinned is not None:
+                    pinned.release()
             shipper.ship(point_of(journal))
             journal.holders.hold(_HOLDER, shipper.shipped_ts, self.world.clock.wall_us())
 

@@ -18,8 +18,10 @@ from typing import Final
 
 from tidelog.errors import Corruption, DataDirectoryError, InternalError
 from tidelog.ids import Ts
+from tidelog.journal.layout import shard_folder
 from tidelog.journal.node_files import NodeFiles
 from tidelog.journal.node_format import inner_path
+from tidelog.journal.segment import list_segments
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot, remove_snapshot, snapshot_ts
 from tidelog.journal.snapshot_nodes import check_length
 from tidelog.ports import Disk, File
@@ -55,7 +57,8 @@ class SnapshotPins:
     def pin(self, until: Ts | None = None) -> PinnedSnapshot | None:
         """The newest snapshot that stays and can be read; None: there is none. For the owner's thread.
 
-        `until`: rather the newest of those that are not younger than this, if there is one.
+        `until`: rather the newest of those that are not younger than this, if there is one and the journal goes on
+        from there.
         """
         for _ in range(_ATTEMPTS_MAX):
             paths = list_snapshot_paths(self._disk, self._folder)
@@ -65,11 +68,30 @@ class SnapshotPins:
                 if path in self.damaged:
                     continue
                 try:
-                    if pinned := self._pin(path):
+                    pinned = self._pin(path)
+                    if pinned is None:
+                        continue
+                    if until is None or snapshot_ts(path) > until or self._is_followed(pinned.snapshot):
                         return pinned
+                    pinned.release()
                 except (Corruption, DataDirectoryError) as error:
                     self.distrust(path, str(error))
         return None
+
+    def _is_followed(self, snapshot: Snapshot) -> bool:
+        """Whether all of the journal after a snapshot is there. Erasing sees to that; hands that tidy up do not."""
+        for shard, lsn in enumerate(snapshot.point.lsns):
+            segments = list_segments(self._disk, shard_folder(self._folder, shard))
+            if segments and segments[0] > lsn:
+                _LOG.warning(
+                    "a newer snapshot is taken than %s, and leaves a gap: shard %d has no journal from lsn %d to %d",
+                    snapshot.path,
+                    shard,
+                    lsn,
+                    segments[0],
+                )
+                return False
+        return True
 
     def distrust(self, path: str, problem: str) -> None:
         """Give it out no more. For the owner's thread."""

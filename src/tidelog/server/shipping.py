@@ -225,9 +225,9 @@ class ServerShipping:
         newest = self._journal.newest_snapshot
         if self._failures_in_row:
             return  # it would keep the journal, for a store that may be away for long
-        if newest is not None and self._shipper.wants(newest.point.ts):
+        if newest is not None and self._shipper.wants(newest.point):
             pinned = self._journal.pin_snapshot()
-            if pinned is not None and self._shipper.wants(pinned.snapshot.point.ts):
+            if pinned is not None and self._shipper.wants(pinned.snapshot.point):
                 self._shipper.give(pinned)
             elif pinned is not None:
                 pinned.release()

@@ -142,7 +142,7 @@ class OnceShipping:
     def _ship_rest(self) -> None:
         shipper = self._shipper
         pinned = self._journal.pin_snapshot()
-        if pinned is not None and shipper.wants(pinned.snapshot.point.ts):
+        if pinned is not None and shipper.wants(pinned.snapshot.point):
             shipper.give(pinned)
         elif pinned is not None:
             pinned.release()

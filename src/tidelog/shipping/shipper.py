@@ -23,7 +23,7 @@ from tidelog import limits
 from tidelog.errors import ShippingError, ShippingFenced, ShippingGap
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal.durability import BlobExtent
-from tidelog.journal.layout import META, SHARD_META, Meta, shard_folder
+from tidelog.journal.layout import META, SHARD_META, Meta, SnapshotPoint, shard_folder
 from tidelog.journal.node_format import inner_path
 from tidelog.journal.pins import PinnedSnapshot
 from tidelog.journal.segment import blob_name, journal_name, list_segments
@@ -136,11 +136,14 @@ class Shipper:
         before = self._archive.lineages[-2:-1]
         return before[0].history_ts if not self.is_begun and before and before[0].begins_ts is not None else None
 
-    def wants(self, snapshot_ts: Ts) -> bool:
-        """Whether it would ship a snapshot, if it were given one of this moment."""
-        return (
-            self.lease >= 0 and self._bulk.snapshot is None and snapshot_ts > max(self._lineage.snapshots, default=-1)
-        )
+    def wants(self, snapshot: SnapshotPoint) -> bool:
+        """Whether it would ship a snapshot of this moment, if it were given one. One from before the journal of the
+        lineage shows nothing: what happened after it is not there."""
+        if self.lease < 0 or self._bulk.snapshot is not None:
+            return False
+        lineage = self._lineage
+        is_covered = all(first <= lsn for first, lsn in zip(lineage.first_segments, snapshot.lsns, strict=False))
+        return is_covered and snapshot.ts > max(lineage.snapshots, default=-1)
 
     def newest_manifest(self) -> Manifest | None:
         """Whoever put it; None: there is none."""

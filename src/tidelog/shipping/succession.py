@@ -72,10 +72,12 @@ def goes_on(disk: Disk, folder: str, meta: Meta, lineage: Lineage, point: ShipPo
 
 
 def _has_segments(disk: Disk, folder: str, firsts: Sequence[Lsn]) -> bool:
-    """Whether the journal of each shard has a segment that begins there."""
-    return all(
-        first in list_segments(disk, shard_folder(folder, shard)) or not first for shard, first in enumerate(firsts)
-    )
+    """Whether the journal of each shard has a segment that begins there, or is to have one: it has none yet."""
+    for shard, first in enumerate(firsts):
+        segments = list_segments(disk, shard_folder(folder, shard))
+        if first not in segments and (first or segments):
+            return False
+    return True
 
 
 def foreign_extents(disk: Disk, folder: str, lineage: Lineage) -> list[tuple[str, ShippedExtent]]:
