@@ -160,6 +160,7 @@ def test_bad_input_is_one_line_or_usage(place: Place, tmp_path: Path) -> None:
         ((*source, "--data", tmp_path / "full"), "not empty"),
         ((*source, "--data", tmp_path / "no" / "where"), "does not exist"),
         ((*source, *new, "--at", "soon"), "neither a number"),
+        ((*source, *new, "--lazy", "--shards", "2"), "leave out"),
         ((*source, *new, "--at", "5", "--until", "5"), "twice"),
         ((*source, place.url, *new), "twice"),
         (new, "--from"),
@@ -180,7 +181,7 @@ def test_what_is_about_copies_is_refused_of_backups(tmp_path: Path) -> None:
     from tests.cli.test_restore import Filled
 
     filled = Filled(tmp_path)
-    for option in (("--dry-run",), ("--database", "x"), ("--ship-key-file", "x")):
+    for option in (("--dry-run",), ("--lazy",), ("--database", "x"), ("--ship-key-file", "x")):
         outcome = invoke("restore", "--from", filled.path, "--data", tmp_path / "new", *option)
         assert outcome.status == 2
         assert "for copies" in outcome.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import random
+from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -36,6 +37,8 @@ Examples:
 
   tidelog restore --from s3://bucket/tidelog --data restored --at 2026-11-15T20:03:20Z --dry-run
 
+  tidelog restore --from s3://bucket/tidelog --data restored --lazy
+
   tidelog restore --from backup-monday --data restored --shards 4
 
   tidelog serve --data restored
@@ -44,8 +47,9 @@ The earlier spelling `tidelog restore SOURCE --data DIR --until TIME` means the 
 
 JSON: kind "damaged" (problem) for snapshots that could not be used, and at the end "restored" (path, ts, time,
 shards, keys, bytes, snapshot_ts, transactions, lost_nodes; of a copy also database, lineage, manifest, fetched_bytes,
-requests). With --dry-run: "part" (part, files, objects, bytes) and "plan" (from, database, lineage, manifest, ts, time,
-snapshot_ts, snapshot_time, files, objects, bytes).
+requests; with --lazy left_files and left_bytes, and no keys, transactions and lost_nodes). With --dry-run: "part"
+(part, files, objects, bytes) and "plan" (from, database, lineage, manifest, ts, time, snapshot_ts, snapshot_time,
+files, objects, bytes).
 
 Exit status: 0 if the directory is complete, 1 if the source is damaged, 2 if the directory could not be made."""
 
@@ -57,6 +61,11 @@ _COLUMNS: Final = (
     Column("keys", right=True),
     Column("bytes", right=True),
     Column("transactions", right=True),
+)
+_LAZY_COLUMNS: Final = (
+    *_COLUMNS[:4],
+    Column("bytes", right=True),
+    Column("left in the copy", right=True),
 )
 _PARTS: Final = (
     Column("to fetch"),
@@ -107,6 +116,14 @@ def restore(
     ] = None,
     database: DatabaseId = None,
     ship_key_file: KeyOfCopy = None,
+    lazy: Annotated[
+        bool,
+        typer.Option(
+            "--lazy",
+            help="Leave old entries of streams in the copy, for the newest moment: `tidelog serve` reads them there, "
+            "and fetches them in the background.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Only say what would be fetched of a copy; nothing but its manifest is."),
@@ -120,29 +137,45 @@ def restore(
     that moment. Everything is checked before the new directory can be used: `tidelog serve` refuses a directory whose
     restore did not finish, and restoring into it again starts from the beginning. The source is not changed.
 
-    The new directory is a database of its own: a server on it never ships into the copy that it came from.
+    The new directory is a database of its own: a server on it never ships into the copy that it came from. With --lazy
+    the copy has to stay until that server has fetched the rest (`INFO history`).
     """
     place = _one_of(source, source_url, "--from", "a source is missing: name it with --from")
+    if lazy and shards is not None:
+        raise typer.BadParameter(
+            "with --lazy there are as many shards as in the copy, because its files are taken as they are: leave out "
+            "--lazy or --shards",
+            param_hint="--shards",
+        )
     moment = _moment(at, until)
     data = data.rstrip("/") or "/"
     path = local_path(place)
     output = Output(as_json=as_json)
     if path is not None and not _is_copy(path, place):
-        if database is not None or ship_key_file is not None or dry_run:
+        if database is not None or ship_key_file is not None or dry_run or lazy:
             raise typer.BadParameter(
-                f"{place} is on this machine and no copy: --database, --ship-key-file and --dry-run are for copies"
+                f"{place} is on this machine and no copy: --database, --ship-key-file, --lazy and --dry-run are for "
+                f"copies"
             )
         with progress_bar(is_wanted=progress) as moved:
             made = _restore_backup(path, data, shards, moment, moved)
         with until_pipe_closes():  # it is done, whoever listens
             _print_restored(output, made, None, None)
         return FINE
-    from tidelog.shipping.restoring import plan_restore
+    from tidelog.shipping.restoring import plan_lazy, plan_restore
 
     objects = open_copy(place, ship_key_file)
     plan = plan_restore(newest_manifest(objects, place, database), moment)
+    if lazy:
+        plan = plan_lazy(plan)
     if dry_run:
         _print_plan(output, place, plan)
+        return FINE
+    if plan.left is not None:
+        with progress_bar(is_wanted=progress) as moved:
+            size = _fetch_copy(objects, plan, data, path, place, moved, is_sealed=ship_key_file is not None)
+        with until_pipe_closes():
+            _print_fetched(output, data, plan, size, objects)
         return FINE
     with progress_bar(is_wanted=progress) as moved:
         made = _restore_copy(objects, plan, data, shards, moved)
@@ -229,6 +262,40 @@ def _restore_copy(
         scratch.close()
 
 
+def _fetch_copy(
+    objects: CountedStore,
+    plan: RestorePlan,
+    data: str,
+    path: str | None,
+    place: str,
+    moved: ReportProgress | None,
+    *,
+    is_sealed: bool,
+) -> int:
+    """`path`: of a copy on this machine. A server that is started elsewhere has to find it, so it is told in full."""
+    from tidelog.shipping.fetch import LeftBehind
+    from tidelog.shipping.restoring import fetch_shipped
+    from tidelog.store.new_directory import check_target
+    from tidelog.system.ship_store import fetch_all
+
+    disk = real_disk()
+    check_target(disk, data)
+    _check_parent(disk, data)
+    left = LeftBehind(place if path is None else os.path.abspath(path), is_sealed)
+    total = sum(part.size for part in plan.parts)
+    count = Lock()
+    fetched = 0
+
+    def note(size: int) -> None:
+        nonlocal fetched
+        with count:
+            fetched += size
+            if moved is not None:
+                moved("fetching", min(fetched, total), total)
+
+    return fetch_shipped(disk, objects, plan, data, left, fetch_all, note)
+
+
 def _check_parent(disk: Disk, data: str) -> None:
     parent = posixpath.dirname(data) or "."
     if not disk.exists(parent):
@@ -271,6 +338,31 @@ def _print_restored(output: Output, made: Restored, plan: RestorePlan | None, ob
         when = time_or_number(made.ts or None)
         figures = made.shard_count, made.keys, made.size_bytes, made.transactions
         output.table(_COLUMNS, [(made.path, when, str(made.ts), *figures)])
+
+
+def _print_fetched(output: Output, data: str, plan: RestorePlan, size: int, objects: CountedStore) -> None:
+    left = plan.left
+    assert left is not None
+    if output.as_json:
+        members = {
+            "path": data,
+            "ts": plan.until,
+            "time": time_of(plan.until or None),
+            "shards": plan.lineage.shard_count,
+            "bytes": size,
+            "snapshot_ts": plan.snapshot_ts,
+            "database": plan.manifest.database_id,
+            "lineage": plan.lineage.name,
+            "manifest": plan.manifest.number,
+            "fetched_bytes": objects.bytes_read,
+            "requests": objects.requests.total(),
+            "left_files": left.files,
+            "left_bytes": left.size,
+        }
+        output.object("restored", members)
+    else:
+        when = time_or_number(plan.until or None)
+        output.table(_LAZY_COLUMNS, [(data, when, str(plan.until), plan.lineage.shard_count, size, left.size)])
 
 
 def _print_plan(output: Output, place: str, plan: RestorePlan) -> None:

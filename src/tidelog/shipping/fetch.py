@@ -1,4 +1,4 @@
-"""A data directory from a lineage, file by file: the same bytes, the same lsns, the same database.
+"""A data directory from a lineage, file by file: the same bytes, the same lsns, the same database or a new one.
 
     snapshot      the newest, with as much of its node files as it lists
     journal       from the segment on that a recovery from that snapshot begins with
@@ -14,6 +14,7 @@ Every extent is proved by its digest as it arrives. Extents are fetched side by 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from tidelog import limits
@@ -113,10 +114,13 @@ def fetch_directory(
     run_all: RunAll,
     on_fetched: Callable[[int], None] | None = None,
     left: LeftBehind | None = None,
+    *,
+    goes_on: bool = True,
 ) -> int:
     """Fill an empty directory with the newest moment of a lineage; returns how many bytes came.
 
     `left`: node files are not fetched. A description of each says where it is, which a `TieredDisk` shows as the file.
+    `goes_on`: it is the same database; otherwise one of its own, with an id that its first start gives it.
     """
     database_id, clock_bound = manifest.database_id, manifest.clock_bound
     all_plans = plan_files(lineage)
@@ -151,7 +155,10 @@ def fetch_directory(
         disk.sync_folder(f"{target}/{layout.SNAPSHOTS}")
         _store_ts(disk, target, layout.CLOCK, clock_bound)
         _store_ts(disk, target, layout.ERASED, max((ts for ts in lineage.snapshots if ts <= lineage.ts), default=Ts(0)))
-        write_restored(disk, target, manifest)
+        if goes_on:
+            write_restored(disk, target, manifest)
+        else:
+            layout.write_meta(disk, target, replace(layout.read_meta(disk, target), database_id=""))
         new.finish()
     finally:
         new.release()

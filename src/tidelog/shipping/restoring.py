@@ -2,6 +2,7 @@
 
     plan       from a manifest alone: the lineage that shows the moment, the snapshot to begin with, what is fetched
     restore    `store.restore` on that lineage, as if it were a directory of this machine
+    fetch      the files of the newest moment as they are, without those of old nodes: a server reads them in the copy
 
 What was announced to go stays for a day, so a restore that takes less than that finds all its files. If one is gone all
 the same, the newest manifest says whether retention has taken it, or the copy is damaged.
@@ -9,17 +10,17 @@ the same, the newest manifest says whether retention has taken it, or the copy i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from tidelog import limits
-from tidelog.errors import Corruption, ObjectGone
+from tidelog.errors import Corruption, DataDirectoryError, ObjectGone
 from tidelog.ids import Lsn, Ts
 from tidelog.journal.node_format import shard_of_inner_path
 from tidelog.journal.segment import owner_of
 from tidelog.ports import Disk, ObjectStore
-from tidelog.shipping.fetch import FilePlan, plan_files
+from tidelog.shipping.fetch import FilePlan, LeftBehind, RunAll, fetch_directory, plan_files
 from tidelog.shipping.lineage import Lineage
 from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.manifest_log import ManifestLog
@@ -29,7 +30,8 @@ from tidelog.store.restore import OnProgress, Restored, restore
 from tidelog.store.store import Store
 
 _ROOT: Final = "/shipped"
-PARTS: Final = ("snapshot", "nodes", "journal", "other")
+_NODES: Final = "nodes"
+PARTS: Final = ("snapshot", _NODES, "journal", "other")
 
 
 class PartPlan(NamedTuple):
@@ -52,6 +54,8 @@ class RestorePlan(NamedTuple):
     snapshot_ts: Ts
     """Of the snapshot that it begins with; 0: the journal has everything."""
     parts: tuple[PartPlan, ...]
+    left: PartPlan | None = None
+    """What stays in the copy, if something is to."""
 
 
 def plan_restore(manifest: Manifest, at: Ts | None) -> RestorePlan:
@@ -73,6 +77,18 @@ def plan_restore(manifest: Manifest, at: Ts | None) -> RestorePlan:
     return RestorePlan(manifest, lineage, until, snapshot_ts, parts)
 
 
+def plan_lazy(plan: RestorePlan) -> RestorePlan:
+    """The same, with node files left in the copy. `DataDirectoryError`: they have to be written anew."""
+    if plan.until != plan.lineage.ts:
+        raise DataDirectoryError(
+            f"ts {plan.until} is not the last moment of its lineage (ts {plan.lineage.ts}): what came after it has to "
+            f"be taken out, so old entries of streams are written anew and cannot stay in the copy. Leave out --lazy, "
+            f"or leave out --at to restore the newest moment"
+        )
+    [left] = [part for part in plan.parts if part.part == _NODES]
+    return plan._replace(parts=tuple(part for part in plan.parts if part is not left), left=left)
+
+
 def _needed(lineage: Lineage, until: Ts) -> Iterator[FilePlan]:
     """The files of a moment. The next snapshot after it says in which segments the journal had got no further."""
     later = min((ts for ts in lineage.snapshots if ts >= until), default=None)
@@ -88,7 +104,7 @@ def _part(path: str) -> str:
     if path.startswith("snapshots/"):
         return "snapshot"
     if shard_of_inner_path(path) is not None:
-        return "nodes"
+        return _NODES
     is_journal = path.startswith("shard-") and owner_of(path.rpartition("/")[2]) is not None
     return "journal" if is_journal else "other"
 
@@ -119,6 +135,22 @@ def restore_shipped(
             on_progress=on_progress,
             source_disk=source,
             will_read=source.will_read if fetch_ahead is not None else None,
+        )
+
+
+def fetch_shipped(
+    disk: Disk,
+    objects: ObjectStore,
+    plan: RestorePlan,
+    target: str,
+    left: LeftBehind,
+    run_all: RunAll,
+    on_fetched: Callable[[int], None] | None = None,
+) -> int:
+    """Fill a new directory, which is a database of its own, with what a lazy plan fetches; returns how many bytes."""
+    with _explained(objects, plan):
+        return fetch_directory(
+            disk, target, objects, plan.manifest, plan.lineage, run_all, on_fetched, left, goes_on=False
         )
 
 
