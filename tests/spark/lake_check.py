@@ -24,7 +24,7 @@ from tidelog.spark.lake.current import Current
 from tidelog.spark.lake.job import LakeOptions
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES
 from tidelog.spark.lake.tables import LakeTable, open_table
-from tidelog.spark.source.feed.position import ask_oldest, ask_position, explored_feed_server
+from tidelog.spark.source.feed.origin import FeedOrigin, ServerOrigin
 from tidelog.spark.source.feed.reading import FeedPart
 
 Rows = dict[tuple[bytes, bytes | None], tuple[str, bytes | None]]
@@ -122,7 +122,7 @@ class _Frame:
         return self
 
     def collect(self) -> list[Any]:
-        names = ("shard", "since", "until", "epoch", "seen", "is_initial", "until_epoch")
+        names = ("shard", "since", "until", "epoch", "seen", "is_initial", "until_epoch", "manifest")
         rows = []
         for part in self._parts:
             batch = pa.RecordBatch.from_pylist([{name: getattr(part, name) for name in names}])
@@ -140,13 +140,21 @@ class _Row(NamedTuple):
 class InProcess:
     """One run of the job: made anew, it begins with what the tables say."""
 
-    def __init__(self, port: int, folder: Path | str, options: LakeOptions = LakeOptions(), **storage: Any) -> None:  # noqa: B008
+    def __init__(
+        self,
+        port: int | FeedOrigin,
+        folder: Path | str,
+        options: LakeOptions = LakeOptions(),  # noqa: B008
+        **storage: Any,
+    ) -> None:
+        """`port`: of the server, or where else the feed comes from."""
         self._storage = find_storage(str(folder), **storage)
         self._about = options.about(0)
-        self.server = explored_feed_server(Endpoint(ServerAddress(port=port)))
+        server = ServerOrigin(Endpoint(ServerAddress(port=port))) if isinstance(port, int) else port
+        self.origin = server.explored()
         names = [CHANGES, CURRENT, ENTRIES, *([BAD] if options.is_json else [])]
         self.tables = {name: self._table(name) for name in names}
-        self.batches = BatchCommitter(self.tables, self.server, options.spans)
+        self.batches = BatchCommitter(self.tables, self.origin, options.spans)
         self.current = Current(self._table(CURRENT), self._table(CHANGES), limits.SHARDS_MAX)
         self._is_initial = options.start == "initial"
         self._spans = options.spans
@@ -159,14 +167,13 @@ class InProcess:
 
     def take(self, until: int | None = None) -> int:
         """What there is, up to a ts, as one batch; where it ended."""
-        with self.server.connect() as client:
-            position = ask_position(client)
+        position = self.origin.position()
         until = position.visible if until is None else until
         point = self.tables[CHANGES].point
         if point is None and not self._is_initial:
             from tidelog.spark.delta.table import HistoryPoint
 
-            point = HistoryPoint(ask_oldest(self.server, self._spans[0]), position.epoch)
+            point = HistoryPoint(self.origin.oldest(self._spans[0]), position.epoch)
             self.tables[CHANGES].commit([], point)
         since = 0 if point is None else max(point.ts, self._reached or 0)
         epoch = None if point is None else point.epoch
@@ -180,6 +187,7 @@ class InProcess:
                     seen=None if epoch is None else since,
                     is_initial=point is None,
                     until_epoch=position.epoch,
+                    manifest=self.origin.manifest_up_to(until),
                 )
                 for shard in position.shards
             ]

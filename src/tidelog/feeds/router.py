@@ -11,8 +11,8 @@ from tidelog.feeds.shard_feed import ShardFeed
 from tidelog.feeds.span import Span
 from tidelog.feeds.whale import Whale
 from tidelog.ids import ShardId, Ts
-from tidelog.journal.journal import Journal
 from tidelog.journal.passes import ShardPasses
+from tidelog.journal.readable import ReadableJournal
 from tidelog.journal.reader import Part, Record, Wants
 
 
@@ -21,7 +21,7 @@ class Router(ShardPasses[ShardFeed]):
 
     def __init__(
         self,
-        journal: Journal,
+        journal: ReadableJournal,
         shards: Sequence[ShardId],
         since: Ts,
         spans: Sequence[Span],

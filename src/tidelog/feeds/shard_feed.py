@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from tidelog.feeds.span import Span
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal.blob import BlobPieces
-from tidelog.journal.journal import Journal
+from tidelog.journal.readable import ReadableJournal
 from tidelog.journal.reader import Part, Record, ShardReader, Wants
 from tidelog.journal.segment import FilePosition
 from tidelog.journal.sidecar import FrameSummary
@@ -22,7 +22,7 @@ class ShardFeed:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: ReadableJournal,
         shard: ShardId,
         since: Ts,
         end: Callable[[], FilePosition | None],

@@ -52,7 +52,7 @@ class CopiedJournal(ReadableJournal):
         self._lineage = lineage
         self._end = _ShippedEnd(_visible(lineage))
         self.writer = self._end
-        self.epochs = _shown_epochs(manifest.epochs, self._end.visible)
+        self.epochs = shown_epochs(manifest.epochs, self._end.visible)
         behind_ts = self._end.visible.ts if lineage.begins_ts is None else lineage.begins_ts
         # A directory that was restored counts its lsns anew: an epoch says what came before the first.
         zero = (Lsn(0),) * meta.shard_count
@@ -69,7 +69,7 @@ class CopiedJournal(ReadableJournal):
         if lineage.name != self._lineage.name or lineage.cycle < self._lineage.cycle:
             return False
         visible = _visible(lineage)
-        epochs = _shown_epochs(manifest.epochs, visible)
+        epochs = shown_epochs(manifest.epochs, visible)
         if newest:
             known = [index for index, epoch in enumerate(epochs) if epoch == newest[0]]
             if not known:
@@ -121,7 +121,7 @@ def _visible(lineage: Lineage) -> Visible:
     return Visible(Cycle(lineage.cycle), lineage.ts, lineage.lsns, lineage.ends)
 
 
-def _shown_epochs(epochs: Sequence[Epoch], visible: Visible) -> list[Epoch]:
+def shown_epochs(epochs: Sequence[Epoch], visible: Visible) -> list[Epoch]:
     """Those that had begun by then, as far as the manifest names them."""
     return [
         epoch

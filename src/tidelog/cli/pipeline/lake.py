@@ -30,9 +30,12 @@ from tidelog.cli.output.stdout import Cell, Column, Output
 from tidelog.cli.pipeline.runner import JobRun
 from tidelog.cli.pipeline.session import LIGHT, STEADY, needs_spark
 from tidelog.cli.server_link import find_address
+from tidelog.cli.ship_options import CopyKeyFile
+from tidelog.errors import ClientError
 
 if TYPE_CHECKING:
     from tidelog.spark.lake.job import LakeJob
+    from tidelog.spark.source.feed.origin import FeedOrigin
 
 EPILOG: Final = """\
 Examples:
@@ -45,6 +48,8 @@ Examples:
 
   tidelog pipeline lake --to s3://bucket/lake --storage endpoint_url=http://127.0.0.1:9000 --storage key=K --storage
   secret=S --once
+
+  tidelog pipeline lake --from s3://bucket/tidelog --to lake --once
 
 The tables below PATH are: changes (every change, by day), current (a row for each key and field that exists), entries
 (what was appended to streams, by day), and with --json bad (values that do not fit their columns, with the reason).
@@ -115,6 +120,21 @@ def lake(
     password_file: PasswordFile = None,
     database: DatabaseNumber = 0,
     from_followers: FromFollowers = False,
+    copy_url: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="URL",
+            help="Read a copy in an object store (--ship-to) instead of a server: s3://, gs://, az://, or the path of "
+            "a folder.",
+            show_default=False,
+        ),
+    ] = None,
+    database_id: Annotated[
+        str | None,
+        typer.Option("--database-id", metavar="ID", help="Which database of the copy, if there are several."),
+    ] = None,
+    ship_key_file: CopyKeyFile = None,
     master: Master = None,
     conf: Conf = None,
     lease_seconds: LeaseSeconds = limits.LEASE_MS_DEFAULT / 1000,
@@ -127,6 +147,15 @@ def lake(
 
     The tables have each change exactly once, however often the job is killed and run again.
     """
+    copy = None
+    if copy_url is not None:
+        if url != URL_DEFAULT or password_file is not None or from_followers:
+            raise ClientError(
+                "--from reads a copy and no server: give it without --url, --password-file, --from-followers"
+            )
+        copy = _open_copy(copy_url, database_id, ship_key_file, database)
+    elif database_id is not None or ship_key_file is not None:
+        raise ClientError("--database-id and --ship-key-file are about a copy: name it with --from")
     address = find_address(url, password_file, database)
     output = Output(as_json=form is PrintedForm.JSON)
     run = JobRun("lake", output, is_endless=not once)
@@ -145,7 +174,8 @@ def lake(
         lease_ms=int(1000 * lease_seconds),
         from_followers=from_followers,
     )
-    job = LakeJob(address, find_storage(to, storage or ()), options, lambda _taken: run.tell_batch(job.figures()))
+    place = find_storage(to, storage or ())
+    job = LakeJob(address, place, options, lambda _taken: run.tell_batch(job.figures()), copy)
     return run.run(
         lambda spark, _line: job.run(spark, run.stop),
         live_line("lake", job.told, is_wanted=progress),
@@ -153,8 +183,14 @@ def lake(
         master=master,
         conf=conf,
         settings=LIGHT if once else STEADY,
-        address=address,
+        address=address if copy is None else None,
     )
+
+
+def _open_copy(url: str, database_id: str | None, key_file: str | None, database: int) -> FeedOrigin:
+    with needs_spark():
+        from tidelog.spark.source.feed.shipped import CopyPlace, find_copy
+    return find_copy(CopyPlace(url, {}, database_id, key_file, database))
 
 
 _SUMMARY: Final = ("batches", "changes", "entries", "bad", "passes", "files", "file_bytes", "files_compacted")

@@ -5,4 +5,5 @@ moment        one moment of it: what has to be read to show that moment
 wanted_keys   which keys are wanted
 past_shard    one shard as it was at a moment, replayed for the keys that are wanted
 runs          the runs of a copy's lineages that together are its history
+lineages      the journal of one lineage, as feeds read it
 """

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidelog import limits
 from tidelog.errors import DataDirectoryError
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import layout
@@ -63,6 +64,15 @@ class PastMoment:
         first = max([each for each in segments if each <= self.starts[shard]], default=segments[0] if segments else 0)
         geometry = layout.read_meta(disk, folder).geometry
         return sum(geometry.segment_bytes for each in segments if first <= each < end.segment) + end.at
+
+    def slots_of_a_task(self, disk: Disk, folder: str, snapshot: Snapshot | None, shard: int) -> int:
+        """So few that a task holds only part of a large shard."""
+        size = self.journal_bytes(disk, folder, shard)
+        if snapshot is not None:
+            size += snapshot.size_of_shard(disk, ShardId(shard))
+        first, last = self.slots[shard]
+        tasks = max(1, -(-size // limits.SPARK_STATE_BYTES))
+        return max(1, -(-(last - first + 1) // tasks))
 
 
 def find_moment(address: HistoryAddress, at: int | None) -> PastMoment:

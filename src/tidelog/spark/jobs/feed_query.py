@@ -12,14 +12,13 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog import limits
 from tidelog.errors import ServerUnreachable
-from tidelog.spark.endpoint import Endpoint, source_options
 from tidelog.spark.jobs.job_lease import Stop
 from tidelog.spark.jobs.query_error import explained
 
@@ -61,8 +60,9 @@ def while_it_answers(run: Callable[[], None], stop: Stop, *, is_once: bool) -> N
 class FeedQuery:
     """Runs until there is nothing left, or until it is stopped."""
 
-    def __init__(self, server: Endpoint, target: str, start: str, pulse: BatchTrigger) -> None:
-        self._server = server
+    def __init__(self, source: Mapping[str, str], target: str, start: str, pulse: BatchTrigger) -> None:
+        """`source`: the options that make the data source read the feed."""
+        self._options = source
         self._target = target
         self._start = start
         self._pulse = pulse
@@ -104,9 +104,8 @@ class FeedQuery:
                     self._error = error
                     raise
 
-        source: Any = spark.readStream.format("tidelog").options(**source_options(self._server))
+        source: Any = spark.readStream.format("tidelog").options(**self._options)
         source = source.option("start", self._start).option("max_records_per_trigger", self._pulse.records)
-        source = source.option("from_followers", str(self._server.from_followers).lower())
         writer = source.load(f"feedparts:{self._target}").writeStream.foreachBatch(on_batch)
         # With its scheme, because a path alone means the cluster's default file system.
         writer = writer.option("checkpointLocation", Path(checkpoint).as_uri())

@@ -26,13 +26,13 @@ from tidelog import limits
 from tidelog.errors import InternalError
 from tidelog.feeds.span import Span
 from tidelog.spark.delta.table import HistoryPoint
-from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.jobs.figures import BatchFigures, Figures
 from tidelog.spark.lake.json_columns import ARROW_TYPES, DELTA_TYPES, ColumnTypes, agreed
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES, SEQ_INITIAL
 from tidelog.spark.lake.part_files import SUMMARY
 from tidelog.spark.lake.tables import FileMade, LakeTable, faults_of
 from tidelog.spark.lake.task import Work
+from tidelog.spark.source.feed.origin import FeedOrigin
 
 _AGREEMENTS_MAX: Final = 8
 """How often tasks are repeated because they found different columns."""
@@ -73,12 +73,12 @@ class BatchCommitter:
     def __init__(
         self,
         tables: Mapping[str, LakeTable],
-        server: Endpoint,
+        origin: FeedOrigin,
         spans: tuple[Span, ...],
         on_batch: Callable[[BatchTotals], object] = lambda _: None,
     ) -> None:
         self._tables = tables
-        self._server = server
+        self._origin = origin
         self._spans = spans
         self._on_batch = on_batch
         self._changes = tables[CHANGES]
@@ -121,7 +121,7 @@ class BatchCommitter:
         columns = self._known_columns() if self._is_json else None
         for _ in range(_AGREEMENTS_MAX):
             work = Work(
-                self._server, self._spans, self._changes.storage, self._after(is_initial), self._standing(), columns
+                self._origin, self._spans, self._changes.storage, self._after(is_initial), self._standing(), columns
             )
             rows = [row.asDict() for row in frame.mapInArrow(work.task(), SUMMARY).collect()]
             rest = [row for row in rows if row["path"] is None]

@@ -31,7 +31,7 @@ from tidelog.spark.lake.current import Current
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES
 from tidelog.spark.lake.tables import LakeTable, open_table
 from tidelog.spark.lake.upkeep import compact, vacuum
-from tidelog.spark.source.feed.position import ask_oldest, ask_position
+from tidelog.spark.source.feed.origin import FeedOrigin, ServerOrigin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +79,7 @@ class LakeOptions:
 
 
 class LakeJob(FeedJob):
-    """One lake, kept from one server."""
+    """One lake, kept from one server, or from a copy."""
 
     name: ClassVar[str] = NAME
 
@@ -89,19 +89,35 @@ class LakeJob(FeedJob):
         storage: Storage,
         options: LakeOptions,
         on_batch: Callable[[BatchTotals], object] = lambda _: None,
+        copy: FeedOrigin | None = None,
     ) -> None:
+        """`copy`: it is read in place of the server, of which nothing is asked."""
         options.check()
         trigger = BatchTrigger(options.is_once, options.batch_records, options.trigger_s)
         super().__init__(address, trigger, options.lease_ms, from_followers=options.from_followers)
         self._storage = storage
         self._options = options
         self._on_batch = on_batch
+        self._copy = copy
         self._batches: BatchCommitter | None = None
         self._current: Current | None = None
         self._looked_at: int | None = None
         """How far batches were when `current` last looked for changes."""
         self._compacted = self._vacuumed = 0
         self._upkept = time.monotonic()
+
+    def run(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
+        if self._copy is None:
+            super().run(make_spark, stop)
+        else:  # there is nobody to take a lease of: of two jobs on one table, the second one's commit fails
+            self.follow(make_spark, stop)
+
+    @property
+    def _origin(self) -> FeedOrigin:
+        return ServerOrigin(self._server) if self._copy is None else self._copy
+
+    def told(self) -> Figures:
+        return super().told() if self._copy is None else {"state": "running", **self.totals()}
 
     def lease_names(self) -> str:
         return f"{NAME}:{hashlib.sha256(self._storage.root.encode()).hexdigest()[:16]}"
@@ -128,31 +144,36 @@ class LakeJob(FeedJob):
 
     def follow(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
         tables = self._open()
-        start = self._start(tables)
-        self._batches = BatchCommitter(tables, self._server, self._options.spans, self._on_batch)
+        start = self._begin(tables)
+        self._batches = BatchCommitter(tables, self._origin, self._options.spans, self._on_batch)
         # With its own `changes` table object, because batches are committed while it reads.
         current = self._current = Current(self._table(CURRENT), self._table(CHANGES), self._shard_count())
-        query = FeedQuery(self._server, "*", start, self._trigger)
+        query = FeedQuery(self._origin.options(), "*", start, self._trigger)
         try:
             query.run(make_spark(), self._batches.take, stop, lambda: self._work_between(tables, current))
         except (TooOld, FeedDiverged) as error:
-            raise _ended(error, self._storage.root) from None
+            raise _ended(error, self._storage.root, self._copy) from None
         self._batches.finish()
         if not stop.is_set():
             current.refresh()
             current.catch_up()
             self._tidy(tables, current)
 
+    def _begin(self, tables: Mapping[str, LakeTable]) -> str:
+        try:
+            return self._start(tables)
+        except (TooOld, FeedDiverged) as error:
+            raise _ended(error, self._storage.root, self._copy) from None
+
     def _shard_count(self) -> int:
-        with self._server.connect() as client:
-            return len(ask_position(client).shards)
+        return len(self._origin.position().shards)
 
     def _open(self) -> dict[str, LakeTable]:
         names = [CHANGES, CURRENT, ENTRIES, *([BAD] if self._options.is_json else [])]
         return {name: self._table(name) for name in names}
 
     def _table(self, name: str) -> LakeTable:
-        return open_table(self._storage, name, self._options.about(self._server.database))
+        return open_table(self._storage, name, self._options.about(self._origin.database))
 
     def _start(self, tables: Mapping[str, LakeTable]) -> str:
         """Where the query begins. For a new lake this is committed at once: later, `latest` is another moment."""
@@ -164,18 +185,18 @@ class LakeJob(FeedJob):
             return "initial"
         if point is None:
             start = self._options.start
-            oldest = ask_oldest(self._server, self._options.spans[0])
+            oldest = self._origin.oldest(self._options.spans[0])
             if start == "auto":
                 start = "initial" if oldest else "earliest"
             if start == "initial":
                 return start
-            with self._server.connect() as client:
-                position = ask_position(client)
+            position = self._origin.position()
             point = HistoryPoint(position.visible if start == "latest" else oldest, position.epoch)
             changes.commit([], point)
         # Other tables may be ahead of `changes`, and what they have must still be part of the history too. So the epoch
         # is that of the furthest table.
         seen = max([point, *points])
+        self._origin.refuse_lost(point.ts, seen.epoch, seen.ts)
         return json.dumps({"ts": point.ts, "epoch": seen.epoch, "seen": seen.ts})
 
     def _work_between(self, tables: Mapping[str, LakeTable], current: Current) -> None:
@@ -207,13 +228,14 @@ class LakeJob(FeedJob):
         self._upkept = time.monotonic()
 
 
-def _ended(error: TooOld | FeedDiverged, root: str) -> ClientError:
+def _ended(error: TooOld | FeedDiverged, root: str, copy: FeedOrigin | None) -> ClientError:
     """The error that says why a lake cannot go on, and what to do."""
+    journal, who = ("the server's journal", "the server") if copy is None else (copy.url, copy.url)
     if isinstance(error, TooOld):
-        why = f"the lake at {root} cannot go on: the server's journal no longer has what came after it"
+        why = f"the lake at {root} cannot go on: {journal} no longer has what came after it"
     else:
         why = (
-            f"the lake at {root} has changes that the server has lost (it crashed, or is another server): "
+            f"the lake at {root} has changes that {who} has lost (it crashed, or is another server): "
             f"{str(error).partition('. ')[0]}"
         )
     return ClientError(f"{why}. Begin a new one in another folder, with --start initial")

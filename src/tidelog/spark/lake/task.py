@@ -27,24 +27,23 @@ from pyspark.sql.types import StructType
 
 from tidelog.feeds.span import Span
 from tidelog.spark.delta.storage import Storage
-from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.jobs.report import OWN_KEYS
 from tidelog.spark.lake.json_columns import ColumnTypes, JsonColumns
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES, SEQ_INITIAL, SEQ_OF_LISTS, file_schema
 from tidelog.spark.lake.part_files import PartFiles, part_files, summary
-from tidelog.spark.lake.standing_entries import read_standing
 from tidelog.spark.source.columns import timestamps_of_ms
 from tidelog.spark.source.feed.columns import SCHEMA, EventColumns
+from tidelog.spark.source.feed.origin import FeedOrigin
 from tidelog.spark.source.feed.parts import parts_of
-from tidelog.spark.source.feed.reading import FeedPart, read_feed
-from tidelog.spark.source.stream.copied import copies_in, read_copied
+from tidelog.spark.source.feed.reading import FeedPart
+from tidelog.spark.source.stream.copied import copies_in
 
 
 @dataclass(frozen=True)
 class Work:
     """What all tasks of a batch share. It travels to the executors."""
 
-    server: Endpoint
+    origin: FeedOrigin
     spans: tuple[Span, ...]
     storage: Storage
     after: Mapping[str, int]
@@ -81,6 +80,7 @@ class _TaskReader:
 
     def __init__(self, work: Work, files: PartFiles) -> None:
         self._work = work
+        self._origin = work.origin
         self._files = files
         self._columns = EventColumns(StructType([SCHEMA[name] for name in _TABLE_COLUMNS]))
         self._json: dict[str, JsonColumns] = {}
@@ -94,7 +94,8 @@ class _TaskReader:
 
     def read(self, part: FeedPart) -> None:
         self.since, self.until, self.epoch = part.since, part.until, part.until_epoch
-        for batch in read_feed(self._work.server, part, self._work.spans, self._columns):
+        self._origin = self._work.origin.of_part(part)
+        for batch in self._origin.read(part, self._work.spans, self._columns):
             batch = _without_own(batch)
             self.events += batch.num_rows
             if part.is_initial:
@@ -118,7 +119,7 @@ class _TaskReader:
         if copy["ts"] <= self._work.standing.get(copy["key"], -1):
             return
         at = {"shard": copy["shard"], "ts": copy["ts"], "seq": copy["seq"], "stream": copy["key"]}
-        for entries in read_copied(self._work.server, copy["key"], copy["value"]):
+        for entries in self._origin.copied(copy["key"], copy["value"], copy["ts"]):
             self._write(ENTRIES, _placed(entries, at), "entry")
 
     def _without_standing(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -147,7 +148,7 @@ class _TaskReader:
         self._write(CURRENT, rows.cast(file_schema(CURRENT)), "value")
         for stream in batch.filter(is_stream).to_pylist():
             first, last = (int(number) for number in stream["value"].split(b","))
-            for entries in read_standing(self._work.server, stream["key"], first, last):
+            for entries in self._origin.standing(stream["key"], first, last):
                 at = {"shard": stream["shard"], "ts": stream["ts"], "seq": SEQ_INITIAL, "stream": stream["key"]}
                 self._write(ENTRIES, _placed(entries, at), "entry")
 

@@ -5,6 +5,8 @@ parts          the kind `feedparts`: for jobs that read a feed in their own task
 spans          which keys a feed watches
 position       where a server stands
 reading        how a task reads its part of a feed
+origin         where a feed comes from, for those who read it: a server ...
+shipped        ... or a copy in an object store
 micro_batches  `readStream`: positions, limits, the first batch
 columns        events as columns
 """

@@ -11,6 +11,10 @@ option                      batch  stream
 url, database                 x      x      as for streams
 password_file                 x      x
 from_followers                x      x
+from                          x      x      a copy in an object store, which is read in place of a server: instead of
+                                            `url`, `password_file`, `from_followers`
+database_id, ship_key_file    x      x      of a copy: which database, and the key that it is encrypted with
+storage.*                     x      x      options for what opens the URL of a copy
 since                         x             changes after this moment, a ts or an ISO time; unless given, all. It must
                                             not lie in the future
 until                         x             changes up to and including this moment; at most up to now
@@ -23,7 +27,7 @@ max_records_per_trigger              x      about how many records of each shard
 pushdown                      x             as for streams
 
 One task reads one shard (in a batch: a part of it), and all tasks end at the same ts, so a transaction is never cut.
-Only a Tidelog has feeds; a plain Redis has none.
+Only a Tidelog has feeds; a plain Redis has none. A copy gives the same rows as the server that ships it.
 """
 
 from __future__ import annotations
@@ -38,13 +42,12 @@ from pyspark.sql.types import StructType
 
 from tidelog import limits
 from tidelog.errors import TooOld
-from tidelog.spark.endpoint import take_read_endpoint
 from tidelog.spark.options import BadOption, Options
 from tidelog.spark.source.batch_reader import BatchReader, comparison
 from tidelog.spark.source.feed.columns import SCHEMA, EventColumns
 from tidelog.spark.source.feed.micro_batches import feed_micro_batches
-from tidelog.spark.source.feed.position import ask_oldest, ask_position, explored_feed_server, refuse_future
-from tidelog.spark.source.feed.reading import FeedPart, erased, read_feed
+from tidelog.spark.source.feed.origin import take_origin
+from tidelog.spark.source.feed.reading import FeedPart, erased
 from tidelog.spark.source.feed.spans import spans_of
 from tidelog.spark.source.kind import Kind
 
@@ -89,28 +92,34 @@ class FeedReader(BatchReader[FeedPart]):
         self._records = options.number("partition_records", 1) or limits.SPARK_PARTITION_RECORDS
         if self._is_initial and (since is not None or until is not None):
             raise BadOption("initial contradicts since and until: it reads the values of now")
-        server = take_read_endpoint(options)
+        origin = take_origin(options)
         options.end("a feed that is read as a batch")
         self._columns = EventColumns(schema)
-        self._server = explored_feed_server(server)
+        self._origin = origin.explored()
 
     def partitions(self) -> list[InputPartition]:
-        with self._server.connect() as client:
-            position = ask_position(client)
-            if self._given_since is not None:
-                refuse_future(client, "since", self._given_since, position.visible)
-            if self._is_initial:
-                return [FeedPart(shard, 0, position.visible, is_initial=True) for shard in position.shards]
+        origin = self._origin
+        position = origin.position()
+        if self._given_since is not None:
+            origin.refuse_future("since", self._given_since)
+        if self._is_initial:
+            cuts = [0, position.visible]
+        else:
             since, until = self._since(), min(self._times.until, position.visible)
             cuts = [since]
             while cuts[-1] < until:
                 # A cut lies between two transactions, so it does not change what is read.
-                cut = ask_position(client, cuts[-1], self._records).until
+                cut = origin.position(cuts[-1], self._records).until
                 cuts.append(min(until, cut) if cut > cuts[-1] else until)
-        return [FeedPart(shard, first, last) for first, last in pairwise(cuts) for shard in position.shards]
+        manifest = origin.manifest_up_to(cuts[-1])
+        return [
+            FeedPart(shard, first, last, is_initial=self._is_initial, manifest=manifest)
+            for first, last in pairwise(cuts)
+            for shard in position.shards
+        ]
 
     def _since(self) -> int:
-        oldest = ask_oldest(self._server, self._spans[0])
+        oldest = self._origin.oldest(self._spans[0])
         since = self._times.since
         if since is None or (since < oldest and self._given_since is None):
             return oldest  # a filter only narrows what there is
@@ -119,7 +128,7 @@ class FeedReader(BatchReader[FeedPart]):
         return since
 
     def read_part(self, part: FeedPart) -> Iterator[Any]:
-        return read_feed(self._server, part, self._spans, self._columns)
+        return self._origin.of_part(part).read(part, self._spans, self._columns)
 
     def narrow(self, filters: Sequence[Filter]) -> None:
         if not self._is_initial:

@@ -31,20 +31,13 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from tidelog import limits
 from tidelog.errors import ClientError
 from tidelog.feeds.span import Span
-from tidelog.spark.endpoint import Endpoint, take_read_endpoint
 from tidelog.spark.options import BadOption, Options, moment_us
 from tidelog.spark.source.feed.columns import EventColumns
-from tidelog.spark.source.feed.position import (
-    FeedPosition,
-    ask_oldest,
-    ask_position,
-    explored_feed_server,
-    refuse_future,
-)
-from tidelog.spark.source.feed.reading import FeedPart, read_feed
+from tidelog.spark.source.feed.origin import FeedOrigin, take_origin
+from tidelog.spark.source.feed.position import FeedPosition
+from tidelog.spark.source.feed.reading import FeedPart
 from tidelog.spark.source.feed.spans import spans_of
 from tidelog.spark.source.micro_batches import MicroBatchReader, rows_allowed
 
@@ -61,18 +54,18 @@ class FeedOptions:
 
 
 def feed_micro_batches(target: str, options: Options, schema: StructType) -> EventMicroBatches:
-    server, spans, how = take_feed(target, options)
+    origin, spans, how = take_feed(target, options)
     columns = EventColumns(schema)
-    return EventMicroBatches(explored_feed_server(server), spans, how, columns)
+    return EventMicroBatches(origin.explored(), spans, how, columns)
 
 
-def take_feed(target: str, options: Options) -> tuple[Endpoint, tuple[Span, ...], FeedOptions]:
-    """The server, the keys, and how they are read; all options have been checked."""
+def take_feed(target: str, options: Options) -> tuple[FeedOrigin, tuple[Span, ...], FeedOptions]:
+    """The server or the copy, the keys, and how they are read; all options have been checked."""
     spans = spans_of(target)
     how = FeedOptions(_start_of(options.text("start") or "earliest"), options.number("max_records_per_trigger", 1))
-    server = take_read_endpoint(options)
+    origin = take_origin(options)
     options.end("a feed that is read without end")
-    return server, spans, how
+    return origin, spans, how
 
 
 def _start_of(text: str) -> str | int | dict[str, int]:
@@ -90,9 +83,9 @@ def _start_of(text: str) -> str | int | dict[str, int]:
 class FeedMicroBatches(MicroBatchReader):
     """Decides where batches begin and end, over all shards, and which parts make a batch."""
 
-    def __init__(self, server: Endpoint, spans: tuple[Span, ...], how: FeedOptions) -> None:
+    def __init__(self, origin: FeedOrigin, spans: tuple[Span, ...], how: FeedOptions) -> None:
         super().__init__(how.records_per_trigger)
-        self._server = server
+        self._origin = origin
         self._spans = spans
         self._how = how
         self._until: int | None = None
@@ -111,8 +104,7 @@ class FeedMicroBatches(MicroBatchReader):
         place: dict[str, Any] = {"is_first": True}
         begin = start["ts"] if isinstance(start, dict) else start
         if isinstance(begin, int):
-            with self._server.connect() as client:
-                refuse_future(client, "start", begin, position.visible)
+            self._origin.refuse_future("start", begin)
         if start == "initial":
             place |= {"is_initial": True}
         elif start == "latest":
@@ -121,7 +113,7 @@ class FeedMicroBatches(MicroBatchReader):
             place |= start
         else:
             # Nothing was read yet, so any history that the server has is the right one.
-            place |= {"ts": start if isinstance(start, int) else ask_oldest(self._server, self._spans[0])}
+            place |= {"ts": start if isinstance(start, int) else self._origin.oldest(self._spans[0])}
         return {str(shard): dict(place) for shard in position.shards}
 
     def latestOffset(self, start: FeedOffset, limit: ReadLimit) -> FeedOffset:
@@ -129,7 +121,7 @@ class FeedMicroBatches(MicroBatchReader):
         position = self._ask(since, None if is_initial else rows_allowed(limit))
         if position.shards != sorted(map(int, start)):
             raise ClientError(
-                f"the checkpoint has {len(start)} shards, and {self._server.url} has {len(position.shards)}: it is "
+                f"the checkpoint has {len(start)} shards, and {self._origin.url} has {len(position.shards)}: it is "
                 "another server, or was restored. Begin with a new checkpoint"
             )
         ts = position.until if self._until is None else min(position.until, self._until)
@@ -151,9 +143,8 @@ class FeedMicroBatches(MicroBatchReader):
     def _ask(self, since: int, records: int | None) -> FeedPosition:
         """Where the server stands. The answer is kept for a while, because Spark asks every 10 ms."""
         now = time.monotonic()
-        if self._asked != (since, records) or now - self._asked_at >= limits.SPARK_POLL_S:
-            with self._server.connect() as client:
-                self._position = ask_position(client, since, records)
+        if self._asked != (since, records) or now - self._asked_at >= self._origin.poll_s:
+            self._position = self._origin.position(since, records)
             self._asked, self._asked_at = (since, records), now
         return self._position
 
@@ -161,14 +152,17 @@ class FeedMicroBatches(MicroBatchReader):
 
     def partitions(self, start: FeedOffset, end: FeedOffset) -> list[InputPartition]:
         parts: list[InputPartition] = []
+        manifest = self._origin.manifest_up_to(max(_ts(end), 0))
         for shard, place in end.items():
             first = start[shard]
             if first.get("is_first"):
                 first = place.get("after", first)
             if first.get("is_initial"):
-                parts.append(FeedPart(int(shard), 0, place["ts"], is_initial=True, until_epoch=place["epoch"]))
+                part = FeedPart(int(shard), 0, place["ts"], is_initial=True)
+                part.until_epoch, part.manifest = place["epoch"], manifest
+                parts.append(part)
             elif first["ts"] < place["ts"]:
-                part = FeedPart(int(shard), first["ts"], place["ts"], until_epoch=place["epoch"])
+                part = FeedPart(int(shard), first["ts"], place["ts"], until_epoch=place["epoch"], manifest=manifest)
                 part.epoch, part.seen = first.get("epoch"), first.get("seen")
                 parts.append(part)
         return parts
@@ -177,13 +171,13 @@ class FeedMicroBatches(MicroBatchReader):
 class EventMicroBatches(FeedMicroBatches):
     """Reads what changed."""
 
-    def __init__(self, server: Endpoint, spans: tuple[Span, ...], how: FeedOptions, columns: EventColumns) -> None:
-        super().__init__(server, spans, how)
+    def __init__(self, origin: FeedOrigin, spans: tuple[Span, ...], how: FeedOptions, columns: EventColumns) -> None:
+        super().__init__(origin, spans, how)
         self._columns = columns
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, FeedPart)
-        return read_feed(self._server, partition, self._spans, self._columns)
+        return self._origin.of_part(partition).read(partition, self._spans, self._columns)
 
 
 def _offset(position: FeedPosition, ts: int) -> FeedOffset:

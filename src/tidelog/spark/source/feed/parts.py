@@ -1,7 +1,7 @@
 """The kind `feedparts`: a feed whose rows are the parts of a batch, and not the changes in them.
 
     shard int, since bigint, until bigint, epoch bigint, seen bigint, is_initial boolean,
-    until_epoch bigint
+    until_epoch bigint, manifest bigint
 
 It is for jobs that read a feed in their own tasks. Spark decides what a batch is, as for the kind `feed`, and hands
 each task its part. The task reads changes from the socket into Arrow and writes them to files; they never pass through
@@ -10,7 +10,7 @@ the JVM. Each part is a row in a partition of its own.
     def task(batches):
         for batch in batches:
             for part in parts_of(batch):
-                for events in read_feed(server, part, spans, EventColumns(schema)):
+                for events in origin.of_part(part).read(part, spans, EventColumns(schema)):
                     ...
 """
 
@@ -25,7 +25,6 @@ from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, S
 
 from tidelog.spark.options import BadOption
 from tidelog.spark.source.feed.micro_batches import FeedMicroBatches, take_feed
-from tidelog.spark.source.feed.position import explored_feed_server
 from tidelog.spark.source.feed.reading import FeedPart
 from tidelog.spark.source.kind import Kind
 
@@ -38,6 +37,7 @@ PARTS: Final = StructType(
         StructField("seen", LongType()),
         StructField("is_initial", BooleanType()),
         StructField("until_epoch", LongType()),
+        StructField("manifest", LongType()),
     ]
 )
 _ARROW: Final = pa.schema(
@@ -49,6 +49,7 @@ _ARROW: Final = pa.schema(
         ("seen", pa.int64()),
         ("is_initial", pa.bool_()),
         ("until_epoch", pa.int64()),
+        ("manifest", pa.int64()),
     ]
 )
 
@@ -65,8 +66,8 @@ class FeedPartsKind(Kind):
     def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         if schema != PARTS:
             raise BadOption("the columns of the parts of a feed are fixed: give no schema")
-        server, spans, how = take_feed(self.target, self.options)
-        return PartMicroBatches(explored_feed_server(server), spans, how)
+        origin, spans, how = take_feed(self.target, self.options)
+        return PartMicroBatches(origin.explored(), spans, how)
 
 
 class PartMicroBatches(FeedMicroBatches):

@@ -49,6 +49,7 @@ class FeedPart(InputPartition):
         seen: int | None = None,
         is_initial: bool = False,
         until_epoch: int | None = None,
+        manifest: int | None = None,
     ) -> None:
         self.shard = shard
         self.since = since
@@ -60,6 +61,8 @@ class FeedPart(InputPartition):
         """Read the values of now, and no changes."""
         self.until_epoch = until_epoch
         """The history that `until` belongs to."""
+        self.manifest = manifest
+        """Of a copy: the number of the manifest that is read."""
 
 
 class HistoryErased(TooOld):
@@ -122,17 +125,17 @@ def _read(server: Endpoint, part: FeedPart, spans: Sequence[Span], columns: Even
                 raise
 
 
-def erased(since: int, error: TooOld) -> HistoryErased:
+def erased(since: int, error: TooOld, who: str = "the journal") -> HistoryErased:
     return HistoryErased(
-        f"the journal no longer has what came after ts {since}: it goes back to ts {error.oldest}. Read the values of "
+        f"{who} no longer has what came after ts {since}: it goes back to ts {error.oldest}. Read the values of "
         "now instead: give a new checkpoint and start=initial, or initial=true for a batch",
         oldest=error.oldest,
     )
 
 
-def diverged(since: int, error: FeedDiverged) -> HistoryLost:
+def diverged(since: int, error: FeedDiverged, who: str = "the server") -> HistoryLost:
     return HistoryLost(
-        f"the server has lost what came after ts {error.since}, but everything up to ts {since} was read: results "
+        f"{who} has lost what came after ts {error.since}, but everything up to ts {since} was read: results "
         "that depend on it are wrong. Begin with a new checkpoint and start=initial, or undo what came after that ts "
         f"and begin with start={error.since}",
         since=error.since,

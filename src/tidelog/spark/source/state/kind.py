@@ -34,10 +34,8 @@ from pyspark.sql.datasource import EqualTo, Filter, In, InputPartition, StringSt
 from pyspark.sql.types import StructType
 
 from tidelog import limits
-from tidelog.journal.snapshot import Snapshot
-from tidelog.ports import Disk
 from tidelog.spark.copies.address import take_address
-from tidelog.spark.copies.moment import PastMoment, find_moment
+from tidelog.spark.copies.moment import find_moment
 from tidelog.spark.copies.past_shard import past_shard
 from tidelog.spark.copies.wanted_keys import WantedKeys
 from tidelog.spark.options import BadOption, Options
@@ -100,7 +98,7 @@ class StateReader(BatchReader[StatePart]):
                 own = sorted({slot for key in self._wanted.among if slots[0] <= (slot := slot_of(key)) <= slots[1]})
                 found += [StatePart(shard, own[0], own[-1])] if own else []
                 continue
-            step = self._partition_slots or _slots_of_a_task(self._moment, disk, folder, snapshot, shard)
+            step = self._partition_slots or self._moment.slots_of_a_task(disk, folder, snapshot, shard)
             for first in range(slots[0], slots[1] + 1, step):
                 found.append(StatePart(shard, first, min(first + step - 1, slots[1])))
         return found
@@ -113,16 +111,6 @@ class StateReader(BatchReader[StatePart]):
                 yield from rows.add(found)
             if len(rows):
                 yield rows.take()
-
-
-def _slots_of_a_task(moment: PastMoment, disk: Disk, folder: str, snapshot: Snapshot | None, shard: int) -> int:
-    """So few that a task holds only part of a large shard."""
-    size = moment.journal_bytes(disk, folder, shard)
-    if snapshot is not None:
-        size += snapshot.size_of_shard(disk, shard)
-    first, last = moment.slots[shard]
-    tasks = max(1, -(-size // limits.SPARK_STATE_BYTES))
-    return max(1, -(-(last - first + 1) // tasks))
 
 
 def _narrowed(wanted: WantedKeys, condition: Filter) -> WantedKeys:

@@ -7,5 +7,6 @@ shipped        the same out of a copy or a data directory, without a server
 micro_batches  `readStream`: offsets, limits, lost entries
 columns        entries as columns
 copied         entries of a stream that was copied or renamed, for those who follow a feed
+standing       the entries that a stream has when a reader of a feed begins with the values of now
 writing        rows become entries, each exactly once
 """

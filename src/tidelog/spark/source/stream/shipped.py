@@ -193,17 +193,35 @@ class ShippedStreamReader(BatchReader[ShippedStreamPart]):
                 yield _opened_node(node, start, stop)
 
     def _batches(self, stream: str, opened: Iterable[Opened]) -> Iterator[Any]:
-        gathered: list[Opened] = []
-        rows = size = 0
-        for each in opened:
-            gathered.append(each)
-            rows += each.stop - each.start
-            size += each.node.nbytes
-            if rows >= limits.SPARK_BATCH_ROWS or size >= limits.SPARK_BATCH_BYTES:
-                yield self._columns.batch(stream, from_flight(joined(gathered)))
-                gathered, rows, size = [], 0, 0
-        if gathered:
-            yield self._columns.batch(stream, from_flight(joined(gathered)))
+        return _batches(self._columns, stream, opened)
+
+
+def entries_between(stream: Stream, first: int, last: int, columns: EntryColumns) -> Iterator[Any]:
+    """The entries of a stream that was replayed, from an offset up to and including another, some at a time."""
+    return _batches(columns, "", _opened_between(stream, first, last))
+
+
+def _opened_between(stream: Stream, first: int, last: int) -> Iterator[Opened]:
+    for node in stream.nodes_from(first) if first <= last else ():
+        if node.first_offset > last:
+            return
+        start, stop = node.index_of(first), node.index_of(last + 1)
+        if start < stop:
+            yield _opened_node(node, start, stop)
+
+
+def _batches(columns: EntryColumns, stream: str, opened: Iterable[Opened]) -> Iterator[Any]:
+    gathered: list[Opened] = []
+    rows = size = 0
+    for each in opened:
+        gathered.append(each)
+        rows += each.stop - each.start
+        size += each.node.nbytes
+        if rows >= limits.SPARK_BATCH_ROWS or size >= limits.SPARK_BATCH_BYTES:
+            yield columns.batch(stream, from_flight(joined(gathered)))
+            gathered, rows, size = [], 0, 0
+    if gathered:
+        yield columns.batch(stream, from_flight(joined(gathered)))
 
 
 def known_file(disk: Disk, taken: TakenNode) -> NodeFile:

@@ -24,6 +24,7 @@ from tidelog.spark.jobs.feed_job import FeedJob
 from tidelog.spark.jobs.feed_query import BatchTrigger, FeedQuery
 from tidelog.spark.jobs.figures import BatchFigures, Figures
 from tidelog.spark.jobs.job_lease import Stop
+from tidelog.spark.source.feed.origin import ServerOrigin
 from tidelog.spark.source.feed.position import ask_oldest
 from tidelog.spark.views.keeping.change_reader import ChangeReader, read_everything
 from tidelog.spark.views.keeping.folders import check_writable
@@ -151,7 +152,7 @@ class ViewJob(FeedJob):
         point = self._point
         assert point is not None
         start = json.dumps({"ts": point.ts, "epoch": point.epoch})
-        query = FeedQuery(self._server, reader.target, start, self._trigger)
+        query = FeedQuery(ServerOrigin(self._server).options(), reader.target, start, self._trigger)
         # A view waits for Spark, for the server and for files in turn, while others go on.
         with ThreadPoolExecutor(limits.VIEW_THREADS, "view") as threads:
             query.run(spark, lambda parts: self._take(reader, parts, threads), stop)
