@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 
 
 def serve(folder: Path) -> ServerProcess:
+    folder.mkdir(exist_ok=True)
     return ServerProcess(folder / "data", "--shards", "3", "--ship-to", str(folder / "objects"), has_flight=True)
 
 

@@ -31,6 +31,11 @@ def of_copy(place: CopyPlace, target: str = "*", **options: Any) -> list[dict[st
     return rows(target, **{"from": place.url}, **place.options, **options)
 
 
+def batches(place: CopyPlace, **options: Any) -> Any:
+    given: dict[str, Any] = {"feed": "*", "from": place.url, **place.options, **options}
+    return micro_batches(**given)
+
+
 def keys(found: list[dict[str, Any]]) -> list[str]:
     return [row["key"].decode() for row in sorted(found, key=lambda row: row["ts"])]
 
@@ -69,14 +74,13 @@ def test_batches_go_on_where_a_copy_grows(place: CopyPlace) -> None:
     shipped.begin()
     put(shipped, "one", "two")
     shipped.ship()
-    options = {"feed": "*", "from": place.url, **place.options}
-    made = micro_batches(**options)
+    made = batches(place)
     start = made.initialOffset()
     end = made.latestOffset(start, made.getDefaultReadLimit())
     assert [row["key"] for row in sorted(rows_between(made, start, end), key=lambda row: row["ts"])] == [b"one", b"two"]
     put(shipped, "three")
     shipped.ship()
-    again = micro_batches(**options)
+    again = batches(place)
     later = again.latestOffset(end, made.getDefaultReadLimit())
     assert [row["key"] for row in rows_between(again, end, later)] == [b"three"]
     assert rows_between(again, end, end) == []
@@ -98,7 +102,7 @@ def test_a_reader_goes_on_over_lineages_and_is_told_of_what_was_lost(place: Copy
     second.ship()
 
     assert keys(of_copy(place)) == ["one", "two", "three"]
-    made = micro_batches(feed="*", **{"from": place.url}, **place.options)
+    made = batches(place)
     end = made.latestOffset(at, made.getDefaultReadLimit())
     assert [row["key"] for row in rows_between(made, at, end)] == [b"three"]
     with pytest.raises(HistoryLost, match="has lost what came after"):
@@ -122,7 +126,7 @@ def test_a_gap_is_an_error_and_a_new_reader_begins_behind_it(place: CopyPlace) -
     assert keys(of_copy(place)) == ["four"]
     with pytest.raises(TooOld, match="no longer has"):
         of_copy(place, since=1)
-    made = micro_batches(feed="*", **{"from": place.url}, **place.options)
+    made = batches(place)
     with pytest.raises(HistoryErased, match="start=initial"):
         rows_between(made, at, made.latestOffset(at, made.getDefaultReadLimit()))
 
@@ -134,17 +138,17 @@ def test_a_history_that_a_copy_does_not_know(place: CopyPlace) -> None:
     shipped.ship()
     end = _end(place)
     ts = end["0"]["ts"]
-    made = micro_batches(feed="*", **{"from": place.url}, **place.options, start=json.dumps({"ts": 1, "epoch": 5}))
+    made = batches(place, start=json.dumps({"ts": 1, "epoch": 5}))
     with pytest.raises(HistoryLost):
         rows_between(made, made.initialOffset(), end)
     ahead = json.dumps({"ts": 1, "epoch": 5, "seen": ts + 1})
-    made = micro_batches(feed="*", **{"from": place.url}, **place.options, start=ahead)
+    made = batches(place, start=ahead)
     with pytest.raises(ClientError, match="has not come as far"):
         rows_between(made, made.initialOffset(), end)
 
 
 def _end(place: CopyPlace) -> Any:
     """Where the copy ends, as a checkpoint has it."""
-    made = micro_batches(feed="*", **{"from": place.url}, **place.options)
+    made = batches(place)
     found = made.latestOffset(made.initialOffset(), made.getDefaultReadLimit())
     return {shard: {name: its for name, its in at.items() if name != "after"} for shard, at in found.items()}

@@ -117,7 +117,9 @@ class LakeJob(FeedJob):
         return ServerOrigin(self._server) if self._copy is None else self._copy
 
     def told(self) -> Figures:
-        return super().told() if self._copy is None else {"state": "running", **self.totals()}
+        if self._copy is None:
+            return super().told()
+        return {"state": "running", "updated_ms": time.time_ns() // 1_000_000, **self.totals()}
 
     def lease_names(self) -> str:
         return f"{NAME}:{hashlib.sha256(self._storage.root.encode()).hexdigest()[:16]}"
