@@ -60,7 +60,7 @@ def test_a_place_is_where_it_goes_on(tide: Peer, monkeypatch: pytest.MonkeyPatch
     [row] = rows_between(made, start, end)
     until = end[str(shard)]["ts"]
     expected = {"shard": shard, "since": ts, "until": until, "epoch": epoch, "seen": ts, "is_initial": False}
-    assert row == {**expected, "until_epoch": epoch}
+    assert row == {**expected, "until_epoch": epoch, "manifest": None}
     [part] = parts_of(pa.RecordBatch.from_pylist([row]))
     server = explored_feed_server(take_endpoint(Options({"url": tide.url})))
     columns = EventColumns(KEY_AND_VALUE)

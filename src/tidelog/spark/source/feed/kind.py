@@ -111,7 +111,7 @@ class FeedReader(BatchReader[FeedPart]):
                 # A cut lies between two transactions, so it does not change what is read.
                 cut = origin.position(cuts[-1], self._records).until
                 cuts.append(min(until, cut) if cut > cuts[-1] else until)
-        manifest = origin.manifest_up_to(cuts[-1])
+        manifest = origin.manifest_up_to(cuts[-1]) if len(cuts) > 1 else None
         return [
             FeedPart(shard, first, last, is_initial=self._is_initial, manifest=manifest)
             for first, last in pairwise(cuts)

@@ -151,21 +151,22 @@ class FeedMicroBatches(MicroBatchReader):
     # --- what is read ---------------------------------------------------------------------------------------------
 
     def partitions(self, start: FeedOffset, end: FeedOffset) -> list[InputPartition]:
-        parts: list[InputPartition] = []
-        manifest = self._origin.manifest_up_to(max(_ts(end), 0))
+        parts: list[FeedPart] = []
         for shard, place in end.items():
             first = start[shard]
             if first.get("is_first"):
                 first = place.get("after", first)
             if first.get("is_initial"):
-                part = FeedPart(int(shard), 0, place["ts"], is_initial=True)
-                part.until_epoch, part.manifest = place["epoch"], manifest
-                parts.append(part)
+                parts.append(FeedPart(int(shard), 0, place["ts"], is_initial=True, until_epoch=place["epoch"]))
             elif first["ts"] < place["ts"]:
-                part = FeedPart(int(shard), first["ts"], place["ts"], until_epoch=place["epoch"], manifest=manifest)
+                part = FeedPart(int(shard), first["ts"], place["ts"], until_epoch=place["epoch"])
                 part.epoch, part.seen = first.get("epoch"), first.get("seen")
                 parts.append(part)
-        return parts
+        if parts:
+            manifest = self._origin.manifest_up_to(_ts(end))
+            for part in parts:
+                part.manifest = manifest
+        return list(parts)
 
 
 class EventMicroBatches(FeedMicroBatches):
