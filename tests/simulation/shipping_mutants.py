@@ -173,8 +173,8 @@ _READ: Final = (
     _mutant(
         "restore-forgets-where-it-came-from",
         "fetch.py",
-        "        write_restored(disk, target, manifest)\n        new.finish()\n",
-        "        new.finish()\n",
+        "            write_restored(disk, target, manifest)\n        else:\n",
+        "            pass\n        else:\n",
         "a restored server lacks an epoch that had begun, and never ships again",
         7_000_001,
     ),

@@ -486,7 +486,7 @@ STEPS: Final = (
     (ShippingWorld._promote, 1.5),
     (ShippingWorld._wake, 3),
     (ShippingWorld._replace_inside, 1.5),
-    (ShippingWorld._set_clock, 0.3),
+    (ShippingWorld._set_clock, 1),
     (ShippingWorld._begin_restore, 4),
     (ShippingWorld._finish_restore, 4),
 )
