@@ -366,7 +366,7 @@ def test_info_has_what_tools_look_for(both: Both, protocol: int) -> None:
         assert f"\n{name}:".encode() in theirs, name
         assert f"\n{name}:".encode() in ours, name
     heads = [line for line in theirs.splitlines() if line.startswith(b"# ")]
-    more = [b"# Tidelog", b"# Feeds", b"# Streams", b"# Shipping"]
+    more = [b"# Tidelog", b"# Feeds", b"# Streams", b"# Shipping", b"# History"]
     assert [line for line in ours.splitlines() if line.startswith(b"# ")] == [*heads, *more]
 
 
