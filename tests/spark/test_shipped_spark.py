@@ -13,7 +13,7 @@ from tests.integration.s3_server import S3Bucket
 from tests.spark.in_process import reader
 from tests.spark.shipped_copies import CopyPlace, Recorded, place, state_rows
 from tests.store.changes import run
-from tidelog.errors import ClientError, Corruption, EnvironmentFault
+from tidelog.errors import ClientError, EnvironmentFault
 from tidelog.shipping.sealed_store import SealedStore
 from tidelog.shipping.sealing_key import parse_key
 
@@ -78,7 +78,7 @@ def test_an_encrypted_copy_through_spark(spark: SparkSession, place: CopyPlace, 
 def test_a_key_that_is_missing_or_wrong_is_told(place: CopyPlace, tmp_path: Path) -> None:
     written(place)
     options = {"path": "state:*", "from": place.url, **place.options}
-    with pytest.raises(Corruption, match="nothing that Tidelog has shipped"):
+    with pytest.raises(EnvironmentFault, match=r"is encrypted.*ship-key-file"):
         reader(**options)
     wrong = tmp_path / "wrong"
     wrong.write_text("43" * 32)

@@ -33,6 +33,7 @@ def test_a_sound_directory_as_json(made: Made) -> None:
         "snapshots": 1,
         "nodes": 0,
         "lost_nodes": 0,
+        "remote_node_files": 0,
         "cycle": summary["cycle"],
         "synced_cycle": summary["synced_cycle"],
         "last_ts": max(record.ts for record in made.written),
