@@ -13,7 +13,7 @@ from typing import Any, Final
 from tests.feeds.rebuilt import Rebuilt, difference, state_of
 from tests.replication.simulated_server import FOLDER, Machine, SimulatedServer
 from tests.simulation.recovery import require
-from tests.store.changes import state
+from tests.simulation.shipping_server import state
 from tidelog.errors import FeedBehind, FeedDiverged, TooOld
 from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.feeds import Feeds
@@ -21,14 +21,13 @@ from tidelog.feeds.open_feed import OpenFeed
 from tidelog.feeds.span import Span
 from tidelog.ids import Ts
 from tidelog.journal.journal import Settings
-from tidelog.ports import LinkOwner, NetworkAddress, NetworkLink
+from tidelog.ports import LinkOwner, NetworkAddress, NetworkLink, ObjectStore
 from tidelog.replication.role_file import COPY_PORT
 from tidelog.shipping.copy_link import CopyLink
 from tidelog.shipping.copy_reader import CopyReader
 from tidelog.shipping.copy_session import CopySession
 from tidelog.testing.disk import SimulatedDisk
 from tidelog.testing.network import SimulatedNetwork
-from tidelog.testing.object_store import SimulatedObjectStore
 from tidelog.testing.worker import SimulatedWorker
 
 COPY: Final[NetworkAddress] = ("s3://bucket/copy", COPY_PORT)
@@ -40,7 +39,7 @@ class CopyFollower(Machine):
     """A machine whose server follows a copy."""
 
     def __init__(
-        self, network: SimulatedNetwork, name: str, seed: int, settings: Settings, objects: SimulatedObjectStore
+        self, network: SimulatedNetwork, name: str, seed: int, settings: Settings, objects: ObjectStore
     ) -> None:
         super().__init__(network, name, seed, settings)
         self.objects = objects

@@ -21,15 +21,15 @@ from typing import Any, Final
 from tests.replication.simulated_server import FOLDER
 from tests.simulation.copy_follower import CopyFollower, draw_fate
 from tests.simulation.recovery import require
-from tests.simulation.shipping_server import ShippingServer
+from tests.simulation.shipping_server import ShippingServer, state
 from tests.simulation.shipping_world import STEPS, ShippingWorld, shipping_limits
-from tests.store.changes import state
 from tidelog.ids import Ts
 from tidelog.journal.layout import read_meta
 from tidelog.replication.message import LinkRole
 from tidelog.testing.disk import SimulatedDisk
 from tidelog.testing.loop import SimulatedLoop
 from tidelog.testing.network import SimulatedNetwork
+from tidelog.testing.object_store import SimulatedObjectStore
 
 QUIET_STEPS_MAX: Final = 600
 
@@ -42,11 +42,13 @@ class CopyWorld(ShippingWorld):
         self.loop = SimulatedLoop(self.clock)
         network = SimulatedNetwork(self.loop, seed)
         self.followers: list[CopyFollower] = []
+        self._clients: list[SimulatedObjectStore] = []
         for name in ("f", "g")[: self.rng.choice((1, 1, 2))]:
             client = self.bucket.client(name)
             client.faults.read = client.faults.list = self.rng.choice((0.0, 0.0, 0.02, 0.1))
-            follower = CopyFollower(network, name, self.rng.getrandbits(60), self.settings, client)
+            follower = CopyFollower(network, name, self.rng.getrandbits(60), self.settings, self.sealed(client))
             follower.is_epoch_known = lambda epoch: any(each.id == epoch for each in self.leader.journal.epochs)
+            self._clients.append(client)
             self.followers.append(follower)
         self._was: dict[str, Ts] = {}
         """How far each follower was when it was last looked at ..."""
@@ -71,6 +73,8 @@ class CopyWorld(ShippingWorld):
 
     def _follow(self) -> None:
         """Time passes, and followers do what they do."""
+        for client in self._clients:
+            client.faults.clear()
         for follower in self.followers:
             if follower.server is None:
                 follower.start()
@@ -121,7 +125,6 @@ class CopyWorld(ShippingWorld):
         assert manifest is not None
         wanted, expected = manifest.lineages[-1].ts, state(self.leader.store)
         for follower in self.followers:
-            follower.objects.faults.clear()
             if follower.server is None:
                 follower.start()
 

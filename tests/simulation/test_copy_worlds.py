@@ -20,7 +20,13 @@ WORLDS_LONG: Final = 600
 TRACE_SHOWN: Final = 40
 
 COVERED: Final = (
-    *("taken_over", "promoted", "machine_lost", "followed", "full_syncs", "went_back"),
+    *(
+        "taken_over",
+        "promoted",
+        "machine_lost",
+        "followed",
+        "full_syncs",
+    ),
     *("follower_killed", "follower_crashed", "follower_stopped", "promoted_follower", "died_while_promoted"),
 )
 
