@@ -42,13 +42,13 @@ class CopyWorld(ShippingWorld):
         self.loop = SimulatedLoop(self.clock)
         network = SimulatedNetwork(self.loop, seed)
         self.followers: list[CopyFollower] = []
-        self._clients: list[SimulatedObjectStore] = []
+        self._their_clients: list[SimulatedObjectStore] = []
         for name in ("f", "g")[: self.rng.choice((1, 1, 2))]:
             client = self.bucket.client(name)
             client.faults.read = client.faults.list = self.rng.choice((0.0, 0.0, 0.02, 0.1))
             follower = CopyFollower(network, name, self.rng.getrandbits(60), self.settings, self.sealed(client))
             follower.is_epoch_known = lambda epoch: any(each.id == epoch for each in self.leader.journal.epochs)
-            self._clients.append(client)
+            self._their_clients.append(client)
             self.followers.append(follower)
         self._was: dict[str, Ts] = {}
         """How far each follower was when it was last looked at ..."""
@@ -73,7 +73,7 @@ class CopyWorld(ShippingWorld):
 
     def _follow(self) -> None:
         """Time passes, and followers do what they do."""
-        for client in self._clients:
+        for client in self._their_clients:
             client.faults.clear()
         for follower in self.followers:
             if follower.server is None:
