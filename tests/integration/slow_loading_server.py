@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tidelog.cli import main
 from tidelog.journal.journal import Journal
+from tidelog.shipping.tiered_disk import TieredDisk
 from tidelog.system.disk import SystemDisk
 
 COMMAND: Final = [sys.executable, "-P", str(Path(__file__).resolve()), "serve"]
@@ -22,7 +23,7 @@ def slow_down(hold: Path) -> None:
     opened = Journal.open.__func__  # type: ignore[attr-defined]
 
     def open_slowly(cls: type[Journal], disk: Any, *arguments: Any, **more: Any) -> Journal:
-        if isinstance(disk, SystemDisk):
+        if isinstance(disk, SystemDisk | TieredDisk):
             hold.with_suffix(".held").touch()
             while hold.exists():
                 time.sleep(0.01)

@@ -13,10 +13,11 @@ import pytest
 
 from tests.simulation.run import run_replication_seed
 
-CHUNKS: Final = 100
-WORLDS: Final = 50
-"""Of each chunk: 5,000 seeds in all. A chunk takes some seconds, so the processes of a run share the work evenly."""
-ALWAYS: Final = 40
+CHUNKS: Final = 25
+WORLDS: Final = 200
+"""Of each chunk: 5,000 seeds in all. A chunk takes half a minute, so the processes of a run share the work, and what
+happens in one world of fifty happens in every chunk."""
+ALWAYS: Final = 10
 """So many chunks, 2,000 seeds, are lived by every run, the others with `--long`."""
 PROMISES: Final = (
     "quiet", "epochs", "failovers", "rewind", "replaced", "set_aside", "confirmed", "confirmed_durable", "delivered",
@@ -26,6 +27,7 @@ PROMISES: Final = (
 """That every chunk puts to the test."""
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "chunk", [pytest.param(chunk, marks=() if chunk < ALWAYS else pytest.mark.long) for chunk in range(CHUNKS)]
 )
