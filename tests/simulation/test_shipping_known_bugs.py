@@ -9,6 +9,7 @@ import pytest
 from tests.shipping.copies import Shipped, fetched, restored
 from tests.store.changes import run, state
 from tidelog import limits
+from tidelog.errors import ObjectGone
 from tidelog.ports import ObjectStore
 from tidelog.shipping.manifest_log import ManifestLog
 from tidelog.shipping.point import point_of
@@ -97,5 +98,5 @@ def test_a_restore_that_is_under_way_finds_its_files_for_a_day(
         shipped.clock.advance(2 * limits.HOUR_US)
         shipped.change(5)
         shipped.save()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ObjectGone):
         restored(bucket.client(), began)
