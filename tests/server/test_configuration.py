@@ -209,6 +209,7 @@ def test_the_file_in_the_checkout_shows_defaults(tmp_path: Path) -> None:
         "channel-rules",
     )
     examples += ("replicaof", "masterauth-file", "ship-to", "ship-key-file", "restore-from", "follow-from", "database")
+    examples += ("local-history",)
     file = tmp_path / "tidelog.toml"
     file.write_text("\n".join(line for line in kept if not line.startswith(examples)))
     assert configure({}, {}, str(file), no_file) == ServerConfig(
