@@ -141,7 +141,8 @@ def run_throughput(place: Place, given: argparse.Namespace, folder: str) -> Iter
             yield row("throughput", name, f"{what}, with", best[1], "/s", note)
             yield row("throughput", name, f"{what}, part that is left", best[1] / best[0], "", "goal: at least 0.95")
             spent = min(costs_us[alone.pid]), min(costs_us[ships.pid])
-            yield row("throughput", name, f"{what}, processor time, times as much", spent[1] / spent[0])
+            if spent[0]:  # it is counted in hundredths of a second, and a short load may have taken none
+                yield row("throughput", name, f"{what}, processor time, times as much", spent[1] / spent[0])
 
 
 # --- lag ----------------------------------------------------------------------------------------------------------
