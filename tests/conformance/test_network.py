@@ -314,14 +314,18 @@ def fill(side: Side) -> bytes:
 
 
 def fill_for_good(meeting: Meeting, side: Side) -> bytes:
-    """The same until the buffers of the system are full, too."""
+    """The same until the buffers of the system are full, too: nothing moves for a while.
+
+    On a busy machine the loop runs only once in 20 ms, and TCP may send again what it thinks was lost after 200 ms.
+    """
     sent = bytearray()
     still = 0
-    while still < 5:
+    while still < 20 or side.has_room():
+        before = side.unsent_bytes()
         sent_now = fill(side)
         sent += sent_now
         meeting.run(0.02)
-        still = 0 if sent_now else still + 1
+        still = 0 if sent_now or side.unsent_bytes() != before else still + 1
     return bytes(sent)
 
 
