@@ -222,7 +222,7 @@ class StreamSubscriber(Subscriber):
                 return
             status = int(head.split()[1])
             self.ledger.count(str(status), "stream")
-            if status in LATER:
+            if status in LATER or b"\r\nretry-after: " in head:  # a stream that is put off has done nothing
                 time.sleep(0.05)
                 return
             if status == 400 and self.ledger.may_forget:

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.channels.http.gateways import SECONDS_MAX, HttpSite, polling
+from tests.channels.http.gateways import SECONDS_MAX, GatewayProcess, HttpSite, polling
 from tests.integration.browser import needs_browser
 from tests.integration.limited_server import COMMAND as LIMITED
 from tests.integration.server_process import ServerProcess
@@ -39,8 +39,10 @@ LISTEN: Final = """async (me) => {
     await fetch(me, { method: "PUT" })
     const source = new EventSource(me)
     source.onmessage = (event) => show(JSON.parse(event.data))
+    window.told = []
+    source.addEventListener("error", (event) => event.data && window.told.push(JSON.parse(event.data).code))
 }"""
-"""As the guide has it."""
+"""As the guide has it, with a note of what errors are told."""
 WAITING: Final = "tidelog_channels_polls_waiting"
 
 pytestmark = needs_browser
@@ -211,6 +213,25 @@ def test_an_event_source_acknowledges_by_itself_and_misses_nothing(tmp_path: Pat
             server.close()
             server = ServerProcess(tmp_path / "data", *options, has_http=True, command=command, instead_of=server)
         assert page.evaluate("seen") == [0, 1]
+    finally:
+        server.close()
+
+
+def test_an_event_source_comes_back_while_the_backend_is_away(tmp_path: Path, page: Page) -> None:
+    """Every answer but a stream would end it for good; a server that is loading its data answers in the same way."""
+    server = ServerProcess(tmp_path / "data", "--fsync", "always")
+    try:
+        with GatewayProcess(tmp_path, f"redis://127.0.0.1:{server.port}", CHANNEL_ATTEMPTS_MORE=0) as gateway:
+            page.goto(f"http://127.0.0.1:{gateway.http_port}/probe/liveness")
+            page.evaluate(LISTEN, polling("news", "me"))
+            gateway.site().wait_for(WAITING, 1)
+            server.kill()
+            server.close()
+            page.wait_for_function("told.length >= 3")  # within the stream that was open, and in the place of others
+            assert set(page.evaluate("told")) == {"tidelog.channels.backend-unavailable"}
+            server = ServerProcess(tmp_path / "data", "--fsync", "always", instead_of=server)
+            gateway.site().publish("news", "m", 1)
+            page.wait_for_function("seen.at(-1) === 1")
     finally:
         server.close()
 

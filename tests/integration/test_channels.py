@@ -228,6 +228,11 @@ def test_a_backend_that_is_away(tmp_path: Path) -> None:
             assert (reply.status, reply.code) == (503, "tidelog.channels.backend-unavailable")
             assert reply.headers["retry-after"] == "1"
             assert str(port) not in reply.body.decode()
+        reply = site("GET", polling("news", "me"), Accept="text/event-stream")
+        assert reply.status == 200, "a browser would not come back"
+        assert reply.headers["content-type"].startswith("text/event-stream")
+        assert reply.body.startswith(b'retry: 1000\n\nevent: error\ndata: {"error":')
+        assert b"tidelog.channels.backend-unavailable" in reply.body
         assert site("GET", "/probe/readiness").status == 503
         assert site("GET", "/probe/liveness").status == 200
         assert "no server answers" in gateway.stderr

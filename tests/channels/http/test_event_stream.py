@@ -15,8 +15,10 @@ import pytest
 from tests.channels.http.gateways import SECONDS_MAX, HttpSite, polling
 from tests.integration.limited_server import COMMAND
 from tests.integration.server_process import ServerProcess
-from tidelog.channels.http.event_stream import events_of
+from tidelog.channels.http.answer import TooManyPolls, answer_to
+from tidelog.channels.http.event_stream import events_of, put_off
 from tidelog.channels.message import ChannelMessage
+from tidelog.errors import ServerRefused, SubscriptionNotFound, TidelogError
 
 
 class ServerEvent(NamedTuple):
@@ -107,6 +109,20 @@ def test_what_is_wrong_is_a_plain_error(site: HttpSite) -> None:
     site.subscribe("news", "me")
     reply = site("GET", polling("news", "me"), Last_Event_ID="x", **stream)
     assert (reply.status, reply.code) == (400, "dsps.storage.ack-handle-malformed")
+
+
+@pytest.mark.parametrize("error", [ServerRefused("LOADING"), TooManyPolls("x")])
+def test_what_passes_by_itself_is_told_in_a_stream_for_which_a_browser_comes_back(error: TidelogError) -> None:
+    plain = answer_to(error)
+    told = put_off(plain)
+    assert (told.status, told.content_type) == (200, b"text/event-stream; charset=utf-8")
+    assert told.body == b"retry: 1000\n\nevent: error\ndata: %b\n\n" % plain.body
+    assert (b"retry-after", b"1") in told.headers
+
+
+def test_what_stays_wrong_is_not_put_off() -> None:
+    plain = answer_to(SubscriptionNotFound("x"))
+    assert put_off(plain) is plain
 
 
 def test_a_subscriber_that_is_removed_ends_its_stream(site: HttpSite) -> None:

@@ -31,6 +31,7 @@ from tidelog.channels.http.answer import INTERNAL, Answer, HeaderPair, answer_to
 from tidelog.channels.http.body_room import BodyRoom, TooManyBytes
 from tidelog.channels.http.call import CallGate, ClientGone, HttpCall
 from tidelog.channels.http.calls import ChannelCalls
+from tidelog.channels.http.event_stream import asks_for_stream, put_off
 from tidelog.channels.http.figures import ChannelFigures
 from tidelog.channels.http.openapi import OPENAPI_JSON, made_page
 from tidelog.channels.http.polls import PollPlaces
@@ -153,16 +154,16 @@ class ChannelsApp:
             return await self._calls[row.call](call)
         except EnvironmentFault as error:
             self._log_fault(error)
-            return answer_to(error)
+            return _refusal_of(call, error)
         except TidelogError as error:
-            return answer_to(error)
+            return _refusal_of(call, error)
         except ClientGone:
             raise
         except asyncio.CancelledError:
             if not self._channels.wakes.is_stopped:
                 raise
             # The server has waited as long as it can: for the backend, or for a client that does not read its stream.
-            return None if call.status else answer_to(ServerUnreachable("no answer before the stop"))
+            return None if call.status else _refusal_of(call, ServerUnreachable("no answer before the stop"))
         except Exception:
             _LOG.exception("channels: %s %s failed: this is a bug", call.method, call.path)
             return INTERNAL
@@ -196,6 +197,11 @@ class ChannelsApp:
         if now_s - self._fault_logged_s >= limits.CHANNEL_FAULT_LOGGED_S:
             self._fault_logged_s = now_s
             _LOG.warning("channels: %s", error)
+
+
+def _refusal_of(call: HttpCall, error: TidelogError) -> Answer:
+    answer = answer_to(error)
+    return put_off(answer) if call.method == "GET" and asks_for_stream(call) else answer
 
 
 def _other_method(call: HttpCall, found: FoundPath) -> Answer:

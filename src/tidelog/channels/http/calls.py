@@ -16,7 +16,7 @@ from tidelog.channels.channels import Channels, FetchedMessages
 from tidelog.channels.http.answer import NO_CONTENT, Answer, json_answer, message_json
 from tidelog.channels.http.call import HttpCall
 from tidelog.channels.http.durations import read_duration_s
-from tidelog.channels.http.event_stream import MessageStream
+from tidelog.channels.http.event_stream import MessageStream, asks_for_stream
 from tidelog.channels.http.figures import ChannelFigures
 from tidelog.channels.http.message_list import messages_in
 from tidelog.channels.http.polls import PollPlaces, unless_gone
@@ -26,7 +26,6 @@ from tidelog.channels.names import WEBHOOK_PREFIX, checked_name, is_webhook_subs
 from tidelog.errors import BadChannelInput, EnvironmentFault, LimitExceeded
 
 _COUNT: Final = re.compile(r"[0-9]{1,6}", re.ASCII)
-_EVENT_STREAM: Final = b"text/event-stream"
 _ALIVE: Final = json_answer({"storage": "ok"})
 _NOT_READY: Final = json_answer({"storage": "unavailable"}, 503)._replace(
     headers=((b"retry-after", b"%d" % limits.CHANNEL_RETRY_AFTER_S),)
@@ -70,7 +69,7 @@ class ChannelCalls:
         channel, subscriber = _names_of(call)
         messages_max = _read_max(call.parameter("max"))
         timeout_s = _read_timeout_s(call.parameter("timeout"))
-        if _EVENT_STREAM in call.headers.get(b"accept", b""):
+        if asks_for_stream(call):
             return await self._stream(call, messages_max)
         if timeout_s == 0:
             return self._delivered(channel, await self._channels.fetch(channel, subscriber, messages_max=messages_max))

@@ -18,6 +18,10 @@ So within a stream nothing moves; it reads on behind the last handle that it gav
 back with its acknowledgement, some time after its first message, or after many of them. A client that wants longer
 streams acknowledges the ids itself, as those who poll do. While a stream is open its subscriber does not expire.
 
+A browser comes back from a stream that ended and from a connection that was refused, but never from an answer that says
+no. So what passes by itself, such as a server that still loads its data, is told within a stream of its own, which ends
+at once (`put_off`).
+
 Content is put on one line: a line break in JSON text is a space, never a part of a string.
 """
 
@@ -28,16 +32,20 @@ from typing import Final
 
 from tidelog import limits
 from tidelog.channels.channels import Channels, FetchedMessages
-from tidelog.channels.http.answer import answer_to, message_json
+from tidelog.channels.http.answer import Answer, answer_to, message_json
 from tidelog.channels.http.call import HttpCall
 from tidelog.channels.http.figures import ChannelFigures
 from tidelog.channels.message import ChannelMessage
 from tidelog.errors import ChannelError, EnvironmentFault
 
+_ASKED_FOR: Final = b"text/event-stream"
+_CONTENT_TYPE: Final = b"text/event-stream; charset=utf-8"
 _BEGINNING: Final = b"retry: %d\n\n" % limits.CHANNEL_STREAM_RETRY_MS
 _HEARTBEAT: Final = b": still here\n\n"
+_LATER: Final = (429, 503)
+_LATER_BEGINNING: Final = b"retry: %d\n\n" % (1000 * limits.CHANNEL_RETRY_AFTER_S)
 _HEADERS: Final = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"content-type", _CONTENT_TYPE),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
@@ -80,8 +88,7 @@ class MessageStream:
             await self._deliver_all()
         except (ChannelError, EnvironmentFault) as error:
             if not self._channels.wakes.is_stopped:
-                told = answer_to(error)
-                await self._send(b"event: error\ndata: %b\n\n" % told.body)
+                await self._send(_error_event(answer_to(error)))
         await call.send({"type": "http.response.body", "body": b"", "more_body": False})
         return True
 
@@ -127,6 +134,21 @@ class MessageStream:
         self._call.hold(len(data))
         await self._call.send_large(data, is_whole=False)
         self._call.release()
+
+
+def asks_for_stream(call: HttpCall) -> bool:
+    return _ASKED_FOR in call.headers.get(b"accept", b"")
+
+
+def put_off(answer: Answer) -> Answer:
+    """For one who asks for a stream: an answer that says "later" becomes a stream that says so and ends."""
+    if answer.status not in _LATER:
+        return answer
+    return Answer(200, _LATER_BEGINNING + _error_event(answer), _CONTENT_TYPE, answer.headers)
+
+
+def _error_event(answer: Answer) -> bytes:
+    return b"event: error\ndata: %b\n\n" % answer.body
 
 
 def events_of(messages: list[ChannelMessage], handle: str) -> bytes:
