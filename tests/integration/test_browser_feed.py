@@ -14,12 +14,12 @@ from typing import Any, Final
 from playwright.sync_api import Page
 
 from tests.integration.browser import MS_MAX, needs_browser
+from tests.integration.held_server import held
 from tests.integration.server_process import ServerProcess
 
 LISTEN: Final = """(query) => {
-    const seen = window.seen = {state: {}, counted: [], opened: 0, lost: 0, steady: 0, id: "", answers: []};
+    const seen = window.seen = {state: {}, counted: [], lost: 0, steady: 0, id: "", answers: []};
     const source = window.source = new EventSource("/feed?" + query);
-    source.onopen = () => seen.opened++;
     source.addEventListener("value", (event) => {
         const {key, type, field, value} = JSON.parse(event.data);
         if (type === "none") delete seen.state[key];
@@ -82,7 +82,7 @@ def test_a_browser_comes_back_by_itself_and_misses_nothing(tmp_path: Path, page:
             server = ServerProcess(data, has_http=True, instead_of=server)
             write(server, range((2 * kill + 1) * count, (2 * kill + 2) * count))  # before it is back, and while
             page.wait_for_function(
-                f"seen.counted.at(-1) === {2 * (kill + 1) * count - 1} && seen.opened === {kill + 2}"
+                f"seen.counted.at(-1) === {2 * (kill + 1) * count - 1} && seen.steady === {kill + 2}"
             )
         wanted = state_of(server)
         deadline = time.monotonic() + MS_MAX / 1000
@@ -93,9 +93,20 @@ def test_a_browser_comes_back_by_itself_and_misses_nothing(tmp_path: Path, page:
         counted: list[int] = page.evaluate("seen.counted")
         assert sorted(set(counted)) == list(range(2 * kills * count))
         assert all(after <= before + 1 for before, after in pairwise(counted))
-        assert page.evaluate("seen.answers") == []
+        assert {each["error"] for each in page.evaluate("seen.answers")} <= {"LOADING"}
     finally:
         server.close()
+
+
+def test_a_browser_comes_back_until_the_data_is_there(tmp_path: Path, page: Page) -> None:
+    with held(tmp_path / "data", http=True) as server:
+        page.goto(f"http://127.0.0.1:{server.http_port}/health")
+        page.evaluate(LISTEN, "initial=1&checkpoint=20")
+        page.wait_for_function("seen.answers.length > 0")
+        assert page.evaluate("seen.answers[0].error") == "LOADING"
+        server.let_go()
+        server.client().set("counter", 1)
+        page.wait_for_function("seen.counted.at(-1) === 1")
 
 
 def test_a_browser_is_told_that_history_is_lost(tmp_path: Path, page: Page) -> None:

@@ -33,9 +33,9 @@ def data(filled: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(filled, tmp_path / "data"))
 
 
-def get(server: HeldServer, path: str) -> tuple[int, str]:
+def get(server: HeldServer, path: str, **headers: str) -> tuple[int, str]:
     connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=30)
-    connection.request("GET", path)
+    connection.request("GET", path, headers=headers)
     response = connection.getresponse()
     body = response.read().decode()
     connection.close()
@@ -153,6 +153,11 @@ def test_the_other_ports(data: Path) -> None:
         assert get(server, "/feed?prefix=") == (
             503,
             '{"error":"LOADING","message":"Tidelog is loading the dataset in memory"}',
+        )
+        assert get(server, "/feed?prefix=", accept="text/event-stream") == (
+            200,
+            'retry: 5000\n\nevent: error\ndata: {"error":"LOADING",'
+            '"message":"Tidelog is loading the dataset in memory"}\n\n',
         )
         status, samples = get(server, "/metrics")
         assert status == 200

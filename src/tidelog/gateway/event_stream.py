@@ -232,7 +232,16 @@ def encode_event(event: list[Any]) -> bytes:
 
 def encode_error(error: str) -> bytes:
     """`CODE name=number` as an event; the end follows."""
-    return b"event: error\ndata: %b\n\n" % _json(error_members(error))
+    return _error_event(error_members(error))
+
+
+def put_off(error: dict[str, Any], retry_after_s: int) -> bytes:
+    """A whole stream that says why there is none now, and when a browser is to connect again."""
+    return b"retry: %d\n\n" % (1000 * retry_after_s) + _error_event(error)
+
+
+def _error_event(error: dict[str, Any]) -> bytes:
+    return b"event: error\ndata: %b\n\n" % _json(error)
 
 
 def error_members(error: str) -> dict[str, Any]:

@@ -14,14 +14,15 @@
 
 Keys are percent-encoded bytes. A feed that cannot begin is answered with a status, after which a browser does not try
 again: 400 for a bad request, 401 without the password, 410 when the journal no longer has that history, 503 when there
-are too many feeds, or the data is still being loaded.
+are too many feeds, or the data is still being loaded. What is a 503 passes by itself: a request that asks for a stream,
+as a browser's does, gets one that says so and ends, and the browser comes back.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
@@ -35,13 +36,14 @@ from tidelog.feeds.event import encode_delete_range
 from tidelog.feeds.feed import ChangeFeedRequest
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
 from tidelog.gateway.access import refusal
-from tidelog.gateway.event_stream import EventStream, StreamSink, error_members, event_id
+from tidelog.gateway.event_stream import EventStream, StreamSink, error_members, event_id, put_off
 from tidelog.ids import U64_MAX, Ts
 from tidelog.server.listener import address_of
 
 _ID: Final = re.compile(r"(\d{1,20})(?:-(\d{1,20})-(\d{1,20}))?", re.ASCII)
 _ONCE: Final = ("since", "initial", "until", "name", "txn", "groups", "expiry", "db", "checkpoint", "onecheckpoint")
-_RETRY_AFTER: Final = {"retry-after": "5"}
+_RETRY_AFTER_S: Final = 5
+_RETRY_AFTER: Final = {"retry-after": f"{_RETRY_AFTER_S}"}
 
 
 class BadQuery(ClientError):
@@ -67,15 +69,15 @@ def feed_page(engine_now: Callable[[], Engine]) -> Callable[[Request], Awaitable
             return answer
         engine = engine_now()
         if engine.gate.is_loading:
-            return JSONResponse(error_members(LOADING), 503, _RETRY_AFTER)
+            return _later(request, error_members(LOADING))
         if request.method == "HEAD":  # nobody would read a stream
             return Response(media_type=EventStream.media_type)
         streams.difference_update([sink for sink in streams if sink.is_abandoned])
         feeding = engine.feeding
         if feeding.is_closed or len(streams) >= feeding.http_feeds_max:
-            return JSONResponse({"error": "BUSY", "message": "no more feeds at the moment"}, 503, _RETRY_AFTER)
+            return _later(request, {"error": "BUSY", "message": "no more feeds at the moment"})
         if engine.gate.read_refusal is not None:
-            return JSONResponse(error_members(engine.gate.read_refusal), 503, _RETRY_AFTER)
+            return _later(request, error_members(engine.gate.read_refusal))
         try:
             wanted = read_query(request.scope["query_string"], request.headers.get("last-event-id"))
             if wanted.until is not None and wanted.since is not None and wanted.since >= wanted.until:
@@ -87,17 +89,25 @@ def feed_page(engine_now: Callable[[], Engine]) -> Callable[[Request], Awaitable
         except FeedDiverged as error:
             return JSONResponse(error_members(f"FEEDDIVERGED since={error.since}"), 410)
         except FeedBehind as error:
-            return JSONResponse({"error": "TRYAGAIN", "message": str(error)}, 503, _RETRY_AFTER)
+            return _later(request, {"error": "TRYAGAIN", "message": str(error)})
         except HolderLapsed as error:
             return JSONResponse({"error": "ERR", "message": str(error)}, 410)
         except CommandError as error:  # a name, which is the leader's alone, and has to be journaled
-            return JSONResponse(error_members(str(error)), 503, _RETRY_AFTER)
+            return _later(request, error_members(str(error)))
         except ClientError as error:
             return JSONResponse({"error": "ERR", "message": str(error)}, 400)
         streams.add(sink)
         return EventStream(feeding, opened, sink, _beginning(engine, opened.feed.position, wanted, sink))
 
     return page
+
+
+def _later(request: Request, members: dict[str, Any]) -> Response:
+    """What passes by itself, as those who ask for a stream or for anything take it."""
+    if request.method == "GET" and EventStream.media_type in request.headers.get("accept", ""):
+        headers = {**_RETRY_AFTER, "cache-control": "no-store"}
+        return Response(put_off(members, _RETRY_AFTER_S), 200, headers, EventStream.media_type)
+    return JSONResponse(members, 503, _RETRY_AFTER)
 
 
 def _beginning(engine: Engine, position: Ts, wanted: ChangeFeedRequest, sink: StreamSink) -> bytes:
