@@ -101,6 +101,7 @@ FROM_LEADER: Final[tuple[LinkMessage, ...]] = (
         LinkRole.LEADER,
         HistoryPosition(Ts(SECOND + 50), (ShardEnd(Lsn(13), Ts(SECOND + 50)), ShardEnd(Lsn(4), Ts(SECOND + 20)))),
         (FIRST_EPOCH, NEXT_EPOCH),
+        "fedcba9876543210",
     ),
     LinkPing(SECOND + 1),
     TailWanted(),

@@ -9,10 +9,13 @@ import pytest
 
 from tests.replication.simulated_server import FOLDER, Machine, Refused
 from tests.replication.test_replication import World, is_stable, level, value
+from tidelog.ids import Lsn, Ts
+from tidelog.journal.control import Epoch
 from tidelog.journal.durability import FsyncPolicy
 from tidelog.ports import NetworkAddress
-from tidelog.replication.message import LinkRole
-from tidelog.replication.role_file import Handover, RoleFile, StoredRole, read_role
+from tidelog.replication.meeting import RefusedAnswer, answer
+from tidelog.replication.message import FollowerHello, HistoryPosition, LinkRole, RefusalReason, ShardEnd
+from tidelog.replication.role_file import FollowerName, Handover, RoleFile, StoredRole, read_role
 from tidelog.testing.disk import SimulatedCrash
 
 
@@ -262,8 +265,28 @@ def test_a_server_that_has_less_than_was_handed_over_does_not_take_over() -> Non
 def test_a_follower_never_sends_its_own_leader_back() -> None:
     """What the leader has more is on its way, also if that has just handed over and asks to follow."""
     world = in_sync()
-    followers = world.b.live.replication.followers
-    assert followers.is_settled_for(world.c.address)
-    assert not followers.is_settled_for(world.a.address)
+    followers, leader = world.b.live.replication.followers, world.a.live.replication
+    assert followers.is_our_leader(FollowerName("its-other-name", 1, leader.server_id))
+    assert not followers.is_our_leader(FollowerName(*world.a.address, "another behind its address"))
+    journal, ts = world.b.live.store.journal, Ts(world.a.live.last_ts + 1)
+    epochs = (*journal.epochs, Epoch(77, journal.writer.visible.lsns, world.a.live.last_ts, ts))
+    position = HistoryPosition(ts, tuple(ShardEnd(Lsn(lsn + 1), ts) for lsn in journal.writer.visible.lsns))
+    hello = FollowerHello(journal.meta.database_id, LinkRole.FOLLOWER, position, epochs)
+    for is_our_leader, reason in ((True, RefusalReason.BEHIND), (False, RefusalReason.DIVERGED)):
+        found = answer(journal, hello, is_settled=True, is_returning=False, is_our_leader=is_our_leader)
+        assert isinstance(found, RefusedAnswer)
+        assert found.refusal.reason is reason
     world.b.live.replication.lead()
-    assert followers.is_settled_for(world.a.address)
+    assert not followers.is_our_leader(FollowerName(*world.a.address, leader.server_id))
+
+
+def test_a_leader_that_hands_over_keeps_the_id_that_it_has_told() -> None:
+    world = in_sync()
+    told = world.b.live.replication.leader_id
+    hand_over_unheard(world)
+    assert world.a.live.replication.server_id == told != ""
+    world.a.kill()
+    world.network.heal()
+    world.a.start()
+    assert world.a.live.replication.server_id == told
+    expect_handed_over(world)

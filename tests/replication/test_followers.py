@@ -112,3 +112,19 @@ def test_the_id_of_a_follower_is_that_of_its_directory() -> None:
     again = read_role(world.b.disk, FOLDER)
     assert again is not None
     assert again.server_id == stored.server_id
+
+
+def test_a_follower_of_a_follower_may_announce_the_address_of_the_leader() -> None:
+    """As behind NAT: it is sent everything, and told where it has diverged."""
+    world = World()
+    world.pair()
+    world.a.live.run("SET", "x", "1")
+    world.c.start(world.b.address).options.announce_host = world.a.host.name
+    level(world, world.a, world.b, world.c)
+    assert value(world.c, "x") == b"1"
+    world.c.live.replication.lead()
+    world.c.live.run("SET", "x", "of nobody else")
+    world.c.live.replication.follow(world.b.address)
+    level(world, world.a, world.b, world.c)
+    assert value(world.c, "x") == b"1"
+    assert world.c.live.replication.facts().set_aside_records == 1

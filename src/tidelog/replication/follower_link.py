@@ -153,7 +153,7 @@ class FollowerLink(LinkSpeaker):
         host, port = self.address
         self.name = FollowerName(hello.host or host, hello.port or port, hello.server_id)
         followers.replace(self)
-        hello_back = leader_hello(journal, followers.role)
+        hello_back = leader_hello(journal, followers.role, followers.server_id)
         found = self._answer(journal, hello)
         if isinstance(found, RefusedAnswer):
             self._refuse(found.refusal)
@@ -179,14 +179,14 @@ class FollowerLink(LinkSpeaker):
             self._begin_files(may_wait=True)
 
     def _answer(self, journal: Journal, hello: FollowerHello) -> MeetingAnswer:
-        followers, is_settled = self._followers, self._followers.is_settled_for(self.name.address)
+        followers, is_our_leader = self._followers, self._followers.is_our_leader(self.name)
         try:
             return answer(
-                journal, hello,
-                is_settled=is_settled, is_returning=followers.is_returning, unread_ts=followers.unread_ts,
+                journal, hello, unread_ts=followers.unread_ts,
+                is_settled=followers.is_settled, is_our_leader=is_our_leader, is_returning=followers.is_returning,
             )  # fmt: skip
         except Corruption as error:
-            if not is_settled:
+            if not followers.is_settled or is_our_leader:
                 raise
             _LOG.error("what follower %s:%d has cannot be compared: %s", *self.address, error)
             followers.note_unread(hello.position.ts)

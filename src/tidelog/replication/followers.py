@@ -97,12 +97,19 @@ class Followers:
     def role(self) -> LinkRole:
         return self._replication.role
 
-    def is_settled_for(self, asking: NetworkAddress) -> bool:
-        """Whether what is here is the history, or a beginning of it, to which another may go back.
+    @property
+    def server_id(self) -> str:
+        return self._replication.server_id
 
-        Not for our own leader: what it has and we lack is still on its way, also if it has just handed over to us.
-        """
-        return self._replication.is_settled and asking != self._replication.leader
+    @property
+    def is_settled(self) -> bool:
+        """What is here is the history, or a beginning of it, to which another may go back."""
+        return self._replication.is_settled
+
+    def is_our_leader(self, asking: FollowerName) -> bool:
+        """Whether we follow who wants to follow us: what it has and we lack is still on its way, also if it has just
+        handed over to us. Not told by addresses: a leader has several names, and servers behind NAT share one."""
+        return bool(asking.server_id) and asking.server_id == self._replication.leader_id
 
     @property
     def is_returning(self) -> bool:

@@ -44,5 +44,5 @@ def follower_hello(
     )
 
 
-def leader_hello(journal: ReadableJournal, role: LinkRole) -> LeaderHello:
-    return LeaderHello(journal.meta.database_id, role, own_position(journal), newest_epochs(journal.epochs))
+def leader_hello(journal: ReadableJournal, role: LinkRole, server_id: str = "") -> LeaderHello:
+    return LeaderHello(journal.meta.database_id, role, own_position(journal), newest_epochs(journal.epochs), server_id)

@@ -9,6 +9,7 @@
                              │             otherwise ─────────────────► refused: it waits until we have caught up
                              └─► diverged ──► it lived on without us,
                                               and we came back ───────► refused: we may not be the leader any more
+                                              we follow it ───────────► refused: it waits until we have caught up
                                               otherwise ──────────────► refused: it sets aside what is not ours
 
 A follower whose own link is down does not know whether its end of the history will last. It goes on with whoever shares
@@ -66,13 +67,14 @@ def answer(
     *,
     is_settled: bool,
     is_returning: bool,
+    is_our_leader: bool = False,
     unread_ts: Ts = NOTHING_UNREAD,
 ) -> MeetingAnswer:
     """What a hello is answered with.
 
-    `is_settled`: we lead, or are linked to our own leader, which is another server. `is_returning`: we lead, have come
-    back after a crash, and have not begun an epoch since. `unread_ts`: something after it cannot be read, so whoever
-    has less gets a snapshot.
+    `is_settled`: we lead, or are linked to our own leader. `is_returning`: we lead, have come back after a crash, and
+    have not begun an epoch since. `is_our_leader`: we follow it. `unread_ts`: something after it cannot be read, so
+    whoever has less gets a snapshot.
     """
     if not hello.database_id or not hello.position.shards:
         return _all_of_it(SyncReason.EMPTY, is_settled=is_settled)
@@ -91,7 +93,7 @@ def answer(
         if found.is_newer and is_returning:
             text = "it knows an epoch that began after ours: another server was made leader"
             return RefusedAnswer(LinkRefused(RefusalReason.NEWER_EPOCH, text), deposes=True)
-        if not is_settled:
+        if not is_settled or is_our_leader:
             return _not_settled()
         text = f"what it has after ts {found.since} is not of our history"
         return RefusedAnswer(LinkRefused(RefusalReason.DIVERGED, text, found.since, found.epoch))

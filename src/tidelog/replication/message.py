@@ -173,6 +173,8 @@ class LeaderHello:
     position: HistoryPosition
     """The end of what is visible."""
     epochs: tuple[Epoch, ...] = ()
+    server_id: str = ""
+    """Of its data directory, by which it is known if it asks to follow in its turn; empty: a copy, which never does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,15 @@ from tidelog.replication.leader_news import NO_LAG, HistoryLag
 from tidelog.replication.message import NOBODY_LEADS, EndReason, LinkRole, Publication
 from tidelog.replication.options import ReplicationOptions
 from tidelog.replication.returning import ReturningLeader
-from tidelog.replication.role_file import FollowerName, Handover, RoleFile, demoted, leader_text, promoted
+from tidelog.replication.role_file import (
+    FollowerName,
+    Handover,
+    RoleFile,
+    demoted,
+    draw_server_id,
+    leader_text,
+    promoted,
+)
 from tidelog.replication.server import ReplicatedServer
 from tidelog.store.store import Store
 
@@ -76,6 +84,8 @@ class Replication:
         self._is_known = is_known
         self._port = port
         self._file = RoleFile(disk, folder)
+        self.server_id = self._file.stored.server_id or draw_server_id(random)
+        """By which others know this directory. Stored once it follows: until then, no link outlives the process."""
         self.followers = Followers(self, server, clock, loop)
         self.failover = Failover(self, clock, loop)
         self._following: Following | None = None
@@ -104,9 +114,9 @@ class Replication:
         return self._file.stored.leader
 
     @property
-    def server_id(self) -> str:
-        """By which leaders know this directory."""
-        return self._file.stored.server_id
+    def leader_id(self) -> str:
+        """The same of the server that we are linked to; empty: not known."""
+        return "" if self._following is None else self._following.leader_id
 
     @property
     def database_id(self) -> str:
@@ -286,7 +296,7 @@ class Replication:
         """Be a follower of another server; `handed_over`: which is told to lead. Durable when it returns."""
         if self.role is LinkRole.FOLLOWER and self.leader == address:
             return
-        self._file.store(demoted(self._file.stored, address, self._random, handed_over))
+        self._file.store(demoted(self._file.stored, address, self.server_id, handed_over))
         self._return.end()
         self._begins_epoch = False
         _LOG.warning("following %s from now on", leader_text(address))

@@ -111,10 +111,9 @@ def draw_server_id(random: Random) -> str:
 
 
 def demoted(
-    stored: StoredRole, leader: NetworkAddress, random: Random, handed_over: Handover | None = None
+    stored: StoredRole, leader: NetworkAddress, server_id: str, handed_over: Handover | None = None
 ) -> StoredRole:
-    """What a server stores that follows from now on."""
-    server_id = stored.server_id or draw_server_id(random)
+    """What a server stores that follows from now on; `server_id`: what it has said to others, or a new one."""
     return StoredRole(LinkRole.FOLLOWER, leader, stored.followers, server_id=server_id, handed_over=handed_over)
 
 

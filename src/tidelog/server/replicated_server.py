@@ -16,6 +16,7 @@ from tidelog.replication.role_file import (
     RoleFile,
     StoredRole,
     demoted,
+    draw_server_id,
     is_copy,
     leader_text,
     read_role,
@@ -126,7 +127,8 @@ def _set_first_role(disk: Disk, folder: str, leader: NetworkAddress, random: Ran
     was_copy = stored is not None and stored.leader is not None and is_copy(stored.leader)
     if stored is None or (was_copy and is_copy(leader) and stored.leader != leader):
         disk.make_folder(folder)
-        RoleFile(disk, folder).store(demoted(stored or StoredRole(), leader, random))
+        first = stored or StoredRole()
+        RoleFile(disk, folder).store(demoted(first, leader, first.server_id or draw_server_id(random)))
     elif stored.leader != leader:
         now = "leads" if stored.leader is None else f"follows {leader_text(stored.leader)}"
         option = "follow-from" if is_copy(leader) else "replicaof"
