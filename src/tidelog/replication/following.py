@@ -130,11 +130,6 @@ class Following:
         return self.state in RECEIVING
 
     @property
-    def leader_id(self) -> str:
-        """Of the data directory of the server that it is connected to, as that has said on this link."""
-        return "" if self._leader_hello is None or self._link is None else self._leader_hello.server_id
-
-    @property
     def shown_state(self) -> LinkState:
         """As INFO and ROLE have it."""
         return SHOWN[FollowingState.CATCHING_UP if self.is_receiving and not self.is_linked else self.state]
@@ -276,6 +271,7 @@ class Following:
         begin = Reached(visible.ts, visible.lsns)
         self._reception = Reception(self._server, begin, self._replication.worker, self._go_on)
         self.landing.discard()
+        self._replication.went_on(self.news)
         self.error = ""
         self._set_state(FollowingState.CATCHING_UP)
         self._acknowledge(is_due=True)

@@ -36,19 +36,11 @@ from tidelog.replication.followers import AwaitedConfirmation, Followers
 from tidelog.replication.following import Connect, Following
 from tidelog.replication.gathered_facts import gather_facts
 from tidelog.replication.landing import Landing
-from tidelog.replication.leader_news import NO_LAG, HistoryLag
+from tidelog.replication.leader_news import NO_LAG, HistoryLag, LeaderNews
 from tidelog.replication.message import NOBODY_LEADS, EndReason, LinkRole, Publication
 from tidelog.replication.options import ReplicationOptions
 from tidelog.replication.returning import ReturningLeader
-from tidelog.replication.role_file import (
-    FollowerName,
-    Handover,
-    RoleFile,
-    demoted,
-    draw_server_id,
-    leader_text,
-    promoted,
-)
+from tidelog.replication.role_file import FollowerName, Handover, RoleFile, demoted, leader_text, promoted
 from tidelog.replication.server import ReplicatedServer
 from tidelog.store.store import Store
 
@@ -84,7 +76,7 @@ class Replication:
         self._is_known = is_known
         self._port = port
         self._file = RoleFile(disk, folder)
-        self.server_id = self._file.stored.server_id or draw_server_id(random)
+        self.server_id = self._file.server_id(random)
         """By which others know this directory. Stored once it follows: until then, no link outlives the process."""
         self.followers = Followers(self, server, clock, loop)
         self.failover = Failover(self, clock, loop)
@@ -115,13 +107,13 @@ class Replication:
 
     @property
     def leader_id(self) -> str:
-        """The same of the server that we are linked to; empty: not known."""
-        return "" if self._following is None else self._following.leader_id
+        """The same of the server that we follow; empty: not known."""
+        return "" if self._following is None else self._following.news.server_id
 
     @property
     def database_id(self) -> str:
         """Which database the directory is to be; "": the one that it is."""
-        return self._file.stored.database_id
+        return self._file.stored.database_id if self.role is LinkRole.LEADER else ""
 
     @property
     def port(self) -> int:
@@ -296,7 +288,7 @@ class Replication:
         """Be a follower of another server; `handed_over`: which is told to lead. Durable when it returns."""
         if self.role is LinkRole.FOLLOWER and self.leader == address:
             return
-        self._file.store(demoted(self._file.stored, address, self.server_id, handed_over))
+        self._file.store(demoted(self._file.stored, address, self.server_id, self._clock, self._random, handed_over))
         self._return.end()
         self._begins_epoch = False
         _LOG.warning("following %s from now on", leader_text(address))
@@ -325,6 +317,10 @@ class Replication:
         if self.is_open:
             self._begin_epoch()
             self._tell()
+
+    def went_on(self, news: LeaderNews) -> None:
+        """Our leader goes on with what is here."""
+        self._file.went_on(leads=news.leads)
 
     def take_over(self, ts: Ts) -> None:
         """The leader hands over to us, once this call is over: it comes from inside of its link."""

@@ -8,15 +8,13 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from tidelog.ids import Ts
-from tidelog.ports import Disk, LinkOwner, Network, NetworkAddress, NetworkLink, Random
+from tidelog.ports import Clock, Disk, LinkOwner, Network, NetworkAddress, NetworkLink, Random
 from tidelog.replication.message import Publication
 from tidelog.replication.replication import Replication
 from tidelog.replication.role_file import (
     COPY_PORT,
     RoleFile,
-    StoredRole,
     demoted,
-    draw_server_id,
     is_copy,
     leader_text,
     read_role,
@@ -94,9 +92,9 @@ def make_replication(
     """The replication of a process, with the role that its data directory has."""
     config = lasting.config
     if config.replicaof is not None:
-        _set_first_role(disk, config.data, config.replicaof, random)
+        _set_first_role(disk, config.data, config.replicaof, lasting.clock, random)
     elif config.follow_from is not None:
-        _set_first_role(disk, config.data, (config.follow_from, COPY_PORT), random)
+        _set_first_role(disk, config.data, (config.follow_from, COPY_PORT), lasting.clock, random)
     caller = LeaderCaller(network, lambda: lasting.leader_password.secret)
     copies = CopyCaller(lasting, open_store, make_scratch)
 
@@ -118,7 +116,7 @@ def make_replication(
     )
 
 
-def _set_first_role(disk: Disk, folder: str, leader: NetworkAddress, random: Random) -> None:
+def _set_first_role(disk: Disk, folder: str, leader: NetworkAddress, clock: Clock, random: Random) -> None:
     """`--replicaof` counts until a command changes the role: otherwise the next start would undo a failover.
 
     So does `--follow-from`. No command names a copy, so another URL than before is followed.
@@ -127,8 +125,8 @@ def _set_first_role(disk: Disk, folder: str, leader: NetworkAddress, random: Ran
     was_copy = stored is not None and stored.leader is not None and is_copy(stored.leader)
     if stored is None or (was_copy and is_copy(leader) and stored.leader != leader):
         disk.make_folder(folder)
-        first = stored or StoredRole()
-        RoleFile(disk, folder).store(demoted(first, leader, first.server_id or draw_server_id(random)))
+        file = RoleFile(disk, folder)
+        file.store(demoted(file.stored, leader, file.server_id(random), clock, random))
     elif stored.leader != leader:
         now = "leads" if stored.leader is None else f"follows {leader_text(stored.leader)}"
         option = "follow-from" if is_copy(leader) else "replicaof"
