@@ -9,10 +9,13 @@ import pytest
 
 from tests.store.changes import open_store, run
 from tests.streams.cold_nodes import cool
+from tests.streams.plain import filled
 from tidelog import limits
 from tidelog.journal.node_format import node_file_name
 from tidelog.journal.snapshot import list_snapshots
+from tidelog.store.slots import slot_of
 from tidelog.store.store import Store
+from tidelog.streams.stream import Stream
 from tidelog.testing.disk import SimulatedDisk
 
 
@@ -112,3 +115,28 @@ def test_a_start_needs_no_node_that_entries_were_deleted_from(monkeypatch: pytes
     stream = open_store(disk, 1).database(0).peek(b"s")
     assert stream is not None
     assert stream.length == 8
+
+
+def test_every_shard_has_its_turn() -> None:
+    """Also if one has more all the time."""
+    store = open_store(SimulatedDisk(), 3)
+    cooling = store.cooling
+    assert cooling is not None
+    database = store.database(0)
+    streams: dict[int, tuple[bytes, Stream]] = {}
+    for number in range(100):
+        key = b"k%d" % number
+        streams.setdefault(store.owners[slot_of(key)], (key, Stream()))
+    for key, stream in streams.values():
+        database.put(key, stream)
+        stream.get_in_line(database.cooling_line(key))
+    shards = []
+    for _ in range(6):
+        for _, stream in streams.values():
+            filled(5000, stream=stream)
+        job = cooling.take()
+        assert job is not None
+        job.run()
+        cooling.finish(job)
+        shards.append(job.line.shard)
+    assert shards == [0, 1, 2, 0, 1, 2]

@@ -96,6 +96,8 @@ class StoreCooling:
         self.files = files
         self._in_line = BytesInLine()
         self._lines = [CoolingLine(ShardId(shard), self._in_line) for shard in range(max(owners) + 1)]
+        self._next_line = 0
+        """Whose turn it is: each shard gets one job after the other, however much the others have."""
         self._spilled_from = limits.REPLAY_SPILL_BYTES
         """While history is replayed: with so many bytes in line, they are written."""
         self._databases = databases
@@ -166,8 +168,10 @@ class StoreCooling:
         )
 
     def take(self) -> CoolingJob | None:
-        """The next nodes; None: none are in line."""
-        for line in self._lines:
+        """The next nodes, of one shard after the other; None: none are in line."""
+        count = len(self._lines)
+        for turn in range(self._next_line, self._next_line + count):
+            line = self._lines[turn % count]
             nodes: list[SealedNode] = []
             size = 0
             while line.nodes and size < limits.COOLED_AT_ONCE_BYTES:
@@ -175,6 +179,7 @@ class StoreCooling:
                 nodes.append(node)
                 size += node.opened_bytes
             if nodes:
+                self._next_line = (turn + 1) % count
                 return CoolingJob(self.files, line, nodes)
         return None
 
