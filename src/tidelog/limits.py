@@ -446,7 +446,11 @@ SCRUB_SLICE_BYTES = 1 * MIB
 SCRUB_REST_S = 3600
 """... and anew after so long."""
 GIVEN_BACK_BYTES_MIN = 8 * MIB
-"""When so much has become cold, and no more is in line, the system is given the memory back."""
+"""When so much has become cold, and no more is in line, the system is given the memory back ..."""
+GIVEN_BACK_S = 10
+"""... and after so long also if more is in line: while that happens, what else asks for memory waits some ms ..."""
+GIVEN_BACK_TIGHT_S = 1
+"""... or so long, if more is in memory than may be."""
 COLD_AFTER_S = 60
 """The last nodes of a stream, and an active one, become cold if it does not grow for this long (up to twice that)."""
 COOLING_SLICE_S = 0.0005

@@ -6,6 +6,8 @@ import asyncio
 import errno
 from collections.abc import Callable
 
+import pytest
+
 from tests.store.changes import open_store
 from tests.streams.plain import filled, plain
 from tidelog import limits
@@ -175,6 +177,26 @@ def test_what_was_just_written_stays_open_only_for_its_readers() -> None:
         assert stream.read(1, 1)
         assert cooled[0] in OPENED
         assert OPENED.bytes_held > held
+
+    run(check)
+
+
+def test_memory_is_given_back_while_more_is_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    monkeypatch.setattr(limits, "GIVEN_BACK_BYTES_MIN", 1)
+
+    async def check(world: World) -> None:
+        monkeypatch.setattr("tidelog.server.cooling.give_back", lambda: given.append(1))
+        stream = world.put(b"k", Stream())
+        for is_pressed, seconds, times in ((False, 30, 3), (True, 5, 5)):
+            world.is_pressed = is_pressed
+            given.clear()
+            for _ in range(seconds):
+                filled(1000, stream=stream)
+                world.clock.advance(1_000_000)
+                world.cooling.tick()
+                await asyncio.sleep(0.005)
+            assert times - 2 <= len(given) <= times + 1
 
     run(check)
 

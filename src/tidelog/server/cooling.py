@@ -5,8 +5,8 @@ a second or so. Passes over all streams, for what does not get in line by itself
 slice of time at once. There is no time between them while more is in memory than may be (`is_pressed`).
 
 Nodes that were written stay open for a second or two, for readers that are a little behind. What they took is given
-back to the system now and then: the allocator keeps it otherwise. If the disk is full or fails, nodes stay in memory,
-and it is tried again.
+back to the system now and then, under load too: the allocator keeps it otherwise. If the disk is full or fails, nodes
+stay in memory, and it is tried again.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class Cooling:
         """What was closed since memory was last given back ..."""
         self._given_back_bytes = 0
         """... and what had been cooled by then."""
+        self._given_back_us = 0
+        """When that was."""
         self.failures = 0
         """In a row."""
 
@@ -72,6 +74,9 @@ class Cooling:
             self._gone_bytes += OPENED.close_unread()
         self._look()
         self._begin()
+        pause_s = limits.GIVEN_BACK_TIGHT_S if self._is_pressed() else limits.GIVEN_BACK_S
+        if now_us - self._given_back_us >= 1_000_000 * pause_s:
+            self._give_back()
 
     def _look(self) -> None:
         if self._pass is not None:
@@ -132,4 +137,5 @@ class Cooling:
         cooled = self._cooling.cooled_bytes - self._given_back_bytes
         if max(cooled, self._gone_bytes) >= limits.GIVEN_BACK_BYTES_MIN:
             self._given_back_bytes, self._gone_bytes = self._cooling.cooled_bytes, 0
+            self._given_back_us = self._clock.monotonic_us()
             self._thread.submit(give_back)
