@@ -161,6 +161,26 @@ def test_a_full_disk_loses_nothing() -> None:
     run(check)
 
 
+def test_old_nodes_that_cannot_be_read_are_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def check(world: World) -> None:
+        stream = world.put(b"k", filled(6000, size=50))
+        await world.work()
+        assert stream.line is not None
+        world.disk.fail("open", errno.EMFILE, times=None, path_contains="nodes-")
+        for _ in range(3):
+            stream.line.add(stream.sealed[0], also_cold=True)
+            await world.work()
+            assert not stream.sealed[0].is_in_line
+        assert len(caplog.records) == 1
+        world.disk.clear_faults()
+        place = stream.sealed[0].place
+        stream.line.add(stream.sealed[0], also_cold=True)
+        await world.work()
+        assert stream.sealed[0].place is not place
+
+    run(check)
+
+
 def test_what_was_just_written_stays_open_only_for_its_readers() -> None:
     async def check(world: World) -> None:
         stream = world.put(b"k", filled(6000, size=50))

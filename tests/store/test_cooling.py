@@ -140,3 +140,48 @@ def test_every_shard_has_its_turn() -> None:
         cooling.finish(job)
         shards.append(job.line.shard)
     assert shards == [0, 1, 2, 0, 1, 2]
+
+
+def test_nodes_that_cannot_be_read_now_keep_no_others_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimulatedDisk()
+    store = with_cold_nodes(disk, monkeypatch)
+    stream, cooling = store.database(0).peek(b"s"), store.cooling
+    assert stream is not None
+    assert cooling is not None
+    away = stream.sealed[0]
+    run(store, [b"XADD", b"s", b"0-10", b"tag", b"t", b"entry", b"e"])
+    stream.seal()
+    hot = stream.sealed[-1]
+    for node in (away, hot):
+        stream.line.add(node, also_cold=True)
+    disk.fail("open", errno.EMFILE, path_contains=away.place.file.path)
+    job = cooling.take()
+    assert job is not None
+    job.run()
+    cooling.finish(job)
+    assert [node for node, _ in job.unread] == [away]
+    assert hot.is_cold
+    place = away.place
+    stream.line.add(away, also_cold=True)  # as the next pass does
+    job = cooling.take()
+    assert job is not None
+    job.run()
+    cooling.finish(job)
+    assert away.place is not place
+
+
+def test_nodes_of_a_job_that_ended_unexpectedly_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "NODE_ENTRIES_MAX", 3)
+    store = open_store(SimulatedDisk(), 1)
+    cooling = store.cooling
+    assert cooling is not None
+    for number in range(1, 10):
+        run(store, [b"XADD", b"s", b"0-%d" % number, b"tag", b"t", b"entry", b"e"])
+    list(cooling.look(is_pressed=True))
+    job = cooling.take()
+    assert job is not None
+    cooling.give_up(job)
+    list(cooling.look(is_pressed=True))
+    again = cooling.take()
+    assert again is not None
+    assert set(again.nodes) == set(job.taken)

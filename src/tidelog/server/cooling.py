@@ -59,6 +59,8 @@ class Cooling:
         """When that was."""
         self.failures = 0
         """In a row."""
+        self._has_unread = False
+        """Nodes that were to be written once more could not be read lately: it is told once."""
 
     def tick(self) -> None:
         """Some times a second."""
@@ -117,10 +119,16 @@ class Cooling:
         assert self._cooling is not None
         if problem is not None:  # a bug: the nodes stay in memory, and others go on
             _LOG.error("nodes of streams could not be written, and stay in memory: %s", problem)
+            self._cooling.give_up(job)
             return
+        rewritten_count = self._cooling.rewritten_count
         self._cooling.finish(job, stay_open=not self._is_pressed())
         for damage in job.damage:
             _LOG.error("a node of a stream is damaged, and stays where it is: %s", damage)
+        if job.unread and not self._has_unread:
+            _LOG.error("old nodes of streams stay where they are, because they cannot be read: %s", job.unread[0][1])
+        if job.unread or self._cooling.rewritten_count > rewritten_count:
+            self._has_unread = bool(job.unread)
         if job.error is None:
             self.failures = 0
             if self._cooling.waiting_bytes >= limits.COOLED_AT_ONCE_BYTES:

@@ -42,29 +42,36 @@ _LOG: Final = logging.getLogger("tidelog")
 class CoolingJob:
     """Nodes of one shard on their way to disk."""
 
-    __slots__ = ("_files", "damage", "error", "last_ids", "line", "nodes", "places")
+    __slots__ = ("_files", "damage", "error", "last_ids", "line", "nodes", "places", "taken", "unread")
 
     def __init__(self, files: NodeFiles, line: CoolingLine, nodes: list[SealedNode]) -> None:
         self._files = files
         self.line = line
+        self.taken: Sequence[SealedNode] = nodes
+        """All that are no longer in line ..."""
         self.nodes = nodes
+        """... and, once it has run, those that were to be written."""
         self.places: list[NodePlace] = []
         self.last_ids: list[int] = []
         self.error: OSError | None = None
         """Why nothing came of it."""
         self.damage: list[Corruption] = []
         """Of cold nodes that were to be written once more. They stay where they are, and are tried no more."""
+        self.unread: list[tuple[SealedNode, EnvironmentFault | OSError]] = []
+        """Such nodes that cannot be read at the moment, and why: the next pass finds them again."""
 
     def run(self) -> None:
         """On any thread, one job at a time."""
-        taken, self.nodes = self.nodes, []
+        self.nodes = []
         written: list[tuple[bytes, int]] = []
-        for node in taken:
+        for node in self.taken:
             try:
                 written.append(node.compressed())
                 self.nodes.append(node)
             except Corruption as error:
                 self.damage.append(error)
+            except (EnvironmentFault, OSError) as error:  # too many open files, or an object store is away
+                self.unread.append((node, error))
         if not written:
             return
         self.last_ids = [last_id for _, last_id in written]
@@ -185,6 +192,8 @@ class StoreCooling:
 
     def finish(self, job: CoolingJob, *, stay_open: bool = True) -> None:
         """A job has run. `stay_open`: its nodes are kept open a little for readers, while there is room."""
+        for node, _ in job.unread:
+            node.is_in_line = False
         if job.error is not None:
             job.line.put_back(job.nodes)
             return
@@ -202,6 +211,11 @@ class StoreCooling:
             node.chill(place, last_id)
         OPENED.put_written(opened)
         job.places = []
+
+    def give_up(self, job: CoolingJob) -> None:
+        """A job ended with an error that nobody expects: a later pass finds its nodes again."""
+        for node in job.taken:
+            node.is_in_line = False
 
     # --- while history is replayed ------------------------------------------------------------------------------
 
