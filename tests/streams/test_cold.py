@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.streams.cold_nodes import cold_node
+from tests.streams.cold_nodes import chilled, cold_node
 from tidelog.streams.cold import NodesAway, OpenedNodes
+from tidelog.streams.rows import TAGGED, Rows
 from tidelog.streams.sealed_node import SealedNode
 
 
@@ -68,6 +69,21 @@ def test_what_is_open_keeps_no_place_of_a_node_that_is_gone() -> None:
     assert opened.bytes_held > 0
     opened.clear()
     assert opened.bytes_held == 0
+
+
+def test_what_was_written_is_made_ready_for_readers_when_one_comes() -> None:
+    node = SealedNode.of_rows(Rows([1], [1], [0], [TAGGED], [b"t"], [b"e"]))
+    opened = OpenedNodes(2 * node.opened_bytes)
+    opened.put_written([node])
+    chilled(node)
+    assert node in opened
+    assert not node.is_away
+    assert node.opened is not None
+    assert node.opened.columns is None
+    assert node.rows(0, 1).entries == [b"e"]
+    assert node.opened.was_read
+    opened.put_written([node])
+    assert opened.bytes_held == node.opened_bytes, "once"
 
 
 def test_who_fetches_is_told_of_all_that_are_needed_at_once() -> None:

@@ -31,7 +31,6 @@ from tidelog.journal.snapshot import listed_node_files
 from tidelog.ports import Disk, Random
 from tidelog.store.keyspace import Database
 from tidelog.streams.cold import OPENED
-from tidelog.streams.columns import Columns
 from tidelog.streams.cooling_line import BytesInLine, CoolingLine
 from tidelog.streams.sealed_node import SealedNode
 from tidelog.streams.stream import Stream
@@ -197,7 +196,8 @@ class StoreCooling:
         if job.error is not None:
             job.line.put_back(job.nodes)
             return
-        opened: list[tuple[SealedNode, Columns]] = []
+        if stay_open:
+            OPENED.put_written([node for node in job.nodes if not node.is_cold])
         for node, place, last_id in zip(job.nodes, job.places, job.last_ids, strict=True):
             node.is_in_line = False
             if node.is_cold:
@@ -206,10 +206,7 @@ class StoreCooling:
             else:
                 self.cooled_bytes += node.opened_bytes
                 self.cooled_count += 1
-                if stay_open:
-                    opened.append((node, node.columns))
             node.chill(place, last_id)
-        OPENED.put_written(opened)
         job.places = []
 
     def give_up(self, job: CoolingJob) -> None:

@@ -22,6 +22,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import pyarrow as pa
+
 from tidelog import limits
 from tidelog.errors import CommandError, EnvironmentFault, HistoryAway
 from tidelog.streams.columns import Columns
@@ -46,17 +48,31 @@ class OpenedNode:
     """What the cache has of a cold node. The node refers to it and not the other way round: a node that its stream
     drops lets go of its place on disk at once."""
 
-    __slots__ = ("columns", "is_gone", "pin_count", "was_read")
+    __slots__ = ("batch", "columns", "is_gone", "pin_count", "size_bytes", "was_read")
 
     def __init__(self) -> None:
-        self.columns: Columns | None = None
+        self.batch: pa.RecordBatch | None = None
         """None: it is not open, and perhaps will be."""
+        self.columns: Columns | None = None
+        """Of the batch, made when they are first read: most nodes that are written never are."""
+        self.size_bytes = 0
+        """Of the batch."""
         self.is_gone = False
         """The node is: nobody will read it."""
         self.pin_count = 0
         """How many need it: it stays."""
         self.was_read = False
         """Since it was opened, or last spared."""
+
+    def read(self) -> Columns | None:
+        """Its columns, for somebody who reads them; None: it is not open. Hot."""
+        columns = self.columns
+        if columns is None:
+            if self.batch is None:
+                return None
+            columns = self.columns = Columns(self.batch)
+        self.was_read = True
+        return columns
 
 
 class OpenedNodes:
@@ -85,7 +101,7 @@ class OpenedNodes:
         """Places that the log names already, up to a number of them: file and position."""
 
     def __contains__(self, node: SealedNode) -> bool:
-        return node.opened is not None and node.opened.columns is not None
+        return node.opened is not None and node.opened.batch is not None
 
     def open(self, node: SealedNode) -> Columns:
         """Read the columns of a cold node that is not open."""
@@ -153,18 +169,25 @@ class OpenedNodes:
     def put_all(self, read: Iterable[tuple[SealedNode, Columns]]) -> None:
         """What was read of several."""
         for node, columns in read:
-            opened = _opened_of(node)
-            if opened.columns is None:
-                opened.columns = columns
-                opened.was_read = False
-                self._circle.append(opened)
-                self.bytes_held += columns.size_bytes
+            opened = opened_of(node)
+            self._put(opened, columns.batch, columns.size_bytes)
+            opened.columns = columns
         self._shrink()
 
-    def put_written(self, written: Sequence[tuple[SealedNode, Columns]]) -> None:
-        """What was just written of several: open for as long as somebody may be about to read it."""
-        self.put_all(written)
-        self._written += [_opened_of(node) for node, _ in written]
+    def put_written(self, nodes: Sequence[SealedNode]) -> None:
+        """Hot nodes that are about to become cold: open for as long as somebody may be about to read them."""
+        for node in nodes:
+            opened = opened_of(node)
+            self._put(opened, node.batch, node.opened_bytes)
+            self._written.append(opened)
+        self._shrink()
+
+    def _put(self, opened: OpenedNode, batch: pa.RecordBatch, size_bytes: int) -> None:
+        if opened.batch is None:
+            opened.batch, opened.size_bytes = batch, size_bytes
+            opened.was_read = False
+            self._circle.append(opened)
+            self.bytes_held += size_bytes
 
     def close_unread(self) -> int:
         """Close what was written before the last call, unless somebody has read it; returns how many bytes that gives
@@ -175,19 +198,19 @@ class OpenedNodes:
                 self._close(opened)
         self._written_before, self._written = self._written, []
         if self.bytes_held < held:
-            self._circle = deque(opened for opened in self._circle if opened.columns is not None)
+            self._circle = deque(opened for opened in self._circle if opened.batch is not None)
         return held - self.bytes_held
 
     def pin(self, nodes: Iterable[SealedNode]) -> None:
         """Keep what is, or will be, here of them until they are unpinned as often."""
         for node in nodes:
-            opened = _opened_of(node)
+            opened = opened_of(node)
             opened.pin_count += 1
             self.pinned_count += opened.pin_count == 1
 
     def unpin(self, nodes: Iterable[SealedNode]) -> None:
         for node in nodes:
-            opened = _opened_of(node)
+            opened = opened_of(node)
             opened.pin_count -= 1
             self.pinned_count -= not opened.pin_count
         self._shrink()
@@ -206,9 +229,9 @@ class OpenedNodes:
                 self._close(opened)
 
     def _close(self, opened: OpenedNode) -> None:
-        if opened.columns is not None:
-            self.bytes_held -= opened.columns.size_bytes
-            opened.columns = None
+        if opened.batch is not None:
+            self.bytes_held -= opened.size_bytes
+            opened.batch = opened.columns = None
 
     def clear(self) -> None:
         """Close them, except those that are pinned."""
@@ -218,7 +241,7 @@ class OpenedNodes:
         self._circle = deque(opened for opened in self._circle if opened.pin_count)
 
 
-def _opened_of(node: SealedNode) -> OpenedNode:
+def opened_of(node: SealedNode) -> OpenedNode:
     """That of a node, made if there is none."""
     if node.opened is None:
         node.opened = OpenedNode()

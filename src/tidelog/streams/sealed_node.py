@@ -185,7 +185,7 @@ class SealedNode:
     @property
     def is_away(self) -> bool:
         """Whether reading it would mean to wait for a disk."""
-        return self._batch is None and (self.opened is None or self.opened.columns is None)
+        return self._batch is None and (self.opened is None or self.opened.batch is None)
 
     @property
     def size_bytes(self) -> int:
@@ -296,11 +296,8 @@ class SealedNode:
         if self._batch is not None:
             self._kept = Columns(self._batch)
             return self._kept
-        opened = self.opened
-        if opened is not None and opened.columns is not None:
-            opened.was_read = True
-            return opened.columns
-        return OPENED.open(self)
+        columns = None if self.opened is None else self.opened.read()
+        return OPENED.open(self) if columns is None else columns
 
     def index_of_id(self, number: int) -> int:
         """The place of the first entry at or after an id."""
