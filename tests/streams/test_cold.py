@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.streams.cold_nodes import chilled, cold_node
-from tidelog.streams.cold import NodesAway, OpenedNodes
+from tests.streams.cold_nodes import chill_all, chilled, cold_node
+from tests.streams.plain import filled
+from tidelog.streams.cold import OPENED, NodesAway, OpenedNodes
+from tidelog.streams.read_ahead import ReadAhead
 from tidelog.streams.rows import TAGGED, Rows
 from tidelog.streams.sealed_node import SealedNode
 
@@ -71,6 +73,21 @@ def test_what_is_open_keeps_no_place_of_a_node_that_is_gone() -> None:
     assert opened.bytes_held == 0
 
 
+def test_what_is_open_of_nodes_that_are_gone_is_closed_soon() -> None:
+    nodes = [cold_node(1, 1000) for _ in range(3)]
+    opened = OpenedNodes(10 * nodes[0].opened_bytes)
+    for node in nodes:
+        opened.open(node)
+        assert node.columns.batch.num_rows == 1
+    assert opened.close_unread() == 0
+    kept = nodes.pop()
+    size = kept.opened_bytes
+    del nodes, node
+    assert opened.close_unread() == 2 * size
+    assert opened.bytes_held == size
+    assert kept in opened
+
+
 def test_what_was_written_is_made_ready_for_readers_when_one_comes() -> None:
     node = SealedNode.of_rows(Rows([1], [1], [0], [TAGGED], [b"t"], [b"e"]))
     opened = OpenedNodes(2 * node.opened_bytes)
@@ -84,6 +101,22 @@ def test_what_was_written_is_made_ready_for_readers_when_one_comes() -> None:
     assert node.opened.was_read
     opened.put_written([node])
     assert opened.bytes_held == node.opened_bytes, "once"
+
+
+def test_what_was_read_ahead_keeps_no_place_of_a_node_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OPENED, "fetch_ahead", None)
+    stream, ahead = chill_all(filled(3000)), ReadAhead()
+    for offset in (1, 1001, 1, 11):
+        assert ahead.read(stream, offset, 10) == stream.read(offset, 10)
+    place = stream.sealed[0].place
+    assert place is not None
+    file = place.file
+    del place
+    file.tally()
+    count = file.live_count
+    stream.sealed = []
+    file.tally()
+    assert file.live_count == 0 < count
 
 
 def test_who_fetches_is_told_of_all_that_are_needed_at_once() -> None:

@@ -74,6 +74,23 @@ class OpenedNode:
         self.was_read = True
         return columns
 
+    def go(self) -> None:
+        """The node is dropped. On any thread."""
+        self.is_gone = True
+        DROPPED.count += 1
+
+
+class DroppedNodes:
+    """How many nodes that the cache knows were dropped, roughly: several threads may count at once."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+DROPPED: Final = DroppedNodes()
+
 
 class OpenedNodes:
     """The open nodes, in a circle. One thread."""
@@ -86,6 +103,8 @@ class OpenedNodes:
         """Those that were opened because they were just written to disk, and ..."""
         self._written_before: list[OpenedNode] = []
         """... those of the time before the last look at them."""
+        self._seen_dropped = 0
+        """`DROPPED` when those that are gone were last looked for."""
         self.pinned_count = 0
         """Nodes that stay."""
         self.bytes_held = 0
@@ -190,13 +209,18 @@ class OpenedNodes:
             self.bytes_held += size_bytes
 
     def close_unread(self) -> int:
-        """Close what was written before the last call, unless somebody has read it; returns how many bytes that gives
-        back."""
+        """Close what was written before the last call, unless somebody has read it, and all whose nodes are gone.
+        Returns how many bytes that gives back."""
         held = self.bytes_held
         for opened in self._written_before:
             if not (opened.was_read or opened.pin_count):
                 self._close(opened)
         self._written_before, self._written = self._written, []
+        if self._seen_dropped != DROPPED.count:
+            self._seen_dropped = DROPPED.count
+            for opened in self._circle:
+                if opened.is_gone:
+                    self._close(opened)
         if self.bytes_held < held:
             self._circle = deque(opened for opened in self._circle if opened.batch is not None)
         return held - self.bytes_held

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
+from tidelog.streams.cold import OpenedNode, opened_of
 from tidelog.streams.node import SealedNode
 from tidelog.streams.rows import Rows
 from tidelog.streams.stream import Stream
@@ -26,8 +27,9 @@ class ReadAhead:
     __slots__ = ("_pieces",)
 
     def __init__(self) -> None:
-        self._pieces: dict[SealedNode, tuple[int, Rows]] = {}
-        """Node -> the place of the first of its entries that are kept, and those; least recently made first."""
+        self._pieces: dict[OpenedNode, tuple[int, Rows]] = {}
+        """What stands for a node -> the place of the first of its entries that are kept, and those; least recently made
+        first. Not the node: one that its stream drops lets go of its place on disk at once."""
 
     def read(self, stream: Stream, offset: int, count: int) -> Rows:
         """Entries from an offset on, up to a number of them. Hot."""
@@ -42,12 +44,14 @@ class ReadAhead:
         start = node.index_of(offset)
         stop = start + count
         if stop > node.count:
-            self._pieces.pop(node, None)  # its end is reached
+            if node.opened is not None:
+                self._pieces.pop(node.opened, None)  # its end is reached
             return stream.read(offset, count)
         return self._read_node(stream, node, start, stop)
 
     def _read_node(self, stream: Stream, node: SealedNode, start: int, stop: int) -> Rows:
-        kept = self._pieces.get(node)
+        opened = opened_of(node)
+        kept = self._pieces.get(opened)
         if kept is None or start < kept[0] or stop > kept[0] + len(kept[1].entries):
             ahead = min(_AHEAD_COUNT, node.count // _AHEAD_PART)
             if ahead <= stop - start:
@@ -55,8 +59,8 @@ class ReadAhead:
             kept = start, node.rows(start, min(start + ahead, node.count))
             if node.is_cold:
                 stream.look_ahead(node)
-            self._pieces.pop(node, None)
-            self._pieces[node] = kept
+            self._pieces.pop(opened, None)
+            self._pieces[opened] = kept
             if len(self._pieces) > _PIECES_MAX:
                 del self._pieces[next(iter(self._pieces))]
         first, rows = kept

@@ -117,7 +117,7 @@ class SealedNode:
     def __del__(self) -> None:
         """On any thread."""
         if self.opened is not None:
-            self.opened.is_gone = True
+            self.opened.go()
 
     @classmethod
     def of_batch(cls, batch: pa.RecordBatch, first: int, last: int, offsets: array[int] | None) -> SealedNode:
