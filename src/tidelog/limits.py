@@ -1043,6 +1043,9 @@ COPY_POLL_FAILURES_MAX = 3
 """... and after so many its link is down."""
 COPY_STALE_US = 60_000_000
 """If no manifest has come for so long, nobody ships any more."""
+COPY_ANSWER_S = 300.0
+"""For a slow store to show the ends of all shards, in request after request, each with a limit of its own: cutting the
+link sooner would only ask for all of it again."""
 COPY_READ_BYTES = 512 * KIB
 """What such a follower is handed at once."""
 SHIPPED_OBJECT_BYTES_MAX = 32 * MIB

@@ -12,6 +12,7 @@ from tests.simulation.copy_follower import CopyFollower, FollowingServer
 from tests.store.changes import state
 from tidelog import limits
 from tidelog.journal.journal import Settings
+from tidelog.shipping.copy_session import CopySession
 from tidelog.shipping.shipper import Shipper
 from tidelog.shipping.upkeep import Upkeep
 from tidelog.testing.clock import SimulatedClock
@@ -197,3 +198,36 @@ def test_a_damaged_snapshot_is_not_asked_for_again() -> None:
     copy.run(15)
     copy.check_level()
     assert copy.server.replication.own_full_syncs == 1
+
+
+def test_a_copy_in_a_slow_store_is_followed() -> None:
+    copy = FollowedCopy()
+    copy.begin()
+    copy.machine.start()
+    copy.server._copy_worker.seconds = 20  # a step: longer than a leader may take to answer
+    copy.run(150)
+    assert copy.server.is_linked()
+    copy.server._copy_worker.seconds = 0.005
+    copy.run(20)
+    copy.check_level()
+
+
+def test_what_a_link_wanted_that_is_over_is_not_done_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = FollowedCopy()
+    copy.begin()
+    opened: list[CopySession] = []
+    monkeypatch.setattr(CopySession, "open", lambda session: opened.append(session))
+    monkeypatch.setattr(CopySession, "meet", lambda _session, _hello: b"")
+    copy.machine.start()
+    worker = copy.server._copy_worker
+    worker.seconds = 20
+    following = copy.server.replication._following
+    assert following is not None
+    for _ in range(5):
+        copy.run(3)
+        assert following._link is not None
+        following._link.cut("somebody asked to")
+    copy.run(3)
+    assert len(worker._waiting) == 6
+    copy.run(6 * 20)
+    assert len(opened) == 1

@@ -52,9 +52,9 @@ from tidelog.replication.message import (
     TransactionParts,
 )
 from tidelog.replication.reception import Reception
-from tidelog.replication.role_file import leader_text
+from tidelog.replication.role_file import is_copy, leader_text
 from tidelog.replication.shared_history import Shared, compare
-from tidelog.replication.states import RECEIVING, SHOWN, UNMET_US, FollowingState
+from tidelog.replication.states import COPY_UNMET_US, RECEIVING, SHOWN, UNMET_US, FollowingState
 
 if TYPE_CHECKING:
     from tidelog.replication.replication import Replication
@@ -348,7 +348,7 @@ class Following:
         if link is None:
             return
         if self.state in UNMET_US:
-            if now_us - self._state_us > UNMET_US[self.state]:
+            if now_us - self._state_us > (COPY_UNMET_US if is_copy(self.leader) else UNMET_US[self.state]):
                 link.cut("the leader did not answer in time")
                 return
         elif not self._is_stopped:

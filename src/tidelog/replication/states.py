@@ -41,7 +41,9 @@ UNMET_US: Final = {
     FollowingState.CONNECTING: round(limits.REPLICATION_CONNECT_S * 1e6),
     FollowingState.MEETING: round(limits.REPLICATION_MEETING_S * 1e6),
 }
-"""How long the other server may take to answer."""
+"""How long the other server may take to answer ..."""
+COPY_UNMET_US: Final = round(limits.COPY_ANSWER_S * 1e6)
+"""... and a copy, in either state: no host is off there, and a thread asks the store as fast as that answers."""
 SHOWN: Final[dict[FollowingState, LinkState]] = {
     FollowingState.RESTING: "connect",
     FollowingState.CONNECTING: "connecting",

@@ -66,7 +66,7 @@ class CopyLink:
 
     def _run(self, work: Callable[[], bytes], done: Callable[[], None]) -> None:
         """A step on the thread; what it read is delivered before `done`."""
-        step = _Step(work)
+        step = _Step(work, lambda: self._is_over)
         self._is_busy = True
         self._worker.submit(step.run, partial(self._ended, step, done))
 
@@ -170,15 +170,17 @@ class CopyLink:
 class _Step:
     """Something for the thread."""
 
-    def __init__(self, work: Callable[[], bytes]) -> None:
+    def __init__(self, work: Callable[[], bytes], is_over: Callable[[], bool]) -> None:
         self._work = work
+        self._is_over = is_over
+        """Whether nobody wants it any more: the thread is for the next link then."""
         self.found = b""
         self.problem: str | None = None
         """Why it did not work."""
 
     def run(self) -> None:
         try:
-            self.found = self._work()
+            self.found = b"" if self._is_over() else self._work()
         except ReplicationError as error:
             self.problem = str(error)
         except (TidelogError, OSError, ValueError) as error:
