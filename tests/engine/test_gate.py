@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from tests.commands.running import TABLE
+from tests.store.changes import run
 from tidelog.engine.gate import Gate
 from tidelog.engine.sessions import Sessions
 from tidelog.engine.table import Command
@@ -50,6 +51,12 @@ class World:
         self.clock, self.loop = SimulatedClock(), OneTimer()
         self.store = Store.open(SimulatedDisk(1), "/data", self.clock, Settings(), lambda: 1, Random(1))
         self.gate = Gate(self.store, Sessions(), self.clock, self.loop)
+
+    def has_key(self) -> bool:
+        transaction = self.store.begin()
+        found = transaction.find(b"k")
+        self.store.commit(transaction)
+        return found is not None
 
 
 class Refusing:
@@ -164,3 +171,26 @@ def test_whether_a_command_writes_may_depend_on_its_arguments() -> None:
     assert world.gate.refusal_of(row(plain), plain) is None
     assert world.gate.refusal_of(row(plain), [*plain, b"GROUP", b"g"]) == "NOREPLICAS no"
     assert not world.gate.is_read_only
+
+
+def test_a_read_of_what_has_expired_changes_nothing_while_writes_are_held_back() -> None:
+    """A pause, or a failover, says that nothing is written: the next leader removes the key."""
+    world = World()
+    run(world.store, [b"SET", b"k", b"v", b"PX", b"100"])
+    world.clock.advance(200_000)
+    ts = world.store.journal.writer.last_ts
+
+    def check_kept() -> None:
+        assert not world.has_key()
+        assert world.store.database(0).size == 1
+        assert world.store.journal.writer.last_ts == ts
+
+    world.gate.pause(10_000, writes_only=True)
+    check_kept()
+    world.gate.resume()
+    world.gate.hold_writes(10_000)
+    check_kept()
+    world.gate.hold_writes(0)
+    assert not world.has_key()
+    assert world.store.database(0).size == 0
+    assert world.store.journal.writer.last_ts > ts

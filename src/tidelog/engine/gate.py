@@ -182,6 +182,7 @@ class Gate:
             over_us = until_us if seconds <= limits.TIMER_S_MAX else 0
             look = partial(self._look_at_pauses, over_us)
             self._pause_timer = self._loop.call_later(min(seconds, limits.TIMER_S_MAX), look)
+        self._store.keeps_expired = self.pause_now is not None
         self._sessions.states_changed()
         for session in self._sessions.all():
             session.end_pause()

@@ -82,8 +82,8 @@ class Store:
         self._capture: Capture | None = None
         self._removals: list[RangeRemoval] = []
         """Ranges that are being looked for step by step."""
-        self.expired_count = 0
-        """Keys that were removed because they had expired."""
+        self.expired_count, self.keeps_expired = 0, False
+        """Keys that were removed because they had expired; whether a read leaves them, as writes are held back."""
         self.staged: dict[int, StagedBlob] = {}
         """Large values of the command that runs now which lie in the blob file already, by their identity ..."""
         self.joined: list[Joined] = []

@@ -139,8 +139,8 @@ class Transaction:
     # --- writing ------------------------------------------------------------------------------------------------
 
     def remove_expired(self) -> None:
-        """Remove what was found expired, if the journal takes it."""
-        if self._expired:
+        """Remove what was found expired, if the journal takes it. A read leaves it while writes are held back."""
+        if self._expired and not self.store.keeps_expired:
             with contextlib.suppress(LimitExceeded):
                 self._remove_expired()
 
