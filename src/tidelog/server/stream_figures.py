@@ -23,8 +23,8 @@ class StreamFigures(NamedTuple):
     """All streams, without the cache of nodes that were read from disk; what changes with less than a node, and what
     was deleted, as of the last pass."""
     stream_disk_bytes: int = 0
-    """What of the node files is needed by streams, by snapshots and copies that are being made of them, and by nodes
-    that are kept open."""
+    """What of the node files is needed by streams, by snapshots and copies that are being made of them, and by commands
+    that read."""
     stream_remote_bytes: int = 0
     """The same of files that lie only in the object store."""
     hot_stream_bytes: int = 0

@@ -57,10 +57,10 @@ class OpenedNode:
         """Of the batch, made when they are first read: most nodes that are written never are."""
         self.size_bytes = 0
         """Of the batch."""
-        self.is_gone = False
-        """The node is: nobody will read it."""
         self.pin_count = 0
         """How many need it: it stays."""
+        self.is_gone = False
+        """The node is: nobody will read it."""
         self.was_read = False
         """Since it was opened, or last spared."""
 
