@@ -6,7 +6,9 @@ Goal: no command below 0.9 of before.
 
 PYTHON is the interpreter of the environment in which the other version is installed, as `bin/build` makes it for
 another checkout. One connection sends ready-made commands, a hundred at a time and four such runs under way, over small
-values of every type, streams and groups. Old entries are those that lie on disk, in versions which write them there.
+values of every type, streams and groups. Old entries lie on disk, in versions which write them there; those of most
+cases were just written, and are open in memory still. Cases "from disk" wait until they are closed, and read each node
+once: most of what they measure is how nodes are fetched.
 Each round empties the server and fills it anew; rounds alternate between the
 two versions, and the best of each counts: what disturbs a machine only ever makes it slower.
 """
@@ -30,6 +32,8 @@ UNDER_WAY: Final = 4
 KEYS: Final = 300
 VALUE: Final = b"x" * 20
 EVENT: Final = b"x" * 100
+CLOSED_AFTER_S: Final = 4.0
+"""A node goes to disk within a second or so, and is closed when nobody has read it for up to two more."""
 LINE: Final = "{case:<28} before {before_per_s:>9,}/s  after {after_per_s:>9,}/s  ratio {ratio:>5}"
 
 Words = tuple[bytes, ...]
@@ -42,6 +46,8 @@ class Case(NamedTuple):
     """Given the number of commands that will be measured."""
     measured: Callable[[int], Words]
     """The command with this number."""
+    is_from_disk: bool = False
+    """Old nodes are closed before they are read, and nothing is read before it counts."""
 
 
 def _key(number: int) -> bytes:
@@ -85,9 +91,14 @@ def _stream(_: int) -> Iterator[Words]:
         yield (b"TWRITE", b"s", b"ENTRIES", *(b"t", EVENT) * 1000)
 
 
-def _group(count: int) -> Iterator[Words]:
+def _entries(count: int) -> Iterator[Words]:
+    """Ten for each command."""
     for _ in range(count // 100 + 1):
         yield (b"TWRITE", b"s", b"ENTRIES", *(b"t", EVENT) * 1000)
+
+
+def _group(count: int) -> Iterator[Words]:
+    yield from _entries(count)
     yield (b"TGROUP", b"s", b"g", b"MAXPENDING", b"100000000", b"START", b"1")
 
 
@@ -161,6 +172,7 @@ CASES: Final[dict[str, Case]] = {
     "XADD": Case(_nothing, lambda _: (b"XADD", b"s", b"*", b"field", EVENT)),
     "TREAD of 10 new ones": Case(_stream, lambda n: (b"TREAD", b"s", b"%d" % (19_001 + n % 900), b"10")),
     "TREAD of 10 old ones": Case(_stream, lambda n: (b"TREAD", b"s", b"%d" % (1 + n * 10 % 19_000), b"10")),
+    "TREAD of 10 from disk": Case(_entries, lambda n: (b"TREAD", b"s", b"%d" % (1 + n * 10), b"10"), is_from_disk=True),
     "XRANGE of 10 newest": Case(_stream, lambda _: (b"XREVRANGE", b"s", b"+", b"-", b"COUNT", b"10")),
     "XREADGROUP of 10 new ones": Case(
         _read_up,
@@ -171,6 +183,11 @@ CASES: Final[dict[str, Case]] = {
     ),
     "XREADGROUP of 10 old ones": Case(
         _group, lambda _: (b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"10", b"STREAMS", b"s", b">")
+    ),
+    "XREADGROUP of 10 from disk": Case(
+        _group,
+        lambda _: (b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"10", b"STREAMS", b"s", b">"),
+        is_from_disk=True,
     ),
     "XREADGROUP of 1 old one": Case(
         _group, lambda _: (b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"1", b"STREAMS", b"s", b">")
@@ -187,7 +204,10 @@ def rate(server: Server, case: Case, count: int) -> float:
             link.call(*words)
         numbers = range(0, count, AT_ONCE)
         runs = [b"".join(encode(*case.measured(n)) for n in range(first, first + AT_ONCE)) for first in numbers]
-        _take(link, runs[: len(runs) // 10 + 1])
+        if case.is_from_disk:
+            time.sleep(CLOSED_AFTER_S)
+        else:
+            _take(link, runs[: len(runs) // 10 + 1])
         began = time.perf_counter()
         _take(link, runs)
         return len(runs) * AT_ONCE / (time.perf_counter() - began)
