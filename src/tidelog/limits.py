@@ -421,6 +421,8 @@ FETCHES_AT_ONCE = 2
 """Threads that read cold nodes."""
 FETCHED_TIMES_MAX = 8
 """How often a command is fetched for, if streams change meanwhile, before it reads the rest while others wait."""
+COMPACTED_AT_ONCE_BYTES = 2 * MIB
+"""TCOMPACT looks at so much of a stream, opened, and then lets others have their turn."""
 FETCHED_PIECE_BYTES = 8 * MIB
 """A thread reads so much of one file before it opens it."""
 AHEAD_NODES_MAX = 8

@@ -11,7 +11,8 @@ from tidelog.engine.table import ONE_KEY, STREAM, Arguments, Command, Decision, 
 from tidelog.errors import CommandError
 from tidelog.resp.encoder import Reply
 from tidelog.store.transaction import Transaction
-from tidelog.streams.compaction import entries_to_drop
+from tidelog.streams.cold import NodesAway
+from tidelog.streams.compaction import Compaction, entries_to_drop, is_large
 from tidelog.streams.group import Group
 from tidelog.streams.node import TAGGED, pack_id
 from tidelog.streams.operations import StreamAppend, StreamConfig, StreamEvict, appends, cuts
@@ -166,10 +167,30 @@ def tcompact(transaction: Transaction, arguments: Arguments) -> Decision:
     stream = find_stream(transaction, arguments[1])
     if stream is None:
         return 0, []
+    compaction = transaction.compaction
+    if compaction is None or compaction.stream is not stream:
+        compaction = Compaction(stream, transaction.now_ms)
+    if transaction.fetches and is_large(stream) and compaction.times_begun <= limits.FETCHED_TIMES_MAX:
+        return _compact_portion(compaction, arguments[1])
     dropped = entries_to_drop(stream, transaction.now_ms)
     if not dropped:
-        return 0, []
-    return len(dropped), cuts(arguments[1], dropped, stream.ids_from(dropped[-1], 1)[0])
+        return compaction.dropped_count, []
+    return compaction.dropped_count + len(dropped), cuts(arguments[1], dropped, stream.ids_from(dropped[-1], 1)[0])
+
+
+def _compact_portion(compaction: Compaction, key: bytes) -> Decision:
+    """What the next portion loses; with `NodesAway` if there is another one."""
+    nodes = compaction.next_nodes()
+    if any(node.is_away for node in nodes):
+        raise NodesAway(nodes, compaction)
+    compaction.look_at_all(nodes)
+    dropped = compaction.take_dropped()
+    operations = cuts(key, dropped, compaction.newest_dropped_id) if dropped else []
+    following = compaction.next_nodes()
+    compaction.expect_cuts(len(operations))
+    if following:
+        raise NodesAway(following, compaction, operations)
+    return compaction.dropped_count, operations
 
 
 def tinfo(transaction: Transaction, arguments: Arguments) -> Reply:

@@ -72,7 +72,13 @@ def run_command(row: Command, transaction: Transaction, arguments: Sequence[byte
             return _apply(row, transaction, wait.operations, wait.at_once)
         _apply(row, transaction, wait.operations)
         raise
-    except (TakesSteps, NodesAway):
+    except TakesSteps:
+        raise
+    except NodesAway as away:
+        OPENED.fetches = False
+        problem = _apply(row, transaction, away.operations) if away.operations else None
+        if problem is not None:
+            return problem
         raise
     except Exception as error:
         reply = internal_error(row, error)

@@ -225,10 +225,10 @@ class Engine:
             is_away = session.fetch is not None and self._is_away(session)
             if self.monitors.sessions and not is_away:
                 line = line or self.monitors.show(row, arguments, session)
-        if is_away:
-            return STAGING
         if self.store.signals:
             self.blocking.serve()
+        if is_away:
+            return STAGING
         self.note(session, row, arguments, reply, self.stopwatch_s() - began_s)
         data = self.encode_for(session, row, reply)
         return data if not session.is_monitor else self._with_own_line(session, data, line)
@@ -295,10 +295,12 @@ class Engine:
             transaction.may_wait = transaction.takes_steps = True
             try:
                 transaction.fetches = fetching is not None and fetching.may_hold(session, arguments)
+                if transaction.fetches and fetching is not None:
+                    transaction.compaction = fetching.compaction_of(session, arguments)
                 reply = run_command(row, transaction, arguments)
             except NodesAway as away:
                 self.commit(transaction)
-                if fetching is not None and fetching.hold(session, row, arguments, away.nodes):
+                if fetching is not None and fetching.hold(session, row, arguments, away):
                     return None
                 continue
             except CommandError as error:

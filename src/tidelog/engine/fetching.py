@@ -11,7 +11,8 @@ streams change faster than that, it reads the rest on the spot after some attemp
 A command may need `FETCHED_BYTES_MAX` of opened nodes, and all together may pin `FETCHED_TOGETHER_BYTES_MAX`: the
 others stand in line, first come first served. One that needs more than it has pinned lets go of that and stands in
 front, so that commands never wait for each other's pins. A node that is being read for one is not read for another:
-commands that need the same nodes go on in the order in which they came.
+commands that need the same nodes go on in the order in which they came. TCOMPACT of a large stream needs one portion of
+it after the other, and what it has decided of a portion is applied before the next is fetched.
 
 Nodes that lie in an object store have threads, a line and room of their own: commands that read from disk never wait
 for a store that is far or ill.
@@ -40,15 +41,19 @@ if TYPE_CHECKING:
     from tidelog.engine.session import Session
     from tidelog.store.store import Store
     from tidelog.store.transaction import Transaction
+    from tidelog.streams.compaction import Compaction
 
 _UNBOUNDED: Final = frozenset(["TCOMPACT", "COPY", "MOVE", "RENAME", "RENAMENX"])
-"""Commands on a whole stream, which cannot be asked for less: where they need too much, they read on the spot."""
+"""Commands on a whole stream, which cannot be asked for less: where they need too much, they read on the spot. TCOMPACT
+does so inside of MULTI and scripts."""
 
 
 class Fetch:
     """Nodes that are fetched, and for whom."""
 
-    __slots__ = ("arguments", "done", "error", "is_away", "is_pinned", "lane", "nodes", "size_bytes", "times")
+    __slots__ = (
+        "arguments", "compaction", "done", "error", "is_away", "is_pinned", "lane", "nodes", "size_bytes", "times",
+    )  # fmt: skip
 
     def __init__(self, arguments: Sequence[bytes], done: Callable[[], None]) -> None:
         self.arguments = arguments
@@ -68,6 +73,13 @@ class Fetch:
         """How often it was fetched for."""
         self.error = ""
         """Why a node cannot be read."""
+        self.compaction: Compaction | None = None
+        """Of a command that needs one portion of a stream after the other."""
+
+    def begin_portion(self, compaction: Compaction) -> None:
+        """Of what was fetched for it, nothing is needed any more, and it was given up."""
+        self.compaction = compaction
+        self.nodes, self.size_bytes, self.times = {}, 0, 0
 
     def add(self, nodes: Iterable[SealedNode]) -> None:
         for node in nodes:
@@ -158,10 +170,18 @@ class Fetching:
             raise CommandError(fetch.error)
         return fetch.times < limits.FETCHED_TIMES_MAX
 
-    def hold(self, session: Session, row: Command, arguments: Sequence[bytes], nodes: Sequence[SealedNode]) -> bool:
+    def compaction_of(self, session: Session, arguments: Sequence[bytes]) -> Compaction | None:
+        """How far a command is that is run once more."""
+        fetch = session.fetch
+        return fetch.compaction if fetch is not None and fetch.arguments is arguments else None
+
+    def hold(self, session: Session, row: Command, arguments: Sequence[bytes], away: NodesAway) -> bool:
         """Fetch nodes for a command, whose session is told when it can run (`end_staging`). False: it is to run at
         once, on the spot or with an error, as `may_hold` says."""
-        fetch = self._fetch_of(session, arguments)
+        fetch, nodes = self._fetch_of(session, arguments), away.nodes
+        if away.compaction is not None:
+            self.give_up(fetch)
+            fetch.begin_portion(away.compaction)
         if not is_too_much(fetch, nodes):
             self.fetch(fetch, nodes)
             return True

@@ -30,6 +30,7 @@ from tidelog.types.effect import Effect, StoredValue
 
 if TYPE_CHECKING:
     from tidelog.store.store import Store
+    from tidelog.streams.compaction import Compaction
 
 
 _new_record: Final = partial(tuple.__new__, NewRecord)  # hot: the call of the class itself is Python
@@ -72,8 +73,8 @@ class Transaction:
     """One command, or all that EXEC or a script runs."""
 
     __slots__ = (
-        "_bytes", "_expired", "_run_of_strings", "database", "fetches", "may_wait", "now_ms", "records", "removal",
-        "store", "takes_steps",
+        "_bytes", "_expired", "_run_of_strings", "compaction", "database", "fetches", "may_wait", "now_ms", "records",
+        "removal", "store", "takes_steps",
     )  # fmt: skip
 
     def __init__(self, store: Store, database: Database, now_ms: int) -> None:
@@ -92,6 +93,8 @@ class Transaction:
         """A command with much to look at may raise `TakesSteps` first, and is then run again with ..."""
         self.removal: RangeRemoval | None = None
         """... what it has found."""
+        self.compaction: Compaction | None = None
+        """Of a command that looks at a stream portion by portion: how far it is."""
         self._expired: dict[tuple[int, bytes], None] = {}
         """Keys that were come across expired and still have to be removed."""
         self._run_of_strings: _StringRun | None = None

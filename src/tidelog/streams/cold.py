@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -30,6 +30,7 @@ from tidelog.streams.columns import Columns
 from tidelog.streams.rows import unpack_id
 
 if TYPE_CHECKING:
+    from tidelog.streams.compaction import Compaction
     from tidelog.streams.sealed_node import SealedNode
 
 _Result = TypeVar("_Result")
@@ -39,9 +40,16 @@ _LOG: Final = logging.getLogger("tidelog")
 class NodesAway(Exception):
     """These nodes have to be open, all at once, before the command can run, and some of them lie on disk."""
 
-    def __init__(self, nodes: Sequence[SealedNode]) -> None:
+    def __init__(
+        self, nodes: Sequence[SealedNode], compaction: Compaction | None = None, operations: Sequence[Any] = ()
+    ) -> None:
         super().__init__(f"{len(nodes)} nodes are needed, and not all of them are open")
         self.nodes = nodes
+        self.compaction = compaction
+        """Of a command that needs one portion of a stream after the other: these nodes are the next. It gets this back
+        when it is run again."""
+        self.operations = operations
+        """What it has decided of the portion before."""
 
 
 class OpenedNode:

@@ -52,6 +52,7 @@ class Stream(StreamEntries):
 
     __slots__ = (
         "added_beside",
+        "cut_count",
         "groups",
         "last_ms",
         "last_seq",
@@ -73,6 +74,8 @@ class Stream(StreamEntries):
         """The largest id that was deleted; what is evicted does not count."""
         self.added_beside = 0
         """How many entries XSETID added to the number that were ever appended."""
+        self.cut_count = 0
+        """How often entries were deleted from anywhere since it is in memory."""
         self.groups: Mapping[bytes, Group] = _NONE
         self.producers: Mapping[bytes, Producer] = _NONE
         """Least recently used first."""
@@ -243,6 +246,7 @@ class Stream(StreamEntries):
     def delete(self, offsets: Sequence[int], max_id: int = 0) -> int:
         """Remove entries from anywhere; returns how many were there. `max_id`: the largest of their ids, if the caller
         knows it; otherwise it is looked up."""
+        self.cut_count += 1
         by_node: dict[int, list[int]] = {}
         for offset in offsets:
             place, index = self._find(offset)
