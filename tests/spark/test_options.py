@@ -68,10 +68,55 @@ def test_what_nobody_took_is_refused_with_what_there_is() -> None:
         options.end("a thing")
 
 
+def test_case_and_underscores_of_a_name_do_not_count() -> None:
+    for name in ("minPartitions", "min_partitions", "MINPARTITIONS", "minpartitions"):
+        options = Options({name: "3"})
+        assert options.number("minPartitions") == options.number("min_partitions") == 3
+        options.end("a thing")
+    with pytest.raises(BadOption, match="min_partitions and minPartitions are one option, and contradict each other"):
+        Options({"min_partitions": "3", "minPartitions": "4"})
+
+
+def test_what_opens_a_url_gets_its_options_as_they_are() -> None:
+    options = Options({"storage.access_key_id": "a", "storage.Region": "b", "min_partitions": "1"})
+    assert options.prefixed("storage.") == {"access_key_id": "a", "region": "b"}
+    with pytest.raises(BadOption, match=r"no option 'min_partitions': there are storage\.access_key_id"):
+        options.end("a thing")
+
+
+def test_an_older_name_is_the_same_option() -> None:
+    for name in ("failOnDataLoss", "fail_on_loss", "failOnLoss"):
+        assert not Options({name: "false"}).flag("failOnDataLoss", True, older="fail_on_loss")
+    with pytest.raises(BadOption, match="failOnDataLoss and fail_on_loss contradict each other"):
+        Options({"fail_on_loss": "false", "failOnDataLoss": "true"}).flag("failOnDataLoss", True, older="fail_on_loss")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("500ms", 0.5), ("30s", 30.0), ("15m", 900.0), ("15 min", 900.0), ("2h", 7200.0), ("1D", 86400.0)],
+)
+def test_times(text: str, expected: float) -> None:
+    assert Options({"maxTriggerDelay": text}).duration_s("maxTriggerDelay") == expected
+
+
+@pytest.mark.parametrize("text", ["15", "-1s", "1.5h", "soon", "3 weeks", ""])
+def test_times_that_are_none(text: str) -> None:
+    with pytest.raises(BadOption, match=r"maxTriggerDelay=.*: give a time such as 500ms, 30s, 15m or 2h"):
+        Options({"maxTriggerDelay": text}).duration_s("maxTriggerDelay")
+
+
+def test_the_moment_at_which_to_begin() -> None:
+    assert Options({"starting_timestamp": "2025-11-15T00:00:00Z"}).starting_us() == 1_763_164_800_000_000
+    assert Options({"startingTimestamp": "1763164800000000"}).starting_us() == 1_763_164_800_000_000
+    assert Options({}).starting_us() is None
+    with pytest.raises(BadOption, match="lies before 1974: give µs and not ms"):
+        Options({"startingTimestamp": "1763164800000"}).starting_us()
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"bogus": 1}, "no option 'bogus': there are database, fail_on_loss"),
+        ({"bogus": 1}, "no option 'bogus': there are database, failOnDataLoss, flight"),
         ({"start": "latest"}, "no option 'start'"),
         ({"from_offset": 1, "from_id": "1-0"}, "from_offset and from_id contradict each other"),
         ({"to_time": "2025-01-01", "to_id": "1-0"}, "to_id and to_time contradict each other"),

@@ -82,7 +82,7 @@ class DaysReader(BatchReader[DayTask]):
             raise BadOption(f"days={target!r}: give QUEUE/JOBSET, or patterns such as */*")
         self._wanted = _take_wanted(options)
         self._rows = options.number("partition_rows", 1) or limits.SPARK_PARTITION_ROWS
-        self._fail_on_loss = options.flag("fail_on_loss", True)
+        self._fail_on_loss = options.flag("failOnDataLoss", True, older="fail_on_loss")
         self._server = take_endpoint(options)
         options.end("the kind days")
         self._columns = DayColumns(schema)

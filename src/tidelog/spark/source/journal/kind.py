@@ -122,7 +122,7 @@ class JournalFileReader(BatchReader[JournalPart]):
         self._selection = take_selection(options)
         self._frames = options.number("partition_frames", 1) or limits.SPARK_PARTITION_FRAMES
         self._skip_damage = options.flag("skip_damage", False)
-        self._fail_on_loss = options.flag("fail_on_loss", True)
+        self._fail_on_loss = options.flag("failOnDataLoss", True, older="fail_on_loss")
         self._since = options.moment_us("since")
         check_columns(schema, SCHEMA, MAY_BE)
         self._schema = schema

@@ -85,7 +85,7 @@ class StreamReader(BatchReader[StreamPart]):
         self._target = target
         self._range = take_range(options)
         self._rows = options.number("partition_rows", 1) or limits.SPARK_PARTITION_ROWS
-        self._fail_on_loss = options.flag("fail_on_loss", True)
+        self._fail_on_loss = options.flag("failOnDataLoss", True, older="fail_on_loss")
         self._names = NameFilter()
         self._pushed = EntryRange()
         server = take_read_endpoint(options)

@@ -59,7 +59,7 @@ def _take_options(options: Options) -> MicroBatchOptions:
     return MicroBatchOptions(
         start,
         options.number("max_rows_per_trigger", 1),
-        options.flag("fail_on_loss", True),
+        options.flag("failOnDataLoss", True, older="fail_on_loss"),
         options.number("partition_rows", 1) or limits.SPARK_PARTITION_ROWS,
     )
 

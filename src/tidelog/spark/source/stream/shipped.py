@@ -72,7 +72,7 @@ class ShippedStreamReader(BatchReader[ShippedStreamPart]):
         self._target = target
         self._range = take_range(options)
         self._rows = options.number("partition_rows", 1) or limits.SPARK_PARTITION_ROWS
-        self._fail_on_loss = options.flag("fail_on_loss", True)
+        self._fail_on_loss = options.flag("failOnDataLoss", True, older="fail_on_loss")
         self._database = options.number("database", 0, limits.DATABASES - 1) or 0
         self._names = NameFilter()
         self._pushed = EntryRange()
