@@ -38,6 +38,7 @@ def test_a_time_and_a_short_id_include_their_whole_millisecond() -> None:
         ReadRequest(b"\xff\0", 15, RangeEnd(offset=3), RangeEnd(number=pack_id(5, 6)), 0),
         ReadRequest(b"", 1, RangeEnd(number=pack_id(SEQ_MAX, SEQ_MAX)), RangeEnd(offset=2**62)),
         ReadRequest(b"a", is_packed=True),
+        ReadRequest(b"a", size_bytes_max=1),
     ],
 )
 def test_a_ticket_is_parsed_to_the_same(request_: ReadRequest) -> None:
@@ -60,6 +61,7 @@ def test_a_ticket_is_parsed_to_the_same(request_: ReadRequest) -> None:
         (b'{"stream": "a", "database": 16}', "database must be a number from 0 to 15"),
         (b'{"stream": "a", "database": true}', "database must be a number"),
         (b'{"stream": "a", "count": -1}', "count must be a number"),
+        (b'{"stream": "a", "bytes": 0}', "bytes must be a number from 1"),
         (b'{"stream": "a", "packed": 1}', "packed must be true or false"),
         (b'{"stream": "a", "from": 1}', "from must have one of offset, id and time"),
         (b'{"stream": "a", "from": {"offset": 1, "id": "1-1"}}', "from must have one of"),

@@ -70,6 +70,29 @@ def test_parts_cover_the_stream(server: ServerProcess, client: flight.FlightClie
     assert len(list(client.list_flights())) == 1
 
 
+@pytest.mark.parametrize(
+    ("first", "size_bytes", "expected"),
+    [(1, 1, 1), (1, 100_000, 98), (2500, 300_000, 300), (3950, 10**9, 50), (1, 10**9, 3998), (4000, 10**9, 0)],
+)
+def test_how_far_so_many_bytes_reach(
+    server: ServerProcess, client: flight.FlightClient, first: int, size_bytes: int, expected: int
+) -> None:
+    """Entries of 1000 bytes, in nodes that are sealed and one that is not; some are gone."""
+    for start in range(0, 4000, 500):
+        pairs = ((b"t", b"x" * 1000) for _ in range(start, start + 500))
+        command(server, "TWRITE", "s", "ENTRIES", *(word for pair in pairs for word in pair))
+    ids = [entry[0] for entry in command(server, "XRANGE", "s", "-", "+")]
+    command(server, "XDEL", "s", ids[1499], ids[3999])
+    request = {"stream": "s", "from": {"offset": first}, "bytes": size_bytes}
+    info = client.get_flight_info(flight.FlightDescriptor.for_command(json.dumps(request).encode()))
+    (endpoint,) = info.endpoints
+    found = client.do_get(endpoint.ticket).read_all() if expected else []
+    assert len(found) == pytest.approx(expected, rel=0.05)
+    assert info.total_bytes == pytest.approx(1000 * expected, rel=0.1)
+    with pytest.raises(flight.FlightServerError, match="bytes is a question for get_flight_info"):
+        client.do_get(flight.Ticket(json.dumps(request).encode())).read_all()
+
+
 def test_append(server: ServerProcess, client: flight.FlightClient) -> None:
     schema = pa.schema([("tag", pa.binary()), ("entry", pa.string())])
     writer, answers = client.do_put(flight.FlightDescriptor.for_path("s"), schema)

@@ -4,7 +4,8 @@
 
 `from` and `to` name an `offset`, an `id` ("1700000000000-0") or a `time` (ms); both are included, and both may be
 missing. A key that is no UTF-8 comes as `stream_base64`. With `"packed": true` nodes come as they lie in the server
-(`tidelog.flight.nodes`).
+(`tidelog.flight.nodes`). With `"bytes": 1000000` a range ends where its entries take about so much, and get_flight_info
+tells where that is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tidelog import limits
 from tidelog.errors import ClientError
 from tidelog.streams.node import SEQ_MAX, pack_id
 
-_KNOWN: Final = frozenset(["stream", "stream_base64", "database", "from", "to", "count", "packed"])
+_KNOWN: Final = frozenset(["stream", "stream_base64", "database", "from", "to", "count", "packed", "bytes"])
 _ID: Final = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
 
 
@@ -40,6 +41,8 @@ class ReadRequest(NamedTuple):
     """How many entries; None: any number."""
     is_packed: bool = False
     """Nodes are handed out unopened."""
+    size_bytes_max: int | None = None
+    """About how much its entries may take in memory; None: any amount."""
 
     def ticket(self) -> bytes:
         """The same as bytes that `parse_read` takes."""
@@ -53,6 +56,8 @@ class ReadRequest(NamedTuple):
             found["count"] = self.most
         if self.is_packed:
             found["packed"] = True
+        if self.size_bytes_max is not None:
+            found["bytes"] = self.size_bytes_max
         return json.dumps(found).encode()
 
 
@@ -68,6 +73,9 @@ def parse_read(data: bytes) -> ReadRequest:
     is_packed = fields.get("packed", False)
     if not isinstance(is_packed, bool):
         raise ClientError("packed must be true or false")
+    size = fields.get("bytes")
+    if size is not None:
+        size = _number(size, "bytes", 1, 2**63 - 1)
     return ReadRequest(
         parse_key(fields),
         parse_database(fields),
@@ -75,6 +83,7 @@ def parse_read(data: bytes) -> ReadRequest:
         _range_end(fields.get("to"), "to", SEQ_MAX),
         count,
         is_packed,
+        size,
     )
 
 

@@ -102,6 +102,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
         with _Errors(self, context):
             request = parse_read(ticket.ticket)
+            if request.size_bytes_max is not None:
+                raise ClientError("bytes is a question for get_flight_info: read by the ticket that it answers with")
             service = self._serving()
             part = self._read_slice(service, request, None, None)
         schema, made = (PACKED, packed_batches) if request.is_packed else (SCHEMA, batches)

@@ -15,7 +15,7 @@ from tidelog.journal.durability import FsyncPolicy
 from tidelog.server.turns import Turns
 from tidelog.store.transaction import Transaction
 from tidelog.streams.effects import StreamAppend
-from tidelog.streams.node import TAGGED
+from tidelog.streams.node import TAGGED, SealedNode
 from tidelog.streams.progress import next_id
 from tidelog.streams.stream import Stream
 
@@ -66,6 +66,9 @@ class Service:
         self._engine.commit(transaction)
         if stream is None:
             raise ClientError("there is no such stream")
+        if request.size_bytes_max is not None:
+            part, size = _as_far_as(stream, request, request.size_bytes_max)
+            return StreamFacts(request.key, request.database, stream.length, size, [part])
         parts = [request] if request.most is not None else _divide(stream, request)
         return StreamFacts(request.key, request.database, stream.length, stream.size_bytes, parts)
 
@@ -118,6 +121,33 @@ class Service:
         self._check()
         transaction = self._engine.store.begin(database)
         return transaction, find_stream(transaction, key)
+
+
+def _as_far_as(stream: Stream, request: ReadRequest, size_max: int) -> tuple[ReadRequest, int]:
+    """The beginning of a range with about so many bytes of entries, and how many these are: at least one entry.
+
+    A node counts what it takes once it is open, also if it is cold: that is what a reader gets. Within a node, all
+    entries count the same. No node is opened for it.
+    """
+    first, last = first_offset(stream, request.first), last_offset(stream, request.last)
+    reached, size = first - 1, 0
+    for node in stream.nodes_from(first):
+        if node.first_offset > last:
+            break
+        start = node.index_of(first)
+        count = node.index_of(last + 1) - start
+        if count <= 0:
+            continue  # those at its end were deleted
+        in_memory = node.opened_bytes if isinstance(node, SealedNode) else node.size_bytes
+        entry_bytes = max(in_memory // max(len(node), 1), 1)
+        fitting = min(count, max((size_max - size) // entry_bytes, 0 if reached >= first else 1))
+        if fitting == 0:
+            break
+        reached = node.offset_at(start + fitting - 1)
+        size += fitting * entry_bytes
+        if fitting < count:
+            break
+    return request._replace(first=RangeEnd(offset=first), last=RangeEnd(offset=reached), size_bytes_max=None), size
 
 
 def _divide(stream: Stream, request: ReadRequest) -> list[ReadRequest]:
