@@ -776,6 +776,14 @@ SPARK_SCAN_S = 1.0
 """How long it is believed where streams end, and which there are: Spark asks every 10 ms."""
 SPARK_STREAMS_MAX = 10_000
 """That one pattern may name."""
+SPARK_PARTITIONS_MAX = 100_000
+"""What `minPartitions` may ask for: Spark's driver keeps each of them in memory."""
+SPARK_TRIGGER_DELAY_S = 900.0
+"""How long a reader waits for `minRowsPerBatch`, unless `maxTriggerDelay` says it: as long as Kafka's source."""
+SPARK_LAG_S = 1.0
+"""How long it is believed how far a query is behind ..."""
+SPARK_LAG_STREAMS_MAX = 16
+"""... and of how many streams of a pattern the first entry that waits is looked at, to tell for how long it has."""
 SPARK_FEED_READ_BYTES = 256 * KIB
 """Of a feed that are taken from the socket at a time."""
 SPARK_FEED_CHECKPOINT_MS = 1000

@@ -156,7 +156,7 @@ def test_available_now_ends_where_it_began(tide: Peer) -> None:
     end = made.latestOffset(first, ALL)
     assert values_between(made, first, end) == ["1"]
     assert made.latestOffset(end, ALL) == end
-    assert made.reportLatestOffset()["0"]["ts"] == position(tide.client)
+    assert made.reportLatestOffset()["newest"]["0"]["ts"] == position(tide.client)
 
 
 def test_limits(tmp_path: Path) -> None:

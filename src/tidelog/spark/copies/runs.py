@@ -65,6 +65,6 @@ def runs_between(
         told = f"{url} has no transactions after ts {first} up to {last}: "
         told += "they were erased, or lost when another server took over"
         if fail_on_loss:
-            raise TooOld(f"{told}. Give a later since, or fail_on_loss=false to go on without them", oldest=last)
+            raise TooOld(f"{told}. Give a later since, or failOnDataLoss=false to go on without them", oldest=last)
         _LOG.warning("%s", told)
     return [run for run in runs if run.after < until and (since is None or run.last > since)]

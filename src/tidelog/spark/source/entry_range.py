@@ -86,6 +86,11 @@ def _range_of(condition: Filter) -> EntryRange:
     return range_of_ms(low if is_lower else 0, high if is_upper else SEQ_MAX)
 
 
+def number_at_us(us: int) -> int:
+    """The first id, as one number, at or after a moment in µs."""
+    return pack_id(min(max(-(-us // 1000), 0), SEQ_MAX), 0)
+
+
 def range_of_ms(first: int, last: int) -> EntryRange:
     """The entries of a time in milliseconds, both ends included."""
     first = min(max(first, 0), SEQ_MAX)

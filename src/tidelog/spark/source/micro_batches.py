@@ -1,4 +1,4 @@
-"""What all readers of `readStream` share: how many rows Spark lets a batch have.
+"""What all readers of `readStream` share: where they stand between two batches, and how large a batch is.
 
 Spark asks such a reader, on the driver, where a batch ends, writes the answer into its checkpoint, and then runs the
 batch. A batch that is repeated has the same beginning and the same end.
@@ -6,23 +6,37 @@ batch. A batch that is repeated has the same beginning and the same end.
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from typing import Any
 
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from tidelog.spark.source.batch_bounds import BatchBounds, Patience
 from tidelog.spark.source.told_first import ToldFirst
 
 
 class MicroBatchReader(ToldFirst, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a target without end, batch after batch."""
 
-    def __init__(self, rows_per_trigger: int | None) -> None:
-        self._rows_per_trigger = rows_per_trigger
+    def __init__(self, bounds: BatchBounds) -> None:
+        self._bounds = bounds
+        self._patience = Patience()
+        self._is_ending = False
+        """The trigger is `availableNow`: no more will come."""
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most = self._rows_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        return self._bounds.default_limit()
 
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._is_ending = True
 
-def rows_allowed(limit: ReadLimit) -> int | None:
-    """None: there is no limit."""
-    return int(limit.max_rows) if isinstance(limit, ReadMaxRows) else None
+    def _waits(self, position: Any, bounds: BatchBounds) -> bool:
+        """Whether to wait for more after a position, behind which there is something to read."""
+        most = bounds.rows_min
+        if most is None or self._is_ending or self._has_rows(position, most):
+            return False
+        return self._patience.waits(position, bounds.delay_s)
+
+    def _has_rows(self, _position: Any, _count: int) -> bool:
+        """Whether there are so many rows after a position."""
+        raise NotImplementedError

@@ -14,8 +14,10 @@
     url, database, password_file                  as for streams; a plain Redis will do
     from_day, to_day                              days such as 2025-11-15, both included
     from_id, to_id                                ids such as 1731700000000-0, or their milliseconds alone
+    startingTimestamp                             events whose ids are of this moment or later; instead of from_id
     partition_rows                                about how many rows a task has, 250000 unless given
-    fail_on_loss                                  true (default): an error if a day is removed before it was read
+    minPartitions                                 at least so many tasks: days share none, and hot days are divided
+    failOnDataLoss                                true (default): an error if a day is removed before it was read
     pushdown                                      as for streams; filters on queue, jobset, day, timestamp, ms and id
 
 A task reads a day, or a range of its ids if the day is hot and large, or several days if they are small. What it
@@ -44,9 +46,11 @@ from tidelog.spark.options import BadOption, Options
 from tidelog.spark.source.batch_reader import BatchReader, comparison
 from tidelog.spark.source.days.columns import SCHEMA, DayColumns
 from tidelog.spark.source.days.reading import DayPart, DayTask, read_days
-from tidelog.spark.source.entry_range import EntryRange, parse_id, range_of_filters, split_ids
+from tidelog.spark.source.entry_range import EntryRange, number_at_us, parse_id, range_of_filters, split_ids
 from tidelog.spark.source.key_names import NameFilter, is_pattern, name_of, scan_keys
 from tidelog.spark.source.kind import Kind
+from tidelog.spark.source.loss import take_fail_on_loss
+from tidelog.spark.source.pieces import take_pieces_min
 from tidelog.streams.rows import SEQ_MAX, pack_id
 
 
@@ -82,26 +86,24 @@ class DaysReader(BatchReader[DayTask]):
             raise BadOption(f"days={target!r}: give QUEUE/JOBSET, or patterns such as */*")
         self._wanted = _take_wanted(options)
         self._rows = options.number("partition_rows", 1) or limits.SPARK_PARTITION_ROWS
-        self._fail_on_loss = options.flag("failOnDataLoss", True, older="fail_on_loss")
+        self._pieces_min = take_pieces_min(options)
+        self._fail_on_loss = take_fail_on_loss(options)
         self._server = take_endpoint(options)
         options.end("the kind days")
         self._columns = DayColumns(schema)
 
     def partitions(self) -> list[InputPartition]:
-        tasks: list[InputPartition] = []
         if self._wanted.ids.is_empty:
-            return tasks
-        room = 0
+            return []
         with self._server.connect() as client:
-            for part, rows in (each for jobset in self._find(client) for each in self._plan(client, jobset)):
-                if rows > room or not tasks:
-                    tasks.append(DayTask())
-                    room = self._rows
-                task = tasks[-1]
-                assert isinstance(task, DayTask)
-                task.parts.append(part)
-                room -= max(rows, limits.SPARK_DAY_ROWS_MIN)
-        return tasks
+            jobsets = self._find(client)
+            planned = [each for jobset in jobsets for each in self._plan(client, jobset, self._rows)]
+            tasks = _gathered(planned, self._rows, limits.SPARK_DAY_ROWS_MIN)
+            if self._pieces_min is not None and len(tasks) < self._pieces_min:
+                rows = max(1, sum(count for _, count in planned) // self._pieces_min)
+                planned = [each for jobset in jobsets for each in self._plan(client, jobset, rows)]
+                tasks = _gathered(planned, rows, 1)
+        return [*tasks]
 
     def _find(self, client: Any) -> list[JobSet]:
         if not is_pattern(self._queue + self._jobset):
@@ -116,8 +118,8 @@ class DaysReader(BatchReader[DayTask]):
         wanted = self._wanted
         return [each for each in found if wanted.queues.has(each.queue) and wanted.jobsets.has(each.jobset)]
 
-    def _plan(self, client: Any, jobset: JobSet) -> Iterator[tuple[DayPart, int]]:
-        """The parts of a job set, by day, and about how many rows each has."""
+    def _plan(self, client: Any, jobset: JobSet, rows_max: int) -> Iterator[tuple[DayPart, int]]:
+        """The parts of a job set, by day, and about how many rows each has: at most so many, if its day is hot."""
         wanted = self._wanted
         index = read_index(client, jobset)
         days = sorted({each.day for each in index.streams if wanted.first_day <= each.day <= wanted.last_day})
@@ -129,13 +131,13 @@ class DaysReader(BatchReader[DayTask]):
             if day in rows:
                 yield part, rows[day]
             else:
-                yield from self._plan_hot(client, part, jobset.hot(day).key)
+                yield from self._plan_hot(client, part, jobset.hot(day).key, rows_max)
 
     def _rows_in(self, packed_bytes: int | None) -> int:
         """About how many rows a compressed stream of this size has. Without a size, it is a task of its own."""
         return self._rows if packed_bytes is None else packed_bytes // limits.SPARK_PACKED_EVENT_BYTES
 
-    def _plan_hot(self, client: Any, part: DayPart, key: bytes) -> Iterator[tuple[DayPart, int]]:
+    def _plan_hot(self, client: Any, part: DayPart, key: bytes, rows_max: int) -> Iterator[tuple[DayPart, int]]:
         state_reply, first = ask(client, [("XINFO", "STREAM", key), ("XRANGE", key, "-", "+", "COUNT", 1)])
         if is_wrong_type(state_reply):
             yield part, 0  # it cannot be read, which its task tells
@@ -148,7 +150,7 @@ class DaysReader(BatchReader[DayTask]):
         elif first:
             lowest = max(part.first, parse_id("id", first[0][0].decode(), 0))
             highest = min(part.last, pack_id(*state.last))
-            cuts = list(split_ids(lowest, highest, -(-state.length // self._rows)))
+            cuts = list(split_ids(lowest, highest, -(-state.length // rows_max)))
             for cut in cuts:
                 yield part.between(*cut), state.length // len(cuts)
 
@@ -163,12 +165,26 @@ class DaysReader(BatchReader[DayTask]):
             self._wanted = _narrowed(self._wanted, each)
 
 
+def _gathered(planned: Sequence[tuple[DayPart, int]], rows_max: int, rows_min: int) -> list[DayTask]:
+    """Parts as tasks of about so many rows; a part counts as at least `rows_min`."""
+    tasks: list[DayTask] = []
+    room = 0
+    for part, rows in planned:
+        if rows > room or not tasks:
+            tasks.append(DayTask())
+            room = rows_max
+        tasks[-1].parts.append(part)
+        room -= max(rows, rows_min)
+    return tasks
+
+
 # --- what options and filters say -------------------------------------------------------------------------------------
 
 
 def _take_wanted(options: Options) -> DaySelection:
-    first_id, last_id = options.text("from_id"), options.text("to_id")
-    ids = EntryRange()
+    options.one_of("from_id", "startingTimestamp")
+    first_id, last_id, starting_us = options.text("from_id"), options.text("to_id"), options.starting_us()
+    ids = EntryRange() if starting_us is None else EntryRange(first_number=number_at_us(starting_us))
     if first_id is not None:
         ids = replace(ids, first_number=parse_id("from_id", first_id, 0))
     if last_id is not None:

@@ -29,6 +29,7 @@ from tidelog.errors import DayGone
 from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.source.days.columns import DayColumns, DayEvents, hot_columns, ids_between
 from tidelog.spark.source.entry_range import id_text
+from tidelog.spark.source.loss import raise_or_log
 from tidelog.streams.rows import pack_id, unpack_id
 
 
@@ -152,16 +153,15 @@ class _Pages:
         return [DayEvents(part.queue, part.jobset, part.day, not source.is_hot, ms, seqs, times, events)]
 
     def _lose(self, index: Index) -> None:
-        if not self._fail_on_loss:
-            return
         key = shown(self._jobset.hot(self._part.day).key)
         oldest = shown(index.streams[0].key) if index.streams else None
-        raise DayGone(
+        lost = DayGone(
             f"{key} was removed before all of it was read, or is not a stream: read it again, or go on without it by "
-            "fail_on_loss=false",
+            "failOnDataLoss=false",
             key=key,
             oldest=oldest,
         )
+        raise_or_log(lost, fail_on_loss=self._fail_on_loss)
 
 
 def _fitting_entries(count: int, size_bytes: int) -> int:

@@ -45,11 +45,14 @@ from tidelog.errors import TooOld
 from tidelog.spark.options import BadOption, Options
 from tidelog.spark.source.batch_reader import BatchReader, comparison
 from tidelog.spark.source.feed.columns import SCHEMA, EventColumns
+from tidelog.spark.source.feed.cuts import cut_history
 from tidelog.spark.source.feed.micro_batches import feed_micro_batches
 from tidelog.spark.source.feed.origin import take_origin
 from tidelog.spark.source.feed.reading import FeedPart, erased
 from tidelog.spark.source.feed.spans import spans_of
 from tidelog.spark.source.kind import Kind
+from tidelog.spark.source.loss import raise_or_log, take_fail_on_loss
+from tidelog.spark.source.pieces import take_pieces_min
 
 _TS_MAX: Final = 2**63 - 1
 
@@ -85,13 +88,19 @@ class FeedReader(BatchReader[FeedPart]):
 
     def __init__(self, target: str, options: Options, schema: StructType) -> None:
         self._spans = spans_of(target)
-        since, until = options.moment_us("since"), options.moment_us("until")
+        self._option = options.one_of("since", "startingTimestamp") or "since"
+        since, until, starting = options.moment_us("since"), options.moment_us("until"), options.starting_us()
+        since = max(starting - 1, 0) if starting is not None else since
         self._times = _Times(since, _TS_MAX if until is None else until)
         self._given_since = since
         self._is_initial = options.flag("initial", False)
         self._records = options.number("partition_records", 1) or limits.SPARK_PARTITION_RECORDS
         if self._is_initial and (since is not None or until is not None):
-            raise BadOption("initial contradicts since and until: it reads the values of now")
+            raise BadOption(
+                "initial contradicts since and until, and startingTimestamp as well: it reads the values of now"
+            )
+        self._pieces_min = take_pieces_min(options)
+        self._fail_on_loss = take_fail_on_loss(options)
         origin = take_origin(options)
         options.end("a feed that is read as a batch")
         self._columns = EventColumns(schema)
@@ -101,19 +110,23 @@ class FeedReader(BatchReader[FeedPart]):
         origin = self._origin
         position = origin.position()
         if self._given_since is not None:
-            origin.refuse_future("since", self._given_since)
+            origin.refuse_future(self._option, self._given_since)
         if self._is_initial:
             cuts = [0, position.visible]
         else:
             since, until = self._since(), min(self._times.until, position.visible)
-            cuts = [since]
-            while cuts[-1] < until:
-                # A cut lies between two transactions, so it does not change what is read.
-                cut = origin.position(cuts[-1], self._records).until
-                cuts.append(min(until, cut) if cut > cuts[-1] else until)
+            pieces = -(-(self._pieces_min or 1) // len(position.shards))
+            cuts = [since, *cut_history(origin, since, until, self._records, pieces), until] if since < until else []
         manifest = origin.manifest_up_to(cuts[-1]) if len(cuts) > 1 else None
         return [
-            FeedPart(shard, first, last, is_initial=self._is_initial, manifest=manifest)
+            FeedPart(
+                shard,
+                first,
+                last,
+                is_initial=self._is_initial,
+                manifest=manifest,
+                fail_on_loss=self._fail_on_loss,
+            )
             for first, last in pairwise(cuts)
             for shard in position.shards
         ]
@@ -124,7 +137,8 @@ class FeedReader(BatchReader[FeedPart]):
         if since is None or (since < oldest and self._given_since is None):
             return oldest  # a filter only narrows what there is
         if since < oldest:
-            raise erased(since, TooOld("", oldest=oldest))
+            raise_or_log(erased(since, TooOld("", oldest=oldest)), fail_on_loss=self._fail_on_loss)
+            return oldest
         return since
 
     def read_part(self, part: FeedPart) -> Iterator[Any]:

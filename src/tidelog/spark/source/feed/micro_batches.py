@@ -6,7 +6,8 @@ read, and the history that this ts belongs to. So a server that came back with a
     {"0": {"ts": 1731700000000000, "epoch": 3, "seen": 1731700000000000}, "1": {...}}
 
 All shards have the same ts, so a transaction is always in one batch. The ts moves only when something was written: on
-an idle server, a query makes no batches.
+an idle server, a query makes no batches. With `minPartitions`, the end of a batch also says where the batch is cut
+(`cuts`): so a batch that is repeated has the same tasks, whatever the journal has by then.
 
 **The first batch** is special. Spark writes down where a batch ends, but asks this module again after each restart
 where the first one begins, and by then `latest` is another moment. So the end of the first batch records its beginning
@@ -25,21 +26,28 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from tidelog import limits
 from tidelog.errors import ClientError
 from tidelog.feeds.span import Span
 from tidelog.spark.options import BadOption, Options, moment_us
+from tidelog.spark.source.batch_bounds import BatchBounds, take_bounds
 from tidelog.spark.source.feed.columns import EventColumns
+from tidelog.spark.source.feed.cuts import cut_history
 from tidelog.spark.source.feed.origin import FeedOrigin, take_origin
 from tidelog.spark.source.feed.position import FeedPosition
 from tidelog.spark.source.feed.reading import FeedPart
 from tidelog.spark.source.feed.spans import spans_of
-from tidelog.spark.source.micro_batches import MicroBatchReader, rows_allowed
+from tidelog.spark.source.lag import NONE_WAITS, NOT_KNOWN, SourceLag, report_of
+from tidelog.spark.source.loss import take_fail_on_loss
+from tidelog.spark.source.micro_batches import MicroBatchReader
+from tidelog.spark.source.pieces import take_pieces_min
 
 FeedOffset = dict[str, dict[str, Any]]
 
@@ -50,7 +58,13 @@ class FeedOptions:
 
     start: str | int | dict[str, int]
     """Where a query without a checkpoint begins: earliest, latest, initial, a ts, or a point of some history."""
-    records_per_trigger: int | None
+    option: str
+    """Which option says so: for messages."""
+    bounds: BatchBounds
+    """In records of the journal."""
+    fail_on_loss: bool
+    pieces_min: int | None
+    """At least so many tasks, if there is enough to read."""
 
 
 def feed_micro_batches(target: str, options: Options, schema: StructType) -> EventMicroBatches:
@@ -62,7 +76,15 @@ def feed_micro_batches(target: str, options: Options, schema: StructType) -> Eve
 def take_feed(target: str, options: Options) -> tuple[FeedOrigin, tuple[Span, ...], FeedOptions]:
     """The server or the copy, the keys, and how they are read; all options have been checked."""
     spans = spans_of(target)
-    how = FeedOptions(_start_of(options.text("start") or "earliest"), options.number("max_records_per_trigger", 1))
+    option = options.one_of("start", "startingTimestamp") or "start"
+    starting, start = options.starting_us(), options.text("start") or "earliest"
+    how = FeedOptions(
+        _start_of(start) if starting is None else max(starting - 1, 0),
+        option,
+        take_bounds(options, older="max_records_per_trigger"),
+        take_fail_on_loss(options),
+        take_pieces_min(options),
+    )
     origin = take_origin(options)
     options.end("a feed that is read without end")
     return origin, spans, how
@@ -84,7 +106,7 @@ class FeedMicroBatches(MicroBatchReader):
     """Decides where batches begin and end, over all shards, and which parts make a batch."""
 
     def __init__(self, origin: FeedOrigin, spans: tuple[Span, ...], how: FeedOptions) -> None:
-        super().__init__(how.records_per_trigger)
+        super().__init__(how.bounds)
         self._origin = origin
         self._spans = spans
         self._how = how
@@ -95,6 +117,14 @@ class FeedMicroBatches(MicroBatchReader):
         self._asked_at = float("-inf")
         self._position = FeedPosition([], 0, 0, 0)
         """... and what it was."""
+        self._counted: tuple[int, int, bool] = (-1, -1, False)
+        """After which ts and up to which was counted whether there is enough, and whether there was."""
+        self._reached: int | None = None
+        """Where the newest batch ends; None: there was none yet."""
+        self._level_s: float | None = None
+        """When the query was last seen to have everything."""
+        self._lag: tuple[int, float, SourceLag] = (-1, 0.0, NOT_KNOWN)
+        """Behind which ts the lag was asked for, when, and what it was."""
 
     # --- where it is ----------------------------------------------------------------------------------------------
 
@@ -104,7 +134,7 @@ class FeedMicroBatches(MicroBatchReader):
         place: dict[str, Any] = {"is_first": True}
         begin = start["ts"] if isinstance(start, dict) else start
         if isinstance(begin, int):
-            self._origin.refuse_future("start", begin)
+            self._origin.refuse_future(self._how.option, begin)
         if start == "initial":
             place |= {"is_initial": True}
         elif start == "latest":
@@ -118,27 +148,66 @@ class FeedMicroBatches(MicroBatchReader):
 
     def latestOffset(self, start: FeedOffset, limit: ReadLimit) -> FeedOffset:
         is_initial, since = _is_initial(start), _ts(start)
-        position = self._ask(since, None if is_initial else rows_allowed(limit))
+        bounds = self._bounds.within(limit)
+        position = self._ask(since, None if is_initial else _records_max(bounds, len(start)))
         if position.shards != sorted(map(int, start)):
             raise ClientError(
                 f"the checkpoint has {len(start)} shards, and {self._origin.url} has {len(position.shards)}: it is "
                 "another server, or was restored. Begin with a new checkpoint"
             )
         ts = position.until if self._until is None else min(position.until, self._until)
+        self._reached = since
         if ts <= since:
+            self._level_s = time.monotonic() if position.visible <= since else self._level_s
             return start
+        if not is_initial and self._waits(since, bounds):
+            return start
+        self._reached = ts
         end = _offset(position, ts)
+        cuts = [] if is_initial else self._cuts(since, ts, len(end))
         for shard, place in end.items():
+            if cuts:
+                place["cuts"] = cuts
             if start[shard].get("is_first"):
                 place["after"] = start[shard]
         return end
 
+    def _cuts(self, since: int, until: int, shards: int) -> list[int]:
+        pieces = -(-(self._how.pieces_min or 1) // shards)
+        return cut_history(self._origin, since, until, None, pieces) if pieces > 1 else []
+
+    def _has_rows(self, position: Any, count: int) -> bool:
+        visible = self._position.visible
+        if self._counted[:2] != (position, visible):
+            self._counted = position, visible, self._origin.behind(position).records >= count
+        return self._counted[2]
+
     def prepareForTriggerAvailableNow(self) -> None:
+        super().prepareForTriggerAvailableNow()
         self._until = self._ask(0, None).visible
 
-    def reportLatestOffset(self) -> FeedOffset | None:
-        position = self._ask(0, None)
-        return _offset(position, position.visible)
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        is_known = bool(self._position.shards) and time.monotonic() - self._asked_at < self._origin.poll_s
+        position = self._position if is_known else self._ask(0, None)
+        return report_of(_offset(position, position.visible), self._lag_behind(self._reached, position.visible))
+
+    def _lag_behind(self, reached: int | None, visible: int) -> SourceLag:
+        """What waits behind a ts."""
+        now_s = time.monotonic()
+        if reached is None:
+            return NOT_KNOWN
+        if visible <= reached:
+            self._level_s = now_s
+            return NONE_WAITS
+        asked, asked_s, lag = self._lag
+        if asked != reached or now_s - asked_s >= limits.SPARK_LAG_S:
+            behind = self._origin.behind(reached)
+            waiting_s = behind.seconds
+            if self._level_s is not None:  # then nothing waits for longer, however old the last change is
+                waiting_s = min(waiting_s, now_s - self._level_s)
+            lag = SourceLag(behind.records, int(1000 * waiting_s))
+            self._lag = reached, now_s, lag
+        return lag
 
     def _ask(self, since: int, records: int | None) -> FeedPosition:
         """Where the server stands. The answer is kept for a while, because Spark asks every 10 ms."""
@@ -159,14 +228,33 @@ class FeedMicroBatches(MicroBatchReader):
             if first.get("is_initial"):
                 parts.append(FeedPart(int(shard), 0, place["ts"], is_initial=True, until_epoch=place["epoch"]))
             elif first["ts"] < place["ts"]:
-                part = FeedPart(int(shard), first["ts"], place["ts"], until_epoch=place["epoch"])
-                part.epoch, part.seen = first.get("epoch"), first.get("seen")
-                parts.append(part)
+                parts += self._changes(int(shard), first, place)
         if parts:
             manifest = self._origin.manifest_up_to(_ts(end))
             for part in parts:
                 part.manifest = manifest
         return list(parts)
+
+    def _changes(self, shard: int, first: dict[str, Any], place: dict[str, Any]) -> Iterator[FeedPart]:
+        edges = [first["ts"], *(cut for cut in place.get("cuts", ()) if cut > first["ts"]), place["ts"]]
+        for since, until in pairwise(edges):
+            part = FeedPart(shard, since, until, until_epoch=place["epoch"], fail_on_loss=self._how.fail_on_loss)
+            if since == first["ts"]:
+                part.epoch, part.seen = first.get("epoch"), first.get("seen")
+            elif part.fail_on_loss:
+                part.epoch, part.seen = place["epoch"], since  # the history that was there when it was cut
+            yield part
+
+
+def _records_max(bounds: BatchBounds, shards: int) -> int | None:
+    """About how many records of each shard a batch takes.
+
+    Whoever asks for n records gets at most n times `FEED_PLACE_RECORD_BYTES` of the journal, too.
+    """
+    of_bytes = None
+    if bounds.bytes_max is not None:
+        of_bytes = max(1, bounds.bytes_max // (shards * limits.FEED_PLACE_RECORD_BYTES))
+    return min((each for each in (bounds.rows_max, of_bytes) if each is not None), default=None)
 
 
 class EventMicroBatches(FeedMicroBatches):

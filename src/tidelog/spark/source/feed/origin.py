@@ -3,7 +3,7 @@
 What is read is the same: the same parts, the same rows, the same ts and epochs. So whoever has read one of them up to a
 ts can go on with the other.
 
-    on the driver       position, oldest, refuse_future, refuse_lost, manifest_up_to
+    on the driver       position, behind, oldest, refuse_future, refuse_lost, manifest_up_to
     on an executor      of_part, and what that has: read, copied, standing
 """
 
@@ -20,7 +20,9 @@ from tidelog.spark.endpoint import Endpoint, source_options, take_read_endpoint
 from tidelog.spark.options import Options
 from tidelog.spark.source.feed.columns import EventColumns
 from tidelog.spark.source.feed.position import (
+    Behind,
     FeedPosition,
+    ask_behind,
     ask_oldest,
     ask_position,
     explored_feed_server,
@@ -61,6 +63,10 @@ class FeedOrigin(ABC):
     @abstractmethod
     def position(self, since: int = 0, records: int | None = None) -> FeedPosition:
         """Where it stands now, and where about so many records after a ts end."""
+
+    @abstractmethod
+    def behind(self, since: int) -> Behind:
+        """What its journal has after a ts."""
 
     @abstractmethod
     def oldest(self, _span: Span) -> int:
@@ -120,6 +126,10 @@ class ServerOrigin(FeedOrigin):
     def position(self, since: int = 0, records: int | None = None) -> FeedPosition:
         with self._server.connect() as client:
             return ask_position(client, since, records)
+
+    def behind(self, since: int) -> Behind:
+        with self._server.connect() as client:
+            return ask_behind(client, max(since, 0))
 
     def oldest(self, _span: Span) -> int:
         return ask_oldest(self._server, _span)

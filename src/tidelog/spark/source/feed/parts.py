@@ -67,6 +67,8 @@ class FeedPartsKind(Kind):
         if schema != PARTS:
             raise BadOption("the columns of the parts of a feed are fixed: give no schema")
         origin, spans, how = take_feed(self.target, self.options)
+        if not how.fail_on_loss:
+            raise BadOption("failOnDataLoss must be true: a job that reads parts itself decides what a loss means")
         return PartMicroBatches(origin.explored(), spans, how)
 
 

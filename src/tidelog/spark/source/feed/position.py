@@ -45,18 +45,25 @@ def refuse_future(client: Any, option: str, ts: int, visible: int) -> None:
 
 
 class Behind(NamedTuple):
-    """What a server has after some ts."""
+    """What a journal has after some ts."""
 
-    seconds: float
-    """Between that ts, or the first that the journal has, and the newest that is visible."""
+    begin: int
+    """That ts, or a later one, up to which the journal has nothing."""
+    visible: int
+    """The newest ts that may be read."""
     records: int
-    """Of its journal, over all shards and databases; 0 only if there are none."""
+    """Over all shards and databases; 0 only if there are none."""
+
+    @property
+    def seconds(self) -> float:
+        """Between where they begin and the newest."""
+        return max(0, self.visible - self.begin) / 1e6
 
 
 def ask_behind(client: Any, since: int) -> Behind:
     rows = call(client, "FEED", "POSITION", "SINCE", since, "BEHIND")
-    behind_us = max(0, rows[0][1] - rows[0][4])  # from where they begin to what is visible
-    return Behind(behind_us / 1e6, max(1, sum(row[3] for row in rows)) if behind_us else 0)
+    begin, visible = rows[0][4], rows[0][1]
+    return Behind(begin, visible, max(1, sum(row[3] for row in rows)) if visible > begin else 0)
 
 
 def ask_oldest(server: Endpoint, span: Span) -> int:

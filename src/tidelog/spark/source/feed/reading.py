@@ -34,6 +34,7 @@ from tidelog.errors import ClientError, FeedDiverged, ServerUnreachable, TooOld
 from tidelog.feeds.span import Span
 from tidelog.spark.endpoint import Endpoint, is_leader
 from tidelog.spark.source.feed.columns import EventColumns, RawEvent, ShardProgress, gathered
+from tidelog.spark.source.loss import raise_or_log
 
 
 class FeedPart(InputPartition):
@@ -50,6 +51,7 @@ class FeedPart(InputPartition):
         is_initial: bool = False,
         until_epoch: int | None = None,
         manifest: int | None = None,
+        fail_on_loss: bool = True,
     ) -> None:
         self.shard = shard
         self.since = since
@@ -63,6 +65,7 @@ class FeedPart(InputPartition):
         """The history that `until` belongs to."""
         self.manifest = manifest
         """Of a copy: the number of the manifest that is read."""
+        self.fail_on_loss = fail_on_loss
 
 
 class HistoryErased(TooOld):
@@ -117,10 +120,8 @@ def _read(server: Endpoint, part: FeedPart, spans: Sequence[Span], columns: Even
         except ClientError as error:
             if is_follower and not (part.is_initial and has_begun):
                 needs_leader = True  # whose word is final
-            elif isinstance(error, TooOld):
-                raise erased(part.since, error) from None
-            elif isinstance(error, FeedDiverged):
-                raise diverged(part.since, error) from None
+            elif isinstance(error, TooOld | FeedDiverged):
+                reading.pass_over(error)
             else:
                 raise
 
@@ -128,7 +129,8 @@ def _read(server: Endpoint, part: FeedPart, spans: Sequence[Span], columns: Even
 def erased(since: int, error: TooOld, who: str = "the journal") -> HistoryErased:
     return HistoryErased(
         f"{who} no longer has what came after ts {since}: it goes back to ts {error.oldest}. Read the values of "
-        "now instead: give a new checkpoint and start=initial, or initial=true for a batch",
+        "now instead: give a new checkpoint and start=initial, or initial=true for a batch. failOnDataLoss=false goes "
+        f"on after ts {error.oldest}",
         oldest=error.oldest,
     )
 
@@ -137,7 +139,7 @@ def diverged(since: int, error: FeedDiverged, who: str = "the server") -> Histor
     return HistoryLost(
         f"{who} has lost what came after ts {error.since}, but everything up to ts {since} was read: results "
         "that depend on it are wrong. Begin with a new checkpoint and start=initial, or undo what came after that ts "
-        f"and begin with start={error.since}",
+        f"and begin with start={error.since}. failOnDataLoss=false goes on with what came after that ts instead",
         since=error.since,
     )
 
@@ -147,6 +149,8 @@ class _PartReader:
 
     def __init__(self, part: FeedPart, spans: Sequence[Span]) -> None:
         self._part = part
+        self._since = part.since
+        self._seen = part.seen or 0
         self._spans = spans
         self.progress = ShardProgress(0, 0)
         """How far events were delivered."""
@@ -178,6 +182,21 @@ class _PartReader:
             if self.is_done:
                 return
 
+    def pass_over(self, error: TooOld | FeedDiverged) -> None:
+        """Go on behind what was lost, or raise it.
+
+        If history was lost that had been read, the history that took its place is read from where they part.
+        """
+        part = self._part
+        if isinstance(error, TooOld):
+            raise_or_log(erased(self._since, error), fail_on_loss=part.fail_on_loss)
+            self._since = max(error.oldest, self._since + 1)
+        else:
+            raise_or_log(diverged(self._since, error), fail_on_loss=part.fail_on_loss)
+            self._since = error.since
+        self._epoch, self._seen, self.progress = None, 0, ShardProgress(0, 0)
+        self.is_done = self._since >= part.until
+
     def _command(self) -> list[bytes | str | int]:
         part = self._part
         words: list[bytes | str | int] = ["CHANGEFEED", "SHARD", part.shard]
@@ -185,9 +204,9 @@ class _PartReader:
             words.append("INITIAL")
         else:
             # The newest transaction is sent again as a whole, because some of it may be missing.
-            words += ["SINCE", max(part.since, self.progress.ts - 1)]
+            words += ["SINCE", max(self._since, self.progress.ts - 1)]
             if self._epoch is not None:
-                words += ["EPOCH", self._epoch, "SEEN", max(self.progress.ts, part.seen or 0)]
+                words += ["EPOCH", self._epoch, "SEEN", max(self.progress.ts, self._seen)]
         words += ["UNTIL", part.until, "CHECKPOINT", limits.SPARK_FEED_CHECKPOINT_MS]
         for span in self._spans:
             words += ["SPAN", span.start, span.end]

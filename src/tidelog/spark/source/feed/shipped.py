@@ -42,8 +42,9 @@ from tidelog.spark.copies.wanted_keys import WantedKeys
 from tidelog.spark.options import BadOption, Options
 from tidelog.spark.source.feed.columns import EventColumns, RawEvent, ShardProgress, gathered
 from tidelog.spark.source.feed.origin import FeedOrigin
-from tidelog.spark.source.feed.position import FeedPosition
-from tidelog.spark.source.feed.reading import FeedPart, diverged, erased
+from tidelog.spark.source.feed.position import Behind, FeedPosition
+from tidelog.spark.source.feed.reading import FeedPart, HistoryLost, diverged, erased
+from tidelog.spark.source.loss import raise_or_log
 from tidelog.spark.source.stream.columns import SCHEMA, EntryColumns
 from tidelog.spark.source.stream.copied import CopiedEntries
 from tidelog.spark.source.stream.shipped import entries_between
@@ -117,6 +118,17 @@ class CopyOrigin(FeedOrigin):
                 break
         shards = list(range(self._address.open_copy().manifest.lineages[-1].shard_count))
         return FeedPosition(shards, visible, self._epoch_id(), max(until, min(since, visible)))
+
+    def behind(self, since: int) -> Behind:
+        self._look()
+        begins: list[int] = []
+        records = 0
+        for run in self._runs():
+            if run.last > since:
+                journal, after = self._journal(run.lineage), Ts(max(since, run.after, 0))
+                begins.append(journal.begin_of(after))
+                records += sum(journal.records_after(after)) - sum(journal.records_after(Ts(run.last)))
+        return Behind(min(begins, default=since), self._visible(), records)
 
     def oldest(self, _span: Span) -> int:
         runs = self._runs()
@@ -212,22 +224,27 @@ class CopyOrigin(FeedOrigin):
         return self._read_changes(part, spans, columns)
 
     def _read_changes(self, part: FeedPart, spans: Sequence[Span], columns: EventColumns) -> Iterator[pa.RecordBatch]:
+        since = part.since
         if part.epoch is not None and part.seen is not None:
-            self.refuse_lost(part.since, part.epoch, part.seen)
+            try:
+                self.refuse_lost(part.since, part.epoch, part.seen)
+            except HistoryLost as error:
+                raise_or_log(error, fail_on_loss=part.fail_on_loss)
+                since = error.since
         manifest, gathering = self._address.open_copy().manifest, _Gathering(part.shard, columns)
         try:
-            runs = runs_between(manifest, part.since, part.until, fail_on_loss=True, url=self.url)
+            runs = runs_between(manifest, since, part.until, fail_on_loss=part.fail_on_loss, url=self.url)
         except TooOld as error:
-            raise erased(part.since, error, self.url) from None
+            raise erased(since, error, self.url) from None
         for run in runs:
-            yield from self._read_run(run, part, spans, gathering)
+            yield from self._read_run(run, part, since, spans, gathering)
         yield from gathering.rest()
 
     def _read_run(
-        self, run: HistoryRun, part: FeedPart, spans: Sequence[Span], gathering: _Gathering
+        self, run: HistoryRun, part: FeedPart, since: int, spans: Sequence[Span], gathering: _Gathering
     ) -> Iterator[pa.RecordBatch]:
         """By the steps of a server's feed that is behind."""
-        after, until = Ts(max(part.since, run.after, 0)), Ts(min(part.until, run.last))
+        after, until = Ts(max(since, run.after, 0)), Ts(min(part.until, run.last))
         shard = ShardId(part.shard)
         request = ChangeFeedRequest(spans, self.database, shard=shard, since=after, until=until)
         feed = ChangeFeed(request, _PROTOCOL, after)

@@ -14,10 +14,12 @@
                                `storage.*` are options for what opens it
     database_id                of a copy, if there are several databases in it
     ship_key_file              the key of an encrypted copy
-    fail_on_loss               of a copy: false: go on without transactions that it has lost, instead of failing
+    failOnDataLoss             of a copy: false: go on without transactions that it has lost, instead of failing
     since, until               transactions of a time: ISO times, or ts in µs; both ends included
+    startingTimestamp          the same as `since`
     key, prefix                records that name this key, or keys with this prefix, and records that name every key
     partition_frames           frames of one task, 16 unless given
+    minPartitions              at least so many tasks, if there are as many frames
     skip_damage                true: leave out what is damaged, instead of failing
     pushdown                   as for streams
 
@@ -55,6 +57,8 @@ from tidelog.spark.source.columns import check_columns
 from tidelog.spark.source.journal.nodes import OpenedReferences
 from tidelog.spark.source.journal.rows import MAY_BE, SCHEMA, RecordRows
 from tidelog.spark.source.kind import Kind
+from tidelog.spark.source.loss import take_fail_on_loss
+from tidelog.spark.source.pieces import take_pieces_min
 from tidelog.store.type_table import operation_table
 
 _OF_PAYLOADS: Final = frozenset(["key", "value", "payload"])
@@ -104,7 +108,8 @@ class JournalKind(Kind):
 
 def take_selection(options: Options) -> Selection:
     """Which records are wanted."""
-    since, until = options.moment_us("since"), options.moment_us("until")
+    options.one_of("since", "startingTimestamp")
+    since, until = _take_since(options), options.moment_us("until")
     key, prefix = options.text("key"), options.text("prefix")
     return Selection(
         ts_first=since or 0,
@@ -115,6 +120,11 @@ def take_selection(options: Options) -> Selection:
     )
 
 
+def _take_since(options: Options) -> int | None:
+    starting = options.starting_us()
+    return options.moment_us("since") if starting is None else starting
+
+
 class JournalFileReader(BatchReader[JournalPart]):
     """Reads the files as they are now."""
 
@@ -122,26 +132,34 @@ class JournalFileReader(BatchReader[JournalPart]):
         self._selection = take_selection(options)
         self._frames = options.number("partition_frames", 1) or limits.SPARK_PARTITION_FRAMES
         self._skip_damage = options.flag("skip_damage", False)
-        self._fail_on_loss = options.flag("failOnDataLoss", True, older="fail_on_loss")
-        self._since = options.moment_us("since")
+        self._pieces_min = take_pieces_min(options) or 1
+        self._fail_on_loss = take_fail_on_loss(options)
+        self._since = _take_since(options)
         check_columns(schema, SCHEMA, MAY_BE)
         self._schema = schema
         self._address = take_address(options, target)
         options.end("a journal")
 
     def partitions(self) -> list[InputPartition]:
+        parts = self._planned(self._frames)
+        if 0 < len(parts) < self._pieces_min and self._frames > 1:
+            parts = self._planned(max(1, self._frames * len(parts) // self._pieces_min))
+        return parts
+
+    def _planned(self, frames: int) -> list[InputPartition]:
+        """The tasks, of so many frames each."""
         if self._address.is_copy:
             manifest = self._address.open_copy().manifest
             since = None if self._since is None else self._since - 1
             until = self._selection.ts_last
             runs = runs_between(manifest, since, until, fail_on_loss=self._fail_on_loss, url=self._address.url)
-            return [part for run in runs for part in self._parts(run)]
-        return self._parts(None)
+            return [part for run in runs for part in self._parts(run, frames)]
+        return self._parts(None, frames)
 
-    def _parts(self, run: HistoryRun | None) -> list[InputPartition]:
+    def _parts(self, run: HistoryRun | None, frames: int) -> list[InputPartition]:
         disk, place = self._locate(run)
         wanted = _within(self._selection, run)
-        parts = [part for shard in place.shards for part in plan_shard(disk, place, shard, wanted, self._frames)]
+        parts = [part for shard in place.shards for part in plan_shard(disk, place, shard, wanted, frames)]
         node_bytes = sum(each.length for each in place.meta.point.node_files) if place.meta.point is not None else 0
         pieces = max(1, -(-node_bytes // (limits.SPARK_NODES_BYTES * max(1, len(parts)))))
         return [

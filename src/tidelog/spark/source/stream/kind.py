@@ -43,6 +43,8 @@ from tidelog.spark.source.batch_reader import BatchReader
 from tidelog.spark.source.entry_range import EntryRange, range_of_filters
 from tidelog.spark.source.key_names import NameFilter
 from tidelog.spark.source.kind import Kind
+from tidelog.spark.source.loss import take_fail_on_loss
+from tidelog.spark.source.pieces import take_pieces_min
 from tidelog.spark.source.stream.columns import SCHEMA, EntryColumns
 from tidelog.spark.source.stream.micro_batches import stream_micro_batches
 from tidelog.spark.source.stream.planning import StreamPart, plan_parts, take_range
@@ -85,7 +87,8 @@ class StreamReader(BatchReader[StreamPart]):
         self._target = target
         self._range = take_range(options)
         self._rows = options.number("partition_rows", 1) or limits.SPARK_PARTITION_ROWS
-        self._fail_on_loss = options.flag("failOnDataLoss", True, older="fail_on_loss")
+        self._pieces_min = take_pieces_min(options)
+        self._fail_on_loss = take_fail_on_loss(options)
         self._names = NameFilter()
         self._pushed = EntryRange()
         server = take_read_endpoint(options)
@@ -100,7 +103,8 @@ class StreamReader(BatchReader[StreamPart]):
                 self._names = self._names.narrowed(each)
 
     def partitions(self) -> list[InputPartition]:
-        return [*plan_parts(self._server, self._target, self._range.narrowed(self._pushed), self._names, self._rows)]
+        wanted = self._range.narrowed(self._pushed)
+        return [*plan_parts(self._server, self._target, wanted, self._names, self._rows, self._pieces_min)]
 
     def read_part(self, part: StreamPart) -> Iterator[Any]:
         return read_part(self._server, part, self._columns, fail_on_loss=self._fail_on_loss)

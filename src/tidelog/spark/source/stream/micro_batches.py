@@ -1,6 +1,6 @@
-"""Streams without end, for `readStream`.
+"""Streams without end, for `readStream`: what reading by offsets (`offset_batches`) and by ids (`id_batches`) share.
 
-Spark keeps its position in its checkpoint, as a dict that this module makes:
+Spark keeps its position in its checkpoint, as a dict that this package makes:
 
     {"orders": 1234, "returns": 17}              the next offset of each stream
     {"orders": "1700000000000-5"}                on a server without Flight: the id of the last entry that was read
@@ -18,7 +18,7 @@ Spark asks for the latest offset every 10 ms. For a while it is answered from me
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,14 +28,18 @@ from pyspark.sql.types import StructType
 
 from tidelog import limits
 from tidelog.errors import ClientError
-from tidelog.spark.endpoint import Endpoint, call, call_all, explored, take_read_endpoint
+from tidelog.spark.endpoint import Endpoint, call, explored, take_read_endpoint
 from tidelog.spark.options import BadOption, Options
-from tidelog.spark.source.entry_range import NUMBER_MAX, id_text, parse_id
+from tidelog.spark.source.batch_bounds import BatchBounds, take_bounds
+from tidelog.spark.source.entry_range import id_text, number_at_us, parse_id
 from tidelog.spark.source.key_names import is_pattern
-from tidelog.spark.source.micro_batches import MicroBatchReader, rows_allowed
+from tidelog.spark.source.lag import NOT_KNOWN, SourceLag, report_of
+from tidelog.spark.source.loss import take_fail_on_loss
+from tidelog.spark.source.micro_batches import MicroBatchReader
+from tidelog.spark.source.pieces import take_pieces_min
 from tidelog.spark.source.stream.columns import EntryColumns
-from tidelog.spark.source.stream.planning import StreamPart, list_streams, offset_of_id, split_offsets
-from tidelog.spark.source.stream.reading import find_loss, loss_question, read_part
+from tidelog.spark.source.stream.planning import StreamPart, list_streams
+from tidelog.spark.source.stream.reading import read_part
 
 FIRST: Final = "\0first"
 """A key of the offset dict: true in the beginning of the first batch, and in its end that beginning."""
@@ -47,33 +51,47 @@ class MicroBatchOptions:
 
     start: str
     """Where a query without a checkpoint begins: earliest, latest, an offset or an id."""
-    rows_per_trigger: int | None
+    start_us: int | None
+    """The moment that `start` is the id of."""
+    bounds: BatchBounds
     fail_on_loss: bool
     partition_rows: int
+    pieces_min: int | None
+    """At least so many tasks, if there are as many rows."""
 
 
-def _take_options(options: Options) -> MicroBatchOptions:
+def take_micro_batch_options(options: Options) -> MicroBatchOptions:
+    options.one_of("start", "startingTimestamp")
+    start_us = options.starting_us()
     start = options.text("start") or "earliest"
+    if start_us is not None:
+        start = id_text(number_at_us(start_us))
     if start not in ("earliest", "latest") and not start.isdecimal():
         parse_id("start", start, 0)
     return MicroBatchOptions(
         start,
-        options.number("max_rows_per_trigger", 1),
-        options.flag("failOnDataLoss", True, older="fail_on_loss"),
+        start_us,
+        take_bounds(options, older="max_rows_per_trigger"),
+        take_fail_on_loss(options),
         options.number("partition_rows", 1) or limits.SPARK_PARTITION_ROWS,
+        take_pieces_min(options),
     )
 
 
 def stream_micro_batches(target: str, options: Options, schema: StructType) -> DataSourceStreamReader:
-    how = _take_options(options)
+    how = take_micro_batch_options(options)
     server = take_read_endpoint(options)
     options.end("a stream that is read without end")
     columns = EntryColumns(schema)
     server = explored(server)
     if server.flight is not None:
+        from tidelog.spark.source.stream.offset_batches import OffsetMicroBatches
+
         return OffsetMicroBatches(server, target, how, columns)
     if how.start.isdecimal():
         raise BadOption(f"start={how.start!r}: {server.url} has no Flight, and without it there are no offsets")
+    from tidelog.spark.source.stream.id_batches import IdMicroBatches
+
     return IdMicroBatches(server, target, how, columns)
 
 
@@ -81,7 +99,7 @@ class StreamMicroBatches(MicroBatchReader):
     """What reading by offsets and reading by ids share."""
 
     def __init__(self, server: Endpoint, target: str, how: MicroBatchOptions, columns: EntryColumns) -> None:
-        super().__init__(how.rows_per_trigger)
+        super().__init__(how.bounds)
         self._server = server
         self._target = target
         self._how = how
@@ -93,13 +111,24 @@ class StreamMicroBatches(MicroBatchReader):
         self._asked_at = float("-inf")
         self._until: dict[str, Any] | None = None
         """With the trigger `availableNow`, where the last batch ends."""
+        self._reached: dict[str, Any] | None = None
+        """Where the newest batch ends; None: there was none yet."""
+        self._lag = NOT_KNOWN
+        self._lag_of: dict[str, Any] | None = None
+        """Behind which positions the lag was asked for ..."""
+        self._lag_asked_at = float("-inf")
+        """... and when."""
 
     def initialOffset(self) -> dict[str, Any]:
         return {**self._beginning(), FIRST: True}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         positions = _streams_of(start)
-        end = self._end(positions, limit)
+        self._check_positions(positions)
+        bounds = self._bounds.within(limit)
+        has_any = self._end(positions, BatchBounds()) != positions
+        end = self._end(positions, bounds) if has_any and not self._waits(positions, bounds) else positions
+        self._reached = end
         if end == positions:
             return start
         return {**end, FIRST: positions} if start.get(FIRST) is True else end
@@ -108,18 +137,38 @@ class StreamMicroBatches(MicroBatchReader):
         began = end.get(FIRST)
         if start.get(FIRST) is True and isinstance(began, dict):
             start = began
-        return self._parts(_streams_of(start), _streams_of(end))
+        first, last = _streams_of(start), _streams_of(end)
+        self._check_positions(first)
+        self._check_positions(last)
+        return self._parts(first, last)
 
     def _beginning(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins."""
         newest = self._find_newest()
-        return dict(newest if self._how.start == "latest" else self._earlier(newest, self._how.start))
+        found = dict(newest if self._how.start == "latest" else self._earlier(newest, self._how.start))
+        if self._how.start_us is not None and not self._is_anything_between(found, newest):
+            self._refuse_future(self._how.start_us)
+        return found
+
+    def _refuse_future(self, start_us: int) -> None:
+        """A moment that is still to come is a mistake: until then, entries would be read that come before it."""
+        with self._server.connect() as client:
+            seconds, microseconds = map(int, call(client, "TIME"))
+        if start_us > 1_000_000 * seconds + microseconds:
+            raise BadOption(f"startingTimestamp={start_us} lies ahead of the server's clock: give start=latest")
 
     def _earlier(self, newest: dict[str, Any], start: str) -> dict[str, Any]:
         """The same for any `start` but `latest`."""
         raise NotImplementedError
 
-    def _end(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def _is_anything_between(self, start: dict[str, Any], end: dict[str, Any]) -> bool:
+        raise NotImplementedError
+
+    def _check_positions(self, positions: dict[str, Any]) -> None:
+        """Refuse a checkpoint that counts in the other way."""
+        raise NotImplementedError
+
+    def _end(self, start: dict[str, Any], bounds: BatchBounds) -> dict[str, Any]:
         """Where a batch that begins at `start` ends."""
         raise NotImplementedError
 
@@ -127,19 +176,29 @@ class StreamMicroBatches(MicroBatchReader):
         raise NotImplementedError
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._until = self._find_newest()
+        super().prepareForTriggerAvailableNow()
+        self._until = self._ask_newest()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return self._find_newest()
+        newest, now_s = self._ask_newest(), time.monotonic()
+        if self._lag_of != self._reached or now_s - self._lag_asked_at >= limits.SPARK_LAG_S:
+            self._lag = NOT_KNOWN if self._reached is None else self._lag_behind(self._reached, newest)
+            self._lag_of, self._lag_asked_at = self._reached, now_s
+        return report_of(newest, self._lag)
+
+    def _lag_behind(self, reached: dict[str, Any], newest: dict[str, Any]) -> SourceLag:
+        """What waits behind these positions."""
+        raise NotImplementedError
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, StreamPart)
         return read_part(self._server, partition, self._columns, fail_on_loss=self._how.fail_on_loss)
 
     def _find_newest(self) -> dict[str, Any]:
-        """Where each stream ends."""
-        if self._until is not None:
-            return self._until
+        """Where each stream ends, as far as it is to be read."""
+        return self._ask_newest() if self._until is None else self._until
+
+    def _ask_newest(self) -> dict[str, Any]:
         now = time.monotonic()
         if now - self._asked_at >= limits.SPARK_POLL_S:
             with self._server.connect() as client:
@@ -157,118 +216,7 @@ def _streams_of(offset: dict[str, Any]) -> dict[str, Any]:
     return {stream: position for stream, position in offset.items() if stream != FIRST}
 
 
-def shares(available: dict[str, int], most: int) -> dict[str, int]:
-    """How many rows of each stream are read: as evenly as possible, and `most` in all if there are that many."""
-    found: dict[str, int] = {}
-    left = len(available)
-    for stream, count in sorted(available.items(), key=lambda item: item[1]):
-        found[stream] = min(count, -(-most // left))
-        most -= found[stream]
-        left -= 1
-    return found
-
-
-class OffsetMicroBatches(StreamMicroBatches):
-    """By offsets: the position is the offset of the next entry."""
-
-    def _earlier(self, newest: dict[str, Any], start: str) -> dict[str, Any]:
-        if start.isdecimal():
-            return dict.fromkeys(newest, max(int(start), 1))
-        if start != "earliest":
-            number = parse_id("start", start, 0)
-            return {stream: offset_of_id(self._server, stream, number) for stream in newest}
-        return self._first_offsets(newest)
-
-    def _end(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        _check_positions(start, int)
-        newest = self._find_newest()
-        most = rows_allowed(limit)
-        begin = {stream: start.get(stream, 1) for stream in newest}
-        end = {**start, **newest}
-        if most is not None:
-            available = {stream: end[stream] - begin[stream] for stream in newest if end[stream] > begin[stream]}
-            if sum(available.values()) > most:
-                begin |= self._first_offsets([stream for stream in available if stream not in start])
-                available = {stream: max(end[stream] - begin[stream], 0) for stream in available}
-                end |= {stream: begin[stream] + count for stream, count in shares(available, most).items()}
-        return end
-
-    def _first_offsets(self, streams: Collection[str]) -> dict[str, Any]:
-        with self._server.connect() as client:
-            replies = call_all(client, [("TREAD", stream, 1, 0, "WITHINFO") for stream in streams])
-        return {stream: reply[0][0] for stream, reply in zip(streams, replies, strict=True)}
-
-    def _ask(self, client: Any) -> dict[str, int]:
-        replies = call_all(client, [("TREAD", stream, 1, 0, "WITHINFO") for stream in self._streams])
-        ends = {stream: reply[0][1] + 1 for stream, reply in zip(self._streams, replies, strict=True)}
-        # A stream without entries does not exist yet, and counts as new once it does.
-        return {stream: end for stream, end in ends.items() if end > 1}
-
-    def _parts(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        _check_positions(start, int)
-        _check_positions(end, int)
-        changed = [stream for stream in end if end[stream] != start.get(stream, 1)]
-        with self._server.connect() as client:
-            replies = call_all(client, [loss_question(stream, start.get(stream, 1)) for stream in changed])
-        parts: list[InputPartition] = []
-        for stream, reply in zip(changed, replies, strict=True):
-            first, last = start.get(stream, 1), end[stream] - 1
-            if stream in start and self._how.fail_on_loss:
-                loss = find_loss(stream, first, max(first - 1, last), reply)
-                if loss is not None:
-                    raise loss
-            else:
-                first = max(first, reply[0][0]) if first <= last else reply[0][0]
-            parts += split_offsets(stream, first, last, self._how.partition_rows)
-        return parts
-
-
-class IdMicroBatches(StreamMicroBatches):
-    """By ids: the position is the id of the last entry that was read."""
-
-    def _earlier(self, newest: dict[str, Any], start: str) -> dict[str, Any]:
-        before = 0 if start == "earliest" else max(parse_id("start", start, 0) - 1, 0)
-        return dict.fromkeys(newest, id_text(before))
-
-    def _end(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        _check_positions(start, str)
-        # Never backwards: a query may begin at a future id, and the last entry may be deleted.
-        newest = {
-            stream: max(last, start.get(stream, last), key=_number) for stream, last in self._find_newest().items()
-        }
-        most = rows_allowed(limit)
-        end = {**start, **newest}
-        if most is None:
-            return end
-        changed = [stream for stream in newest if newest[stream] != start.get(stream)]
-        with self._server.connect() as client:
-            for left, stream in enumerate(changed):
-                share = -(-most // (len(changed) - left)) if most > 0 else 0
-                since = start.get(stream, "0-0")
-                # Redis cannot count a range without reading it.
-                words = ("XRANGE", stream, f"({since}", newest[stream], "COUNT", share)
-                found = call(client, *words) if share else []
-                end[stream] = found[-1][0].decode() if found else since if not share else newest[stream]
-                most -= len(found)
-        return end
-
-    def _ask(self, client: Any) -> dict[str, str]:
-        replies = call_all(client, [("XREVRANGE", stream, "+", "-", "COUNT", 1) for stream in self._streams])
-        found = zip(self._streams, replies, strict=True)
-        return {stream: reply[0][0].decode() for stream, reply in found if reply}
-
-    def _parts(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        _check_positions(start, str)
-        _check_positions(end, str)
-        return [
-            StreamPart(stream, first, parse_id("id", end[stream], 0), by_offset=False)
-            for stream in end
-            if end[stream] != start.get(stream)
-            and (first := min(parse_id("id", start.get(stream, "0-0"), 0) + 1, NUMBER_MAX)) > 0
-        ]
-
-
-def _check_positions(positions: dict[str, Any], kind: type) -> None:
+def refuse_other(positions: dict[str, Any], kind: type) -> None:
     """Refuse a checkpoint that counts in the other way."""
     for stream, position in positions.items():
         if type(position) is not kind:
@@ -279,5 +227,20 @@ def _check_positions(positions: dict[str, Any], kind: type) -> None:
             )
 
 
-def _number(position: str) -> int:
-    return parse_id("id", position, 0)
+def waiting_ms(client: Any, oldest_ms: int | None) -> int | None:
+    """For how long an entry with this time in its id has been there, by the server's clock."""
+    if oldest_ms is None:
+        return None
+    seconds, microseconds = map(int, call(client, "TIME"))
+    return max(1000 * seconds + microseconds // 1000 - oldest_ms, 0)
+
+
+def shares(available: dict[str, int], most: int) -> dict[str, int]:
+    """How many rows of each stream are read: as evenly as possible, and `most` in all if there are that many."""
+    found: dict[str, int] = {}
+    left = len(available)
+    for stream, count in sorted(available.items(), key=lambda item: item[1]):
+        found[stream] = min(count, -(-most // left))
+        most -= found[stream]
+        left -= 1
+    return found

@@ -22,6 +22,7 @@ from tidelog.flight.nodes import unpacked
 from tidelog.flight.request import RangeEnd, ReadRequest
 from tidelog.spark.endpoint import Endpoint, call
 from tidelog.spark.source.entry_range import id_text, parse_id
+from tidelog.spark.source.loss import raise_or_log
 from tidelog.spark.source.stream.columns import Entries, EntryColumns, from_flight, from_xrange
 from tidelog.spark.source.stream.planning import StreamPart
 
@@ -37,9 +38,10 @@ def read_part(server: Endpoint, part: StreamPart, columns: EntryColumns, *, fail
             raise ClientError(f"{server.url} has no Flight: give its address as the option flight")
         for entries in read_offsets(server, part.stream.encode(), part.first, part.last):
             yield columns.batch(part.stream, entries)
-        if fail_on_loss:
-            with server.connect() as client:
-                check_loss(client, part.stream, part.first, part.last)
+        with server.connect() as client:
+            loss = find_loss(part.stream, part.first, part.last, call(client, *loss_question(part.stream, part.first)))
+        if loss is not None:
+            raise_or_log(loss, fail_on_loss=fail_on_loss)
     else:
         for entries in _pages(server, part):
             yield columns.batch(part.stream, entries)
@@ -92,31 +94,25 @@ class _Losses:
         time.sleep(limits.SPARK_FEED_RETRY_S)
 
 
-def check_loss(client: Any, stream: str, first: int, last: int) -> None:
-    """Fail if the entry at the first offset was evicted, or if the stream no longer goes as far as the last."""
-    loss = find_loss(stream, first, last, call(client, *loss_question(stream, first)))
-    if loss is not None:
-        raise loss
-
-
 def loss_question(stream: str, first: int) -> tuple[str, str, int, int, str]:
     """The command whose reply tells: TREAD answers null for an entry that was evicted."""
     return "TREAD", stream, max(first, 1), 1, "WITHINFO"
 
 
 def find_loss(stream: str, first: int, last: int, reply: list[Any]) -> EntriesLost | None:
+    """Whether the entry at the first offset was evicted, or the stream no longer goes as far as the last."""
     (oldest, newest), *entries = reply
     if newest < last:
         return EntriesLost(
             f"stream {stream!r} ends at offset {newest}, and {last} was there before: the stream was deleted. "
-            "fail_on_loss=false starts over with what it has now",
+            "failOnDataLoss=false starts over with what it has now",
             oldest=oldest,
         )
     if not entries or entries[0] is not None:
         return None
     return EntriesLost(
         f"entries {first} to {oldest - 1} of stream {stream!r} were evicted before they were read: the oldest that is "
-        f"left is {oldest}. fail_on_loss=false goes on without them",
+        f"left is {oldest}. failOnDataLoss=false goes on without them",
         oldest=oldest,
     )
 

@@ -33,6 +33,8 @@ from tidelog.spark.options import Options
 from tidelog.spark.source.batch_reader import BatchReader
 from tidelog.spark.source.entry_range import NUMBER_MAX, EntryRange, range_of_filters
 from tidelog.spark.source.key_names import NameFilter, is_pattern, name_of
+from tidelog.spark.source.loss import raise_or_log, take_fail_on_loss
+from tidelog.spark.source.pieces import take_pieces_min
 from tidelog.spark.source.stream.columns import EntryColumns, from_flight
 from tidelog.spark.source.stream.planning import take_range
 from tidelog.store.slots import slot_of
@@ -64,6 +66,11 @@ class ShippedStreamPart(InputPartition):
         self.first = first
         self.last = last
 
+    @property
+    def rows(self) -> int:
+        """Entries that can be divided among more tasks: those in several nodes."""
+        return sum(node.stop - node.start for node in self.nodes) if len(self.nodes) > 1 else 0
+
 
 class ShippedStreamReader(BatchReader[ShippedStreamPart]):
     """Reads the entries that streams had at a moment."""
@@ -72,7 +79,8 @@ class ShippedStreamReader(BatchReader[ShippedStreamPart]):
         self._target = target
         self._range = take_range(options)
         self._rows = options.number("partition_rows", 1) or limits.SPARK_PARTITION_ROWS
-        self._fail_on_loss = options.flag("failOnDataLoss", True, older="fail_on_loss")
+        self._pieces_min = take_pieces_min(options) or 1
+        self._fail_on_loss = take_fail_on_loss(options)
         self._database = options.number("database", 0, limits.DATABASES - 1) or 0
         self._names = NameFilter()
         self._pushed = EntryRange()
@@ -95,12 +103,12 @@ class ShippedStreamReader(BatchReader[ShippedStreamPart]):
         wanted = self._range.narrowed(self._pushed)
         if (not has_pattern and not self._names.has(self._target)) or wanted.is_empty:
             return []
-        found: list[InputPartition] = []
+        found: list[ShippedStreamPart] = []
         for shard, (first, last) in enumerate(self._moment.slots):
             if has_pattern or first <= slot_of(self._target.encode()) <= last:
                 with past_shard(self._moment, shard, self._wanted_keys()) as past:
                     found += self._plan_shard(past, shard, wanted, is_one=not has_pattern)
-        return found
+        return [*_halved(found, self._pieces_min)]
 
     def _wanted_keys(self, stream: str | None = None) -> WantedKeys:
         if stream is None and is_pattern(self._target):
@@ -110,7 +118,9 @@ class ShippedStreamReader(BatchReader[ShippedStreamPart]):
             return WantedKeys(self._database, prefix, names, self._target.encode())
         return WantedKeys(self._database, among=frozenset([(stream or self._target).encode()]))
 
-    def _plan_shard(self, past: PastShard, shard: int, wanted: EntryRange, *, is_one: bool) -> Iterator[InputPartition]:
+    def _plan_shard(
+        self, past: PastShard, shard: int, wanted: EntryRange, *, is_one: bool
+    ) -> Iterator[ShippedStreamPart]:
         count = 0
         for key, value, _ in past.values():
             if not isinstance(value, Stream):
@@ -128,7 +138,7 @@ class ShippedStreamReader(BatchReader[ShippedStreamPart]):
 
     def _plan_stream(
         self, past: PastShard, name: str, shard: int, stream: Stream, wanted: EntryRange
-    ) -> Iterator[InputPartition]:
+    ) -> Iterator[ShippedStreamPart]:
         first, last = max(stream.first, wanted.first_offset), min(stream.last, wanted.last_offset)
         if wanted.first_number:
             first = max(first, stream.offset_at_or_after(wanted.first_number))
@@ -180,9 +190,8 @@ class ShippedStreamReader(BatchReader[ShippedStreamPart]):
             place = NodePlace(file, reference.position, reference.size, reference.crc)
             try:
                 yield Opened(SealedNode.of_reference(reference, place).read(), taken.start, taken.stop)
-            except NodeLost:
-                if self._fail_on_loss:
-                    raise
+            except NodeLost as error:
+                raise_or_log(error, fail_on_loss=self._fail_on_loss)
 
     def _replayed(self, past: PastShard, stream: Stream, first: int, last: int) -> Iterator[Opened]:
         for node in stream.nodes_from(first):
@@ -233,6 +242,24 @@ def _opened_node(node: Node, start: int, stop: int) -> Opened:
     if isinstance(node, SealedNode):
         return Opened(node.read(), start, stop)
     return opened_rows(node.rows(start, stop))
+
+
+def _halved(parts: list[ShippedStreamPart], pieces_min: int) -> list[ShippedStreamPart]:
+    """Parts with nodes are halved, those with the most entries first, until there are so many or none has two nodes.
+
+    Parts that replay stay whole: each of them reads the journal once more.
+    """
+    found = list(parts)
+    while len(found) < pieces_min:
+        index = max(range(len(found)), key=lambda each: found[each].rows, default=-1)
+        if index < 0 or found[index].rows == 0:
+            break
+        part = found[index]
+        middle = len(part.nodes) // 2
+        found[index : index + 1] = [
+            ShippedStreamPart(part.stream, part.shard, nodes) for nodes in (part.nodes[:middle], part.nodes[middle:])
+        ]
+    return found
 
 
 def _divided(runs: Sequence[tuple[int, int, int]], rows: int) -> Iterator[tuple[int, int]]:
