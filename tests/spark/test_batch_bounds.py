@@ -16,6 +16,7 @@ from tests.integration.server_process import ServerProcess
 from tests.spark.conftest import Peer
 from tests.spark.in_process import micro_batches, rows_between
 from tests.spark.shipped_copies import CopyPlace, place
+from tests.spark.test_feed_micro_batches import set_values
 from tests.spark.test_shipped_journal import put
 from tidelog import limits
 from tidelog.spark.options import BadOption, Options
@@ -142,7 +143,7 @@ def source(request: pytest.FixtureRequest, tide: Peer) -> tuple[dict[str, Any], 
     """What is read, and how rows are added to it."""
     if request.param == "stream":
         return {"stream": "s", "start": "earliest"}, lambda count: tide.fill("s", count)
-    return {"feed": "key:k", "start": "latest"}, lambda count: [tide.client.set("k", each) for each in range(count)][:0]
+    return {"feed": "key:k", "start": "latest"}, lambda count: set_values(tide.client, *map(str, range(count)))
 
 
 def test_a_batch_waits_for_enough_rows(tide: Peer, source: Any) -> None:

@@ -101,7 +101,7 @@ def test_a_gap_between_lineages_is_told(place: CopyPlace) -> None:
     runs = history_runs(second.newest)
     assert len(runs) == 2
     assert runs[0].last < runs[1].after
-    with pytest.raises(TooOld, match="fail_on_loss=false"):
+    with pytest.raises(TooOld, match="failOnDataLoss=false"):
         rows(place)
     assert keys(rows(place, fail_on_loss="false")) == ["one", "two", "four"]
     assert keys(rows(place, since=runs[1].after + 1)) == ["four"]

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import Filter
 
 from tidelog.spark.options import BadOption
 from tidelog.spark.source.batch_reader import comparison
+from tidelog.spark.source.pieces import cut_evenly
 from tidelog.streams.rows import SEQ_MAX, pack_id
 
 _ID: Final = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
@@ -105,7 +106,5 @@ def split_ids(first: int, last: int, parts: int) -> Iterator[tuple[int, int]]:
     if first > last:
         return
     first_ms, last_ms = first >> 64, last >> 64
-    step = max(-(-(last_ms - first_ms + 1) // max(parts, 1)), 1)
-    for ms in range(first_ms, last_ms + 1, step):
-        low, high = pack_id(ms, 0), pack_id(min(ms + step - 1, SEQ_MAX), SEQ_MAX)
-        yield max(low, first), min(high, last)
+    for low_ms, high_ms in cut_evenly(first_ms, last_ms, min(max(parts, 1), last_ms - first_ms + 1)):
+        yield max(pack_id(low_ms, 0), first), min(pack_id(high_ms, SEQ_MAX), last)

@@ -16,7 +16,7 @@
     from_id, to_id                                ids such as 1731700000000-0, or their milliseconds alone
     startingTimestamp                             events whose ids are of this moment or later; instead of from_id
     partition_rows                                about how many rows a task has, 250000 unless given
-    minPartitions                                 at least so many tasks: days share none, and hot days are divided
+    minPartitions                                 at least so many tasks, for which hot days are divided
     failOnDataLoss                                true (default): an error if a day is removed before it was read
     pushdown                                      as for streams; filters on queue, jobset, day, timestamp, ms and id
 
@@ -31,7 +31,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from pyspark.sql.datasource import Filter, InputPartition
 from pyspark.sql.types import StructType
@@ -50,7 +50,7 @@ from tidelog.spark.source.entry_range import EntryRange, number_at_us, parse_id,
 from tidelog.spark.source.key_names import NameFilter, is_pattern, name_of, scan_keys
 from tidelog.spark.source.kind import Kind
 from tidelog.spark.source.loss import take_fail_on_loss
-from tidelog.spark.source.pieces import take_pieces_min
+from tidelog.spark.source.pieces import cut_evenly, take_pieces_min
 from tidelog.streams.rows import SEQ_MAX, pack_id
 
 
@@ -77,6 +77,14 @@ class DaySelection:
     jobsets: NameFilter
 
 
+class PlannedPart(NamedTuple):
+    """What is to be read of a day, and about how many rows that is."""
+
+    part: DayPart
+    rows: int
+    is_hot: bool = True
+
+
 class DaysReader(BatchReader[DayTask]):
     """Reads the events that job sets have now."""
 
@@ -98,11 +106,16 @@ class DaysReader(BatchReader[DayTask]):
         with self._server.connect() as client:
             jobsets = self._find(client)
             planned = [each for jobset in jobsets for each in self._plan(client, jobset, self._rows)]
-            tasks = _gathered(planned, self._rows, limits.SPARK_DAY_ROWS_MIN)
-            if self._pieces_min is not None and len(tasks) < self._pieces_min:
-                rows = max(1, sum(count for _, count in planned) // self._pieces_min)
+            tasks = _gathered(planned, self._rows)
+            wanted = self._pieces_min or 1
+            if len(tasks) < wanted and len(planned) < wanted:
+                whole = sum(not each.is_hot for each in planned)  # a compressed day is not divided
+                hot_rows = sum(each.rows for each in planned if each.is_hot)
+                rows = max(1, hot_rows // max(1, wanted - whole))
                 planned = [each for jobset in jobsets for each in self._plan(client, jobset, rows)]
-                tasks = _gathered(planned, rows, 1)
+        if len(tasks) < wanted:
+            cuts = cut_evenly(0, len(planned) - 1, min(wanted, len(planned)))
+            tasks = [DayTask([each.part for each in planned[first : last + 1]]) for first, last in cuts]
         return [*tasks]
 
     def _find(self, client: Any) -> list[JobSet]:
@@ -118,7 +131,7 @@ class DaysReader(BatchReader[DayTask]):
         wanted = self._wanted
         return [each for each in found if wanted.queues.has(each.queue) and wanted.jobsets.has(each.jobset)]
 
-    def _plan(self, client: Any, jobset: JobSet, rows_max: int) -> Iterator[tuple[DayPart, int]]:
+    def _plan(self, client: Any, jobset: JobSet, rows_max: int) -> Iterator[PlannedPart]:
         """The parts of a job set, by day, and about how many rows each has: at most so many, if its day is hot."""
         wanted = self._wanted
         index = read_index(client, jobset)
@@ -129,7 +142,7 @@ class DaysReader(BatchReader[DayTask]):
         for day in days:
             part = DayPart(jobset.queue, jobset.jobset, day, wanted.ids.first_number, wanted.ids.last_number)
             if day in rows:
-                yield part, rows[day]
+                yield PlannedPart(part, rows[day], is_hot=False)
             else:
                 yield from self._plan_hot(client, part, jobset.hot(day).key, rows_max)
 
@@ -137,22 +150,22 @@ class DaysReader(BatchReader[DayTask]):
         """About how many rows a compressed stream of this size has. Without a size, it is a task of its own."""
         return self._rows if packed_bytes is None else packed_bytes // limits.SPARK_PACKED_EVENT_BYTES
 
-    def _plan_hot(self, client: Any, part: DayPart, key: bytes, rows_max: int) -> Iterator[tuple[DayPart, int]]:
+    def _plan_hot(self, client: Any, part: DayPart, key: bytes, rows_max: int) -> Iterator[PlannedPart]:
         state_reply, first = ask(client, [("XINFO", "STREAM", key), ("XRANGE", key, "-", "+", "COUNT", 1)])
         if is_wrong_type(state_reply):
-            yield part, 0  # it cannot be read, which its task tells
+            yield PlannedPart(part, 0)  # it cannot be read, which its task tells
             return
         state = stream_state(state_reply)
         if isinstance(first, Exception):
             raise first
         if state.last is None:
-            yield part, 0  # the index names a stream that is not there: compressed since, or lost
+            yield PlannedPart(part, 0)  # the index names a stream that is not there: compressed since, or lost
         elif first:
             lowest = max(part.first, parse_id("id", first[0][0].decode(), 0))
             highest = min(part.last, pack_id(*state.last))
             cuts = list(split_ids(lowest, highest, -(-state.length // rows_max)))
             for cut in cuts:
-                yield part.between(*cut), state.length // len(cuts)
+                yield PlannedPart(part.between(*cut), state.length // len(cuts))
 
     def read_part(self, part: DayTask) -> Iterator[Any]:
         return read_days(self._server, part, self._columns, fail_on_loss=self._fail_on_loss)
@@ -165,16 +178,16 @@ class DaysReader(BatchReader[DayTask]):
             self._wanted = _narrowed(self._wanted, each)
 
 
-def _gathered(planned: Sequence[tuple[DayPart, int]], rows_max: int, rows_min: int) -> list[DayTask]:
-    """Parts as tasks of about so many rows; a part counts as at least `rows_min`."""
+def _gathered(planned: Sequence[PlannedPart], rows_max: int) -> list[DayTask]:
+    """Parts as tasks of about so many rows: one part, or several small ones."""
     tasks: list[DayTask] = []
     room = 0
-    for part, rows in planned:
+    for part, rows, _ in planned:
         if rows > room or not tasks:
-            tasks.append(DayTask())
+            tasks.append(DayTask([]))
             room = rows_max
         tasks[-1].parts.append(part)
-        room -= max(rows, rows_min)
+        room -= max(rows, limits.SPARK_DAY_ROWS_MIN)
     return tasks
 
 

@@ -50,8 +50,8 @@ class DayPart:
 class DayTask(InputPartition):
     """What one task reads: one part, or several small ones."""
 
-    def __init__(self) -> None:
-        self.parts: list[DayPart] = []
+    def __init__(self, parts: list[DayPart]) -> None:
+        self.parts = parts
 
 
 def read_days(server: Endpoint, task: DayTask, columns: DayColumns, *, fail_on_loss: bool) -> Iterator[pa.RecordBatch]:

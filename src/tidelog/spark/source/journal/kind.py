@@ -141,9 +141,11 @@ class JournalFileReader(BatchReader[JournalPart]):
         options.end("a journal")
 
     def partitions(self) -> list[InputPartition]:
-        parts = self._planned(self._frames)
-        if 0 < len(parts) < self._pieces_min and self._frames > 1:
-            parts = self._planned(max(1, self._frames * len(parts) // self._pieces_min))
+        frames = self._frames
+        parts = self._planned(frames)
+        while 0 < len(parts) < self._pieces_min and frames > 1:
+            frames //= 2  # how many there are is known only once their heads are read
+            parts = self._planned(frames)
         return parts
 
     def _planned(self, frames: int) -> list[InputPartition]:
