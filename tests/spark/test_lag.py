@@ -88,14 +88,14 @@ def test_a_feed_tells_records_and_time(tide: Peer) -> None:
     at = made.initialOffset()
     assert made.latestOffset(at, made.getDefaultReadLimit()) == at
     assert lag(made) == (0, 0)
-    time.sleep(1.0)  # the last change is old, but nothing waits
+    time.sleep(4.0)  # the last change is old, but nothing waits
     assert made.latestOffset(at, made.getDefaultReadLimit()) == at
     set_values(tide.client, "1", "2", "3")
     assert made.latestOffset(at, made.getDefaultReadLimit()) == at
     rows, ms = lag(made)
     assert rows == 3
     assert ms is not None
-    assert ms < 900
+    assert ms < 3900
     end = made.latestOffset(at, ALL)
     assert lag(made) == (0, 0)
     assert made.reportLatestOffset()["newest"] == {

@@ -11,6 +11,10 @@ state          the keyspace as it was at a moment
 
 batch_reader   readers of batches, and filters that Spark pushes down
 micro_batches  readers without end, for `readStream`
+batch_bounds   how large their batches are, and what they wait for
+pieces         into how many pieces ranges are cut
+loss           what happens when data is gone
+lag            how far a query is behind, as its progress tells it
 columns        columns that several kinds have
 entry_range    which entries are read: offsets and ids
 key_names      which keys a name or a pattern means

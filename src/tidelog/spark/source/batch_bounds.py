@@ -68,14 +68,14 @@ def take_bounds(options: Options, older: str) -> BatchBounds:
     return BatchBounds(rows_max, bytes_max, rows_min, limits.SPARK_TRIGGER_DELAY_S if delay_s is None else delay_s)
 
 
-class Patience:
+class TriggerDelay:
     """Since when there has been something to read after a position, but too little for a batch."""
 
     def __init__(self) -> None:
         self._position: Any = None
         self._since_s = 0.0
 
-    def waits(self, position: Any, delay_s: float) -> bool:
+    def lasts(self, position: Any, delay_s: float) -> bool:
         """Whether to wait on. The first time for a position, its time begins."""
         now_s = time.monotonic()
         if position != self._position:

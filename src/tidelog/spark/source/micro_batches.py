@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from tidelog.spark.source.batch_bounds import BatchBounds, Patience
+from tidelog.spark.source.batch_bounds import BatchBounds, TriggerDelay
 from tidelog.spark.source.told_first import ToldFirst
 
 
@@ -20,7 +20,7 @@ class MicroBatchReader(ToldFirst, DataSourceStreamReader, SupportsTriggerAvailab
 
     def __init__(self, bounds: BatchBounds) -> None:
         self._bounds = bounds
-        self._patience = Patience()
+        self._delay = TriggerDelay()
         self._is_ending = False
         """The trigger is `availableNow`: no more will come."""
 
@@ -35,7 +35,7 @@ class MicroBatchReader(ToldFirst, DataSourceStreamReader, SupportsTriggerAvailab
         most = bounds.rows_min
         if most is None or self._is_ending or self._has_rows(position, most):
             return False
-        return self._patience.waits(position, bounds.delay_s)
+        return self._delay.lasts(position, bounds.delay_s)
 
     def _has_rows(self, _position: Any, _count: int) -> bool:
         """Whether there are so many rows after a position."""

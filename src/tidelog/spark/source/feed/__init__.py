@@ -8,5 +8,6 @@ reading        how a task reads its part of a feed
 origin         where a feed comes from, for those who read it: a server ...
 shipped        ... or a copy in an object store
 micro_batches  `readStream`: positions, limits, the first batch
+cuts           where history is cut, for several tasks
 columns        events as columns
 """

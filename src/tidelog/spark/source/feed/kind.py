@@ -23,10 +23,16 @@ partition_records             x             about how many records of a shard's 
                                             given
 start                                x      earliest (default), latest, initial, or a moment after which to begin: a ts,
                                             an ISO time, or a point of some history `{"ts": ..., "epoch": ...}`
-max_records_per_trigger              x      about how many records of each shard a batch has
+startingTimestamp             x      x      instead of `since` and `start`: changes at or after a moment
+maxRowsPerBatch                      x      about how many records of each shard a batch has at most ...
+maxBytesPerTrigger                   x      ... and about how many bytes of the journal
+minRowsPerBatch                      x      wait for so many records, over all shards ...
+maxTriggerDelay                      x      ... but at most so long: 15m unless given
+minPartitions                 x      x      at least so many tasks
+failOnDataLoss                x      x      true (default): an error if what is to be read is gone, or what was read
 pushdown                      x             as for streams
 
-One task reads one shard (in a batch: a part of it), and all tasks end at the same ts, so a transaction is never cut.
+One task reads one shard, or a stretch of its history, and all tasks end at the same ts, so a transaction is never cut.
 Only a Tidelog has feeds; a plain Redis has none. A copy gives the same rows as the server that ships it.
 """
 

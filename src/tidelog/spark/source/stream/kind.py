@@ -11,9 +11,14 @@ from_offset, to_offset        x                   a range, both ends included; g
 from_id, to_id                x                   ids such as 1700000000000-0, or their milliseconds alone
 from_time, to_time            x                   ISO times
 start                                x            earliest (default), latest, an offset or an id
-max_rows_per_trigger                 x            the most rows of a batch
+startingTimestamp             x      x            instead of `from_…` and `start`: the first entry at or after it
+maxRowsPerBatch                      x            the most rows of a batch ...
+maxBytesPerTrigger                   x            ... and about the most bytes
+minRowsPerBatch                      x            wait for so many rows ...
+maxTriggerDelay                      x            ... but at most so long: 15m unless given
 partition_rows                x      x            rows of one task, 250000 unless given
-fail_on_loss                  x      x            true (default): an error if entries were evicted before they were read
+minPartitions                 x      x            at least so many tasks
+failOnDataLoss                x      x            true (default): an error if entries were evicted before they were read
 from                          x                   a copy in an object store, or a data directory: no server is asked;
                                                   instead of `url`, `from_followers`, `password_file`, `flight`
 at                            x                   of a copy: the moment, a ts or an ISO time; unless given, the newest
