@@ -83,7 +83,7 @@ def forget(client: Any, since: int) -> None:
 def test_a_feed_goes_on_at_what_the_journal_has(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     command = [*limited_server.COMMAND, json.dumps(FORGETFUL), "serve"]
     with ServerProcess(tmp_path / "data", command=command) as server, server.client() as client:
-        target = {"feed": "*", "url": f"redis://127.0.0.1:{server.port}"}
+        target: dict[str, Any] = {"feed": "*", "url": f"redis://127.0.0.1:{server.port}"}
         client.set("k", "first")
         made = micro_batches(**target, start="latest")
         start = made.initialOffset()

@@ -74,7 +74,8 @@ def test_a_moment_behind_the_last_entry_waits_for_the_next(peer: Peer) -> None:
 def test_a_moment_that_is_still_to_come(tide: Peer) -> None:
     add(tide, NOON_MS)
     ahead = 1_000_000 * int(time.time() + 3600)
-    for target in ({"stream": "s"}, {"feed": "*"}):
+    targets: list[dict[str, Any]] = [{"stream": "s"}, {"feed": "*"}]
+    for target in targets:
         made = micro_batches(url=tide.url, startingTimestamp=ahead, **target)
         with pytest.raises(BadOption, match=r"startingTimestamp=.* lies ahead of the server's clock"):
             made.initialOffset()
