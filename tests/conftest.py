@@ -39,6 +39,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     # A shell that runs us in the background has Ctrl-C ignored, and so would all that the tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A session would start a process that outlives the tests; those that are about archives turn it on again.
+    os.environ.setdefault("TIDELOG_SPARK_ARCHIVE", "no")
     refuse_stale_modules()
 
 

