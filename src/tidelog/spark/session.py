@@ -92,9 +92,12 @@ def session(app: str = "tidelog", master: str | None = None, *, send: bool | Non
     archive = archive_here() if starts and is_local else None
     if archive is not None and not leaves_classes_alone(settings, _java_options(settings)):
         archive = None
-    was_asked_for = archive is not None and archive.is_made
+    used = None if archive is None else archive.find()
     if is_local:
-        ours = [*_logging_options(), *(archive.options_to_use() if archive is not None and was_asked_for else ())]
+        ours = [
+            *_logging_options(),
+            *(archive.options_to_use(used) if archive is not None and used is not None else ()),
+        ]
         settings[DEFAULT_JAVA_OPTIONS] = f"{joined_options(ours)} {settings.get(DEFAULT_JAVA_OPTIONS, '')}".strip()
     builder: Any = SparkSession.builder
     builder = builder.appName(app)
@@ -104,7 +107,7 @@ def session(app: str = "tidelog", master: str | None = None, *, send: bool | Non
         builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
     if archive is not None:
-        look_after(archive, spark._jvm, was_asked_for=was_asked_for)
+        look_after(archive, used, spark._jvm)
     if send if send is not None else not is_local:
         send_package(spark, cache_folder(os.environ))
     return spark
