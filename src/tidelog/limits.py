@@ -826,6 +826,14 @@ PIPELINE_RATE_S = 10.0
 PIPELINE_JOBS_SHOWN_MAX = 100
 PIPELINE_FIELDS_SHOWN_MAX = 50
 """Jobs that /metrics shows, and figures of each: any client may write hashes that look like theirs."""
+PIPELINE_RETRY_S_MIN = 1.0
+PIPELINE_RETRY_S_MAX = 300.0
+PIPELINE_STEADY_S = 60.0
+"""How long `pipeline run` waits before it runs a failed job again: twice as long each time, and from the shortest again
+once a run has lasted for so long."""
+PIPELINE_EVERY_S_MAX = 366 * 86_400
+PIPELINE_TIMES_MAX = 100
+"""The longest time between two runs of a job, and the times of a day that its schedule may name."""
 PIPELINE_STOP_S_MAX = 30.0
 """How long a job waits for its tasks to end when it is stopped: they are fenced off by the next job in any case."""
 

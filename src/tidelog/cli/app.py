@@ -27,6 +27,7 @@ from tidelog.cli.journal import verify as journal_verify
 from tidelog.cli.pipeline import compress as pipeline_compress
 from tidelog.cli.pipeline import expire as pipeline_expire
 from tidelog.cli.pipeline import lake as pipeline_lake
+from tidelog.cli.pipeline import run as pipeline_run
 from tidelog.cli.pipeline import status as pipeline_status
 from tidelog.cli.pipeline import verify as pipeline_verify
 from tidelog.cli.pipeline import view as pipeline_view
@@ -104,6 +105,7 @@ GROUPS: Final = (
             "tidelog pipeline expire --older-than-days 30",
             "tidelog pipeline verify data",
             "tidelog pipeline lake --to lake --once",
+            "tidelog pipeline run --file pipeline.toml",
             "tidelog pipeline status",
         ),
     ),
@@ -152,6 +154,7 @@ COMMANDS: Final = (
     CommandRow("pipeline expire", pipeline_expire.expire, pipeline_expire.EPILOG),
     CommandRow("pipeline lake", pipeline_lake.lake, pipeline_lake.EPILOG),
     CommandRow("pipeline verify", pipeline_verify.verify, pipeline_verify.EPILOG),
+    CommandRow("pipeline run", pipeline_run.run, pipeline_run.EPILOG),
     CommandRow("pipeline status", pipeline_status.status, pipeline_status.EPILOG),
     CommandRow("pipeline view", pipeline_view.view, pipeline_view.EPILOG),
     CommandRow("view ls", view_ls.ls, view_ls.EPILOG),

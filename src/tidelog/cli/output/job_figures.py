@@ -68,3 +68,25 @@ def shown_seconds(seconds: float | None) -> str | None:
 
 def shown_count(number: float | None) -> str | None:
     return None if number is None else f"{number:,.0f}"
+
+
+def json_value(field: Any) -> Any:
+    """A field as JSON has it: a number if it is one, null if it is empty."""
+    if not isinstance(field, str):
+        return field
+    if not field:
+        return None
+    try:
+        return int(field)
+    except ValueError:
+        pass
+    try:
+        number = float(field)
+    except ValueError:
+        return json_text(field)
+    return number if math.isfinite(number) else field
+
+
+def json_text(text: str) -> str:
+    """Without what is no UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode(errors="backslashreplace")

@@ -7,7 +7,8 @@ to look at meanwhile, a summary, and an exit status that says how it ended.
     130  Ctrl-C
     143  SIGTERM
 
-A new kind of job gives the runner its work, a context manager that shows the progress, and its summary.
+A new kind of job gives the runner its work, a context manager that shows the progress, and its summary. In a process
+with several jobs, the runner hands the work on to their host (`hosting`), and prints nothing itself.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.cli.exits import BUSY, CANNOT, FINE, INTERRUPTED, TERMINATED, complain, until_pipe_closes
 from tidelog.cli.output.stdout import Output
+from tidelog.cli.pipeline.hosting import present_host
 from tidelog.cli.pipeline.session import needs_spark, spark_session, stopped_in_order
 from tidelog.cli.server_link import connected
 
@@ -44,7 +46,8 @@ class JobRun:
         self._output = output
         self._is_endless = is_endless
         """The job follows a server until it is stopped: being stopped is how it ends well."""
-        self.stop = Stop()
+        self._host = present_host()
+        self.stop = Stop() if self._host is None else self._host.stop
         self._begun_s = time.monotonic()
 
     def run(
@@ -67,6 +70,8 @@ class JobRun:
         """
         from tidelog.spark.jobs.job_lease import JobRunning
 
+        if self._host is not None:
+            return self._host.run(self._name, work, display, address)
         with (
             stopped_in_order(self.stop) as signals,
             nullcontext() if address is None else connected(address),

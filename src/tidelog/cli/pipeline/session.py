@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -76,6 +77,11 @@ class StopSignals:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
 
+    def install_here(self) -> None:
+        """The same for a session that any thread may make: Spark installs a handler only on the main one."""
+        if threading.current_thread() is threading.main_thread():
+            self.install()
+
     def _on_signal(self, number: int, _frame: object) -> None:
         if self.number:
             logging.disable()  # py4j would log every call that was interrupted
@@ -89,8 +95,6 @@ class StopSignals:
 @contextmanager
 def stopped_in_order(stop: Stop) -> Iterator[StopSignals]:
     """Signals stop the job while the block runs."""
-    import threading
-
     made = StopSignals(stop)
     if threading.current_thread() is not threading.main_thread():
         yield made

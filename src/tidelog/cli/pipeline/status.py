@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
@@ -15,7 +14,7 @@ from tidelog.address import URL_DEFAULT, ServerAddress
 from tidelog.cli.exits import FINE, guarded, until_pipe_closes
 from tidelog.cli.kept_link import KeptLink
 from tidelog.cli.options import AsJson, DatabaseNumber, IsCluster, PasswordFile, Url
-from tidelog.cli.output.job_figures import STATE_STYLES, JobFigures, shown_seconds
+from tidelog.cli.output.job_figures import STATE_STYLES, JobFigures, json_text, json_value, shown_seconds
 from tidelog.cli.output.stdout import Cell, Column, Output, Styled, rich_table
 from tidelog.cli.server_link import ServerLink, find_address
 from tidelog.errors import ClientError, ServerRefused
@@ -158,9 +157,9 @@ def _show(output: Output, found: list[JobFigures]) -> None:
 
 def _show_objects(output: Output, found: list[JobFigures], now_ms: int) -> None:
     for told in found:
-        fields = {name: _value(value) for name, value in told.fields.items() if name != "kind"}
+        fields = {name: json_value(value) for name, value in told.fields.items() if name != "kind"}
         age_s = told.age_s(now_ms)
-        ours = {"job": _shown(told.job), "state": told.state(now_ms), "age_seconds": age_s}
+        ours = {"job": json_text(told.job), "state": told.state(now_ms), "age_seconds": age_s}
         output.object("job", {**ours, **fields, **ours})
 
 
@@ -241,28 +240,6 @@ def _repeat(ask: Callable[[], list[JobFigures]], output: Output) -> NoReturn:
                 output.row(_COLUMNS, _cells(told, now_ms))
         sys.stdout.flush()
         time.sleep(limits.PIPELINE_REPORT_S)
-
-
-def _value(field: Any) -> Any:
-    """A field as JSON has it: a number if it is one, null if it is empty."""
-    if not isinstance(field, str):
-        return field
-    if not field:
-        return None
-    try:
-        return int(field)
-    except ValueError:
-        pass
-    try:
-        number = float(field)
-    except ValueError:
-        return _shown(field)
-    return number if math.isfinite(number) else field
-
-
-def _shown(text: str) -> str:
-    """Without what is no UTF-8."""
-    return text.encode("utf-8", "surrogateescape").decode(errors="backslashreplace")
 
 
 def _now_ms() -> int:

@@ -18,6 +18,12 @@ job_lease     the lease of a running job, and how it is stopped
 report        the hashes in which jobs report
 lazy_session  the Spark session of a job, started when there is work
 
+several          several jobs in one process, each on its schedule
+schedule         when a job runs
+several_report   what such a process reports
+shared_session   the session that its jobs share
+pools            which of them gets a core that is free
+
 To add a job, write one module with it (here, or in a package of its own like `lake`), and add one row to the table of
 `tidelog pipeline` in the command line.
 """
