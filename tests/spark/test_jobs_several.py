@@ -86,7 +86,7 @@ def test_a_failure_is_run_again_and_the_others_go_on(monkeypatch: pytest.MonkeyP
     assert all(pause >= 0.01 * 2**number for number, pause in enumerate(pauses))
     running.end()
     assert [state.state for state in running.several.states] == ["stopped", "stopped"]
-    assert not view.is_failing
+    assert view.is_failing, "it was stopped too soon to say"
     assert running.changes.count(("view", "failed")) == 3
 
 
@@ -194,3 +194,24 @@ def test_a_lost_lease_is_of_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not stops[1].is_set()
     assert not running.stop.is_set()
     running.end()
+
+
+def test_a_job_that_lasts_is_well_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PIPELINE_RETRY_S_MIN", 0.01)
+    monkeypatch.setattr(limits, "PIPELINE_STEADY_S", 0.2)
+    count = 0
+
+    def fails_first(stop: Stop) -> None:
+        nonlocal count
+        count += 1
+        if count == 1:
+            raise EnvironmentFault("once")
+        stop.wait()
+
+    running = Running(PlannedJob("view", Schedule(), fails_first))
+    [state] = running.several.states
+    until(lambda: state.runs == 2)
+    assert not state.is_well
+    until(lambda: state.is_well)
+    running.end()
+    assert not state.is_failing

@@ -57,12 +57,18 @@ class JobState:
     last_error: str | None = None
     """Of the last run, if it failed; of an earlier one while it runs again."""
     is_failing: bool = False
-    """The last run that ended has failed."""
+    """The last run that ended has failed, or one before a run that was stopped soon."""
     begun_s: float | None = None
     due_s: float | None = None
     """When it runs again."""
     seconds: float | None = None
     """How long the last run took."""
+
+    @property
+    def is_well(self) -> bool:
+        """The last run ended well, or the present one has lasted for a while."""
+        lasted_s = 0.0 if self.state != "running" or self.begun_s is None else time.time() - self.begun_s
+        return not self.is_failing or lasted_s >= limits.PIPELINE_STEADY_S
 
     def figures(self) -> dict[str, Any]:
         due_ms = None if self.due_s is None or self.state == "running" else int(self.due_s * 1000)
@@ -165,9 +171,13 @@ class SeveralJobs:
             traceback.print_exc()
             error = f"{type(problem).__name__}: {problem}".partition("\n")[0]
         state.seconds = time.monotonic() - begun
-        state.is_failing = error is not None and not self._stop.is_set()
-        state.last_error = error if state.is_failing else None
-        if state.seconds >= limits.PIPELINE_STEADY_S or not state.is_failing:
+        is_steady = state.seconds >= limits.PIPELINE_STEADY_S
+        if self._stop.is_set():  # whatever it raises on its way out; if it had failed before, it may do so again
+            state.is_failing = state.is_failing and not is_steady
+            return
+        state.is_failing = error is not None
+        state.last_error = error
+        if is_steady or not state.is_failing:
             state.failed_in_a_row = 0
         if state.is_failing:
             state.failures += 1

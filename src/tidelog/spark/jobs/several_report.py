@@ -80,7 +80,7 @@ class SeveralReport:
     def _sums(self) -> dict[str, int]:
         return {
             "jobs": len(self._states),
-            "failing": sum(state.is_failing for state in self._states),
+            "failing": sum(not state.is_well for state in self._states),
             "runs": sum(state.runs for state in self._states),
             "failures": sum(state.failures for state in self._states),
         }
