@@ -798,7 +798,7 @@ SPARK_ARCHIVE_BYTES_MAX = 512 * MIB
 """Class archives in a user's cache, one for each Java and Spark, and the size beyond which one is not kept."""
 SPARK_ARCHIVE_AFTER_S = 60.0
 """When a session that goes on has an archive made; one that ends sooner has it made at its end."""
-SPARK_ARCHIVE_MAKING_S_MAX = 600.0
+SPARK_ARCHIVE_MAKING_S_MAX = 1800.0
 SPARK_ARCHIVE_RETRY_S = 86_400.0
 """How long the making of an archive may take, and how long after an attempt there is no other one."""
 

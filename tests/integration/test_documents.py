@@ -14,7 +14,7 @@ import pytest
 from tests.integration.documents import CHECKOUT, blocks_of, follow, is_run
 
 PAGES: Final = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
-SLOW: Final = [CHECKOUT / "docs" / name for name in ("days.md", "lake-and-views.md", "spark.md")]
+SLOW: Final = [CHECKOUT / "docs" / name for name in ("days.md", "lake-and-views.md", "pipeline.md", "spark.md")]
 """They start Spark again and again, which takes minutes."""
 UNTIL_SPARK: Final = {CHECKOUT / "docs" / "channels-and-feeds.md": "## A channel read by Spark"}
 """Where Spark comes in on a page, and the rest of it runs with `--long`: a session of its own takes half a minute."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -203,13 +205,32 @@ def test_a_start_from_an_archive(tmp_path: Path, java: str) -> None:
     assert started.archives == []
 
 
-@pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(300)
 def test_the_first_session_has_the_archive_made_when_it_ends(tmp_path: Path) -> None:
+    """By a process that gives way to all others: on a busy machine, it takes longer than a test may."""
     started = Started(tmp_path, JAVAS[-1])
     assert started.start() == ("none", "")
-    deadline = time.monotonic() + 600
-    while not started.archives:
+    deadline = time.monotonic() + 60
+    while not (makers := makers_of(tmp_path)):
         assert time.monotonic() < deadline
-        time.sleep(0.5)
-    assert started.start() == ("archive", "")
+        time.sleep(0.05)
+    [maker] = makers
+    try:
+        assert os.getpgid(maker) == maker, "a Ctrl-C for the command is none for it"
+        while os.getpriority(os.PRIO_PROCESS, maker) != 19:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert list(tmp_path.glob("tidelog/spark/classes/*.tried"))
+    finally:
+        os.killpg(maker, signal.SIGKILL)
+
+
+def makers_of(cache: Path) -> list[int]:
+    """The processes that make an archive in this cache, without the Java that each starts."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+            if MAKER.encode() in words and f"XDG_CACHE_HOME={cache}".encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+    return found

@@ -45,6 +45,7 @@ from tidelog.spark.java import JavaBuild, read_build
 SWITCH: Final = "TIDELOG_SPARK_ARCHIVE"
 """The variable that turns archives off: `no`."""
 MAKER: Final = "tidelog.spark.class_archive_maker"
+IDLE: Final = "--idle"
 
 _FORMAT: Final = "1"
 """Part of the name: archives that are made differently get another one."""
@@ -220,7 +221,7 @@ def start_maker() -> int:
     """Start the process that makes the archive, and leave it alone. Returns its pid."""
     environment = {name: value for name, value in os.environ.items() if name not in _OF_ONE_RUN}
     nowhere = [(os.POSIX_SPAWN_OPEN, each, os.devnull, os.O_RDWR, 0) for each in range(3)]
-    words = [sys.executable, "-P", "-m", MAKER]
+    words = [sys.executable, "-P", "-m", MAKER, IDLE]
     return os.posix_spawn(sys.executable, words, environment, file_actions=nowhere, setsid=True)
 
 

@@ -1,9 +1,9 @@
 """Makes the class archive of this user's Java and Spark, as a process of its own.
 
-    python -m tidelog.spark.class_archive_maker      also by hand, for example while an image is built
+    python -m tidelog.spark.class_archive_maker --idle    as a session starts it: only when nobody wants the processors
+    python -m tidelog.spark.class_archive_maker           by hand, for example while an image is built
 
-It runs a small session that touches what our jobs use, with the lowest priority, and has its Java write the classes
-when it ends. The file is made aside and renamed when it is whole. A lock keeps a second maker away. Whatever goes
+It runs a small session that touches what our jobs use, and has its Java write the classes when it ends. The file is made aside and renamed when it is whole. A lock keeps a second maker away. Whatever goes
 wrong, there is just no archive, and another attempt a day later.
 
 Exit status: 0 if there is an archive now, 1 if not.
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog import limits
-from tidelog.spark.class_archive import SWITCH, ClassArchive, remove_old
+from tidelog.spark.class_archive import IDLE, SWITCH, ClassArchive, remove_old
 from tidelog.spark.session import DEFAULT_JAVA_OPTIONS, archive_here, joined_options, session
 
 _ANSWER_S_MAX: Final = 60.0
@@ -38,7 +38,8 @@ def main() -> int:
     with _locked(archive.tried_path) as is_ours:
         if is_ours and archive.find() is None:
             os.utime(archive.tried_path)
-            _yield_to_others()
+            if IDLE in sys.argv[1:]:
+                _yield_to_others()
             _make(archive)
             remove_old(archive.folder)
     return 1 if archive.find() is None else 0
