@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -37,7 +38,8 @@ older_than_days = 2
 """
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.long
+@pytest.mark.timeout(900)
 def test_jobs_share_a_process_and_fail_alone(tmp_path: Path) -> None:
     (tmp_path / "views.toml").write_text(VIEWS)
     (tmp_path / "occupied").write_text("no folder")
@@ -48,7 +50,8 @@ def test_jobs_share_a_process_and_fail_alone(tmp_path: Path) -> None:
         file.write_text(JOBS.format(url=url, lake="occupied/lake"))
 
         def reported(job: str, name: str) -> bytes:
-            return client.hget(f"tidelog:pipeline:{job}", name) or b""
+            found: Any = client.hget(f"tidelog:pipeline:{job}", name)
+            return found or b""
 
         def start(*more: str) -> subprocess.Popen[bytes]:
             return subprocess.Popen(

@@ -3,8 +3,9 @@
     python -m tidelog.spark.class_archive_maker --idle    as a session starts it: only when nobody wants the processors
     python -m tidelog.spark.class_archive_maker           by hand, for example while an image is built
 
-It runs a small session that touches what our jobs use, and has its Java write the classes when it ends. The file is made aside and renamed when it is whole. A lock keeps a second maker away. Whatever goes
-wrong, there is just no archive, and another attempt a day later.
+It runs a small session that touches what our jobs use, and has its Java write the classes when it ends. The file is
+made aside and renamed when it is whole. A lock keeps a second maker away. Whatever goes wrong, there is just no
+archive, and another attempt a day later.
 
 Exit status: 0 if there is an archive now, 1 if not.
 """
