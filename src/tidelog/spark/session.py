@@ -10,9 +10,9 @@ setting can be overridden: `conf` is applied last. Write `_` for `.` where a nam
 Spark reads some settings from the environment of the process, once, when its Java starts. So the first session decides
 them.
 
-On this machine, Java takes Spark's classes from an archive if there is one (`class_archive`), which halves the time of
-a start. That needs a class path without folders that have files in them. Spark puts its configuration folder first on
-the class path; so ours is empty, and Java is told by an option where the configuration of the log is.
+On this machine, Java takes Spark's classes from an archive if there is one (`class_archive`), which nearly halves the
+time of a start. That needs a class path without folders that have files in them. Spark puts its configuration folder
+first on the class path; so ours is empty, and Java is told by an option where the configuration of the log is.
 """
 
 from __future__ import annotations
