@@ -881,17 +881,34 @@ VIEW_REBUILDS_MAX = 3
 LAKE_BATCH_RECORDS = 500_000
 LAKE_TRIGGER_S = 1.0
 """What a batch of the lake takes of each shard at most, about, and how often it looks for more (defaults)."""
-LAKE_PASS_CHANGES = 2_000_000
-LAKE_PASS_BYTES = 256 * MIB
-"""What is folded into the table of what holds at a time: so many changes, in Parquet files of so many bytes."""
+LAKE_PASS_CHANGES = 4_000_000
+LAKE_PASS_BYTES = 512 * MIB
+"""What a pass over `current` takes at a time: so many changes, in Parquet files of so many bytes."""
+LAKE_FOLD_TASK_BYTES = 32 * MIB
+"""A task of a pass reads files of `changes` with so many bytes, or one larger file."""
+LAKE_PACKED_ROWS = 65_536
+LAKE_PACKED_BYTES = 8 * MIB
+"""Of reduced changes that go from one task to another as one value of Spark's: so many rows, about so many bytes."""
+LAKE_BUCKETS_MAX = 4096
+LAKE_DIVIDED_MAX = 16
+"""Buckets of `current`, and into how many a bucket is divided at a time: a file is written for each."""
+LAKE_BUCKET_FILES_MAX = 16
+"""Small files of a bucket; a pass that meets more puts them together."""
+LAKE_COMMIT_ATTEMPTS = 10
+"""How often a commit is tried again because other jobs commit to the table, too."""
 LAKE_REWRITTEN_BYTES_PER_S = 1 * MIB
-"""Of it that are rewritten while it follows: that takes the processor, and the old files stay for a while."""
+"""Of `current` that are rewritten while it follows: that takes the processor, and the old files stay for a while."""
 LAKE_FILE_ROWS = 1_000_000
 LAKE_FILE_BYTES = 128 * MIB
-"""A task begins a new file after so many rows or bytes; small files are put together to as many bytes."""
+"""A task begins a new file after so many rows or bytes; small files are put together to as many bytes, and a bucket
+that is larger is divided."""
 LAKE_ROW_GROUP_ROWS = 131_072
 LAKE_ROW_GROUP_BYTES = 64 * MIB
 """Of a file: what is collected, in memory, before it is written."""
+LAKE_SORTED_BYTES = 1 * GIB
+LAKE_SORTED_GROUP_ROWS = 32_768
+"""What `tidelog pipeline optimize` sorts at a time, in memory, and the rows of a group in the file that it becomes: a
+reader of one key reads one group."""
 LAKE_IDLE_COMMIT_S = 60.0
 """How often a table is told how far it is while there is nothing to put in."""
 LAKE_SMALL_FILES_MAX = 64
@@ -899,6 +916,8 @@ LAKE_SMALL_FILES_MAX = 64
 LAKE_UPKEEP_S = 600.0
 LAKE_VACUUM_HOURS = 168
 """How often files are removed that no table has any more, and how long they stay before (a default)."""
+LAKE_KEEP_HOURS_MIN = 1
+"""`tidelog pipeline optimize` keeps files at least so long: a task of another job may just have written them."""
 LAKE_JSON_COLUMNS_MAX = 1000
 """That JSON values may bring; members beyond them stay where they are, in the value."""
 
@@ -1148,6 +1167,8 @@ assert BULK_BYTES_MAX < COMMAND_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert CLOCK_BOUND_RENEW_US < CLOCK_BOUND_AHEAD_WALL_US
 assert BULK_BYTES_MAX < PAYLOAD_BYTES_MAX < TRANSACTION_BYTES_MAX
 assert LAKE_FILE_BYTES + LAKE_ROW_GROUP_BYTES < LAKE_PASS_BYTES
+assert LAKE_FOLD_TASK_BYTES < LAKE_PASS_BYTES
+assert LAKE_DIVIDED_MAX <= LAKE_BUCKETS_MAX
 assert HTTP_FEEDS_DEFAULT < FEEDS_MAX
 assert 2 * REPLICATION_PARTS_BYTES + 2 * REPLICATION_LONG_BYTES < REPLICATION_PIECE_BYTES_MAX
 assert REPLICATION_LONG_BYTES < REPLICATION_STAGED_BYTES_MIN  # what a thread writes has come in pieces

@@ -1,12 +1,13 @@
 """A lake beside the server that it is kept from: what must be in it, what is, and batches without Spark.
 
-`InProcess` drives the same `BatchCommitter` and `Work` as the job does, in this process: what Spark adds (processes,
-retries) is tested with it elsewhere.
+`InProcess` drives the same `BatchCommitter`, `Work` and `PassWork` as the job does, in this process: what Spark adds
+(processes, retries) is tested with it elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ from tidelog.spark.delta.storage import find_storage
 from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.lake.batches import BatchCommitter
 from tidelog.spark.lake.current import Current
+from tidelog.spark.lake.current_pass import PassOutcome, PassWork
+from tidelog.spark.lake.executors import Executors
 from tidelog.spark.lake.job import LakeOptions
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES
 from tidelog.spark.lake.tables import LakeTable, open_table
@@ -137,6 +140,25 @@ class _Row(NamedTuple):
         return self.members
 
 
+class Here(Executors):
+    """The executors of a lake, in this process."""
+
+    def __init__(self) -> None:
+        pass
+
+    def each(self, items: Sequence[Any], task: Callable[[Any], Any]) -> list[Any]:
+        return [task(pickle.loads(pickle.dumps(item))) for item in items]
+
+    def fold(self, work: PassWork, groups: Sequence[Sequence[str]]) -> PassOutcome:
+        work = pickle.loads(pickle.dumps(work))
+        packed = [batch for paths in groups for batch in work.reduce(paths)]
+        found: list[dict[str, Any]] = []
+        for number in range(work.bucket_count):
+            its = [batch for batch in packed if batch.column("bucket")[0].as_py() == number]
+            found += [row for made in work.upsert(its) for row in made.to_pylist()]
+        return work.outcome(found)
+
+
 class InProcess:
     """One run of the job: made anew, it begins with what the tables say."""
 
@@ -155,7 +177,8 @@ class InProcess:
         names = [CHANGES, CURRENT, ENTRIES, *([BAD] if options.is_json else [])]
         self.tables = {name: self._table(name) for name in names}
         self.batches = BatchCommitter(self.tables, self.origin, options.spans)
-        self.current = Current(self._table(CURRENT), self._table(CHANGES), limits.SHARDS_MAX)
+        self.executors = Here()
+        self.current = Current(self._table(CURRENT), self._table(CHANGES), limits.SHARDS_MAX, self.executors)
         self._is_initial = options.start == "initial"
         self._spans = options.spans
         self._reached: int | None = None

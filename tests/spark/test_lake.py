@@ -440,10 +440,10 @@ def test_tables_are_looked_at_after_batches(
             run.take()
             looked.clear()
             for _ in range(5):
-                job._work_between(run.tables, run.current)
+                job._work_between(run.tables, run.current, run.executors)
             assert looked.count(CHANGES) == 1
             run.current.last_s, run.current._rewritten_bytes = 0.0, 0
-            job._work_between(run.tables, run.current)
+            job._work_between(run.tables, run.current, run.executors)
             assert not run.current.is_behind
         check(server.port, client, tmp_path)
 

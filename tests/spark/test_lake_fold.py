@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.spark.lake_check import Here
 from tidelog.spark.delta.storage import find_storage
 from tidelog.spark.delta.table import HistoryPoint
 from tidelog.spark.lake.current import Current
-from tidelog.spark.lake.fold import GONE, DeletedRange, fold, in_shards, merged, taken_away
+from tidelog.spark.lake.fold import DeletedRange, fold, reduced
 from tidelog.spark.lake.layout import CHANGES, CURRENT, SCHEMAS, SEQ_INITIAL, file_schema
 from tidelog.spark.lake.part_files import PartFiles
 from tidelog.spark.lake.tables import open_table
+from tidelog.spark.lake.upsert import Upsert
 
 Change = dict[str, Any]
 
@@ -112,21 +114,17 @@ def table_of(rows: list[Change]) -> pa.Table:
     )
 
 
-def applied(before: pa.Table, changes: pa.Table) -> pa.Table:
-    """As a merge would alter what held before."""
-    folded = fold(changes)
-    source = merged(folded, taken_away(before.select(["shard", "key", "field"]), folded)).to_pylist()
-    assert len({(row["key"], row["field"]) for row in source}) == len(source), "a merge takes each key and field once"
-    held = {(row["key"], row["field"]): row for row in before.to_pylist()}
-    for row in source:
-        old = held.get((row["key"], row["field"]))
-        if old is not None and (old["ts"], old["seq"]) >= (row["ts"], row["seq"]):
-            continue
-        if row.pop(GONE):
-            held.pop((row["key"], row["field"]), None)
-        else:
-            held[row["key"], row["field"]] = row
-    return pa.Table.from_pylist(list(held.values()), schema=SCHEMAS[CURRENT])
+def applied(before: pa.Table, changes: pa.Table, parts: int = 1) -> pa.Table:
+    """What a pass makes of what held before, if changes come in so many parts, and the state in two files."""
+    draw = random.Random(parts)
+    chosen = pa.array([draw.randrange(parts) for _ in range(changes.num_rows)], pa.int32())
+    left = pa.concat_tables([reduced(changes.filter(pc.equal(chosen, part))) for part in range(parts)])
+    upsert = Upsert(fold(left), 2)
+    files = [before.slice(0, before.num_rows // 2), before.slice(before.num_rows // 2)]
+    stay = [file.filter(pa.array(upsert.stays(file))) for file in files]
+    held = pa.concat_tables([*stay, upsert.added().select(before.schema.names).cast(before.schema)])
+    assert len({(row["key"], row["field"]) for row in held.to_pylist()}) == held.num_rows
+    return held
 
 
 def held_in(table: pa.Table) -> dict[Any, Any]:
@@ -134,16 +132,18 @@ def held_in(table: pa.Table) -> dict[Any, Any]:
 
 
 @settings(max_examples=300)
-@given(first=happenings, second=happenings, seed=st.integers(0, 2**32))
-def test_a_fold_is_what_is_left_when_changes_are_applied_in_order(first: Any, second: Any, seed: int) -> None:
-    """In one pass and in two, and in whatever order the rows come."""
+@given(first=happenings, second=happenings, seed=st.integers(0, 2**32), parts=st.integers(1, 4))
+def test_a_fold_is_what_is_left_when_changes_are_applied_in_order(
+    first: Any, second: Any, seed: int, parts: int
+) -> None:
+    """In one pass and in two, in whatever order the rows come, and reduced in however many parts."""
     rows = rows_of(first)
     more = rows_of(second, len(first) + 1)
     expected = naive(rows + more, {})
     shuffled = random.Random(seed).sample(rows + more, len(rows + more))
     empty = SCHEMAS[CURRENT].empty_table()
-    assert held_in(applied(empty, table_of(shuffled))) == expected
-    assert held_in(applied(applied(empty, table_of(rows)), table_of(more))) == expected
+    assert held_in(applied(empty, table_of(shuffled), parts)) == expected
+    assert held_in(applied(applied(empty, table_of(rows)), table_of(more), parts)) == expected
 
 
 @settings(max_examples=200)
@@ -177,14 +177,27 @@ def test_values_that_are_newer_than_changes_stay(first: Any, second: Any, data: 
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
+def test_what_decides_nothing_is_dropped() -> None:
+    """Ten times the same key, and only the last removal of each range: so little goes from task to task."""
+    happened = [("hset", b"a", 1, 0)] * 10 + [("deleterange", b"b", 2, 0)] * 5 + [("del", b"b", 0, 0)] * 5
+    happened += [("lpush", b"c", 0, 0), ("rpop", b"c", 0, 0), ("evict", b"c", 0, 0)]
+    left = reduced(table_of(rows_of(happened))).to_pylist()
+    assert sorted((row["kind"], row["key"], row["type"], row["ts"]) for row in left) == [
+        ("deleterange", b"b", None, 15),
+        ("value", b"a", "hash", 10),
+        ("value", b"b", "none", 20),
+        ("value", b"c", "none", 21),
+    ]
+
+
 def test_a_range_takes_rows_of_shards_that_are_no_more() -> None:
     """A server was restored with one shard instead of two."""
-    before = pa.table({"shard": pa.array([0, 1], pa.int32()), "key": [b"a", b"bb"], "field": [b"f", b"f"]})
     row = {"kind": "deleterange", "key": b"", "end": b"", "shard": 0, "ts": 9, "seq": 0}
     folded = fold(table_of([row]))
-    assert taken_away(before, folded).column("key").to_pylist() == [b"a"]
-    assert taken_away(in_shards(before, 1), folded).column("key").to_pylist() == [b"a", b"bb"]
-    assert in_shards(before, 2).equals(before)
+    times = {"ts": pa.array([1, 2]), "seq": pa.array([0, 0], pa.int32())}
+    before = pa.table({"shard": pa.array([0, 1], pa.int32()), "key": [b"a", b"bb"], "field": [b"f", b"f"], **times})
+    assert Upsert(folded, 1).stays(before).tolist() == [False, False]
+    assert Upsert(folded, 2).stays(before).tolist() == [False, True]
 
 
 def test_the_table_follows_in_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +206,7 @@ def test_the_table_follows_in_passes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     draw = random.Random(5)
     storage = find_storage(str(tmp_path))
     changes, current = open_table(storage, CHANGES, "{}"), open_table(storage, CURRENT, "{}")
-    following = Current(current, changes, 2)
+    following = Current(current, changes, 2, Here())
     expected: dict[Any, Any] = {}
     kinds = ["set", "hset", "hset", "hset", "hdel", "xadd", "evict", "del", "deleterange"]
     ts, caught_up = 1, 1
@@ -222,7 +235,7 @@ def test_a_pass_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         commit_changes(changes, table_of(rows_of([("hset", b"a", ts, 0)], ts)), ts)
     sizes = pa.table(changes.delta.get_add_actions()).column("size_bytes").to_pylist()
     monkeypatch.setattr("tidelog.limits.LAKE_PASS_BYTES", 2 * max(sizes))
-    following = Current(current, changes, 2)
+    following = Current(current, changes, 2, Here())
     following.run_pass()
     assert current.ts == 2
     following.catch_up()
@@ -253,7 +266,7 @@ def test_columns_may_have_any_name_that_a_member_can_have(tmp_path: Path) -> Non
     storage = find_storage(str(tmp_path))
     changes, current = open_table(storage, CHANGES, "{}"), open_table(storage, CURRENT, "{}")
     changes.add_columns(dict.fromkeys(names, pa.string()))
-    following = Current(current, changes, 2)
+    following = Current(current, changes, 2, Here())
     for ts, happened in enumerate([("set", b"a"), ("set", b"b"), ("set", b"a"), ("del", b"b")], start=1):
         rows = table_of(rows_of([(*happened, ts, 0)], ts))
         for name in names:

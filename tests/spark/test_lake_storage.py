@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,12 @@ def test_a_url_without_a_bucket_is_refused(target: str) -> None:
 
 @pytest.fixture
 def s3(tmp_path: Path) -> Iterator[str]:
+    with moto_s3(tmp_path) as url:
+        yield url
+
+
+@contextmanager
+def moto_s3(tmp_path: Path) -> Iterator[str]:
     """Where an S3 is that has a bucket `bucket`."""
     log = tmp_path / "moto.log"
     with log.open("wb") as output:

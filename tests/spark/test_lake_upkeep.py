@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.server_process import ServerProcess
-from tests.spark.lake_check import InProcess, Lake, check
+from tests.spark.lake_check import Here, InProcess, Lake, check
 from tidelog import limits
 from tidelog.spark.lake.layout import CHANGES, CURRENT, ENTRIES
 from tidelog.spark.lake.upkeep import compact, vacuum
@@ -39,9 +39,11 @@ def test_small_files_are_put_together_and_old_ones_removed(server: ServerProcess
             run.fold()
         (folder / CHANGES / "part-left-behind.parquet").write_bytes(b"of a task that was killed")
         assert len(files_of(folder, CHANGES)) == 13
-        assert compact(run.tables[CHANGES], small_files_max=12) == 0
-        assert compact(run.tables[CHANGES], small_files_max=5) == 11
-        assert compact(run.tables[ENTRIES], small_files_max=5) == 11
+        folded = run.current.table.ts
+        assert compact(run.tables[CHANGES], folded - 1, Here(), small_files_max=11) == 0
+        assert compact(run.tables[CHANGES], folded, Here(), small_files_max=12) == 0
+        assert compact(run.tables[CHANGES], folded, Here(), small_files_max=5) == 11
+        assert compact(run.tables[ENTRIES], folded, Here(), small_files_max=5) == 11
         check(server.port, client, folder)
         assert vacuum(run.tables[CHANGES], None) == 0
         for path in folder.rglob("*.parquet"):

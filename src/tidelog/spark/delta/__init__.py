@@ -2,5 +2,6 @@
 
 storage   the folder or object store that holds the tables
 table     a table that records how far it is: its own checkpoint
+commit    files come and go in one step, though other jobs commit, too
 faults    what can go wrong with a table, as errors that say where
 """

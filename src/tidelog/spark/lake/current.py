@@ -1,41 +1,41 @@
 """The table `current`, which follows `changes`.
 
-A pass takes the changes after the ts of `current`, up to a ts that `changes` has, folds them, and merges the result in
-one commit, which records the new ts. A change at or below the `(ts, seq)` of a row does not alter it: values that were
-there when the lake began may be newer than the first changes.
+A pass takes the changes after the ts of `current`, up to a ts that `changes` has, and makes one commit, which takes
+files away, adds others, and records the new ts. Executors read, fold and write, bucket by bucket (`current_pass`); this
+module decides what a pass takes, and commits. A change at or below the `(ts, seq)` of a row does not alter it: values
+that were there when the lake began may be newer than the first changes.
 
 A pass takes at most a certain number of changes, or files of a certain size; the next pass goes on there. (Statistics
 say what files hold, so other files are not opened.) A pass rewrites every file that has a row which changes, so it pays
 to take many changes at once. While more changes come, passes take at most a third of the time (`is_due`); otherwise
 they follow each other directly.
+
+If another job replaced files while a pass read them, nothing was committed, and the pass is done again.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any, Final
-
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as pa_dataset
+from collections.abc import Sequence
 
 from tidelog import limits
-from tidelog.spark.delta.table import HistoryPoint, commit_at
-from tidelog.spark.lake.fold import GONE, Folded, fold, in_shards, merged, taken_away
-from tidelog.spark.lake.layout import DAY
-from tidelog.spark.lake.tables import LakeTable, faults_of
-
-_UNREAD: Final = ("timestamp", DAY)
-_GONE: Final = f's."{GONE}"'
-_NEWER: Final = "(t.ts < s.ts or (t.ts = s.ts and t.seq < s.seq))"
+from tidelog.spark.delta.commit import FilesReplaced
+from tidelog.spark.delta.table import HistoryPoint
+from tidelog.spark.lake.buckets import bucket_of, wanted_count
+from tidelog.spark.lake.compaction import divisions
+from tidelog.spark.lake.current_pass import PassWork
+from tidelog.spark.lake.executors import Executors
+from tidelog.spark.lake.rewrite import Rewrite
+from tidelog.spark.lake.tables import FileMade, LakeTable, faults_of
 
 
 class Current:
     """Keeps the table up to date."""
 
-    def __init__(self, table: LakeTable, changes: LakeTable, shard_count: int) -> None:
+    def __init__(self, table: LakeTable, changes: LakeTable, shard_count: int, executors: Executors) -> None:
         self._shard_count = shard_count
         """Of the server, which may have been restored with fewer than it had."""
+        self._executors = executors
         self.table = table
         self._changes = changes
         self.passes = 0
@@ -76,86 +76,95 @@ class Current:
     def run_pass(self) -> None:
         begun = time.monotonic()
         self._rewritten_bytes = 0
-        point = self._changes.point
-        assert point is not None
         with faults_of(self.table):
-            point = HistoryPoint(self._until(point.ts), point.epoch)
-            rows = self._read(self.table.ts, point.ts)
-            if rows.num_rows:
-                self._merge(fold(rows), point)
-            if self.table.ts < point.ts:  # a merge that alters nothing makes no commit
-                self.table.commit([], point)
+            for attempt in range(limits.LAKE_COMMIT_ATTEMPTS):
+                try:
+                    self.changes += self._run_once()
+                    break
+                except FilesReplaced:
+                    if attempt + 1 == limits.LAKE_COMMIT_ATTEMPTS:
+                        raise
+                    self.table.refresh()
         self.passes += 1
-        self.changes += rows.num_rows
         self._ended = time.monotonic()
         self.last_s = self._ended - begun
         self.seconds += self.last_s
 
-    # --- reading changes ------------------------------------------------------------------------------------------
-
-    def _until(self, last: int) -> int:
-        """The ts at which a pass ends: the last one, or the end of an earlier file if there is too much."""
-        files = pa.table(self._changes.delta.get_add_actions(flatten=True))
-        if not files.num_rows:
-            return last
-        files = files.filter(pc.greater(files.column("max.ts"), self.table.ts)).sort_by("max.ts")
-        rows, size_bytes, until = 0, 0, last
-        names = ("max.ts", "num_records", "size_bytes")
-        for ts, count, size in zip(*(files.column(name).to_pylist() for name in names), strict=True):
-            is_too_much = rows + count > limits.LAKE_PASS_CHANGES or size_bytes + size > limits.LAKE_PASS_BYTES
-            if rows and is_too_much:
-                return until
-            rows += count
-            size_bytes += size
-            until = min(last, ts)
-        return last
-
-    def _read(self, since: int, until: int) -> pa.Table:
-        columns = [name for name in self._changes.schema.names if name not in _UNREAD]
-        ts = pa_dataset.field("ts")
-        found: pa.Table = self._changes.delta.to_pyarrow_dataset().to_table(
-            columns=columns, filter=(ts > since) & (ts <= until)
-        )
-        return found
-
-    # --- altering the table ---------------------------------------------------------------------------------------
-
-    def _merge(self, folded: Folded, point: HistoryPoint) -> None:
+    def _run_once(self) -> int:
+        """How many changes were folded."""
+        last = self._changes.point
+        assert last is not None
+        until, new = self._taken(last.ts)
+        point = HistoryPoint(until, last.epoch)
+        if not new:
+            self.table.commit([], point)
+            return 0
         self.table.add_columns(self._changes.added_columns())
-        delta = self.table.delta
-        is_empty = not pa.table(delta.get_add_actions()).num_rows
-        away = folded.gone.slice(0, 0)
-        if folded.takes_away and not is_empty:
-            rows = delta.to_pyarrow_dataset().to_table(columns=["shard", "key", "field"])
-            away = taken_away(in_shards(rows, self._shard_count), folded)
-        rows = folded.newest if is_empty else merged(folded, away)
-        if not rows.num_rows:
-            return
-        if is_empty:
-            self._append(rows, point)
+        files = self._divide()
+        outcome = self._executors.fold(self._work(until, files), _grouped(new))
+        there = {file.path: file for file in files}
+        gone = [there[path] for path in outcome.go]
+        self.table.commit(outcome.come, point, gone=gone)
+        self._rewritten_bytes = sum(file.size_bytes for file in gone)
+        return outcome.changes
+
+    def _taken(self, last: int) -> tuple[int, list[FileMade]]:
+        """What a pass takes: the ts at which it ends, and the files that have changes up to there.
+
+        It ends at the last ts, or if that is too much, at the end of an earlier file.
+        """
+        since = self.table.ts
+        new = [file for file in self._changes.files() if file.ts_max > since and file.ts_min <= last]
+        rows, size_bytes, until = 0, 0, last
+        for number, file in enumerate(new):
+            rows += file.rows
+            size_bytes += file.size_bytes
+            if number and (rows > limits.LAKE_PASS_CHANGES or size_bytes > limits.LAKE_PASS_BYTES):
+                break
+            until = min(last, file.ts_max)
         else:
-            self._upsert(rows, point)
-        delta.update_incremental()
+            return last, new
+        return until, [file for file in new if file.ts_min <= until]
 
-    def _append(self, rows: pa.Table, point: HistoryPoint) -> None:
-        from deltalake import write_deltalake
+    def _divide(self) -> list[FileMade]:
+        """The files of the table, all of as many buckets as it should have."""
+        files = self.table.files()
+        count = max((bucket_of(file.path).of for file in files), default=1)
+        count = wanted_count(sum(file.size_bytes for file in files), count)
+        coarse = divisions(self.table, files, count)
+        if not coarse:
+            return files
+        made = self._executors.each(coarse, Rewrite.run)
+        if len(self.table.replace(made)) < len(made):
+            raise FilesReplaced(
+                f"{self.table.storage.uri(self.table.name)}: files were replaced while they were divided"
+            )
+        return self.table.files()
 
-        rows = rows.select(self.table.schema.names)
-        write_deltalake(self.table.delta, rows, mode="append", commit_properties=commit_at(point))
-
-    def _upsert(self, rows: pa.Table, point: HistoryPoint) -> None:
-        # Quoted: a name may be a word of SQL.
-        values: Any = {f'"{name}"': f's."{name}"' for name in self.table.schema.names if name in rows.column_names}
-        merger = self.table.delta.merge(
-            rows,
-            "t.key = s.key and t.field is not distinct from s.field",
-            source_alias="s",
-            target_alias="t",
-            streamed_exec=False,
-            commit_properties=commit_at(point),
+    def _work(self, until: int, files: Sequence[FileMade]) -> PassWork:
+        of: dict[int, list[FileMade]] = {}
+        for file in files:
+            of.setdefault(bucket_of(file.path).number, []).append(file)
+        return PassWork(
+            self.table.storage,
+            self.table.ts,
+            until,
+            self._shard_count,
+            self._changes.schema,
+            self.table.schema,
+            bucket_of(files[0].path).of if files else 1,
+            of,
         )
-        merger = merger.when_matched_delete(f"{_GONE} and {_NEWER}")
-        merger = merger.when_matched_update(values, f"not {_GONE} and {_NEWER}")
-        done: Any = merger.when_not_matched_insert(values, f"not {_GONE}").execute()
-        if done["num_target_files_removed"]:
-            self._rewritten_bytes = sum(pa.table(self.table.delta.get_add_actions()).column("size_bytes").to_pylist())
+
+
+def _grouped(files: Sequence[FileMade]) -> list[list[str]]:
+    """The files that a task reads."""
+    groups: list[list[str]] = []
+    room_bytes = 0
+    for file in files:
+        if file.size_bytes > room_bytes:
+            groups.append([])
+            room_bytes = limits.LAKE_FOLD_TASK_BYTES
+        groups[-1].append(file.path)
+        room_bytes -= file.size_bytes
+    return groups

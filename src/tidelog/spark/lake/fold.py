@@ -9,9 +9,10 @@ Of the rows of `changes`, the newest of each key and field counts, unless the ke
     deleterange        every key of the shard from `key` up to but not including `end` is gone
     type list          says what was done to a list; what became of the list is not computed, and not in the state
 
-The result says of each key and field that it names what its value is now (`newest`) or that it is gone (`gone`). Of
-whole keys and ranges it says that everything they had before is gone; which rows these are, only the table of the
-earlier state can tell (`taken_away`).
+`reduced` drops the rows that decide nothing. What is left are changes too, so those of several tasks can be put
+together and folded: the result is the same as if nothing had been dropped. `fold` says of each key and field that it
+names what its value is now (`newest`) or that it is gone (`gone`). Of whole keys and ranges it says that everything
+they had before is gone; which rows these are, only the table of the earlier state can tell (`upsert`).
 """
 
 from __future__ import annotations
@@ -25,9 +26,8 @@ import pyarrow.compute as pc
 from tidelog.spark.source.stream.copied import COPY
 
 _ORDER: Final = "(order)"
-GONE: Final = "(gone)"
-"""Extra columns. No JSON member has such a name, because Delta would refuse it."""
-_NAMES: Final = ["key", "field"]
+"""An extra column. No JSON member has such a name, because Delta would refuse it."""
+_RANGE: Final = "deleterange"
 
 
 class DeletedRange(NamedTuple):
@@ -57,36 +57,58 @@ class Folded(NamedTuple):
     """Keys that were removed at least once, each with the newest ts and seq of that."""
     ranges: list[DeletedRange]
 
-    @property
-    def takes_away(self) -> bool:
-        return bool(self.keys_gone.num_rows or self.ranges)
+
+class _Decisive(NamedTuple):
+    """The rows that decide, with their order."""
+
+    named: pa.Table
+    """The newest of each key and field, unless the key was removed after it."""
+    dead: pa.Table
+    """The newest removal of each key."""
+    ranges: pa.Table
+    """The newest of equal ranges."""
+
+
+def reduced(changes: pa.Table) -> pa.Table:
+    """Of rows of `changes`, those that decide; the order of rows does not matter."""
+    return pa.concat_tables(_decisive(changes)).drop_columns([_ORDER])
+
+
+def is_range(changes: pa.Table) -> Any:
+    """Which rows are about a range of keys, and not about one."""
+    return pc.equal(changes.column("kind"), _RANGE)
 
 
 def fold(changes: pa.Table) -> Folded:
     """Rows of `changes`, in any order; columns beyond those of `current` are kept."""
+    named, dead, ranges = _decisive(changes)
+    is_there = pc.or_(pc.is_valid(named.column("value")), pc.equal(named.column("type"), "stream"))
+    newest = named.drop_columns([name for name in ("kind", "end", _ORDER) if name in named.column_names])
+    gone = named.filter(pc.invert(is_there)).select(["shard", "key", "field", "ts", "seq"])
+    keys_gone = dead.select(["shard", "key", "ts", "seq"])
+    return Folded(newest.filter(is_there), gone, keys_gone, [span for _, span in _spans(ranges)])
+
+
+def _decisive(changes: pa.Table) -> _Decisive:
     changes = changes.append_column(_ORDER, _order(changes)).combine_chunks()
-    kinds = changes.column("kind")
-    is_value = pc.equal(kinds, "value")
+    is_value = pc.equal(changes.column("kind"), "value")
     if pc.all(is_value).as_py() is not False:
-        ranges, values = pa.nulls(0), changes
-        spans: list[tuple[int, DeletedRange]] = []
+        ranges, values = changes.slice(0, 0), changes
     else:
-        ranges, values = changes.filter(pc.invert(is_value)), changes.filter(is_value)
-        spans = _newest_ranges(ranges)
+        ranges, values = _newest_ranges(changes.filter(is_range(changes))), changes.filter(is_value)
     values = _with_copies(values)
     types = values.column("type")
     is_none = pc.equal(types, "none")
-    dead = _newest_of(values.filter(is_none).select(["shard", "key", "ts", "seq", _ORDER]), ["key"])
+    dead = _newest_of(values.filter(is_none), ["key"])
     # Other events of a stream (entries were evicted or deleted) do not remove it.
     is_said = pc.and_(pc.equal(types, "stream"), pc.is_valid(values.column("field")))
     is_said = pc.or_(is_said, pc.equal(types, "list"))
     is_named = pc.invert(pc.or_(is_none, is_said))
-    named = _newest_of(values if pc.all(is_named).as_py() is not False else values.filter(is_named), _NAMES)
-    named = named.filter(_is_alive(named, dead, spans)) if dead.num_rows or spans else named
-    is_there = pc.or_(pc.is_valid(named.column("value")), pc.equal(named.column("type"), "stream"))
-    newest = named.drop_columns([name for name in ("kind", "end", _ORDER) if name in named.column_names])
-    gone = named.filter(pc.invert(is_there)).select(["shard", "key", "field", "ts", "seq"])
-    return Folded(newest.filter(is_there), gone, dead.drop_columns([_ORDER]), [span for _, span in spans])
+    named = values if pc.all(is_named).as_py() is not False else values.filter(is_named)
+    named = _newest_of(named, ["key", "field"])
+    if dead.num_rows or ranges.num_rows:
+        named = named.filter(_is_alive(named, dead, _spans(ranges)))
+    return _Decisive(named, dead, ranges)
 
 
 def _with_copies(values: pa.Table) -> pa.Table:
@@ -126,13 +148,22 @@ def _newest_of(rows: pa.Table, names: list[str]) -> pa.Table:
     return rows.filter(pa.array(chosen[orders.to_numpy()]))
 
 
-def _newest_ranges(rows: pa.Table) -> list[tuple[int, DeletedRange]]:
+def _newest_ranges(rows: pa.Table) -> pa.Table:
     """Each range once: of equal ranges only the last counts."""
-    found: dict[tuple[int, bytes, bytes], tuple[int, DeletedRange]] = {}
-    for row in sorted(rows.to_pylist(), key=lambda row: row[_ORDER]):
-        start, end = row["key"] or b"", row["end"] or b""
-        found[row["shard"], start, end] = row[_ORDER], DeletedRange(row["shard"], start, end, row["ts"], row["seq"])
-    return list(found.values())
+    named = rows.select(["shard", "key", "end", _ORDER]).to_pylist()
+    found: dict[tuple[int, bytes, bytes], tuple[int, int]] = {}
+    for number, row in enumerate(named):
+        name, last = (row["shard"], row["key"] or b"", row["end"] or b""), (row[_ORDER], number)
+        found[name] = max(found.get(name, last), last)
+    return rows.take(pa.array(sorted(number for _, number in found.values()), pa.int64()))
+
+
+def _spans(ranges: pa.Table) -> list[tuple[int, DeletedRange]]:
+    """Ranges, each with its place in the order."""
+    return [
+        (row[_ORDER], DeletedRange(row["shard"], row["key"] or b"", row["end"] or b"", row["ts"], row["seq"]))
+        for row in ranges.select(["shard", "key", "end", "ts", "seq", _ORDER]).to_pylist()
+    ]
 
 
 def _is_alive(named: pa.Table, dead: pa.Table, spans: list[tuple[int, DeletedRange]]) -> Any:
@@ -148,53 +179,3 @@ def _is_alive(named: pa.Table, dead: pa.Table, spans: list[tuple[int, DeletedRan
         is_hit = pc.and_(span.mask(named.column("shard"), keys), pc.less(orders, order))
         is_alive = pc.and_(is_alive, pc.invert(is_hit))
     return is_alive
-
-
-def in_shards(before: pa.Table, count: int) -> pa.Table:
-    """Rows of the earlier state, with those of shards that are no more in the first one.
-
-    Every shard has every range, so it does not matter which of them takes such a row away.
-    """
-    shards = before.column("shard")
-    kept = pc.if_else(pc.less(shards, count), shards, pa.scalar(0, shards.type))
-    return before.set_column(before.schema.get_field_index("shard"), "shard", kept)
-
-
-def taken_away(before: pa.Table, folded: Folded) -> pa.Table:
-    """Rows of the earlier state (shard, key, field) that removed keys and ranges take away, with their ts and seq.
-
-    Some of them may exist again: `merged` lets the newest win.
-    """
-    found = []
-    if folded.keys_gone.num_rows:
-        at = pc.index_in(before.column("key"), value_set=folded.keys_gone.column("key").combine_chunks())
-        is_hit = pc.is_valid(at)
-        when = folded.keys_gone.select(["ts", "seq"]).take(at.filter(is_hit))
-        found.append(_with_times(before.filter(is_hit), when))
-    for span in folded.ranges:
-        rows = before.filter(span.mask(before.column("shard"), before.column("key")))
-        count = rows.num_rows
-        times = {"ts": pa.repeat(pa.scalar(span.ts), count), "seq": pa.repeat(pa.scalar(span.seq, pa.int32()), count)}
-        found.append(_with_times(rows, pa.table(times)))
-    return pa.concat_tables(found) if found else folded.gone.slice(0, 0)
-
-
-def _with_times(rows: pa.Table, times: pa.Table) -> pa.Table:
-    columns = [*rows.select(["shard", *_NAMES]).columns, *times.select(["ts", "seq"]).columns]
-    return pa.table(columns, names=["shard", *_NAMES, "ts", "seq"])
-
-
-def merged(folded: Folded, away: pa.Table) -> pa.Table:
-    """One row for each key and field to be altered, and whether it is gone."""
-    newest, rows = folded.newest, pa.concat_tables([folded.gone, away])
-    made = newest.append_column(GONE, pa.array(np.zeros(newest.num_rows, bool)))
-    if not rows.num_rows:
-        return made
-    gone = rows.append_column(GONE, pa.array(np.ones(rows.num_rows, bool)))
-    both = pa.concat_tables([made, gone], promote_options="default")
-    # The newest come last; of rows that were taken away more than once, the last time counts.
-    count = folded.newest.num_rows + folded.gone.num_rows
-    order = np.empty(both.num_rows, np.int64)
-    order[count:] = np.argsort(np.argsort(away.column("ts").to_numpy(), kind="stable"), kind="stable")
-    order[:count] = np.arange(both.num_rows - count, both.num_rows)
-    return _newest_of(both.append_column(_ORDER, pa.array(order)).combine_chunks(), _NAMES).drop_columns([_ORDER])

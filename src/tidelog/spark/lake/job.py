@@ -28,6 +28,7 @@ from tidelog.spark.jobs.job_lease import Stop
 from tidelog.spark.jobs.report import OWN_KEYS
 from tidelog.spark.lake.batches import BatchCommitter, BatchTotals
 from tidelog.spark.lake.current import Current
+from tidelog.spark.lake.executors import Executors
 from tidelog.spark.lake.layout import BAD, CHANGES, CURRENT, ENTRIES
 from tidelog.spark.lake.tables import LakeTable, open_table
 from tidelog.spark.lake.upkeep import compact, vacuum
@@ -149,17 +150,18 @@ class LakeJob(FeedJob):
         start = self._begin(tables)
         self._batches = BatchCommitter(tables, self._origin, self._options.spans, self._on_batch)
         # With its own `changes` table object, because batches are committed while it reads.
-        current = self._current = Current(self._table(CURRENT), self._table(CHANGES), self._shard_count())
+        executors = Executors(make_spark)
+        current = self._current = Current(self._table(CURRENT), self._table(CHANGES), self._shard_count(), executors)
         query = FeedQuery(self._origin.options(), "*", start, self._trigger)
         try:
-            query.run(make_spark(), self._batches.take, stop, lambda: self._work_between(tables, current))
+            query.run(make_spark(), self._batches.take, stop, lambda: self._work_between(tables, current, executors))
         except (TooOld, FeedDiverged) as error:
             raise _ended(error, self._storage.root, self._copy) from None
         self._batches.finish()
         if not stop.is_set():
             current.refresh()
             current.catch_up()
-            self._tidy(tables, current)
+            self._tidy(tables, current, executors)
 
     def _begin(self, tables: Mapping[str, LakeTable]) -> str:
         try:
@@ -201,7 +203,7 @@ class LakeJob(FeedJob):
         self._origin.refuse_lost(point.ts, seen.epoch, seen.ts)
         return json.dumps({"ts": point.ts, "epoch": seen.epoch, "seen": seen.ts})
 
-    def _work_between(self, tables: Mapping[str, LakeTable], current: Current) -> None:
+    def _work_between(self, tables: Mapping[str, LakeTable], current: Current, executors: Executors) -> None:
         """The work between batches. It is called all the time, but looks at tables only after a batch."""
         assert self._batches is not None
         ts = self._batches.taken.ts
@@ -211,10 +213,12 @@ class LakeJob(FeedJob):
         if current.is_due:
             current.run_pass()
         elif current.has_begun and time.monotonic() - self._upkept >= limits.LAKE_UPKEEP_S:
-            self._tidy(tables, current, hours_min=1)
+            self._tidy(tables, current, executors, hours_min=1)
             self._looked_at = None
 
-    def _tidy(self, tables: Mapping[str, LakeTable], current: Current, *, hours_min: int = 0) -> None:
+    def _tidy(
+        self, tables: Mapping[str, LakeTable], current: Current, executors: Executors, *, hours_min: int = 0
+    ) -> None:
         """Compact and vacuum. `hours_min`: files of running tasks, which no table has yet, must not be removed."""
         assert self._batches is not None
         hours = self._options.vacuum_hours
@@ -225,7 +229,7 @@ class LakeJob(FeedJob):
                     table = current.table
                 table.refresh()
                 if self._options.is_compacting:
-                    self._compacted += compact(table)
+                    self._compacted += compact(table, current.table.ts, executors)
                 self._vacuumed += vacuum(table, hours)
         self._upkept = time.monotonic()
 

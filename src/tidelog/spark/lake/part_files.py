@@ -1,4 +1,4 @@
-"""The Parquet files that a task writes: one at a time for each table and day, in the table's own folder.
+"""The Parquet files that a task writes: one at a time for each table and day, or for a bucket, in the table's folder.
 
 Their names are always new, so a task that is repeated, or one that was wrongly believed dead, never meets the files of
 another. A file counts once the driver has committed it; vacuum removes all others some day.
@@ -7,7 +7,7 @@ another. A file counts once the driver has committed it; vacuum removes all othe
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -18,9 +18,11 @@ import pyarrow.parquet as pq
 
 from tidelog import limits
 from tidelog.spark.delta.storage import Storage
-from tidelog.spark.lake.layout import DIVIDED
+from tidelog.spark.lake.layout import DAY, DIVIDED
 from tidelog.spark.lake.tables import FileMade
 
+SORTED: Final = "sorted"
+"""How the name of a file begins whose rows are in the order of its table's keys."""
 _DAY_US: Final = 86_400_000_000
 _DAYS_MAX: Final = 2_932_896
 """The last day of the year 9999; later rows are put there too."""
@@ -33,7 +35,7 @@ class PartFiles:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._open: dict[tuple[str, int | None], _PartFile] = {}
+        self._open: dict[tuple[str, int | None], PartFile] = {}
         self._made: list[FileMade] = []
 
     def write(self, table: str, rows: pa.RecordBatch) -> None:
@@ -49,12 +51,15 @@ class PartFiles:
             if first < end:
                 self._file(table, day, rows.schema).write(rows.slice(first, end - first))
 
-    def _file(self, table: str, day: int | None, schema: pa.Schema) -> _PartFile:
+    def _file(self, table: str, day: int | None, schema: pa.Schema) -> PartFile:
         file = self._open.get((table, day))
         if file is None or file.is_full or file.schema != schema:
             if file is not None:  # for example because there are new columns
                 self._made.append(file.close())
-            file = self._open[table, day] = _PartFile(self._storage, table, day, schema)
+            name = None if day is None else str(np.datetime64(day, "D"))
+            file = self._open[table, day] = PartFile(
+                self._storage, table, schema, folder="" if name is None else f"{DAY}={name}/", day=name
+            )
         return file
 
     def close(self) -> list[FileMade]:
@@ -69,15 +74,25 @@ class PartFiles:
             file.abandon()
 
 
-class _PartFile:
+class PartFile:
     """One file. Rows are collected to groups of a good size."""
 
-    def __init__(self, storage: Storage, table: str, day: int | None, schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        table: str,
+        schema: pa.Schema,
+        *,
+        folder: str = "",
+        day: str | None = None,
+        sorted_by: Sequence[str] = (),
+    ) -> None:
+        """`folder`: below that of the table, with a slash at its end. `sorted_by`: the columns in whose order rows
+        come; then statistics of the first one let readers skip groups, and the name of the file tells."""
         self.schema = schema
         self._table = table
-        self._day = None if day is None else str(np.datetime64(day, "D"))
-        folder = "" if self._day is None else f"day={self._day}/"
-        self._path = f"{folder}part-{secrets.token_hex(16)}.parquet"
+        self._day = day
+        self._path = f"{folder}{SORTED if sorted_by else 'part'}-{secrets.token_hex(16)}.parquet"
         files = storage.files(table)
         if folder and storage.is_local:
             files.create_dir(folder.rstrip("/"))
@@ -87,8 +102,10 @@ class _PartFile:
             schema,
             compression="lz4",
             use_dictionary=[name for name in _REPEATED if name in schema.names],
-            write_statistics=["ts"],
+            write_statistics=["ts", *sorted_by[:1]],
+            write_page_index=bool(sorted_by),
         )
+        self._group_rows = limits.LAKE_SORTED_GROUP_ROWS if sorted_by else None
         self._rows: list[pa.RecordBatch] = []
         self._waiting = self._waiting_bytes = 0
         self._count = 0
@@ -112,7 +129,7 @@ class _PartFile:
 
     def _flush(self) -> None:
         table = pa.Table.from_batches(self._rows, self.schema)
-        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._writer.write_table(table, row_group_size=self._group_rows or max(1, table.num_rows))
         self._rows, self._waiting, self._waiting_bytes = [], 0, 0
 
     def close(self) -> FileMade:

@@ -6,24 +6,24 @@ Transaction("tidelog/initial", ts)    of `changes`: the lake began with values t
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction
 
+from tidelog import limits
+from tidelog.spark.delta.commit import DeltaFile, FilesCommit, FilesReplaced, paths_of
 from tidelog.spark.delta.faults import TableFault, TableUnusable, faults_at
 from tidelog.spark.delta.storage import Storage
-from tidelog.spark.delta.table import HistoryPoint, commit_at, open_delta, point_of
+from tidelog.spark.delta.table import HistoryPoint, open_delta, point_of
 from tidelog.spark.lake.layout import DAY, DIVIDED, PROPERTIES, SCHEMAS
 
 _INITIAL: Final = "tidelog/initial"
 
 
 class FileMade(NamedTuple):
-    """A file that a task has written into the folder of a table. It counts once it is committed."""
+    """A file in the folder of a table, that a task has written. It counts once it is committed."""
 
     table: str
     path: str
@@ -34,6 +34,25 @@ class FileMade(NamedTuple):
     """None: the table is not divided by day."""
     ts_min: int
     ts_max: int
+
+    @property
+    def committed(self) -> DeltaFile:
+        """As a commit names it."""
+        stats = {
+            "numRecords": self.rows,
+            "minValues": {"ts": self.ts_min},
+            "maxValues": {"ts": self.ts_max},
+            "nullCount": {"ts": 0},
+        }
+        days = {} if self.day is None else {DAY: self.day}
+        return DeltaFile(self.path, self.size_bytes, days, json.dumps(stats))
+
+
+class Replacement(NamedTuple):
+    """Files that a task has made of others: the same rows."""
+
+    come: Sequence[FileMade]
+    go: Sequence[FileMade]
 
 
 class LakeTable:
@@ -80,22 +99,60 @@ class LakeTable:
                 self.delta.alter.add_columns(Schema.from_arrow(new).fields)
                 self.delta.update_incremental()
 
+    def files(self) -> list[FileMade]:
+        """The files of this version, by the newest ts in them."""
+        found = pa.table(self.delta.get_add_actions(flatten=True))
+        if not found.num_rows:
+            return []
+        columns = [found.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")]
+        days = found.column(f"partition.{DAY}").to_pylist() if self.name in DIVIDED else [None] * found.num_rows
+        columns += [[None if day is None else str(day) for day in days]]
+        columns += [found.column(name).to_pylist() for name in ("min.ts", "max.ts")]
+        return sorted((FileMade(self.name, *row) for row in zip(*columns, strict=True)), key=lambda file: file.ts_max)
+
     def commit(
-        self, files: Sequence[FileMade], point: HistoryPoint, *, overwrite: bool = False, initial_ts: int | None = None
+        self,
+        files: Sequence[FileMade],
+        point: HistoryPoint,
+        *,
+        gone: Sequence[FileMade] = (),
+        overwrite: bool = False,
+        initial_ts: int | None = None,
     ) -> None:
-        """Add the rows of some files, and record how far the table is with them."""
-        now_ms = time.time_ns() // 1_000_000
-        actions: list[Any] = [_add_action(file, now_ms) for file in files]
+        """Add the rows of some files, take away those of others, and record how far the table is with that."""
         with faults_of(self):
             self._check_there(files)
-            self.delta.create_write_transaction(
-                actions,
-                "overwrite" if overwrite else "append",
-                self.delta.schema(),
-                [DAY] if self.name in DIVIDED else [],
-                commit_properties=commit_at(point, **({} if initial_ts is None else {_INITIAL: initial_ts})),
-            )
-            self.delta.update_incremental()
+            FilesCommit(
+                [file.committed for file in files],
+                [file.committed for file in gone],
+                point,
+                {} if initial_ts is None else {_INITIAL: initial_ts},
+                overwrite,
+            ).make(self.delta, self.storage.uri(self.name), self._partition_by)
+
+    def replace(self, replacements: Sequence[Replacement]) -> list[Replacement]:
+        """Put files in the place of others with the same rows, in one commit. Returns what was done.
+
+        Another job may have replaced some of them first: those replacements are left out.
+        """
+        with faults_of(self):
+            self._check_there([file for each in replacements for file in each.come])
+            for _ in range(limits.LAKE_COMMIT_ATTEMPTS):
+                there = paths_of(self.delta)
+                found = [each for each in replacements if all(file.path in there for file in each.go)]
+                if not found:
+                    return []
+                come, go = ([file.committed for each in found for file in each[part]] for part in (0, 1))
+                try:
+                    FilesCommit(come, go).make(self.delta, self.storage.uri(self.name), self._partition_by)
+                except FilesReplaced:
+                    continue
+                return found
+        return []
+
+    @property
+    def _partition_by(self) -> list[str]:
+        return [DAY] if self.name in DIVIDED else []
 
     def _check_there(self, files: Sequence[FileMade]) -> None:
         """Make sure that files of tasks are here: on another machine, the same path may be another folder."""
@@ -112,17 +169,6 @@ class LakeTable:
     def refresh(self) -> None:
         with faults_of(self):
             self.delta.update_incremental()
-
-
-def _add_action(file: FileMade, now_ms: int) -> AddAction:
-    stats = {
-        "numRecords": file.rows,
-        "minValues": {"ts": file.ts_min},
-        "maxValues": {"ts": file.ts_max},
-        "nullCount": {"ts": 0},
-    }
-    days = {} if file.day is None else {DAY: file.day}
-    return AddAction(file.path, file.size_bytes, days, now_ms, True, json.dumps(stats))
 
 
 def open_table(storage: Storage, name: str, about: str) -> LakeTable:
@@ -149,6 +195,16 @@ def open_table(storage: Storage, name: str, about: str) -> LakeTable:
             f"{uri} was made with other settings: {metadata.description}, and now they are {about}. Give those, or "
             "another folder"
         )
+    return LakeTable(storage, name, delta)
+
+
+def find_table(storage: Storage, name: str) -> LakeTable | None:
+    """A table of a lake as it is, whatever its settings are; None: there is none."""
+    delta = open_delta(storage, name)
+    if delta is None:
+        return None
+    if delta.metadata().name != f"tidelog {name}":
+        raise TableUnusable(f"{storage.uri(name)} is a table that `tidelog pipeline lake` did not make")
     return LakeTable(storage, name, delta)
 
 
