@@ -28,6 +28,7 @@ from tidelog.cli.pipeline import compress as pipeline_compress
 from tidelog.cli.pipeline import expire as pipeline_expire
 from tidelog.cli.pipeline import lake as pipeline_lake
 from tidelog.cli.pipeline import run as pipeline_run
+from tidelog.cli.pipeline import optimize as pipeline_optimize
 from tidelog.cli.pipeline import status as pipeline_status
 from tidelog.cli.pipeline import verify as pipeline_verify
 from tidelog.cli.pipeline import view as pipeline_view
@@ -106,6 +107,7 @@ GROUPS: Final = (
             "tidelog pipeline verify data",
             "tidelog pipeline lake --to lake --once",
             "tidelog pipeline run --file pipeline.toml",
+            "tidelog pipeline optimize --to lake",
             "tidelog pipeline status",
         ),
     ),
@@ -153,6 +155,7 @@ COMMANDS: Final = (
     CommandRow("pipeline compress", pipeline_compress.compress, pipeline_compress.EPILOG),
     CommandRow("pipeline expire", pipeline_expire.expire, pipeline_expire.EPILOG),
     CommandRow("pipeline lake", pipeline_lake.lake, pipeline_lake.EPILOG),
+    CommandRow("pipeline optimize", pipeline_optimize.optimize, pipeline_optimize.EPILOG),
     CommandRow("pipeline verify", pipeline_verify.verify, pipeline_verify.EPILOG),
     CommandRow("pipeline run", pipeline_run.run, pipeline_run.EPILOG),
     CommandRow("pipeline status", pipeline_status.status, pipeline_status.EPILOG),

@@ -3,6 +3,7 @@
     compress   turn old days of job sets into batches
     expire     remove old days of job sets
     lake       keep Delta tables equal to a server
+    optimize   few large files in a lake, sorted by key
     view       keep views that are declared in SQL
     verify     check a journal, or a copy of one, on many cores
     verified_copy  what is printed about a copy

@@ -27,4 +27,5 @@ upkeep        what the job does itself: compaction of small files, removal of ol
 
 executors     runs tasks on Spark
 job           the job `lake`, which runs all of this
+optimize      the job `optimize`: few large files, sorted by key
 """
