@@ -54,6 +54,7 @@ def test_the_tree_is_what_is_promised() -> None:
         ("channels", "serve"),
         ("pipeline",),
         *(("pipeline", name) for name in ("compress", "expire", "lake", "run", "status", "verify", "view")),
+        *(("pipeline", name) for name in ("compress", "expire", "lake", "optimize", "status", "verify", "view")),
         ("view",),
         *(("view", name) for name in ("ls", "show", "check", "drop")),
     }
@@ -79,7 +80,7 @@ def test_help_has_examples_statuses_and_the_json_form(name: str) -> None:
     assert "JSON: kind" in outcome.stdout
 
 
-@pytest.mark.parametrize("name", ["compress", "expire", "verify"])
+@pytest.mark.parametrize("name", ["compress", "expire", "optimize", "verify"])
 def test_help_of_jobs_has_examples_and_statuses(name: str) -> None:
     outcome = invoke("pipeline", name, "--help")
     assert f"  tidelog pipeline {name} " in outcome.stdout

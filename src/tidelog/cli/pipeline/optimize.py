@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tidelog import limits
-from tidelog.channels.settings_table import duration_ms
 from tidelog.cli.exits import FAILED, FINE, guarded
 from tidelog.cli.options import AsJson, Conf, DryRun, Master, ShowsBar, StorageOptions, To
 from tidelog.cli.output.progress_bar import ReportProgress, progress_bar
@@ -107,6 +106,8 @@ def optimize(
 
 
 def _hours(text: str) -> int:
+    from tidelog.channels.settings_table import duration_ms  # late: it imports asyncio
+
     ms = duration_ms(text)
     if ms is None or ms % _HOUR_MS or ms < limits.LAKE_KEEP_HOURS_MIN * _HOUR_MS:
         raise ClientError(f"--keep {text!r}: give whole hours or days, such as 12h or 30d, and at least an hour")
