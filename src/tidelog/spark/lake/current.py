@@ -84,7 +84,6 @@ class Current:
                 except FilesReplaced:
                     if attempt + 1 == limits.LAKE_COMMIT_ATTEMPTS:
                         raise
-                    self.table.refresh()
         self.passes += 1
         self._ended = time.monotonic()
         self.last_s = self._ended - begun
@@ -94,6 +93,7 @@ class Current:
         """How many changes were folded."""
         last = self._changes.point
         assert last is not None
+        self.table.refresh()  # files that others have replaced will be removed some day
         until, new = self._taken(last.ts)
         point = HistoryPoint(until, last.epoch)
         if not new:

@@ -44,10 +44,16 @@ class Executors:
             for number in _numbers(batches):
                 yield from work.reduce(groups[number])
 
-        frame = self._numbered(len(groups)).mapInArrow(reduce, PACKED_COLUMNS)
-        if len(groups) > 1 or work.bucket_count > 1:  # otherwise one task does both, without a shuffle
-            frame = frame.repartitionById(work.bucket_count, "bucket")
-        rows = self._collect(frame.mapInArrow(work.upsert, OUTCOME_COLUMNS))
+        def reduce_and_upsert(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from work.upsert(reduce(batches))
+
+        frame = self._numbered(len(groups))
+        if len(groups) == work.bucket_count == 1:  # one task does both, in one process
+            frame = frame.mapInArrow(reduce_and_upsert, OUTCOME_COLUMNS)
+        else:
+            frame = frame.mapInArrow(reduce, PACKED_COLUMNS).repartitionById(work.bucket_count, "bucket")
+            frame = frame.mapInArrow(work.upsert, OUTCOME_COLUMNS)
+        rows = self._collect(frame)
         return work.outcome(row.asDict() for row in rows)
 
     def _numbered(self, count: int) -> Any:
