@@ -15,7 +15,7 @@ write takes to show up in a view.
                these hashes tells it. The load is 200,000 SETs that were made before, over and over: only the moment
                in them is new. No peer does this
 
-Goals: 150,000 changes/s of a backlog; 20,000 changes/s kept up with on two cores.
+Goals: 250,000 changes/s of a backlog; 20,000 changes/s kept up with on two cores.
 """
 
 from __future__ import annotations

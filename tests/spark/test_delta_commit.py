@@ -67,7 +67,7 @@ class Rows:
 def test_files_come_and_go_in_one_step(storage: Storage) -> None:
     """Over more commits than a checkpoint has between it and the next."""
     rows = Rows(storage)
-    delta, last = rows.opened(), []
+    delta, last = rows.opened(), list[DeltaFile]()
     for ts in range(1, 9):
         file = rows.file(ts, "bucket-0001-of-0008/")
         rows.make(delta, FilesCommit([file], last, HistoryPoint(ts, 7)))

@@ -22,6 +22,8 @@ from tidelog.spark.jobs.job_lease import Stop
 from tidelog.spark.lake.buckets import Bucket, bucket_numbers, bucket_of, rows_of_buckets, wanted_count
 from tidelog.spark.lake.job import LakeJob, LakeOptions
 from tidelog.spark.lake.layout import CHANGES, CURRENT, SCHEMAS
+from tidelog.spark.lake.tables import LakeTable
+from tidelog.spark.lake.upkeep import vacuum
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 
@@ -113,6 +115,43 @@ def test_a_table_that_grows_is_divided(server: ServerProcess, tmp_path: Path, mo
         client.flushdb()
         write(client, draw, 20)
         InProcess(server.port, folder).run()
+        check(server.port, client, folder)
+
+
+class Killed(BaseException):
+    """Nothing after this happens."""
+
+
+def test_a_job_that_is_killed_while_it_divides_or_folds_leaves_the_table_whole(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that no commit names are removed by vacuum, and by nothing else."""
+    folder, draw = tmp_path / "lake", random.Random(9)
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    with server.client() as client:
+        write(client, draw, 200)
+        InProcess(server.port, folder).run()
+        before = Counter(DeltaTable(str(folder / CURRENT)).file_uris())
+        monkeypatch.setattr("tidelog.limits.LAKE_FILE_BYTES", 8_000)
+        write(client, draw, 100)
+        for method in ("replace", "commit"):
+            run = InProcess(server.port, folder)
+            run.take()
+            with monkeypatch.context() as patch:
+                patch.setattr(LakeTable, method, killed)
+                with pytest.raises(Killed):
+                    run.fold()
+            if method == "replace":
+                assert Counter(DeltaTable(str(folder / CURRENT)).file_uris()) == before
+        last = InProcess(server.port, folder)
+        last.run()
+        check(server.port, client, folder)
+        assert vacuum(last.current.table, 0) > 0
+        named = {Path(uri) for uri in DeltaTable(str(folder / CURRENT)).file_uris()}
+        assert set((folder / CURRENT).rglob("*.parquet")) == named
         check(server.port, client, folder)
 
 
