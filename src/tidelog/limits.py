@@ -896,6 +896,8 @@ LAKE_BUCKET_FILES_MAX = 16
 """Small files of a bucket; a pass that meets more puts them together."""
 LAKE_COMMIT_ATTEMPTS = 10
 """How often a commit is tried again because other jobs commit to the table, too."""
+LAKE_FIRST_BATCH_S = 30.0
+"""How long passes wait for the first batch of a job, which has nothing to take in while nobody writes."""
 LAKE_REWRITTEN_BYTES_PER_S = 1 * MIB
 """Of `current` that are rewritten while it follows: that takes the processor, and the old files stay for a while."""
 LAKE_FILE_ROWS = 1_000_000

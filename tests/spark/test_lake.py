@@ -448,6 +448,24 @@ def test_tables_are_looked_at_after_batches(
         check(server.port, client, tmp_path)
 
 
+def test_passes_wait_for_the_first_batch(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that was killed may leave a pass to do, but Spark has to come up first. It does not wait for ever."""
+    with server.client() as client:
+        client.set("a", "1")
+        InProcess(server.port, tmp_path).take()
+        run = InProcess(server.port, tmp_path)
+        job = job_at(tmp_path, server.port)
+        job._batches = run.batches
+        run.current.refresh()
+        job._work_between(run.tables, run.current, run.executors)
+        assert run.current.is_behind
+        monkeypatch.setattr("tidelog.limits.LAKE_FIRST_BATCH_S", 0.0)
+        job._work_between(run.tables, run.current, run.executors)
+        assert not run.current.is_behind
+
+
 def test_files_that_are_elsewhere_are_not_committed(
     server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

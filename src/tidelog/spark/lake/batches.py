@@ -88,6 +88,8 @@ class BatchCommitter:
         self._committed_at = time.monotonic()
         self.committing = threading.Lock()
         """Held while any table but `current` is altered."""
+        self.has_taken = False
+        """Whether this run has had a batch."""
         self.taken = BatchTotals()
         self.taken.ts = None if self._changes.point is None else self._changes.ts
 
@@ -103,6 +105,7 @@ class BatchCommitter:
         with self.committing:
             self._commit(files, columns, point, is_initial)
         self.taken.add(files, sum(row["events"] for row in rest), point.ts, time.monotonic() - begun)
+        self.has_taken = True
         self._on_batch(self.taken)
 
     def finish(self) -> None:

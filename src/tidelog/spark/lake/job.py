@@ -105,7 +105,7 @@ class LakeJob(FeedJob):
         self._looked_at: int | None = None
         """How far batches were when `current` last looked for changes."""
         self._compacted = self._vacuumed = 0
-        self._upkept = time.monotonic()
+        self._began = self._upkept = time.monotonic()
 
     def run(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
         if self._copy is None:
@@ -204,13 +204,17 @@ class LakeJob(FeedJob):
         return json.dumps({"ts": point.ts, "epoch": seen.epoch, "seen": seen.ts})
 
     def _work_between(self, tables: Mapping[str, LakeTable], current: Current, executors: Executors) -> None:
-        """The work between batches. It is called all the time, but looks at tables only after a batch."""
+        """The work between batches. It is called all the time, but looks at tables only after a batch.
+
+        Passes wait for the first batch: they would delay it, because Spark is busy with coming up.
+        """
         assert self._batches is not None
         ts = self._batches.taken.ts
         if ts != self._looked_at:
             current.refresh()
             self._looked_at = ts
-        if current.is_due:
+        has_come_up = self._batches.has_taken or time.monotonic() - self._began >= limits.LAKE_FIRST_BATCH_S
+        if current.is_due and has_come_up:
             current.run_pass()
         elif current.has_begun and time.monotonic() - self._upkept >= limits.LAKE_UPKEEP_S:
             self._tidy(tables, current, executors, hours_min=1)
