@@ -53,8 +53,7 @@ def test_the_tree_is_what_is_promised() -> None:
         ("channels",),
         ("channels", "serve"),
         ("pipeline",),
-        *(("pipeline", name) for name in ("compress", "expire", "lake", "run", "status", "verify", "view")),
-        *(("pipeline", name) for name in ("compress", "expire", "lake", "optimize", "status", "verify", "view")),
+        *(("pipeline", name) for name in ("compress", "expire", "lake", "optimize", "run", "status", "verify", "view")),
         ("view",),
         *(("view", name) for name in ("ls", "show", "check", "drop")),
     }

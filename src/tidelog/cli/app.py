@@ -27,8 +27,8 @@ from tidelog.cli.journal import verify as journal_verify
 from tidelog.cli.pipeline import compress as pipeline_compress
 from tidelog.cli.pipeline import expire as pipeline_expire
 from tidelog.cli.pipeline import lake as pipeline_lake
-from tidelog.cli.pipeline import run as pipeline_run
 from tidelog.cli.pipeline import optimize as pipeline_optimize
+from tidelog.cli.pipeline import run as pipeline_run
 from tidelog.cli.pipeline import status as pipeline_status
 from tidelog.cli.pipeline import verify as pipeline_verify
 from tidelog.cli.pipeline import view as pipeline_view
