@@ -292,3 +292,25 @@ def test_a_first_round_that_was_cut_off_and_erased_begins_once_more(objects: Obj
 
     assert [len(each.snapshots) for each in shipped.newest.lineages] == [1]
     assert restored(objects, shipped.newest) == state(shipped.store)
+
+
+def test_bytes_that_were_dropped_in_the_middle_are_shipped_again(objects: ObjectStore) -> None:
+    """A server before has shipped them, and what follows them, and no manifest came to count them: this server has
+    others in the place of the first, and the same that follow."""
+    shipped = Shipped(objects, shards=1)
+    shipped.begin()
+    shipped.change(5)
+    shipped.ship()
+    lineage = shipped.shipper.lineages[-1]
+    counted = lineage.ts, lineage.cycle, lineage.lsns, lineage.ends
+    for _ in range(2):
+        shipped.change(5)
+        shipped.ship()
+    [path] = [path for path in lineage.files if "journal-" in path]
+    file = lineage.files[path]
+    shipped.shipper._archive.set_file(lineage, path, file.minus(file.extents[-2]))
+    lineage.ts, lineage.cycle, lineage.lsns, lineage.ends = counted
+
+    shipped.change(5)
+    shipped.ship()
+    assert restored(objects, shipped.newest) == state(shipped.store)

@@ -294,7 +294,8 @@ class Shipper:
                 size = end.at if segment == end.segment else self._size(path)
                 if segment != end.segment and self._disk.exists(f"{self._folder}/{blobs}"):
                     self._ship_range(blobs, 0, self._size(blobs))
-                self._ship_range(path, lineage.file(path).size, size)
+                # Not from the end of the file: what lies between the two may have been another server's, and dropped.
+                self._ship_range(path, shipped.at if shipped is not None and segment == shipped.segment else 0, size)
                 if segment != end.segment:
                     self._bulk.sealed(lineage, ShardId(shard), segment)
 
