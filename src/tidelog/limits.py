@@ -1077,6 +1077,8 @@ SHIP_NOTICE_US = 24 * HOUR_US
 """From when an object is announced to go until it goes: no restore may take longer."""
 SHIP_SWEEP_US = HOUR_US
 """How often the shipper looks for objects that nothing refers to."""
+SHIP_SURE_US = HOUR_US
+"""A shipper that has not put a manifest for so long looks whether another has taken over, before it does anything."""
 SHIP_AGES_MAX = 60
 """Manifests whose age every manifest tells: one of each sweep of a day, and more than that."""
 SHIP_SNAPSHOTS_YOUNG_US = HOUR_US
@@ -1154,6 +1156,7 @@ assert UNAUTHENTICATED_AT_ONCE_BYTES < AT_ONCE_BYTES <= DECODED_COMMANDS_MAX
 assert UNAUTHENTICATED_PIECE_BYTES < RECEIVED_PIECE_BYTES <= UNREAD_BYTES_MAX
 assert SCRIPT_BYTES_MAX * 4 <= SCRIPT_MEMORY_BYTES_MIN  # of which a quarter is kept free for the server's replies
 assert SHIP_AGES_MAX * SHIP_SWEEP_US > SHIP_NOTICE_US + 2 * SHIP_SWEEP_US
+assert SHIP_BEAT_US < SHIP_SURE_US < SHIP_NOTICE_US  # no manifest that it has seen is deleted by then
 assert COPY_STALE_US > 2 * SHIP_BEAT_US
 assert SHIP_RETRY_S_MIN * 2**SHIP_RETRY_DOUBLINGS >= SHIP_RETRY_S_MAX
 assert 2 * SHIPPED_AHEAD_BLOCKS < SHIPPED_BLOCKS_KEPT

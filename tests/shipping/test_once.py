@@ -153,7 +153,9 @@ def data_bytes(bucket: SimulatedBucket) -> int:
     """What was uploaded of files; nothing was deleted."""
     client = bucket.client("counts")
     return sum(
-        client.size(name) for name in bucket.names() if not name.split("/")[1].startswith(("manifest", "base", "going"))
+        client.size(name)
+        for name in bucket.names()
+        if not name.split("/")[1].startswith(("manifest", "lease", "base", "going"))
     )
 
 

@@ -177,7 +177,7 @@ def test_no_moment_that_is_said_to_be_over_comes_again(objects: ObjectStore) -> 
     shipped.change(5)
     shipped.clock = shipped.journal.hlc._clock  # that of the server
     shipped.clock.advance(3600_000_000)
-    shipped.shipper._made_us = -(1 << 60)
+    shipped.shipper._fence.made_us = -(1 << 60)
     shipped.ship()
     manifest = shipped.newest
     assert manifest.clock_bound >= manifest.closed_ts > manifest.lineages[-1].ts

@@ -110,13 +110,18 @@ def test_manifests_go_also_if_the_server_is_started_again_every_few_hours(bucket
         shipped.shipper = Shipper(shipped.disk, "/data", shipped.journal.meta, shipped.objects, shipped.clock)
         shipped.begin()
         work(shipped)
-        write(shipped)
-        shipped.ship()
+        for _ in range(3):
+            write(shipped)
+            shipped.ship()
         shipped.clock.advance(5 * HOUR_US)
         work(shipped)
-    numbers = [manifest_number(name.partition("/")[2]) for name in bucket.names()]
-    assert 0 not in numbers
+    assert {0, 3, 4} <= numbers_of(bucket), "those of takeovers, and those before them"
+    assert not {1, 2, 5, 6} & numbers_of(bucket)
     assert restored(bucket.client(), shipped.newest) == state(shipped.store)
+
+
+def numbers_of(bucket: SimulatedBucket) -> set[int | None]:
+    return {manifest_number(name.partition("/")[2]) for name in bucket.names()}
 
 
 def lineage_of(name: str, *, ts: int, begins_ts: int | None, snapshots: tuple[int, ...] = ()) -> Lineage:

@@ -53,19 +53,27 @@ _SHIPPED: Final = (
 _LEASES: Final = (
     _mutant(
         "another-lease-ignored",
-        "shipper.py",
-        "        if found is None or found.lease != self.lease:\n",
+        "fence.py",
+        "        if found != lease:\n",
         "        if found is None:\n",
         "a shipper that was replaced goes on beside the one that replaced it",
         7_000_001,
     ),
     _mutant(
         "own-manifest-taken-for-another",
-        "shipper.py",
-        "        if found is None or found.lease != self.lease:\n",
-        "        if found is None or found.lease == self.lease:\n",
+        "fence.py",
+        "        if found != lease:\n",
+        "        if found == lease:\n",
         "a manifest that was put, although its shipper was told that it failed, ends shipping",
         7_000_001,
+    ),
+    _mutant(
+        "takeovers-deleted",
+        "upkeep.py",
+        "number not in self._leases and number + 1 not in self._leases\n",
+        "number is not None\n",
+        "a shipper that was stopped for days in the middle of a put finds its number free, and goes on",
+        7_000_035,
     ),
     _mutant(
         "other-history-accepted",
@@ -151,6 +159,14 @@ _GOING: Final = (
         ">= 0\n            ):",
         "a restore that is under way loses its files",
         7_000_003,
+    ),
+    _mutant(
+        "bytes-dropped-in-the-middle-not-shipped-again",
+        "shipper.py",
+        "shipped.at if shipped is not None and segment == shipped.segment else 0, size)\n",
+        "lineage.file(path).size, size)\n",
+        "of what a server before has shipped and no manifest counts, a part is kept, and what is missing before it stays so",
+        17,
     ),
     _mutant(
         "segments-of-the-oldest-snapshot-expire",

@@ -130,14 +130,18 @@ class ShippingWorld:
     def log(self) -> ManifestLog:
         return ManifestLog(self._looker, self.leader.journal.meta.database_id)
 
-    def _putters(self) -> dict[int, str]:
-        """By manifest, the client that has put it."""
+    def _manifests_put(self) -> list[tuple[int, str]]:
+        """All that were ever put, in order, with the client that has put each."""
         prefix = f"{self.leader.journal.meta.database_id}/manifest-"
-        return {
-            int(each.name.removeprefix(prefix), 16): each.client
+        return [
+            (int(each.name.removeprefix(prefix), 16), each.client)
             for each in self.bucket.history
             if each.operation == "put" and each.name.startswith(prefix)
-        }
+        ]
+
+    def _putters(self) -> dict[int, str]:
+        """By manifest, the client that has put it."""
+        return dict(self._manifests_put())
 
     def _history_of(self, manifest: Manifest) -> Branch:
         """That of the server that has put a manifest."""
@@ -249,7 +253,8 @@ class ShippingWorld:
         self.leader.open()
 
     def _lose_machine(self) -> None:
-        """The machine is gone; another restores the copy, and goes on."""
+        """The machine is gone; another waits until nothing more comes of it, restores the copy, and goes on."""
+        self.clock.advance(limits.RESTORE_WAIT_US + 1)
         manifest = self.log.newest()
         if manifest is None or not covered_moments(manifest):
             return
@@ -282,6 +287,24 @@ class ShippingWorld:
         self.leader = ShippingServer(self, disk, branch)
         self.coverage["promoted"] += 1
 
+    def _outlive(self) -> None:
+        """The leader goes on for days, so that manifests go that a server of before may know; then that wakes up."""
+        if not self.former:
+            return
+        self._lead_for_days()
+        self.coverage["outlived"] += 1
+        self._wake()
+
+    def _lead_for_days(self) -> None:
+        for _ in range(self.rng.randrange(6, 11)):
+            self._change()
+            self._sync()
+            for _ in range(3):
+                self._ship()
+                self._by(self.leader, lambda: self.leader.finish_work(200))
+                self.clock.advance(11_000_000)
+            self.clock.advance(8 * HOUR_US)
+
     def _replace_inside(self) -> None:
         """A shipper pauses in the middle of a call, for so long that a follower takes over; then it goes on."""
         paused = self.leader
@@ -290,7 +313,7 @@ class ShippingWorld:
         disk, branch = paused.disk.clone(self.rng.getrandbits(60)), list(paused.branch)
         left = self.rng.randrange(1, 6)
 
-        def watch(operation: str, _name: str, moment: str) -> None:
+        def watch(operation: str, name: str, moment: str) -> None:
             nonlocal left
             left -= 1
             if left or self.leader is not paused or operation == "delete":
@@ -304,6 +327,9 @@ class ShippingWorld:
                 self._sync()
                 self._ship()
                 self._work()
+            if operation == "put" and "/manifest-" in name and self.rng.random() < 0.6:
+                self._lead_for_days()
+                self.coverage["outlived_inside"] += 1
             self.coverage["replaced_inside"] += 1
 
         paused.objects.watch = watch
@@ -438,9 +464,11 @@ class ShippingWorld:
         require(not missing, "objects are named and gone:", missing[:3])
 
     def _check_putters(self) -> None:
-        """Nobody puts a manifest after another has."""
+        """Nobody puts a manifest after another has, and no number comes twice, or after a later one."""
+        put = self._manifests_put()
+        require(put == sorted(put) and len(put) == len(self._putters()), "numbers of manifests come again:", put)
         last, before = "", set[str]()
-        for _, client in sorted(self._putters().items()):
+        for _, client in put:
             if client != last:
                 require(client not in before, client, "has put a manifest after another did")
                 before.add(client)
@@ -485,6 +513,7 @@ STEPS: Final = (
     (ShippingWorld._lose_machine, 1.5),
     (ShippingWorld._promote, 1.5),
     (ShippingWorld._wake, 3),
+    (ShippingWorld._outlive, 0.7),
     (ShippingWorld._replace_inside, 1.5),
     (ShippingWorld._set_clock, 1),
     (ShippingWorld._begin_restore, 4),

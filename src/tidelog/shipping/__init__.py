@@ -2,7 +2,8 @@
 
 lineage        files as runs of objects, and the files of one server
 manifest       what is shipped, one number after the other
-manifest_log   the manifests of a database: the fence, and where readers begin
+manifest_log   the manifests of a database, and where readers begin
+fence          of two servers that ship a database, one is told so
 point          how far a journal is durable, for its shipper
 shipper        rounds: new bytes, then a manifest that says so
 succession     whether a server may go on with what is shipped

@@ -199,6 +199,14 @@ def base_of(data: bytes, name: str) -> str:
     return base
 
 
+def read_lease(data: bytes, name: str) -> int:
+    """That of a manifest, which is not read any further."""
+    lease = unpack(data, name).get("lease")
+    if not isinstance(lease, int):
+        raise Corruption("it is no manifest", path=name)
+    return lease
+
+
 def decode_manifest(data: bytes, name: str, base: Base) -> Manifest:
     members = unpack(data, name)
     try:

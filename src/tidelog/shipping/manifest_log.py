@@ -1,4 +1,4 @@
-"""The manifests of a database in an object store, by their numbers: the fence, and where readers begin.
+"""The manifests of a database in an object store, by their numbers: where readers begin.
 
     newest      list, then ask for the next by name: a listing may be late, a get by name is not
     put         create-only: of two shippers that put the same number, one is told so
@@ -22,6 +22,7 @@ from tidelog.shipping.manifest import (
     encode_manifest,
     manifest_name,
     manifest_number,
+    read_lease,
 )
 
 _STEP_MAX: Final = 1 << 40
@@ -104,6 +105,14 @@ class ManifestLog:
         if manifest.number != number or manifest.database_id != self.database_id:
             raise Corruption("it is the manifest of another database, or has another number", path=name)
         return manifest
+
+    def lease_of(self, number: int) -> int | None:
+        """That of the shipper that has put a manifest; None: it is not there. Its base is not read, and may be gone."""
+        name = f"{self.database_id}/{manifest_name(number)}"
+        try:
+            return read_lease(self._objects.get(name), name)
+        except FileNotFoundError:
+            return None
 
     def put(self, manifest: Manifest) -> None:
         """`FileExistsError`: there is one of this number. After another `OSError` it may or may not be there."""

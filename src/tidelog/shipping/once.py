@@ -105,7 +105,7 @@ class OnceShipping:
             raise InternalError("a large value is being written, and nobody writes")
         journal.writer.sync()
         self._point = point = point_of(journal)
-        shipper.take_over(point)
+        self._patiently(lambda: shipper.take_over(point))
         if not shipper.is_begun:
             self._begin_lineage(is_whole_wanted=is_of_now)
         self._saved_us = self._clock.monotonic_us()

@@ -7,8 +7,7 @@
 Invariants:
 - only bytes that are fsynced are shipped, and a manifest names only objects that are there;
 - no object is put twice, and none is changed: every name has the lease in it (`uploads`);
-- manifest n + 1 is put with create-only. A shipper that finds another's in its place stops for good (`ShippingFenced`):
-  what it has put since is named by no manifest.
+- a shipper that was replaced stops for good (`fence`, `ShippingFenced`): what it has put since is named by no manifest.
 
 Calls block, and come one at a time, from any thread. `OSError`: the store or the disk could not be reached; the same
 call works later, and nothing is lost by that but time.
@@ -30,10 +29,10 @@ from tidelog.journal.segment import blob_name, journal_name, list_segments
 from tidelog.ports import Clock, Disk, ObjectStore
 from tidelog.shipping.archive import Archive
 from tidelog.shipping.bulk import Bulk
+from tidelog.shipping.fence import Fence
 from tidelog.shipping.fetch import read_restored
 from tidelog.shipping.lineage import Lineage, ShippedFile
 from tidelog.shipping.manifest import Manifest, encode_base
-from tidelog.shipping.manifest_log import ManifestLog
 from tidelog.shipping.point import ShipPoint
 from tidelog.shipping.remote_file import files_in_copy, remote_path
 from tidelog.shipping.succession import cut_ts, foreign_extents, goes_on, refuse_other_history
@@ -60,19 +59,13 @@ class Shipper:
         self._meta = meta
         self._objects = objects
         self._clock = clock
-        self._log = ManifestLog(objects, meta.database_id)
+        self._fence = Fence(objects, meta.database_id, clock)
         self._uploads = Uploads(objects, meta.database_id, 0, clock)
         self._archive = Archive(None)
         self._bulk = Bulk(disk, folder, self._archive, self._uploads)
         self._keep_us = keep_us
         self._upkeep = self._make_upkeep(None)
-        self._number = -1
-        """Of the newest manifest."""
-        self.lease = -1
-        """-1: it has none yet."""
         self._is_begun = False
-        self._made_us = 0
-        """When the newest manifest was put (monotonic)."""
         self._owed: list[BlobExtent] = []
         """Of blobs that are not shipped yet."""
         self._point: ShipPoint | None = None
@@ -96,8 +89,13 @@ class Shipper:
     # --- how it stands ------------------------------------------------------------------------------------------
 
     @property
+    def lease(self) -> int:
+        """-1: it has none."""
+        return self._fence.lease
+
+    @property
     def manifest_number(self) -> int:
-        return self._number
+        return self._fence.number
 
     @property
     def database_id(self) -> str:
@@ -147,7 +145,7 @@ class Shipper:
 
     def newest_manifest(self) -> Manifest | None:
         """Whoever put it; None: there is none."""
-        return self._log.newest()
+        return self._fence.newest()
 
     # --- taking over --------------------------------------------------------------------------------------------
 
@@ -156,11 +154,10 @@ class Shipper:
         restored = read_restored(self._disk, self._folder)
         self.close()
         for _ in range(limits.SHIP_TAKE_OVER_ATTEMPTS):
-            self.lease = -1
-            newest = self._log.newest()
+            newest = self._fence.begin()
             if newest is not None:
                 refuse_other_history(newest, point, self._meta, restored)
-            lease = self._number = 0 if newest is None else newest.number + 1
+            lease = 0 if newest is None else newest.number + 1
             self._uploads = Uploads(self._objects, self._meta.database_id, lease, self._clock, self._uploads)
             self._archive = Archive(newest)
             self._bulk = Bulk(self._disk, self._folder, self._archive, self._uploads)
@@ -173,12 +170,11 @@ class Shipper:
             self._is_begun = self._lineage.begins_ts is not None and META in self._lineage.files
             self._point = point
             self._owed = list(point.extents)
-            manifest = self._manifest(point, lease)
+            manifest = self._manifest(point, lease, lease)
             try:
-                self._log.put(manifest)
+                self._fence.take(manifest)
             except FileExistsError:
                 continue
-            self.lease = lease
             self._confirmed(manifest)
             return
         raise ShippingError("others put manifests as fast as this server: is the same database served twice?")
@@ -266,7 +262,7 @@ class Shipper:
 
     def _beat(self) -> None:
         """A manifest if it is time for one: others take us for dead otherwise."""
-        if self._clock.monotonic_us() - self._made_us >= limits.SHIP_BEAT_US:
+        if self._clock.monotonic_us() - self._fence.made_us >= limits.SHIP_BEAT_US:
             self.put_manifest()
 
     def _ship_blobs(self) -> None:
@@ -331,15 +327,18 @@ class Shipper:
         is_more = self._bulk.step(self._lineage)
         if (done := self._bulk.take_done()) is not None:
             self.gone.append(done)
-        return is_more or self._upkeep.step(self._clock.wall_us(), self._clock.monotonic_us(), self._number)
+        if is_more:
+            return True
+        self._fence.refuse_if_replaced()  # before anything is deleted
+        return self._upkeep.step(self._clock.wall_us(), self._clock.monotonic_us(), self._fence.number)
 
     # --- manifests ----------------------------------------------------------------------------------------------
 
-    def _manifest(self, point: ShipPoint, lease: int) -> Manifest:
+    def _manifest(self, point: ShipPoint, number: int, lease: int) -> Manifest:
         wall_us = self._clock.wall_us()
         closed_ts = max(self._lineage.ts, point.closed_ts) if self._is_level(point) else self._lineage.ts
         return Manifest(
-            number=self._number,
+            number=number,
             lease=lease,
             database_id=self._meta.database_id,
             made_us=wall_us,
@@ -364,44 +363,22 @@ class Shipper:
         if self._archive.needs_base:
             name = self._uploads.put("base", encode_base(self._archive.lineages))
             self._archive.set_base(name)
-        self._number += 1
-        manifest = self._manifest(self._point, self.lease)
-        self._archive.told()
-        try:
-            self._log.put(manifest)
-        except FileExistsError:
-            self._look_at_winner(manifest)
-        except OSError:
-            self._number -= 1
-            raise
-        else:
-            self._confirmed(manifest)
+        while True:
+            manifest = self._manifest(self._point, self._fence.number + 1, self.lease)
+            self._archive.told()
+            if self._fence.put(manifest):
+                break
+        self._confirmed(manifest)
 
     def _confirmed(self, manifest: Manifest) -> None:
         """A manifest is there."""
-        self._made_us = self._clock.monotonic_us()
-        self._upkeep.confirm(manifest.going, self._made_us)
+        self._upkeep.confirm(manifest.going, self._fence.made_us)
         self.shipped_ts = self._lineage.ts
         self._archive.confirm()
 
-    def _look_at_winner(self, ours: Manifest) -> None:
-        """There is a manifest of this number: ours, which was put although we were told otherwise, or another's."""
-        try:
-            found = self._log.get(ours.number)
-        except OSError:
-            self._number -= 1
-            raise
-        if found is None or found.lease != self.lease:
-            self.lease = -1
-            raise ShippingFenced(
-                f"manifest {ours.number} of database {ours.database_id} was put by another server: "
-                f"that one ships now, and this one must not any more"
-            )
-        self.put_manifest()
-
     def give_up_lease(self) -> None:
         """Ship no more before the next `take_over`."""
-        self.lease = -1
+        self._fence.lease = -1
 
     def old_files(self, before: Ts) -> dict[str, ShippedFile]:
         """Node files that a manifest names, and that were as they are when a snapshot from before a moment was made:

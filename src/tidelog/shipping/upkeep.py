@@ -4,6 +4,8 @@
     sweep      a listing of all objects, page by page: those that nothing refers to are announced in a manifest
     delete     what was announced a day ago
 
+Manifests at which a server took over are never deleted: they are what stops the one before (`fence`).
+
 So whatever a manifest refers to stays for a day after it, and a restore that began with it finds all its files. The
 sweep also finds what shippers have left that died, or lost their lease, before a manifest named it.
 
@@ -24,6 +26,7 @@ from tidelog.journal.node_format import inner_path, shard_of_inner_path
 from tidelog.journal.segment import owner_of
 from tidelog.ports import ObjectStore
 from tidelog.shipping.archive import Archive
+from tidelog.shipping.fence import lease_number
 from tidelog.shipping.lineage import Lineage, snapshot_folder
 from tidelog.shipping.manifest import FORMAT, Aged, Going, manifest_number, pack, unpack
 from tidelog.shipping.uploads import Uploads
@@ -69,6 +72,8 @@ class Upkeep:
         """What it has found ..."""
         self._oldest_manifest = 0
         """... and the oldest manifest that it leaves alone."""
+        self._leases: set[int] = set()
+        """The numbers of takeovers that it has come upon: the names of their objects come before those of manifests."""
         self.ages = list(ages)
         """Of manifests, oldest first: one at each sweep. They are in every manifest, or a server that is started again
         every day would never delete one."""
@@ -189,7 +194,7 @@ class Upkeep:
         self.ages = [each for each in self.ages if each.number >= self._oldest_manifest]
         self.ages.append(Aged(wall_us, number))
         del self.ages[: -limits.SHIP_AGES_MAX]
-        self._after, self._found = "", []
+        self._after, self._found, self._leases = "", [], set()
         self._referred = self._needed()
 
     def _needed(self) -> set[str]:
@@ -202,12 +207,23 @@ class Upkeep:
         page = self._objects.list(self._prefix, self._after)
         for entry in page:
             name = entry.name.removeprefix(self._prefix)
-            number = manifest_number(name)
-            if name not in self._referred and (number is None or number < self._oldest_manifest):
+            if (lease := lease_number(name)) is not None:
+                self._leases.add(lease)
+            elif name not in self._referred and self._may_go(manifest_number(name)):
                 self._found.append(name)
         self._after = page[-1].name if page else None
         if self._after is None or len(self._found) >= limits.GOING_NAMES_MAX:
             self._announce(wall_us)
+
+    def _may_go(self, number: int | None) -> bool:
+        """Whether an object that nothing refers to may; `number`: of a manifest.
+
+        A shipper that was replaced tries to put the manifest of the takeover, or, if it does not know whether its last
+        one was put, the one before. So that it never succeeds, both stay for ever.
+        """
+        if number is None:
+            return True
+        return number < self._oldest_manifest and number not in self._leases and number + 1 not in self._leases
 
     def _announce(self, wall_us: int) -> None:
         known = self._needed()

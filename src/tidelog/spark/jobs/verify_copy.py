@@ -22,6 +22,7 @@ from tidelog import limits
 from tidelog.errors import Corruption, TidelogError
 from tidelog.journal.verify import VerifyReport
 from tidelog.ports import ObjectStore
+from tidelog.shipping.fence import lease_name
 from tidelog.shipping.lineage import Lineage, ShippedExtent, new_digest
 from tidelog.shipping.manifest import Manifest, manifest_name, manifest_number, unpack
 from tidelog.shipping.manifest_log import ManifestLog
@@ -42,14 +43,15 @@ class NamedObject(NamedTuple):
     size: int
     """-1: the manifest does not say."""
     digest: str
-    """"": it is a base, or a list of what goes, which proves itself."""
+    """"": it is a base, a lease, or a list of what goes, which proves itself."""
 
 
 class ManifestRun(NamedTuple):
-    """Manifests from one number to another, both included."""
+    """Manifests that are there, one after the other."""
 
-    first: int
-    last: int
+    numbers: tuple[int, ...]
+    before: int | None
+    """The one before them, which they are compared with."""
     since_us: int
     """Objects of those that were made before are not looked for."""
 
@@ -148,7 +150,7 @@ def audit_copy(
     report.manifests = len(numbers)
     since_us = newest.made_us - limits.SHIP_NOTICE_US
     runs = [
-        ManifestRun(numbers[at], numbers[min(at + _RUN_MANIFESTS, len(numbers)) - 1], since_us)
+        ManifestRun(tuple(numbers[at : at + _RUN_MANIFESTS]), numbers[at - 1] if at else None, since_us)
         for at in range(0, len(numbers), _RUN_MANIFESTS)
     ]
     named: dict[str, NamedObject] = {}
@@ -316,28 +318,34 @@ def _prove_manifests(objects: ObjectStore, database_id: str, run: ManifestRun) -
     before: Manifest | None = None
     made_us = 0
     """When the newest of those before was made."""
-    for number in range(run.first - 1, run.last + 1):
+    last = run.before
+    for number in ([] if run.before is None else [run.before]) + list(run.numbers):
+        is_ours = number != run.before
+        if last is not None and number > last + 1:
+            before = None
+            if made_us >= run.since_us:  # older ones are deleted, except for those of takeovers
+                missing = map(manifest_name, range(last + 1, number))
+                damage += [Damage(name, "it is missing, and later manifests are there") for name in missing]
+        last = number
         name = manifest_name(number)
         try:
-            manifest = log.get(number) if number >= 0 else None
+            manifest = log.get(number)
         except FileNotFoundError as error:
-            if number >= run.first and not _is_older(objects, f"{database_id}/{name}", run.since_us):
+            if is_ours and not _is_older(objects, f"{database_id}/{name}", run.since_us):
                 damage.append(Damage(name, f"its base is not there ({error})"))
             before = None
             continue
         except (Corruption, OSError) as error:
             problem = error.problem if isinstance(error, Corruption) else f"it cannot be read: {error}"
-            if number >= run.first:
+            if is_ours:
                 damage.append(Damage(name, problem))
             before = None
             continue
-        if manifest is None:
-            if number >= run.first and made_us >= run.since_us:  # older ones are being deleted, in some order
-                damage.append(Damage(name, "it is missing, and later manifests are there"))
+        if manifest is None:  # deleted just now
             before = None
             continue
         made_us = manifest.made_us
-        if number < run.first:
+        if not is_ours:
             before = manifest
             continue
         if before is not None and (problem := _does_not_follow(before, manifest)):
@@ -345,6 +353,8 @@ def _prove_manifests(objects: ObjectStore, database_id: str, run: ManifestRun) -
         before = manifest
         if manifest.made_us >= run.since_us:
             named.update({each.name: each for each in named_objects(manifest)})
+        if manifest.lease == number:
+            named[lease_name(number)] = NamedObject(lease_name(number), -1, "")
     return CopyProof(tuple(damage), tuple(named.values()))
 
 
