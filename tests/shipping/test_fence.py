@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
@@ -11,8 +11,9 @@ from tests.shipping.copies import Shipped, fetched, restored
 from tests.store.changes import state
 from tidelog import limits
 from tidelog.errors import ShippingError, ShippingFenced
+from tidelog.ports import Chunk
 from tidelog.shipping.fence import lease_name, lease_number
-from tidelog.shipping.manifest import manifest_name
+from tidelog.shipping.manifest import FORMAT, manifest_name, pack
 from tidelog.shipping.shipper import Shipper
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.object_store import SimulatedBucket
@@ -176,4 +177,37 @@ def test_after_an_hour_a_shipper_looks_first(stops: str) -> None:
         rivals.first.ship()
     rivals.clock.advance(limits.SHIP_BEAT_US)
     rivals.first.ship()
+    assert restored(rivals.client, rivals.first.newest) == state(rivals.first.store)
+
+
+UNREADABLE = {
+    "nothing of ours": b"of somebody else",
+    "newer": pack({"format": FORMAT + 1, "lease": 0}),
+    "without a lease": pack({"format": FORMAT}),
+}
+
+
+@pytest.mark.parametrize("data", UNREADABLE.values(), ids=UNREADABLE.keys())
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_manifest_that_cannot_be_read_is_of_somebody_else(data: bytes, is_late: bool) -> None:
+    rivals = Rivals()
+    number = rivals.first.shipper.manifest_number + 1
+    rivals.bucket.client("newer").put(f"{rivals.database_id}/{manifest_name(number)}", [data])
+    if is_late:
+        rivals.clock.advance(2 * HOUR_US)
+    for _ in range(3):
+        rivals.first.change(1)
+        with pytest.raises(ShippingFenced):
+            rivals.first.ship()
+    assert not rivals.is_there(number + 1)
+
+
+def test_a_manifest_that_cannot_be_fetched_is_looked_at_again() -> None:
+    rivals = Rivals()
+    rivals.client.fail("put", "after", name_contains="/manifest-")
+    rivals.client.fail("get", name_contains="/manifest-")
+    for _ in range(2):
+        with pytest.raises(OSError, match="simulated"):
+            rivals.first.shipper.put_manifest()
+    rivals.first.shipper.put_manifest()
     assert restored(rivals.client, rivals.first.newest) == state(rivals.first.store)

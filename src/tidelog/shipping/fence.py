@@ -9,6 +9,7 @@ Invariants:
   first. A shipper that was replaced tries one of these two names next, and neither is ever free, even after years.
 - A shipper that has not put a manifest for an hour by any clock looks for the newest one before it puts or deletes
   anything. It may have been stopped for days, and then other numbers have been free for long.
+- A manifest that cannot be read was put by somebody else, such as a newer version.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from contextlib import suppress
 from typing import Final
 
 from tidelog import limits
-from tidelog.errors import ShippingError, ShippingFenced
+from tidelog.errors import ShippingError, ShippingFenced, TidelogError
 from tidelog.ports import Clock, ObjectStore
 from tidelog.shipping.manifest import FORMAT, Manifest, pack
 from tidelog.shipping.manifest_log import ManifestLog
@@ -94,10 +95,17 @@ class Fence:
         now_us = self._now_us()
         if self._is_sure(now_us):
             return
-        newest = self._log.newest()
-        if newest is None or newest.lease != self.lease:
-            self.lease = -1
+        lease, self.lease = self.lease, -1  # until it is known: whatever is raised here, nothing more is put
+        try:
+            newest = self._log.newest()
+        except OSError:
+            self.lease = lease
+            raise
+        except TidelogError as error:
+            raise self._replaced("the newest manifest cannot be read") from error
+        if newest is None or newest.lease != lease:
             raise self._replaced("there are manifests of another one" if newest else "the manifests are gone")
+        self.lease = lease
         self._sure_us = now_us
 
     def _is_sure(self, now_us: tuple[int, int]) -> bool:
@@ -105,10 +113,17 @@ class Fence:
 
     def _look_at(self, number: int) -> None:
         """There is a manifest of this number: ours, which was put although we were told otherwise, or another's."""
-        found, lease = self._log.lease_of(number), self.lease
+        lease, self.lease = self.lease, -1  # as above
+        try:
+            found = self._log.lease_of(number)
+        except OSError:
+            self.lease = lease
+            raise
+        except TidelogError as error:
+            raise self._replaced(f"manifest {number} is not ours") from error
         if found != lease:
-            self.lease = -1
             raise self._replaced(f"manifest {number} is not ours")
+        self.lease = lease
 
     def _replaced(self, sign: str) -> ShippingFenced:
         return ShippingFenced(

@@ -194,8 +194,9 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 def base_of(data: bytes, name: str) -> str:
     """The name of the base of a manifest."""
-    base = unpack(data, name)["base"]
-    assert isinstance(base, str)
+    base = unpack(data, name).get("base")
+    if not isinstance(base, str):
+        raise Corruption("it is no manifest", path=name)
     return base
 
 
