@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -16,7 +17,7 @@ from tidelog.shipping.fence import lease_name, lease_number
 from tidelog.shipping.manifest import FORMAT, manifest_name, pack
 from tidelog.shipping.shipper import Shipper
 from tidelog.testing.clock import SimulatedClock
-from tidelog.testing.object_store import SimulatedBucket
+from tidelog.testing.object_store import SimulatedBucket, SimulatedObjectStore
 
 HOUR_US = limits.HOUR_US
 
@@ -211,3 +212,20 @@ def test_a_manifest_that_cannot_be_fetched_is_looked_at_again() -> None:
             rivals.first.shipper.put_manifest()
     rivals.first.shipper.put_manifest()
     assert restored(rivals.client, rivals.first.newest) == state(rivals.first.store)
+
+
+class Overwriting(SimulatedObjectStore):
+    """A store that does not know of conditions."""
+
+    def put(self, name: str, chunks: Sequence[Chunk]) -> None:
+        with suppress(FileExistsError):
+            super().put(name, chunks)
+
+
+def test_nothing_is_shipped_to_a_store_that_lets_a_name_be_put_twice() -> None:
+    bucket = SimulatedBucket(SimulatedClock(), Random(1))
+    shipped = Shipped(Overwriting(bucket, "client"), 1)
+    for _ in range(2):
+        with pytest.raises(ShippingError, match="put twice: it ignores If-None-Match"):
+            shipped.begin()
+    assert not any("/manifest-" in name for name in bucket.names())

@@ -10,12 +10,12 @@ Invariants:
 - A shipper that has not put a manifest for an hour by any clock looks for the newest one before it puts or deletes
   anything. It may have been stopped for days, and then other numbers have been free for long.
 - A manifest that cannot be read was put by somebody else, such as a newer version.
+- A store that lets a name be put twice has no fence, and nothing is shipped to it.
 """
 
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from typing import Final
 
 from tidelog import limits
@@ -132,10 +132,17 @@ class Fence:
         )
 
     def _mark(self, number: int) -> None:
-        """Say that a takeover is to have this number."""
+        """Say that a takeover is to have this number, and see that the store refuses a name that is there."""
         name, data = f"{self._database_id}/{lease_name(number)}", pack({"format": FORMAT, "lease": number})
-        with suppress(FileExistsError):  # we may have put it before, and been told otherwise
-            self._objects.put(name, [data])
+        for _ in range(2):
+            try:
+                self._objects.put(name, [data])
+            except FileExistsError:
+                return
+        raise ShippingError(
+            f"the object store lets {name} be put twice: it ignores If-None-Match, so two servers could ship over each "
+            f"other and lose the copy. Nothing is shipped to it; use a store with conditional puts"
+        )
 
     def _confirm(self, number: int) -> None:
         """A manifest is there, and is ours."""
