@@ -146,7 +146,8 @@ def test_killed_at_any_put_and_run_again(monkeypatch: pytest.MonkeyPatch) -> Non
             ship(disk, second)
             assert restored(second, newest(second, disk)) == found
             bucket.check()
-            assert data_bytes(bucket) <= data_bytes(whole) + 5500, "one object at most is there twice"
+            # And the small files that say what a directory is, which come before the first manifest that names any.
+            assert data_bytes(bucket) <= data_bytes(whole) + 6000, "one object at most is there twice"
 
 
 def data_bytes(bucket: SimulatedBucket) -> int:

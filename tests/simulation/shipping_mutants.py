@@ -78,10 +78,24 @@ _LEASES: Final = (
     _mutant(
         "other-history-accepted",
         "succession.py",
-        "    if last is not None and newest.number != restored and all(",
-        "    if last is None and newest.number != restored and all(",
+        "    if all(epoch.id != last.id for epoch in point.epochs):\n",
+        "    if all(epoch.id != last.id for epoch in newest.epochs):\n",
         "a server that was replaced takes over again, with a history that is over",
         7_000_002,
+    ),
+    _mutant(
+        "restored-in-vain",
+        "succession.py",
+        "    if restored is not None and restored.epoch == last.id:\n",
+        "    if restored is not None and restored.epoch is None:\n",
+        "a machine that was restored cuts off what the one before has shipped meanwhile",
+    ),
+    _mutant(
+        "older-state-accepted",
+        "succession.py",
+        "    if last.id == point.epochs[-1].id and shipped_ts > point.durable.ts:\n",
+        "    if last.id != point.epochs[-1].id and shipped_ts > point.durable.ts:\n",
+        "a copy of the files of a server that was stopped cuts off what that ships after it",
     ),
     _mutant(
         "lineage-not-cut",
@@ -165,7 +179,7 @@ _GOING: Final = (
         "shipper.py",
         "shipped.at if shipped is not None and segment == shipped.segment else 0, size)\n",
         "lineage.file(path).size, size)\n",
-        "of what a server before has shipped and no manifest counts, a part is kept, and what is missing before it stays so",
+        "a part is kept of what a server before has shipped and no manifest counts, and what is before it never comes",
         17,
     ),
     _mutant(

@@ -2,10 +2,10 @@
 
 At random, from one seed: changes, fsyncs, snapshots, erased segments; rounds of shipping against a store that fails
 before and after it has done what it was asked, and lists late; power cuts, kills, stops; a machine that is lost and
-restored from the copy, a follower that is promoted without the newest changes; the server before it, which wakes up and
-believes that it leads, days later or in the middle of a call; hours and days that pass, and clocks that are set;
-restores of any moment, at once or much later. Values are large and small, nodes of streams lie in files, and in half of
-the worlds everything is encrypted.
+restored from the copy, or is only thought to be; a copy of the files of a server; a follower that is promoted without
+the newest changes; the server before it, which wakes up and believes that it leads, days later or in the middle of a
+call; hours and days that pass, and clocks that are set; restores of any moment, at once or much later. Values are large
+and small, nodes of streams lie in files, and in half of the worlds everything is encrypted.
 
 What must hold, whatever happens:
 
@@ -274,6 +274,59 @@ class ShippingWorld:
         self.leader = ShippingServer(self, disk, [each for each in branch if each[0] <= until])
         self.coverage["machine_lost"] += 1
 
+    def _restore_beside(self) -> None:
+        """A machine that is not lost, but cut off, is restored elsewhere, and ships again while files are fetched."""
+        manifest = self.log.newest()
+        if manifest is None or not covered_moments(manifest):
+            return
+        lineage, until = lineage_at(manifest, None)
+        if until < lineage.ts:
+            return
+        branch, disk = list(self._history_of(manifest)), SimulatedDisk(self.rng.getrandbits(60))
+
+        def run_slowly(jobs: Iterable[Callable[[], None]]) -> None:
+            _run_all(jobs)
+            for _ in range(self.rng.randrange(0, 5)):
+                self._change()
+                self._sync()
+                self._ship()
+
+        fetch_directory(disk, FOLDER, self._looker, manifest, lineage, run_slowly)
+        self._try_beside(disk, [each for each in branch if each[0] <= until], manifest.number + 1)
+
+    def _copy_stopped(self) -> None:
+        """Somebody copies the files of a server that was stopped, and starts both."""
+        self.leader.journal.close()
+        self.leader.disk.kill()
+        disk = self.leader.disk.clone(self.rng.getrandbits(60))
+        branch = list(self.leader.branch)
+        self.leader.open()
+        for _ in range(self.rng.randrange(1, 4)):
+            self._change()
+            self._sync()
+            self._ship()
+        self._try_beside(disk, branch, None)
+
+    def _try_beside(self, disk: SimulatedDisk, branch: Branch, lease: int | None) -> None:
+        """Start a server beside the leader, which lacks what that has shipped: it must not take over.
+
+        `lease`: only with that; None: only if it lacks nothing.
+        """
+        newest = self._newest_number()
+        shipped_ts = self.leader.shipper.shipped_ts if self.leader.shipper.lease >= 0 else Ts(0)
+        server = ShippingServer(self, disk, branch)
+        server.objects.faults.clear()
+        if not self._by(server, server.ship):
+            self.coverage["refused_beside"] += 1
+            return
+        if lease is not None:
+            require(server.shipper.lease == lease, "a restored server cuts off what was shipped after it, to", newest)
+        else:
+            require(shipped_ts <= server.journal.writer.durable_ts, "an older state cuts off what was shipped after it")
+        self.former.append(self.leader)
+        self.leader = server
+        self.coverage["took_over_beside"] += 1
+
     def _promote(self) -> None:
         """A follower that lacks the newest changes takes over: a copy of the disk from a moment ago."""
         disk = self.leader.disk.clone(self.rng.getrandbits(60))
@@ -511,6 +564,8 @@ STEPS: Final = (
     (ShippingWorld._crash_soon, 2),
     (ShippingWorld._stop, 1),
     (ShippingWorld._lose_machine, 1.5),
+    (ShippingWorld._restore_beside, 1.5),
+    (ShippingWorld._copy_stopped, 1),
     (ShippingWorld._promote, 1.5),
     (ShippingWorld._wake, 3),
     (ShippingWorld._outlive, 0.7),

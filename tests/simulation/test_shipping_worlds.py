@@ -21,7 +21,17 @@ TRACE_SHOWN: Final = 40
 
 COVERED: Final = (
     *("taken_over", "promoted", "machine_lost", "restored", "restored_to_a_cut", "tail_lost", "woken"),
-    *("replaced_inside", "outlived", "outlived_inside", "clock_set", "dropped", "came_back", "restored_lazily"),
+    *(
+        "replaced_inside",
+        "outlived",
+        "outlived_inside",
+        "refused_beside",
+        "took_over_beside",
+        "clock_set",
+        "dropped",
+        "came_back",
+        "restored_lazily",
+    ),
     *("restore_too_late", "PermissionError", "TimeoutError", "OSError"),
 )
 

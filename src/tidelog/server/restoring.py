@@ -1,8 +1,10 @@
 """`--restore-from`: an empty data directory is filled from a copy before it is opened, as the same database.
 
 A machine that lost its disk comes back by itself. The server that shipped last may still live, cut off from here, and
-its clients with it; so nothing is done before no manifest has come for `--restore-wait`. If it wakes up later all the
-same, its next manifest is refused (`shipping.Shipper`).
+its clients with it; so nothing is done before no manifest has come for `--restore-wait`. If one comes while files are
+fetched, all that was fetched counts for nothing, and the wait begins anew. If that server wakes up later all the same,
+one of the two stops: the old one, if this one has taken over by then (`shipping.fence`), and this one otherwise
+(`shipping.succession`).
 
 `--restore-lazy` leaves node files where they are: the server begins to serve, reads them from there, and fetches them
 in the background (`history`).
@@ -28,6 +30,7 @@ from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.manifest_log import ManifestLog, only_database
 from tidelog.shipping.moments import lineage_at
 from tidelog.shipping.shipped_disk import ShippedDisk
+from tidelog.store.new_directory import count_for_nothing
 from tidelog.store.restore import restore
 from tidelog.store.store import Store
 
@@ -45,9 +48,15 @@ def restore_first(config: ServerConfig, disk: Disk, clock: Clock, open_store: Op
         if database_id is None:
             _LOG.warning("%s has no database yet: the server begins an empty one", config.restore_from)
             return
-        manifest = _wait_for_quiet(ManifestLog(objects, database_id), config.restore_wait_us, clock)
+        log = ManifestLog(objects, database_id)
         left = LeftBehind(config.restore_from, config.ship_key_file is not None) if config.restore_lazy else None
-        _fill(disk, config.data, objects, manifest, clock, fetch_all, left)
+        while True:
+            manifest = _wait_for_quiet(log, config.restore_wait_us, clock)
+            _fill(disk, config.data, objects, manifest, clock, fetch_all, left)
+            if log.lease_of(manifest.number + 1) is None:
+                break
+            _LOG.warning("another server has shipped while its copy was fetched: waiting until it does not")
+            count_for_nothing(disk, config.data)
     except (OSError, ValueError) as error:
         raise EnvironmentFault(f"{config.data} cannot be restored from {config.restore_from}: {error}") from error
     _LOG.warning("restored %s from %s, manifest %d", config.data, config.restore_from, manifest.number)

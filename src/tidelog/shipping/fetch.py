@@ -96,13 +96,27 @@ def _segment_before(lineage: Lineage, shard: int, lsn: Lsn) -> Lsn:
 
 def write_restored(disk: Disk, target: str, manifest: Manifest) -> None:
     """Say that a directory goes on with a database that was shipped, from this manifest on."""
-    layout.write_json(disk, f"{target}/{_RESTORED}", {"database_id": manifest.database_id, "manifest": manifest.number})
+    epoch = manifest.epochs[-1].id if manifest.epochs else None
+    members = {"database_id": manifest.database_id, "manifest": manifest.number, "epoch": epoch}
+    layout.write_json(disk, f"{target}/{_RESTORED}", members)
 
 
-def read_restored(disk: Disk, folder: str) -> int | None:
-    """The number of the manifest that a directory was restored from, to go on with its database; None: it was not."""
+class RestoredFrom(NamedTuple):
+    """What a directory was restored from, to go on with its database."""
+
+    manifest: int
+    """Its number ..."""
+    epoch: int | None
+    """... and the newest epoch that it names, by its id: the last one of the server before."""
+
+
+def read_restored(disk: Disk, folder: str) -> RestoredFrom | None:
+    """None: it was not restored."""
     path = f"{folder}/{_RESTORED}"
-    return int(layout.read_json(disk, path)["manifest"]) if disk.exists(path) else None
+    if not disk.exists(path):
+        return None
+    members = layout.read_json(disk, path)
+    return RestoredFrom(int(members["manifest"]), members.get("epoch"))
 
 
 def fetch_directory(

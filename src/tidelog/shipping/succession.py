@@ -1,6 +1,8 @@
 """Whether a server may go on with what is shipped, and how.
 
 its epochs lack the newest one that was shipped    another server has gone on with this history: refused
+it was restored, and the server before lives       refused: that has shipped what this one lacks
+it is an older state of the server that shipped    refused: a copy of the files of a server that goes on
 its files hold the bytes that were shipped last    the same lineage grows
 otherwise                                          a new lineage; what the old ones have beyond the first epoch
                                                    that they do not know was lost, and is history no more
@@ -16,23 +18,38 @@ from tidelog.journal.layout import Meta, shard_folder
 from tidelog.journal.segment import journal_name, list_segments, owner_of, sidecar_name
 from tidelog.ports import Disk
 from tidelog.shipping.dropping import holds_extent
+from tidelog.shipping.fetch import RestoredFrom
 from tidelog.shipping.lineage import Lineage, ShippedExtent
 from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.point import ShipPoint
 
 
-def refuse_other_history(newest: Manifest, point: ShipPoint, meta: Meta, restored: int | None) -> None:
+def refuse_other_history(newest: Manifest, point: ShipPoint, meta: Meta, restored: RestoredFrom | None) -> None:
     """`ShippingError` if what is shipped is not the beginning of what this server has.
 
-    `restored`: the manifest that its data directory was restored from. If that is still the newest, the server goes on
-    with the database, also if it lacks epochs: what the server before it had not shipped is lost.
+    `restored`: what its data directory was restored from. If that is still the newest, the server goes on with the
+    database, also if it lacks epochs: what the server before it had not shipped is lost.
     """
-    last = newest.epochs[-1] if newest.epochs else None
-    if last is not None and newest.number != restored and all(epoch.id != last.id for epoch in point.epochs):
+    if not newest.epochs or (restored is not None and newest.number == restored.manifest):
+        return
+    last = newest.epochs[-1]
+    shipped = f"database {meta.database_id}: manifest {newest.number}"
+    if all(epoch.id != last.id for epoch in point.epochs):
         raise ShippingError(
-            f"another server has gone on with database {meta.database_id}: manifest {newest.number} names epoch "
-            f"{last.id:x} (since ts {last.first_ts}), which this server does not have. Let this one follow that "
-            f"server, or ship it somewhere else"
+            f"another server has gone on with {shipped} names epoch {last.id:x} (since ts {last.first_ts}), which "
+            f"this server does not have. Let this one follow that server, or ship it somewhere else"
+        )
+    if restored is not None and restored.epoch == last.id:
+        raise ShippingError(
+            f"the server before has gone on with {shipped} is not the one that this directory was restored from, "
+            f"{restored.manifest}, and nobody had taken over. Let this server follow that one; if that is lost, "
+            f"restore an empty directory once more"
+        )
+    shipped_ts = max((lineage.history_ts for lineage in newest.lineages), default=Ts(0))
+    if last.id == point.epochs[-1].id and shipped_ts > point.durable.ts:
+        raise ShippingError(
+            f"another server has gone on with {shipped} has changes up to ts {shipped_ts}, and this server only up to "
+            f"{point.durable.ts}, in the same epoch: its directory is a copy of an older state. Ship it somewhere else"
         )
 
 
