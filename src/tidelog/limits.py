@@ -1077,6 +1077,8 @@ SHIP_NOTICE_US = 24 * HOUR_US
 """From when an object is announced to go until it goes: no restore may take longer."""
 SHIP_SWEEP_US = HOUR_US
 """How often the shipper looks for objects that nothing refers to."""
+SHIP_UPKEEP_RETRY_US = 300 * SECOND_US
+"""If objects that are needed no more cannot be deleted, the next attempt comes so much later."""
 SHIP_SURE_US = HOUR_US
 """A shipper that has not put a manifest for so long looks whether another has taken over, before it does anything."""
 SHIP_AGES_MAX = 60

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tests.store.changes import change
+from tidelog import limits
 from tidelog.ids import Ts
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
@@ -154,3 +155,52 @@ def test_a_mistake_of_ours_does_not_end_shipping_silently(monkeypatch: pytest.Mo
         await served.shipping.finish(5)
 
     asyncio.run(run())
+
+
+def test_snapshots_are_shipped_by_credentials_that_may_not_delete(caplog: pytest.LogCaptureFixture) -> None:
+    """They are, for as long as nothing may be deleted; the log says so once."""
+
+    async def run() -> None:
+        served = Served(asyncio.get_running_loop())
+        served.change()
+        await served.shipped()
+        shipper: Any = served.shipping._shipper
+        shipper._upkeep._deleting = ["what-is-needed-no-more"]
+        served.client.fail("delete", times=1 << 30, errno=13)
+        for count in (1, 2):
+            served.clock.advance(limits.SHIP_UPKEEP_RETRY_US)
+            await served.until(lambda count=count: served.shipping.facts.upkeep_failures == count)  # type: ignore[misc]
+        assert "needed-no-more" in served.shipping.facts.upkeep_error
+        assert (served.shipping.facts.state, served.shipping.facts.failures) == ("shipping", 0)
+        for _ in range(2):
+            served.store.save()
+            served.change(3)
+            newest = served.journal.newest_snapshot.point.ts
+            await served.until(lambda newest=newest: newest in shipper.lineages[-1].snapshots)  # type: ignore[misc]
+        assert shipper._upkeep._swept_us, "what is too old leaves the copy all the same"
+        await served.shipping.finish(5)
+
+    asyncio.run(run())
+    assert caplog.text.count("needed no more stays") == 1
+
+
+def test_rounds_go_on_if_a_snapshot_cannot_be_put(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        served = Served(asyncio.get_running_loop())
+        served.change()
+        await served.shipped()
+        served.client.fail("put", name_contains="/snapshots/", times=5)
+        served.store.save()
+        newest = served.journal.newest_snapshot.point.ts
+        await served.until(lambda: served.shipping.facts.failures == 3)
+        served.change(3)
+        await served.shipped()
+        assert served.shipping.facts.state == "shipping"
+        assert "/snapshots/" in served.shipping.facts.error
+        shipper: Any = served.shipping._shipper
+        await served.until(lambda: newest in shipper.lineages[-1].snapshots)
+        assert served.shipping.facts.error == ""
+        await served.shipping.finish(5)
+
+    asyncio.run(run())
+    assert caplog.text.count("/snapshots/") == 1

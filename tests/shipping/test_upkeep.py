@@ -89,6 +89,50 @@ def test_what_no_manifest_has_announced_stays(
     assert restored(bucket.client(), shipped.newest) == state(shipped.store)
 
 
+@pytest.mark.parametrize("damage", [None, b"damaged"])
+def test_a_list_of_what_goes_that_cannot_be_read_is_made_again(
+    bucket: SimulatedBucket, merging: tuple[Shipped, SimulatedObjectStore], damage: bytes | None
+) -> None:
+    shipped, _ = merging
+    work(shipped)
+    write(shipped)
+    shipped.ship()
+    before = pieces(bucket)
+    [name] = [name for name in bucket.names() if "/going." in name]
+    if damage is None:
+        bucket.client("somebody else").delete(name)
+    else:
+        bucket.damage(name, damage)
+    for _ in range(24):
+        shipped.clock.advance(HOUR_US)
+        work(shipped)
+        shipped.shipper.put_manifest()
+    assert pieces(bucket) == before
+    for _ in range(3):
+        shipped.clock.advance(HOUR_US)
+        work(shipped)
+        shipped.shipper.put_manifest()
+    assert pieces(bucket) < before
+    assert not shipped.shipper.upkeep_error
+
+
+def test_what_expires_leaves_manifests_also_if_nothing_may_be_deleted(
+    bucket: SimulatedBucket, merging: tuple[Shipped, SimulatedObjectStore]
+) -> None:
+    shipped, client = merging
+    work(shipped)
+    write(shipped)
+    shipped.ship()
+    client.fail("delete", times=1 << 30, errno=13)
+    shipped.clock.advance(DAY_US)
+    work(shipped)
+    assert shipped.shipper.upkeep_error
+    swept_us = shipped.shipper._upkeep._swept_us
+    shipped.clock.advance(HOUR_US)
+    work(shipped)
+    assert shipped.shipper._upkeep._swept_us != swept_us
+
+
 def test_a_clock_that_is_set_does_not_end_the_day(
     bucket: SimulatedBucket, merging: tuple[Shipped, SimulatedObjectStore]
 ) -> None:

@@ -22,10 +22,12 @@ def shipping_samples(facts: ShippingFacts | None) -> Iterator[Sample]:
     yield Sample("tidelog_shipping_manifest", "gauge", "The number of the newest manifest.", facts.manifest)
     yield Sample("tidelog_shipping_ts", "gauge", "The last transaction that the copy has.", facts.shipped_ts)
     yield Sample("tidelog_shipping_rounds_total", "counter", "Rounds of shipping.", facts.rounds)
-    yield Sample("tidelog_shipping_failures_total", "counter", "Rounds that failed.", facts.failures)
+    yield Sample("tidelog_shipping_failures_total", "counter", "Calls that failed.", facts.failures)
     yield Sample("tidelog_shipping_round_seconds", "gauge", "What the last round took.", facts.last_round_us / 1e6)
     yield Sample("tidelog_shipping_objects_total", "counter", "Objects that were put.", facts.objects_put)
     yield Sample("tidelog_shipping_bytes_total", "counter", "Bytes that were put.", facts.bytes_put)
     left = "What is still to be shipped of a snapshot."
     yield Sample("tidelog_shipping_snapshot_bytes_left", "gauge", left, facts.snapshot_bytes_left)
     yield Sample("tidelog_shipping_going_objects", "gauge", "Objects announced to be deleted.", facts.going)
+    failures = "Attempts to delete what is needed no more that failed."
+    yield Sample("tidelog_shipping_upkeep_failures_total", "counter", failures, facts.upkeep_failures)

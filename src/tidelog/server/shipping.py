@@ -67,6 +67,9 @@ class ShippingFacts:
     snapshot_bytes_left: int
     going: int
     """Objects that are announced to be deleted."""
+    upkeep_error: str
+    """Why what is needed no more stays in the store; "": it does not."""
+    upkeep_failures: int
 
 
 class ServerShipping:
@@ -105,6 +108,11 @@ class ServerShipping:
         self._error = ""
         self._rounds = self._failures = self._failures_in_row = 0
         self._retry_us = 0
+        self._work_error = ""
+        """Why what takes longer than a round does not go on: rounds do."""
+        self._work_failures_in_row = 0
+        self._work_after_us = 0
+        """It is not tried before (monotonic)."""
         self._round_us = 0
         """When the last round began (monotonic)."""
         self._took_us = 0
@@ -122,7 +130,7 @@ class ServerShipping:
         return ShippingFacts(
             url=self._url,
             state=self._state,
-            error=self._error,
+            error=self._error or self._work_error,
             lease=shipper.lease,
             manifest=shipper.manifest_number,
             shipped_ts=shipper.shipped_ts,
@@ -134,6 +142,8 @@ class ServerShipping:
             last_round_us=self._took_us,
             snapshot_bytes_left=shipper.snapshot_bytes_left,
             going=shipper.going_count,
+            upkeep_error=shipper.upkeep_error,
+            upkeep_failures=shipper.upkeep_failures,
         )
 
     # --- the loop's part ----------------------------------------------------------------------------------------
@@ -171,8 +181,11 @@ class ServerShipping:
             await self._take_over()
         elif not shipper.is_begun:
             await self._begin()
-        else:
+        elif self._clock.monotonic_us() - self._round_us >= limits.SHIP_EVERY_S * 1e6:
             await self._round()
+        else:
+            await self._work_between()
+            return
         self._failures_in_row, self._error = 0, ""
 
     async def _take_over(self) -> None:
@@ -206,20 +219,32 @@ class ServerShipping:
                 pinned.release()
 
     async def _round(self) -> None:
-        """A round if one is due, and then a little of what takes longer."""
         journal, shipper, writer = self._journal, self._shipper, self._journal.writer
-        now_us = self._clock.monotonic_us()
-        if now_us - self._round_us >= limits.SHIP_EVERY_S * 1e6:
-            if writer.policy is FsyncPolicy.NEVER and writer.written_ts > shipper.shipped_ts:
-                await self._turns.commit.make_durable(writer.written_ts)
-            self._offer_snapshot()
-            point = point_of(journal)
-            self._round_us = now_us
-            await self._on_thread(lambda: self._ship(point))
-            self._progress_us = self._clock.monotonic_us()
-            self._hold(shipper.shipped_ts)
-        else:
+        if writer.policy is FsyncPolicy.NEVER and writer.written_ts > shipper.shipped_ts:
+            await self._turns.commit.make_durable(writer.written_ts)
+        self._offer_snapshot()
+        point = point_of(journal)
+        self._round_us = self._clock.monotonic_us()
+        await self._on_thread(lambda: self._ship(point))
+        self._progress_us = self._clock.monotonic_us()
+        self._hold(shipper.shipped_ts)
+
+    async def _work_between(self) -> None:
+        """A little of what takes longer. Rounds go on if it fails."""
+        if self._clock.monotonic_us() < self._work_after_us:
+            return
+        try:
             await self._on_thread(self._work)
+        except OSError as error:
+            self._failures += 1
+            pause_s = min(limits.SHIP_RETRY_S_MIN * 2**self._work_failures_in_row, limits.SHIP_RETRY_S_MAX)
+            self._work_failures_in_row = min(self._work_failures_in_row + 1, limits.SHIP_RETRY_DOUBLINGS)
+            self._work_after_us = self._clock.monotonic_us() + round(pause_s * 1e6)
+            if not self._work_error:
+                _LOG.error("a part of what is shipped to %s fails, and is tried again: %s", self._url, error)
+            self._work_error = str(error)
+        else:
+            self._work_failures_in_row, self._work_error = 0, ""
 
     def _offer_snapshot(self) -> None:
         newest = self._journal.newest_snapshot

@@ -19,7 +19,7 @@ import logging
 from typing import Final
 
 from tidelog import limits
-from tidelog.errors import ShippingError, ShippingFenced, ShippingGap
+from tidelog.errors import ShippingError, ShippingFenced, ShippingGap, TidelogError
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal.durability import BlobExtent
 from tidelog.journal.layout import META, SHARD_META, Meta, SnapshotPoint, shard_folder
@@ -72,6 +72,11 @@ class Shipper:
         """The one that was shipped last."""
         self.shipped_ts = Ts(0)
         """The newest transaction that a manifest tells of in the lineage that is being written."""
+        self.upkeep_error = ""
+        """Why what is needed no more stays in the store; "": it does not."""
+        self.upkeep_failures = 0
+        self._upkeep_after_us = 0
+        """It is not tried before (monotonic)."""
         self.gone: list[PinnedSnapshot] = []
         """Snapshots that are needed no more: their owner takes them out and releases them."""
 
@@ -327,10 +332,26 @@ class Shipper:
         is_more = self._bulk.step(self._lineage)
         if (done := self._bulk.take_done()) is not None:
             self.gone.append(done)
-        if is_more:
-            return True
+        return is_more or self._tidy_up()
+
+    def _tidy_up(self) -> bool:
+        """A step of upkeep. If that fails, such as with credentials that may not delete, shipping goes on without."""
+        now_us = self._clock.monotonic_us()
+        if now_us < self._upkeep_after_us:
+            return False
         self._fence.refuse_if_replaced()  # before anything is deleted
-        return self._upkeep.step(self._clock.wall_us(), self._clock.monotonic_us(), self._fence.number)
+        try:
+            is_more = self._upkeep.step(self._clock.wall_us(), now_us, self._fence.number)
+        except (OSError, TidelogError) as error:
+            self.upkeep_failures += 1
+            self._upkeep_after_us = now_us + limits.SHIP_UPKEEP_RETRY_US
+            if not self.upkeep_error:
+                _LOG.error("what is needed no more stays in the copy, and is tried again every few minutes: %s", error)
+            self.upkeep_error = str(error)
+            return False
+        if not is_more:
+            self.upkeep_error = ""
+        return is_more
 
     # --- manifests ----------------------------------------------------------------------------------------------
 

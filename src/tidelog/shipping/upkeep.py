@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from tidelog import limits
+from tidelog.errors import Corruption
 from tidelog.ids import Lsn, Ts
 from tidelog.journal.layout import shard_folder
 from tidelog.journal.node_format import inner_path, shard_of_inner_path
@@ -78,11 +79,12 @@ class Upkeep:
         """Of manifests, oldest first: one at each sweep. They are in every manifest, or a server that is started again
         every day would never delete one."""
         self._deleting: list[str] = []
+        self._is_delete_failing = False
         self.deleted_count = 0
 
     def step(self, wall_us: int, monotonic_us: int, number: int) -> bool:
         """A little of it; whether there is more to do now. `number`: of the newest manifest."""
-        if self._deleting:
+        if self._deleting and not self._is_delete_failing:
             self._delete()
             return True
         if self._after is not None:
@@ -90,7 +92,8 @@ class Upkeep:
             return True
         for each in self.going:
             if (
-                each.object not in self._unconfirmed
+                not self._deleting
+                and each.object not in self._unconfirmed
                 and self._age_us(each, wall_us, monotonic_us) >= limits.SHIP_NOTICE_US
             ):
                 self._begin_deleting(each)
@@ -99,6 +102,9 @@ class Upkeep:
             self._swept_us = monotonic_us
             self._expire(Ts(max(0, wall_us - self.keep_us)))
             self._begin_sweep(wall_us, number)
+            return True
+        if self._deleting:  # after all else: history has to expire also if nothing may be deleted
+            self._delete()
             return True
         return False
 
@@ -227,7 +233,7 @@ class Upkeep:
 
     def _announce(self, wall_us: int) -> None:
         known = self._needed()
-        for each in self.going:
+        for each in list(self.going):
             known.update(self._names(each))
         names = [name for name in self._found if name not in known]
         self._found = []
@@ -239,8 +245,14 @@ class Upkeep:
             self.going.append(Going(object_name, wall_us, len(names)))
 
     def _names(self, going: Going) -> list[str]:
+        """What was announced. If that cannot be known, nothing was: the sweep finds it once more."""
         name = self._prefix + going.object
-        names = unpack(self._objects.get(name), name)["names"]
+        try:
+            names = unpack(self._objects.get(name), name)["names"]
+        except (FileNotFoundError, Corruption) as error:
+            _LOG.error("the list %s of what goes cannot be read: all that is in it is announced again: %s", name, error)
+            self._forget(going)
+            return []
         assert isinstance(names, list)
         return names
 
@@ -250,10 +262,16 @@ class Upkeep:
         self._deleting = [name for name in names if name not in needed]
         if len(self._deleting) < len(names):  # cannot be; but a copy must not lose what it says that it has
             _LOG.error("%d objects were announced to go and are needed: they stay", len(names) - len(self._deleting))
-        self.going.remove(going)
+        self._forget(going)
+
+    def _forget(self, going: Going) -> None:
+        if going in self.going:
+            self.going.remove(going)
         self._since_us.pop(going.object, None)
 
     def _delete(self) -> None:
+        self._is_delete_failing = True
         self._objects.delete(self._prefix + self._deleting[-1])
+        self._is_delete_failing = False
         self._deleting.pop()
         self.deleted_count += 1

@@ -31,8 +31,8 @@ Examples:
   tidelog ship status --from s3://bucket/tidelog
 
 JSON: kind "shipping" of a server (url, state, is_fine, error, lag_seconds, manifest, ts, time, objects, bytes,
-bytes_per_second, rounds, failures, snapshot_bytes_left, going), kind "copy" of a copy (from, database, is_fine,
-manifest, made_us, made_time, age_seconds, ts, time, moments).
+bytes_per_second, rounds, failures, snapshot_bytes_left, going, upkeep_error), kind "copy" of a copy (from, database,
+is_fine, manifest, made_us, made_time, age_seconds, ts, time, moments).
 
 Exit status: 0 if the copy is up to date; 1 if shipping fails, was taken over by another server, or is more than 30
 seconds behind (of a copy: nothing has been shipped for so long); 2 if there is no server or no copy."""
@@ -106,6 +106,7 @@ def _tell_server(output: Output, url: str, password_file: str | None) -> int:
         "failures": int(facts["shipping_failures"]),
         "snapshot_bytes_left": int(facts["shipping_snapshot_bytes_left"]),
         "going": int(facts["shipping_going"]),
+        "upkeep_error": facts["shipping_upkeep_error"],
     }
     with until_pipe_closes():
         if output.as_json:
@@ -132,6 +133,8 @@ def _print_server(output: Output, members: dict[str, Any]) -> None:
         output.line(f"snapshot  {members['snapshot_bytes_left']} bytes of it are still to be uploaded")
     if members["going"]:
         output.line(f"going     {members['going']} objects are announced to be deleted")
+    if members["upkeep_error"]:
+        output.line(f"upkeep    what is needed no more stays: {members['upkeep_error']}", "red")
 
 
 # --- a copy -----------------------------------------------------------------------------------------------------------
