@@ -164,3 +164,12 @@ def test_a_restore_that_took_longer_than_the_notice_says_so() -> None:
 
     with pytest.raises(ObjectGone, match=r"tidied since manifest .* 24 hours ahead"):
         restored(bucket.client("reader"), plan)
+
+
+def test_a_moment_before_everything_is_refused() -> None:
+    """It was taken for the newest one."""
+    shipped = shipped_long(SimulatedBucket(SimulatedClock(), random.Random(1)).client())
+    with pytest.raises(DataDirectoryError, match="nothing as old as ts 0"):
+        plan_restore(shipped.newest, Ts(0))
+    with pytest.raises(DataDirectoryError, match="nothing as old as ts 1"):
+        restored(shipped.objects, plan_restore(shipped.newest, Ts(1)))

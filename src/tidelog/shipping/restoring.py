@@ -61,6 +61,8 @@ class RestorePlan(NamedTuple):
 def plan_restore(manifest: Manifest, at: Ts | None) -> RestorePlan:
     """For a moment (None: the newest). `DataDirectoryError`: the copy does not cover it. Nothing is fetched."""
     lineage, until = lineage_at(manifest, at)
+    if not until and lineage.ts:
+        raise DataDirectoryError(f"database {manifest.database_id} has nothing as old as ts {at}")
     snapshot_ts = max((ts for ts in lineage.snapshots if ts <= until), default=Ts(0))
     files: dict[str, list[FilePlan]] = {part: [] for part in PARTS}
     for plan in _needed(lineage, until):
@@ -131,7 +133,7 @@ def restore_shipped(
             _ROOT,
             target,
             shard_count=shard_count,
-            until=plan.until or None,  # 0: nothing was ever written
+            until=plan.until if plan.lineage.ts else None,  # nothing was ever written
             on_progress=on_progress,
             source_disk=source,
             will_read=source.will_read if fetch_ahead is not None else None,
