@@ -1075,6 +1075,8 @@ SHIP_BEHIND_US = 30_000_000
 """`tidelog ship status` complains about a copy that lacks changes as old as this."""
 SHIP_NOTICE_US = 24 * HOUR_US
 """From when an object is announced to go until it goes: no restore may take longer."""
+SHIP_DOUBT_US = 24 * HOUR_US
+"""A wall clock that differs from the time that has passed is believed after so long: what is old goes by it."""
 SHIP_SWEEP_US = HOUR_US
 """How often the shipper looks for objects that nothing refers to."""
 SHIP_UPKEEP_RETRY_US = 300 * SECOND_US

@@ -14,6 +14,7 @@ from tidelog.journal.layout import SnapshotPoint
 from tidelog.shipping.archive import Archive
 from tidelog.shipping.lineage import Lineage
 from tidelog.shipping.manifest import manifest_number
+from tidelog.shipping.moments import covered_moments
 from tidelog.shipping.shipper import Shipper
 from tidelog.shipping.upkeep import Upkeep
 from tidelog.shipping.uploads import Uploads
@@ -148,6 +149,39 @@ def test_a_clock_that_is_set_does_not_end_the_day(
     assert pieces(bucket) == before
 
 
+def test_a_clock_that_is_wrong_for_a_moment_forgets_nothing(bucket: SimulatedBucket) -> None:
+    shipped = Shipped(bucket.client(), 1)
+    shipped.begin()
+    for _ in range(4):
+        shipped.change(60)
+        shipped.save()
+        shipped.clock.advance(3 * HOUR_US)
+    shipped.ship()
+    first = covered_moments(shipped.newest)[0].first
+    shipped.clock.step_wall(400 * DAY_US)
+    shipped.clock.advance(2 * HOUR_US)
+    work(shipped)
+    shipped.clock.step_wall(-400 * DAY_US)
+    shipped.clock.advance(11_000_000)
+    shipped.ship()
+    assert covered_moments(shipped.newest)[0].first == first
+
+
+def test_the_day_does_not_end_at_a_start_with_a_wrong_clock(
+    bucket: SimulatedBucket, merging: tuple[Shipped, SimulatedObjectStore]
+) -> None:
+    shipped, _ = merging
+    work(shipped)
+    write(shipped)
+    shipped.ship()
+    before = pieces(bucket)
+    shipped.clock.step_wall(400 * DAY_US)
+    shipped.shipper = Shipper(shipped.disk, "/data", shipped.journal.meta, shipped.objects, shipped.clock)
+    shipped.begin()
+    work(shipped)
+    assert pieces(bucket) == before
+
+
 def test_manifests_go_also_if_the_server_is_started_again_every_few_hours(bucket: SimulatedBucket) -> None:
     shipped = Shipped(bucket.client(), 1)
     for _ in range(16):
@@ -189,12 +223,12 @@ def test_old_history_stays_until_there_is_some_that_is_newer(bucket: SimulatedBu
     old.ends_ts = old.ts
     new = lineage_of("new", ts=90 * DAY_US, begins_ts=None)
     archive, upkeep = upkeep_of(bucket, old, new)
-    upkeep.step(100 * DAY_US, 0, 1)
+    upkeep.step(100 * DAY_US, 100 * DAY_US, 0, 1)
     assert archive.lineages == [old, new]
 
     new.begins_ts = Ts(90 * DAY_US)
     archive, upkeep = upkeep_of(bucket, old, new)
-    upkeep.step(100 * DAY_US, 0, 1)
+    upkeep.step(100 * DAY_US, 100 * DAY_US, 0, 1)
     assert archive.lineages == [new]
 
 
@@ -203,9 +237,9 @@ def test_snapshots_are_thinned_out(bucket: SimulatedBucket) -> None:
     every = range(0, 10 * DAY_US + 1, HOUR_US // 12)
     lineage = lineage_of("one", ts=10 * DAY_US, begins_ts=0, snapshots=tuple(every))
     _, upkeep = upkeep_of(bucket, lineage)
-    upkeep.step(10 * DAY_US, 0, 1)
+    upkeep.step(10 * DAY_US, 10 * DAY_US, 0, 1)
     assert 9 + 24 <= len(lineage.snapshots) <= 9 + 24 + 2
     assert {0, 10 * DAY_US} < set(lineage.snapshots)
     kept = list(lineage.snapshots)
-    upkeep.step(10 * DAY_US, 2 * HOUR_US, 1)
+    upkeep.step(10 * DAY_US, 10 * DAY_US, 2 * HOUR_US, 1)
     assert list(lineage.snapshots) == kept

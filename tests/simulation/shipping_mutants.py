@@ -175,6 +175,13 @@ _GOING: Final = (
         7_000_003,
     ),
     _mutant(
+        "clock-believed",
+        "upkeep.py",
+        "            self._expire(Ts(max(0, earliest_us - self.keep_us)))\n",
+        "            self._expire(Ts(max(0, latest_us - self.keep_us)))\n",
+        "a clock that is wrong for a moment ends all of history",
+    ),
+    _mutant(
         "bytes-dropped-in-the-middle-not-shipped-again",
         "shipper.py",
         "shipped.at if shipped is not None and segment == shipped.segment else 0, size)\n",

@@ -223,6 +223,29 @@ class ShippingWorld:
             self.clock.step_wall(self.rng.choice((2, 30)) * 24 * HOUR_US)
             self.coverage["clock_set"] += 1
 
+    def _doubt_clock(self) -> None:
+        """The clock is wrong by a year while the shipper tidies up, and is right again: nothing has expired by it."""
+        leader = self.leader
+        self._ship()
+        manifest = self.log.newest()
+        if manifest is None or leader.shipper.lease < 0:
+            return
+        self.clock.advance(HOUR_US)
+        self.clock.step_wall(400 * 24 * HOUR_US)
+        self._by(leader, lambda: leader.finish_work(200))
+        self.clock.step_wall(-400 * 24 * HOUR_US)
+        self.clock.advance(11_000_000)
+        self._ship()
+        after = self.log.newest()
+        assert after is not None
+        cutoff = Ts(self.clock.wall_us() - self.keep_us)
+        firsts = {each.lineage.name: each.first for each in covered_moments(after)}
+        for each in covered_moments(manifest):
+            if each.last >= cutoff:
+                first = firsts.get(each.lineage.name)
+                require(first is not None and first <= max(each.first, cutoff), "a wrong clock has ended history", each)
+        self.coverage["clock_doubted"] += 1
+
     def _crash(self) -> None:
         if self.rng.random() < 0.5:
             self.leader.disk.crash()
@@ -571,6 +594,7 @@ STEPS: Final = (
     (ShippingWorld._outlive, 0.7),
     (ShippingWorld._replace_inside, 1.5),
     (ShippingWorld._set_clock, 1),
+    (ShippingWorld._doubt_clock, 1),
     (ShippingWorld._begin_restore, 4),
     (ShippingWorld._finish_restore, 4),
 )

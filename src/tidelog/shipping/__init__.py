@@ -11,6 +11,7 @@ archive        what a shipper has shipped
 uploads        bytes of local files on their way into objects
 bulk           snapshots, full segments, small objects made one
 upkeep         history that is too old, and objects that nothing refers to
+doubted_clock  the time, for what is deleted by its age
 moments        which moments are covered, and by which lineage
 shipped_disk   a lineage as a data directory that is read
 fetch          a data directory from a lineage, file by file

@@ -29,6 +29,7 @@ from tidelog.journal.segment import blob_name, journal_name, list_segments
 from tidelog.ports import Clock, Disk, ObjectStore
 from tidelog.shipping.archive import Archive
 from tidelog.shipping.bulk import Bulk
+from tidelog.shipping.doubted_clock import DoubtedClock
 from tidelog.shipping.fence import Fence
 from tidelog.shipping.fetch import read_restored
 from tidelog.shipping.lineage import Lineage, ShippedFile
@@ -65,6 +66,7 @@ class Shipper:
         self._bulk = Bulk(disk, folder, self._archive, self._uploads)
         self._keep_us = keep_us
         self._upkeep = self._make_upkeep(None)
+        self._time = DoubtedClock(clock, None)
         self._is_begun = False
         self._owed: list[BlobExtent] = []
         """Of blobs that are not shipped yet."""
@@ -167,6 +169,7 @@ class Shipper:
             self._archive = Archive(newest)
             self._bulk = Bulk(self._disk, self._folder, self._archive, self._uploads)
             self._upkeep = self._make_upkeep(newest)
+            self._time = DoubtedClock(self._clock, None if newest is None else newest.made_us)
             known = {name for lineage in self._archive.lineages for name in lineage.objects()}
             if newest is None or not self._goes_on(point):
                 self._begin_lineage(newest, point, lease)
@@ -341,7 +344,7 @@ class Shipper:
             return False
         self._fence.refuse_if_replaced()  # before anything is deleted
         try:
-            is_more = self._upkeep.step(self._clock.wall_us(), now_us, self._fence.number)
+            is_more = self._upkeep.step(self._time.earliest_us(), self._time.latest_us(), now_us, self._fence.number)
         except (OSError, TidelogError) as error:
             self.upkeep_failures += 1
             self._upkeep_after_us = now_us + limits.SHIP_UPKEEP_RETRY_US
@@ -371,7 +374,7 @@ class Shipper:
             base=self._archive.base,
             changed=self._archive.changed,
             in_base=self._archive.in_base,
-            going=self._upkeep.told(wall_us),
+            going=self._upkeep.told(self._time.latest_us()),
             ages=tuple(self._upkeep.ages),
         )
 

@@ -82,40 +82,41 @@ class Upkeep:
         self._is_delete_failing = False
         self.deleted_count = 0
 
-    def step(self, wall_us: int, monotonic_us: int, number: int) -> bool:
-        """A little of it; whether there is more to do now. `number`: of the newest manifest."""
+    def step(self, earliest_us: int, latest_us: int, monotonic_us: int, number: int) -> bool:
+        """A little of it; whether there is more to do now. `number`: of the newest manifest; it is between the earliest
+        and the latest time by the wall clock (`doubted_clock`)."""
         if self._deleting and not self._is_delete_failing:
             self._delete()
             return True
         if self._after is not None:
-            self._sweep_page(wall_us)
+            self._sweep_page(latest_us)
             return True
         for each in self.going:
             if (
                 not self._deleting
                 and each.object not in self._unconfirmed
-                and self._age_us(each, wall_us, monotonic_us) >= limits.SHIP_NOTICE_US
+                and self._age_us(each, earliest_us, monotonic_us) >= limits.SHIP_NOTICE_US
             ):
                 self._begin_deleting(each)
                 return True
         if self._swept_us is None or monotonic_us - self._swept_us >= limits.SHIP_SWEEP_US:
             self._swept_us = monotonic_us
-            self._expire(Ts(max(0, wall_us - self.keep_us)))
-            self._begin_sweep(wall_us, number)
+            self._expire(Ts(max(0, earliest_us - self.keep_us)))
+            self._begin_sweep(earliest_us, latest_us, number)
             return True
         if self._deleting:  # after all else: history has to expire also if nothing may be deleted
             self._delete()
             return True
         return False
 
-    def _age_us(self, going: Going, wall_us: int, monotonic_us: int) -> int:
-        since_us = self._since_us.setdefault(going.object, monotonic_us - max(0, wall_us - going.announced_us))
+    def _age_us(self, going: Going, earliest_us: int, monotonic_us: int) -> int:
+        since_us = self._since_us.setdefault(going.object, monotonic_us - max(0, earliest_us - going.announced_us))
         return monotonic_us - since_us
 
-    def told(self, wall_us: int) -> tuple[Going, ...]:
+    def told(self, latest_us: int) -> tuple[Going, ...]:
         """What is announced, for a manifest that is made now."""
         self.going = [
-            each._replace(announced_us=wall_us) if each.object in self._unconfirmed else each for each in self.going
+            each._replace(announced_us=latest_us) if each.object in self._unconfirmed else each for each in self.going
         ]
         return tuple(self.going)
 
@@ -194,11 +195,11 @@ class Upkeep:
 
     # --- objects that nothing refers to -------------------------------------------------------------------------
 
-    def _begin_sweep(self, wall_us: int, number: int) -> None:
-        aged = [each.number for each in self.ages if wall_us - each.made_us >= limits.SHIP_NOTICE_US]
+    def _begin_sweep(self, earliest_us: int, latest_us: int, number: int) -> None:
+        aged = [each.number for each in self.ages if earliest_us - each.made_us >= limits.SHIP_NOTICE_US]
         self._oldest_manifest = max(aged, default=0)
         self.ages = [each for each in self.ages if each.number >= self._oldest_manifest]
-        self.ages.append(Aged(wall_us, number))
+        self.ages.append(Aged(latest_us, number))
         del self.ages[: -limits.SHIP_AGES_MAX]
         self._after, self._found, self._leases = "", [], set()
         self._referred = self._needed()
@@ -208,7 +209,7 @@ class Upkeep:
         needed.update(self._unnamed(), (each.object for each in self.going), [self._archive.base])
         return needed
 
-    def _sweep_page(self, wall_us: int) -> None:
+    def _sweep_page(self, latest_us: int) -> None:
         assert self._after is not None
         page = self._objects.list(self._prefix, self._after)
         for entry in page:
@@ -219,7 +220,7 @@ class Upkeep:
                 self._found.append(name)
         self._after = page[-1].name if page else None
         if self._after is None or len(self._found) >= limits.GOING_NAMES_MAX:
-            self._announce(wall_us)
+            self._announce(latest_us)
 
     def _may_go(self, number: int | None) -> bool:
         """Whether an object that nothing refers to may; `number`: of a manifest.
@@ -231,7 +232,7 @@ class Upkeep:
             return True
         return number < self._oldest_manifest and number not in self._leases and number + 1 not in self._leases
 
-    def _announce(self, wall_us: int) -> None:
+    def _announce(self, latest_us: int) -> None:
         known = self._needed()
         for each in list(self.going):
             known.update(self._names(each))
@@ -242,7 +243,7 @@ class Upkeep:
         if names:
             object_name = self._uploads.put("going", pack({"format": FORMAT, "names": names}))
             self._unconfirmed.add(object_name)
-            self.going.append(Going(object_name, wall_us, len(names)))
+            self.going.append(Going(object_name, latest_us, len(names)))
 
     def _names(self, going: Going) -> list[str]:
         """What was announced. If that cannot be known, nothing was: the sweep finds it once more."""
