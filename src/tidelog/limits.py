@@ -1069,6 +1069,10 @@ SHIP_KEEP_US = 30 * 24 * HOUR_US
 """How far back restores can go (a default)."""
 RESTORE_WAIT_US = 60_000_000
 """No server may have shipped for so long before another goes on with the same database (a default)."""
+RESTORE_TOLD_US = 60 * SECOND_US
+"""While a restore waits for another server, it says so this often ..."""
+RESTORE_PROGRESS_US = 10 * SECOND_US
+"""... and while files are fetched, how far it is."""
 SHIP_SAVE_S = 2.0
 """How often `tidelog ship` puts a manifest while it uploads: killed, it begins again where the last one was put."""
 SHIP_BEHIND_US = 30_000_000

@@ -50,11 +50,15 @@ class Lost:
         self.shipped.change(3)
         self.shipped.ship()
 
-    def restore(self, fetch_all: Callable[[Iterable[Callable[[], None]]], None] = run_all) -> None:
+    def restore(
+        self,
+        fetch_all: Callable[[Iterable[Callable[[], None]]], None] = run_all,
+        on_fetched: Callable[[int, int], None] = lambda _done, _total: None,
+    ) -> None:
         def open_objects(_url: str, _key: str | None, _rate: int) -> ObjectStore:
             return self.bucket.client("second")
 
-        restore_first(CONFIG, self.disk, self.clock, open_objects, fetch_all)
+        restore_first(CONFIG, self.disk, self.clock, open_objects, fetch_all, on_fetched)
 
     def take_over(self) -> Shipped:
         self.epochs += 1
@@ -116,3 +120,40 @@ def test_a_directory_that_was_copied_does_not_take_over_from_its_original(monkey
         lost.take_over()
     again.change(3)
     again.ship()
+
+
+def test_a_server_that_lives_is_told_of_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost = Lost(monkeypatch)
+    left = 300
+
+    def ship() -> None:
+        nonlocal left
+        left -= 1
+        if left > 0:
+            lost.ship()
+
+    lost.on_second = ship
+    lost.restore()
+    assert 4 <= caplog.text.count("another server still ships") <= 6
+    assert "--replicaof" in caplog.text
+    assert "--follow-from" in caplog.text
+    assert state(lost.take_over().store) == state(lost.shipped.store)
+
+
+def test_how_far_a_restore_is_shows(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "tidelog")
+    lost = Lost(monkeypatch)
+    told: list[tuple[int, int]] = []
+
+    def fetch(jobs: Iterable[Callable[[], None]]) -> None:
+        for job in jobs:
+            lost.clock.advance(11_000_000)
+            job()
+
+    lost.restore(fetch, lambda done, total: told.append((done, total)))
+    assert [done for done, _ in told] == sorted({done for done, _ in told})
+    assert told[0][0] == 0
+    assert told[-1] == (told[0][1], told[0][1])
+    assert "100 %" in caplog.text

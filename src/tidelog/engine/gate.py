@@ -56,6 +56,8 @@ class Gate:
         self._loop = loop
         self.is_loading = is_loading
         """The store stands in for one that is being loaded: only commands with the flag `loading` run."""
+        self.fetched: tuple[int, int] | None = None
+        """How many bytes of that have come from a copy, and how many will; None: it comes from nowhere else."""
         self.is_out_of_memory = False
         self.write_refusal: str | None = None
         """Why replication lets nobody write, as an error reply; None: it does ..."""

@@ -83,7 +83,9 @@ def make_app(
     async def health(_request: Request) -> Response:
         engine = shown.engine
         if engine.gate.is_loading:
-            return JSONResponse({"status": "loading"}, 503)
+            fetched = engine.gate.fetched
+            how_far = {} if fetched is None else {"loaded_bytes": fetched[0], "total_bytes": fetched[1]}
+            return JSONResponse({"status": "loading", **how_far}, 503)
         refusal = engine.store.refusal
         if refusal is not None:
             return JSONResponse({"status": "not writable", "reason": str(refusal)}, 503)

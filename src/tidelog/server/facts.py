@@ -197,6 +197,7 @@ class Facts:
             "loading": int(engine.gate.is_loading),
             "async_loading": 0,
             **({"loading_start_time": self._made_s} if engine.gate.is_loading else {}),
+            **_fetched(engine.gate.fetched),
             "current_save_keys_processed": snapshots.keys_done,
             "current_save_keys_total": snapshots.keys_total,
             "rdb_changes_since_last_save": snapshots.records_since,
@@ -399,3 +400,16 @@ def _file_bytes(folder: str) -> int:
         except FileNotFoundError:
             continue
     return total
+
+
+def _fetched(fetched: tuple[int, int] | None) -> InfoSection:
+    """How far a restore is, in the words of Redis."""
+    if fetched is None:
+        return {}
+    done, total = fetched
+    percent = min(100.0, 100 * done / max(1, total))
+    return {
+        "loading_total_bytes": total,
+        "loading_loaded_bytes": done,
+        "loading_loaded_perc": f"{percent:.2f}",
+    }

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections.abc import Callable
 from typing import Final
 
 from tidelog import limits
@@ -25,7 +26,7 @@ from tidelog.journal import layout
 from tidelog.ports import Clock, Disk, ObjectStore
 from tidelog.server.configuration import ServerConfig
 from tidelog.server.ship_target import OpenStore
-from tidelog.shipping.fetch import LeftBehind, RunAll, fetch_directory, write_restored
+from tidelog.shipping.fetch import LeftBehind, RunAll, bytes_to_fetch, fetch_directory, write_restored
 from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.manifest_log import ManifestLog, only_database
 from tidelog.shipping.moments import lineage_at
@@ -38,7 +39,18 @@ _LOG: Final = logging.getLogger("tidelog")
 _ROOT: Final = "/shipped"
 
 
-def restore_first(config: ServerConfig, disk: Disk, clock: Clock, open_store: OpenStore, fetch_all: RunAll) -> None:
+OnFetched = Callable[[int, int], None]
+"""Is told how many bytes are there of how many, on any thread."""
+
+
+def restore_first(
+    config: ServerConfig,
+    disk: Disk,
+    clock: Clock,
+    open_store: OpenStore,
+    fetch_all: RunAll,
+    on_fetched: OnFetched = lambda _done, _total: None,
+) -> None:
     """Fill the data directory if it is empty and the configuration says from where. On a thread: it takes its time."""
     if config.restore_from is None or config.replicaof is not None or not _is_empty(disk, config.data):
         return
@@ -52,7 +64,7 @@ def restore_first(config: ServerConfig, disk: Disk, clock: Clock, open_store: Op
         left = LeftBehind(config.restore_from, config.ship_key_file is not None) if config.restore_lazy else None
         while True:
             manifest = _wait_for_quiet(log, config.restore_wait_us, clock)
-            _fill(disk, config.data, objects, manifest, clock, fetch_all, left)
+            _fill(disk, config.data, objects, manifest, clock, fetch_all, left, on_fetched)
             if log.lease_of(manifest.number + 1) is None:
                 break
             _LOG.warning("another server has shipped while its copy was fetched: waiting until it does not")
@@ -81,12 +93,43 @@ def _wait_for_quiet(log: ManifestLog, wait_us: int, clock: Clock) -> Manifest:
     age_us = clock.wall_us() - manifest.made_us
     quiet_us = min(wait_us, max(wait_us - age_us, 2 * limits.SHIP_BEAT_US))
     since_us = clock.monotonic_us()
+    told_us: int | None = None
     while clock.monotonic_us() - since_us < quiet_us:
         time.sleep(min(limits.SHIP_EVERY_S, quiet_us / 1e6))
         if (after := log.get(manifest.number + 1)) is not None:
-            _LOG.warning("another server still ships database %s: waiting until it does not", manifest.database_id)
             manifest, since_us, quiet_us = after, clock.monotonic_us(), wait_us
+            if told_us is None or since_us - told_us >= limits.RESTORE_TOLD_US:
+                told_us = since_us
+                _LOG.warning(
+                    "another server still ships database %s (manifest %d): waiting until it does not for %d s. If "
+                    "that server is to go on, let this one follow it: start it with --replicaof HOST:PORT, or read-only "
+                    "with --follow-from, in the place of --restore-from",
+                    manifest.database_id,
+                    manifest.number,
+                    wait_us // limits.SECOND_US,
+                )
     return manifest
+
+
+class _Progress:
+    """What of a copy is here, for the log and for whoever asks the server. For many threads."""
+
+    def __init__(self, total: int, clock: Clock, on_fetched: OnFetched) -> None:
+        self._total = total
+        self._clock = clock
+        self._on_fetched = on_fetched
+        self._done = 0
+        self._told_us = clock.monotonic_us()
+        on_fetched(0, total)
+
+    def add(self, size: int) -> None:
+        self._done += size  # two threads at once may lose a block: it is for people
+        self._on_fetched(self._done, self._total)
+        now_us = self._clock.monotonic_us()
+        if now_us - self._told_us >= limits.RESTORE_PROGRESS_US:
+            self._told_us = now_us
+            percent = 100 * self._done // max(1, self._total)
+            _LOG.info("restoring: %d of %d MB, %d %%", self._done // 10**6, self._total // 10**6, min(100, percent))
 
 
 def _fill(
@@ -97,10 +140,12 @@ def _fill(
     clock: Clock,
     fetch_all: RunAll,
     left: LeftBehind | None,
+    on_fetched: OnFetched,
 ) -> None:
     lineage, until = lineage_at(manifest, None)
     if until == lineage.ts:
-        fetch_directory(disk, target, objects, manifest, lineage, fetch_all, left=left)
+        progress = _Progress(bytes_to_fetch(lineage, left), clock, on_fetched)
+        fetch_directory(disk, target, objects, manifest, lineage, fetch_all, progress.add, left)
         return
     # The lineage that goes on after it has no snapshot yet: what is still history of this one has to be cut out.
     source = ShippedDisk(objects, manifest.database_id, lineage, _ROOT)

@@ -174,7 +174,12 @@ class Runtime:
     def _open_store(self) -> Store:
         """On the thread."""
         config = self._config
-        restore_first(config, self._disk, self._clock, open_ship_store, fetch_all)
+        gate = self.served.engine.gate
+
+        def on_fetched(done: int, total: int) -> None:
+            gate.fetched = done, total
+
+        restore_first(config, self._disk, self._clock, open_ship_store, fetch_all, on_fetched)
         store = Store.open(
             self._disk,
             config.data,

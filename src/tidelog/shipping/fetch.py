@@ -83,6 +83,12 @@ def plan_files(lineage: Lineage, until: Ts | None = None) -> list[FilePlan]:
     ]
 
 
+def bytes_to_fetch(lineage: Lineage, left: LeftBehind | None) -> int:
+    """How much `fetch_directory` fetches."""
+    plans = [plan for plan in plan_files(lineage) if left is None or not is_node_path(plan.path)]
+    return sum(extent.size for plan in plans for extent in plan.extents)
+
+
 def _shard_of(path: str) -> int | None:
     folder = path.rpartition("/")[0]
     return int(folder.removeprefix("shard-")) if folder.startswith("shard-") else None
