@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -16,8 +17,10 @@ from tidelog.journal.journal import Settings
 from tidelog.ports import ObjectStore
 from tidelog.server.configuration import ServerConfig
 from tidelog.server.restoring import restore_first
+from tidelog.server.ship_target import absolute_place
 from tidelog.shipping.fetch import read_restored
 from tidelog.store.store import Store
+from tidelog.system.ship_store import open_read_store
 from tidelog.testing.clock import SimulatedClock
 from tidelog.testing.disk import SimulatedDisk
 from tidelog.testing.object_store import SimulatedBucket
@@ -157,3 +160,21 @@ def test_how_far_a_restore_is_shows(monkeypatch: pytest.MonkeyPatch, caplog: pyt
     assert told[0][0] == 0
     assert told[-1] == (told[0][1], told[0][1])
     assert "100 %" in caplog.text
+
+
+def test_a_folder_that_is_missing_is_a_copy_without_a_database(tmp_path: Path) -> None:
+    """It is not made, either: a disk that is not mounted would look like an empty copy from then on."""
+    config = ServerConfig(data=FOLDER, restore_from=str(tmp_path / "copy"))
+    disk = SimulatedDisk()
+    restore_first(config, disk, SimulatedClock(), open_read_store, run_all)
+    assert not disk.exists(FOLDER)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_descriptions_say_where_a_copy_lies_for_any_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert absolute_place("copy") == str(tmp_path / "copy")
+    assert absolute_place("/copy") == "/copy"
+    assert absolute_place("s3://bucket/copy") == "s3://bucket/copy"

@@ -25,7 +25,7 @@ from tidelog.errors import EnvironmentFault
 from tidelog.journal import layout
 from tidelog.ports import Clock, Disk, ObjectStore
 from tidelog.server.configuration import ServerConfig
-from tidelog.server.ship_target import OpenStore
+from tidelog.server.ship_target import OpenStore, absolute_place
 from tidelog.shipping.fetch import LeftBehind, RunAll, bytes_to_fetch, fetch_directory, write_restored
 from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.manifest_log import ManifestLog, only_database
@@ -55,13 +55,15 @@ def restore_first(
     if config.restore_from is None or config.replicaof is not None or not _is_empty(disk, config.data):
         return
     try:
-        objects = open_store(config.restore_from, config.ship_key_file, 0)
-        database_id = only_database(objects, config.restore_from, config.database)
-        if database_id is None:
+        found = _find(config, config.restore_from, open_store)
+        if found is None:
             _LOG.warning("%s has no database yet: the server begins an empty one", config.restore_from)
             return
+        objects, database_id = found
         log = ManifestLog(objects, database_id)
-        left = LeftBehind(config.restore_from, config.ship_key_file is not None) if config.restore_lazy else None
+        left = None
+        if config.restore_lazy:
+            left = LeftBehind(absolute_place(config.restore_from), config.ship_key_file is not None)
         while True:
             manifest = _wait_for_quiet(log, config.restore_wait_us, clock)
             _fill(disk, config.data, objects, manifest, clock, fetch_all, left, on_fetched)
@@ -72,6 +74,18 @@ def restore_first(
     except (OSError, ValueError) as error:
         raise EnvironmentFault(f"{config.data} cannot be restored from {config.restore_from}: {error}") from error
     _LOG.warning("restored %s from %s, manifest %d", config.data, config.restore_from, manifest.number)
+
+
+def _find(config: ServerConfig, url: str, open_store: OpenStore) -> tuple[ObjectStore, str] | None:
+    """The store, and which database of it is meant; None: there is none yet, nor perhaps the folder."""
+    try:
+        objects = open_store(url, config.ship_key_file, 0)
+    except FileNotFoundError as error:
+        if error.filename == config.ship_key_file:
+            raise
+        return None
+    database_id = only_database(objects, url, config.database)
+    return None if database_id is None else (objects, database_id)
 
 
 def _is_empty(disk: Disk, folder: str) -> bool:
@@ -102,8 +116,8 @@ def _wait_for_quiet(log: ManifestLog, wait_us: int, clock: Clock) -> Manifest:
                 told_us = since_us
                 _LOG.warning(
                     "another server still ships database %s (manifest %d): waiting until it does not for %d s. If "
-                    "that server is to go on, let this one follow it: start it with --replicaof HOST:PORT, or read-only "
-                    "with --follow-from, in the place of --restore-from",
+                    "that server is to go on, let this one follow it, with --replicaof HOST:PORT in the place of "
+                    "--restore-from, or read-only with --follow-from",
                     manifest.database_id,
                     manifest.number,
                     wait_us // limits.SECOND_US,

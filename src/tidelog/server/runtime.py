@@ -61,7 +61,7 @@ from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
 from tidelog.system.memory_disk import MemoryDisk
 from tidelog.system.network import SystemLink, SystemNetwork
-from tidelog.system.ship_store import fetch_all, open_ship_store
+from tidelog.system.ship_store import fetch_all, open_read_store, open_ship_store
 
 if TYPE_CHECKING:
     from tidelog.flight.server import FlightServer
@@ -86,7 +86,7 @@ class Runtime:
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
         self._clock = SystemClock()
-        self._disk = make_tiered_disk(config, SystemDisk(), self._clock, open_ship_store)
+        self._disk = make_tiered_disk(config, SystemDisk(), self._clock, open_read_store)
         self._tls = None
         if config.tls_cert is not None and config.tls_key is not None:
             self._tls = make_tls(config.tls_cert, config.tls_key)
@@ -157,7 +157,7 @@ class Runtime:
 
     def _make_replication(self, lasting: LastingParts) -> Replication:
         network = SystemNetwork(lasting.loop, client_tls=self._client_tls)
-        return make_replication(self, lasting, self._disk, random.Random(), network, open_ship_store, MemoryDisk)
+        return make_replication(self, lasting, self._disk, random.Random(), network, open_read_store, MemoryDisk)
 
     def _make_link(self, transport: asyncio.Transport) -> None:
         """TSYNC: a connection is a link from now on."""
@@ -179,7 +179,7 @@ class Runtime:
         def on_fetched(done: int, total: int) -> None:
             gate.fetched = done, total
 
-        restore_first(config, self._disk, self._clock, open_ship_store, fetch_all, on_fetched)
+        restore_first(config, self._disk, self._clock, open_read_store, fetch_all, on_fetched)
         store = Store.open(
             self._disk,
             config.data,

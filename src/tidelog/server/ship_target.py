@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,6 +27,11 @@ HISTORY_CACHE: Final = "history-cache"
 """The folder of a data directory with blocks of files that lie in an object store."""
 OpenStore = Callable[[str, str | None, int], ObjectStore]
 """Opens the object store of a URL; with the file of a key, and bytes a second."""
+
+
+def absolute_place(url: str) -> str:
+    """Where a copy lies, for descriptions that are read in other working directories, too."""
+    return url if "://" in url or not url else os.path.abspath(url)
 
 
 def set_up_copies(lasting: LastingParts, disk: TieredDisk, open_store: OpenStore) -> None:
@@ -59,7 +65,10 @@ def make_history(
     if store.cooling is None:
         return None
     options = HistoryOptions(
-        config.local_history_us, config.history_bandwidth, config.ship_to or "", config.ship_key_file is not None
+        config.local_history_us,
+        config.history_bandwidth,
+        absolute_place(config.ship_to or ""),
+        config.ship_key_file is not None,
     )
     parts = disk, store.journal, store.cooling.files, shipping, lasting.clock
     return ServerHistory(lasting.loop, *parts, options)

@@ -24,6 +24,7 @@ What holds here and is easy to break:
 from __future__ import annotations
 
 import contextlib
+import errno
 import heapq
 import importlib.util
 import os
@@ -82,8 +83,8 @@ _CONNECTION_OPTIONS: Final = (
 """Options that `obstore` takes apart from the others; it then ignores their variables, so they are read here."""
 
 
-def open_object_store(url: str, options: Mapping[str, str] | None = None) -> ObjectStore:
-    """The object store at a URL; a folder is made if it is missing.
+def open_object_store(url: str, options: Mapping[str, str] | None = None, *, is_new: bool = True) -> ObjectStore:
+    """The object store at a URL. `is_new`: a folder that is missing is made; otherwise it is a `FileNotFoundError`.
 
     `ValueError` says what is wrong with the URL or the options. A bucket is not asked for anything: whether it is there
     shows at the first call.
@@ -92,7 +93,7 @@ def open_object_store(url: str, options: Mapping[str, str] | None = None) -> Obj
     if not separator or scheme == "file":
         if options:
             raise ValueError(f"a folder takes no options: {', '.join(sorted(options))}")
-        return _open_folder(rest if separator else url, url)
+        return _open_folder(rest if separator else url, url, is_new=is_new)
     if scheme not in _CLOUDS:
         known = ", ".join(f"{each}://" for each in _CLOUDS)
         raise ValueError(f"{scheme}:// is no object store: there are {known}, file:// and paths of folders")
@@ -108,12 +109,14 @@ def open_object_store(url: str, options: Mapping[str, str] | None = None) -> Obj
 # --- folders ----------------------------------------------------------------------------------------------------
 
 
-def _open_folder(path: str, url: str) -> FolderStore:
+def _open_folder(path: str, url: str, *, is_new: bool) -> FolderStore:
     if not path or (url != path and not path.startswith("/")):
         raise ValueError(f"{url!r} names no folder" + (": file:// is followed by a path from / on" if path else ""))
     disk = SystemDisk()
     root = posixpath.abspath(path)
-    missing = []
+    missing: list[str] = []
+    if not is_new and not disk.exists(root):
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", root)
     while not disk.exists(root):
         root, name = posixpath.split(root)
         missing.append(name)

@@ -16,16 +16,21 @@ from tidelog.system.key_file import read_sealing_key
 from tidelog.system.object_store import open_object_store
 
 
-def open_ship_store(url: str, key_file: str | None = None, bytes_per_s: int = 0) -> ObjectStore:
+def open_ship_store(url: str, key_file: str | None = None, bytes_per_s: int = 0, *, is_new: bool = True) -> ObjectStore:
     """The store of a URL. `key_file`: what it holds is encrypted; `bytes_per_s`: no faster; 0: as fast as it goes.
 
-    `OSError` or `ValueError`: the key cannot be had, or the URL is none.
+    `is_new`: a folder that is not there is made. `OSError` or `ValueError`: the key cannot be had, or the URL is none.
     """
     key = None if key_file is None else read_sealing_key(key_file)
-    objects = open_object_store(url)
+    objects = open_object_store(url, is_new=is_new)
     if bytes_per_s:
         objects = PacedStore(objects, bytes_per_s, SystemClock(), time.sleep)
     return objects if key is None else SealedStore(objects, key, os.urandom)
+
+
+def open_read_store(url: str, key_file: str | None = None, bytes_per_s: int = 0) -> ObjectStore:
+    """The same for those who only read. `FileNotFoundError`: it is a folder that is not there."""
+    return open_ship_store(url, key_file, bytes_per_s, is_new=False)
 
 
 def fetch_all(jobs: Iterable[Callable[[], None]]) -> None:

@@ -18,7 +18,7 @@ from tidelog.shipping.tiered_disk import TieredDisk
 from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
 from tidelog.system.memory_disk import MemoryDisk
-from tidelog.system.ship_store import open_ship_store
+from tidelog.system.ship_store import open_read_store
 
 KEY_FILE_VARIABLE: Final = "TIDELOG_SHIP_KEY_FILE"
 
@@ -33,4 +33,4 @@ def _open(url: str, is_sealed: bool) -> ObjectStore:
     key_file = os.environ.get(KEY_FILE_VARIABLE)
     if is_sealed and not key_file:
         raise ValueError(f"the copy is encrypted: {KEY_FILE_VARIABLE} must name the file with its key")
-    return open_ship_store(url, key_file if is_sealed else None)
+    return open_read_store(url, key_file if is_sealed else None)
