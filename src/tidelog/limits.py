@@ -1112,6 +1112,8 @@ SHIPPED_OBJECT_US = 2_000_000
 """... this time, because manifests wait for them, and ..."""
 SHIPPED_OBJECT_BYTES_MIN = 256 * KIB
 """... at least this large."""
+SHIP_BANDWIDTH_MIN = 16 * KIB
+"""A server may not be told to upload less a second: a manifest waits for the object before it."""
 FETCHED_OBJECTS_AT_ONCE = 8
 """By a restore."""
 SHIPPED_MERGED_COUNT = 32
@@ -1166,6 +1168,7 @@ assert SCRIPT_BYTES_MAX * 4 <= SCRIPT_MEMORY_BYTES_MIN  # of which a quarter is 
 assert SHIP_AGES_MAX * SHIP_SWEEP_US > SHIP_NOTICE_US + 2 * SHIP_SWEEP_US
 assert SHIP_BEAT_US < SHIP_SURE_US < SHIP_NOTICE_US  # no manifest that it has seen is deleted by then
 assert COPY_STALE_US > 2 * SHIP_BEAT_US
+assert min(COPY_STALE_US, RESTORE_WAIT_US) > SHIPPED_OBJECT_BYTES_MIN / SHIP_BANDWIDTH_MIN * 1e6 + SHIP_BEAT_US
 assert SHIP_RETRY_S_MIN * 2**SHIP_RETRY_DOUBLINGS >= SHIP_RETRY_S_MAX
 assert 2 * SHIPPED_AHEAD_BLOCKS < SHIPPED_BLOCKS_KEPT
 assert FETCHED_BYTES_MAX <= HISTORY_FETCHED_TOGETHER_BYTES_MAX

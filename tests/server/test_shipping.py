@@ -11,10 +11,12 @@ import pytest
 
 from tests.store.changes import change
 from tidelog import limits
+from tidelog.engine.parameters import BadValue
 from tidelog.ids import Ts
 from tidelog.journal.frame import Geometry
 from tidelog.journal.journal import Settings
-from tidelog.journal.retention import RetentionLimits
+from tidelog.journal.retention import Holder, RetentionLimits
+from tidelog.server.setting_values import read_ship_bandwidth
 from tidelog.server.shipping import ServerShipping
 from tidelog.server.turns import Turns
 from tidelog.shipping.shipper import Shipper
@@ -204,3 +206,24 @@ def test_rounds_go_on_if_a_snapshot_cannot_be_put(caplog: pytest.LogCaptureFixtu
 
     asyncio.run(run())
     assert caplog.text.count("/snapshots/") == 1
+
+
+def test_a_named_feed_called_shipping_is_somebody_else() -> None:
+    """Without a holder of its own, the journal would go before it is shipped."""
+
+    async def run() -> None:
+        served = Served(asyncio.get_running_loop())
+        served.journal.holders._named.by_name["shipping"] = Holder("shipping", Ts(1), 0)
+        served.bucket.is_down = True
+        await served.until(lambda: served.shipping.facts.failures >= 1)
+        assert served.journal.holders.is_passing("shipping")
+        await served.shipping.finish(5)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("value", "wanted"), [("0", 0), ("16kb", 16 * 1024), ("1gb", 1 << 30)])
+def test_a_bandwidth_lets_manifests_come_in_time(value: str, wanted: int) -> None:
+    assert read_ship_bandwidth(value) == wanted
+    with pytest.raises(BadValue, match="at least 16kb"):
+        read_ship_bandwidth("16383")

@@ -131,6 +131,10 @@ class Holders:
             raise HolderLapsed(f"holder {name!r} was let go: {holder.lapsed}", reason=holder.lapsed)
         return holder
 
+    def is_passing(self, name: str) -> bool:
+        """Whether one that passes has this name, also if it was let go. A named one may have any name."""
+        return name in self._passing
+
     def release(self, name: str) -> None:
         """It needs nothing any more; fine if it never was."""
         self._passing.pop(name, None)

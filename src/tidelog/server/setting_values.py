@@ -63,6 +63,16 @@ def size_reader(nothing: str) -> Callable[[Any], int]:
     return read
 
 
+def read_ship_bandwidth(value: Any) -> int:
+    bytes_per_s = size_reader("no limit")(value)
+    if 0 < bytes_per_s < limits.SHIP_BANDWIDTH_MIN:
+        raise BadValue(
+            f"must be at least {limits.SHIP_BANDWIDTH_MIN // limits.KIB}kb a second, or 0: no limit. With less, "
+            f"manifests come so late that others take this server for dead"
+        )
+    return bytes_per_s
+
+
 def read_retained_bytes(value: Any) -> int:
     return size_reader("no limit")(value) or NO_LIMIT
 

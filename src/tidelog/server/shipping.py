@@ -260,9 +260,8 @@ class ServerShipping:
     def _hold_first(self) -> None:
         """Keep the journal before anything is shipped. One that was let go, because the store could not be reached for
         too long, is not held again by a server that only tries again."""
-        if any(each.name == _HOLDER for each in self._journal.holders.all()):
-            return
-        self._hold(Ts(0))
+        if not self._journal.holders.is_passing(_HOLDER):
+            self._hold(Ts(0))
 
     def _bound_pin(self) -> None:
         """A snapshot that is being shipped keeps all of the journal after it. That ends where holders are let go."""
