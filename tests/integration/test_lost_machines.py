@@ -25,6 +25,9 @@ import redis
 
 from tests.integration.s3_server import S3Bucket
 from tests.integration.server_process import ServerProcess
+from tidelog.ids import Ts
+from tidelog.shipping.manifest_log import ManifestLog, only_database
+from tidelog.system.object_store import open_object_store
 
 LOSSES: Final = 2
 LOSSES_LONG: Final = 25
@@ -40,6 +43,18 @@ class CopyPlace(NamedTuple):
 
     url: str
     env: Mapping[str, Any]
+    options: Mapping[str, str] | None = None
+    """For those who open it themselves."""
+
+    @property
+    def shipped_ts(self) -> Ts:
+        """The last transaction that the newest manifest tells of."""
+        objects = open_object_store(self.url, self.options)
+        database_id = only_database(objects, self.url, None)
+        assert database_id is not None
+        newest = ManifestLog(objects, database_id).newest()
+        assert newest is not None
+        return newest.lineages[-1].history_ts
 
     def server(self, data: Path, *arguments: str) -> ServerProcess:
         return ServerProcess(
@@ -52,7 +67,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> CopyPlace:
     if request.param == "folder":
         return CopyPlace(str(tmp_path / "copy"), {})
     bucket: S3Bucket = request.getfixturevalue("s3_bucket")
-    return CopyPlace(bucket.folder(), bucket.env)
+    return CopyPlace(bucket.folder(), bucket.env, bucket.options)
 
 
 def shipping(server: ServerProcess) -> dict[str, str]:
@@ -111,12 +126,14 @@ def test_a_machine_that_is_lost_loses_seconds_at_most(
             server.kill()
             killed = time.monotonic()
             writer.stop()
+        shipped_ts = place.shipped_ts
         shutil.rmtree(data)
         if loss % 3 == 1:
             lose_while_it_begins(place, tmp_path / f"data-{loss}-lost", rng)
         data = tmp_path / f"data-{loss + 1}"
         with place.server(data) as server:
             client = server.client()
+            assert int(client.info("tidelog")["last_ts"]) >= shipped_ts > 0, "all that a manifest tells of is there"
             entries = client.execute_command("TREAD", "numbers", 1, 10_000_000)  # type: ignore[no-untyped-call]
             assert [int(entry) for _, _, entry in entries] == list(range(1, len(entries) + 1))
             written = len(entries)

@@ -18,15 +18,14 @@ def ask(server: ServerProcess, *options: str) -> Outcome:
     return invoke("ship", "status", "--url", f"redis://127.0.0.1:{server.port}", *options)
 
 
-def test_a_server_that_ships_is_fine(tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    with ServerProcess(tmp_path / "data", "--ship-to", str(copy)) as server:
+def test_a_server_that_ships_is_fine(place: Place, tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", "--ship-to", place.url, *place.key) as server:
         server.client().set("key", "x")
         wait_until_shipped(server)
         outcome = ask(server, "--json")
         assert outcome.status == 0, outcome.stdout
         [told] = outcome.of_kind("shipping")
-        assert (told["state"], told["is_fine"], told["error"], told["url"]) == ("shipping", True, "", str(copy))
+        assert (told["state"], told["is_fine"], told["error"], told["url"]) == ("shipping", True, "", place.url)
         assert told["lag_seconds"] < 30
         assert told["objects"] > 0
         assert told["bytes_per_second"] >= 0
@@ -34,7 +33,7 @@ def test_a_server_that_ships_is_fine(tmp_path: Path) -> None:
         assert shown.status == 0
         for word in ("state", "behind", "up to", "bytes/s", "failures"):
             assert word in shown.stdout
-        from_copy = invoke("ship", "status", "--from", copy, "--json")
+        from_copy = invoke("ship", "status", "--from", place.url, *place.key, "--json")
         assert from_copy.status == 0, from_copy.stdout
         [told] = from_copy.of_kind("copy")
         assert told["age_seconds"] < 30
