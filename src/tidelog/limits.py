@@ -1116,6 +1116,8 @@ SHIP_BANDWIDTH_MIN = 16 * KIB
 """A server may not be told to upload less a second: a manifest waits for the object before it."""
 FETCHED_OBJECTS_AT_ONCE = 8
 """By a restore."""
+FETCH_ATTEMPTS = 9
+"""To fetch one object by a restore: for about a minute and a half."""
 SHIPPED_MERGED_COUNT = 32
 """So many small objects behind each other are made one."""
 SHIPPED_EPOCHS_MAX = 16

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from tidelog import limits
 from tidelog.ports import ObjectStore
@@ -14,6 +16,9 @@ from tidelog.shipping.sealed_store import SealedStore
 from tidelog.system.clock import SystemClock
 from tidelog.system.key_file import read_sealing_key
 from tidelog.system.object_store import open_object_store
+
+_LASTING: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE)
+"""What is no better a moment later."""
 
 
 def open_ship_store(url: str, key_file: str | None = None, bytes_per_s: int = 0, *, is_new: bool = True) -> ObjectStore:
@@ -33,12 +38,27 @@ def open_read_store(url: str, key_file: str | None = None, bytes_per_s: int = 0)
     return open_ship_store(url, key_file, bytes_per_s, is_new=False)
 
 
-def fetch_all(jobs: Iterable[Callable[[], None]]) -> None:
-    """Run them side by side: most of the time is spent waiting for answers. Raises what one of them raises."""
+def fetch_all(jobs: Iterable[Callable[[], None]], sleep: Callable[[float], None] = time.sleep) -> None:
+    """Run them side by side: most of the time is spent waiting for answers. Raises what one of them raises.
+
+    One that cannot reach its store is run again, later and later: a restore of hours is not lost by a minute without
+    network. Each begins anew with what it fetches.
+    """
     with ThreadPoolExecutor(limits.FETCHED_OBJECTS_AT_ONCE, thread_name_prefix="fetch") as threads:
         try:
-            for done in [threads.submit(job) for job in jobs]:
+            for done in [threads.submit(_patiently, job, sleep) for job in jobs]:
                 done.result()
         except BaseException:
             threads.shutdown(cancel_futures=True)  # or all the others would still be fetched
             raise
+
+
+def _patiently(job: Callable[[], None], sleep: Callable[[float], None]) -> None:
+    for failures in range(limits.FETCH_ATTEMPTS - 1):
+        try:
+            return job()
+        except OSError as error:
+            if isinstance(error, FileNotFoundError | PermissionError) or error.errno in _LASTING:
+                raise
+            sleep(min(limits.SHIP_RETRY_S_MIN * 2**failures, limits.SHIP_RETRY_S_MAX))
+    return job()
