@@ -10,9 +10,15 @@ from tests.shipping.copies import Shipped, objects, restored
 from tests.store.changes import state
 from tidelog import limits
 from tidelog.errors import Corruption
+from tidelog.ids import Lsn, Ts
+from tidelog.journal.control import Epoch
+from tidelog.journal.frame import Geometry
+from tidelog.journal.layout import SnapshotPoint
 from tidelog.ports import ObjectStore
+from tidelog.shipping.lineage import Lineage
 from tidelog.shipping.manifest import (
     NO_BASE,
+    Manifest,
     decode_base,
     decode_manifest,
     encode_base,
@@ -102,3 +108,26 @@ def test_a_server_that_takes_over_goes_on_with_the_base(objects: ObjectStore, mo
     assert newest.base
     assert all(len(newest.changed[each.name]) < len(each.files) for each in newest.lineages)
     assert restored(objects, newest) == state(shipped.store)
+
+
+def earlier(manifest: Manifest) -> bytes:
+    """As versions wrote it that took any journal with lsn 0 for a whole one."""
+    members = unpack(encode_manifest(manifest), "x")
+    for lineage in members["lineages"]:
+        del lineage["is_beginning_proved"]
+    return pack(members)
+
+
+def test_what_an_earlier_version_shipped_of_a_restored_directory_begins_with_its_snapshot() -> None:
+    zero, one = (Lsn(0),), SnapshotPoint(Ts(90), (Lsn(5),))
+    epochs = Epoch(1, zero, Ts(0), Ts(3)), Epoch(2, zero, Ts(70), Ts(71)), Epoch(3, (Lsn(9),), Ts(95), Ts(96))
+    lineages = [
+        Lineage(f"{epoch:016x}.{lease}", Geometry(), 1, begins_ts=Ts(0), snapshots={Ts(90): one})
+        for epoch, lease in ((1, 0), (2, 4), (3, 6))
+    ]
+    lineages[2].snapshots = {}
+    found = Manifest(7, 6, "db", 1, Ts(99), Ts(99), epochs, tuple(lineages), "")
+
+    assert decode_manifest(encode_manifest(found), "x", NO_BASE).lineages == found.lineages
+    read = decode_manifest(earlier(found), "x", NO_BASE)
+    assert [lineage.begins_ts for lineage in read.lineages] == [0, 90, None]

@@ -11,7 +11,8 @@ from tests.shipping.copies import FOLDER, Shipped, fetched, objects, restored
 from tests.store.changes import change, open_store, run, state
 from tests.store.cold import fill
 from tidelog import limits
-from tidelog.errors import ShippingError
+from tidelog.errors import DataDirectoryError, ShippingError
+from tidelog.ids import Ts
 from tidelog.journal.layout import read_file, read_meta, write_all
 from tidelog.ports import Chunk, Disk, ObjectStore
 from tidelog.shipping.manifest import Manifest
@@ -19,6 +20,7 @@ from tidelog.shipping.manifest_log import ManifestLog
 from tidelog.shipping.once import OnceShipping, ShippedOnce
 from tidelog.shipping.point import point_of
 from tidelog.shipping.shipper import Shipper
+from tidelog.store.restore import restore
 from tidelog.store.store import Store
 from tidelog.system.counted_store import CountedStore
 from tidelog.testing.clock import SimulatedClock
@@ -127,6 +129,31 @@ def test_a_second_run_uploads_what_is_new(objects: ObjectStore) -> None:
     assert more.size < 20_000
     assert len(newest(objects, disk).lineages) == 1
     assert restored(objects, newest(objects, disk)) == found
+
+
+def test_a_directory_that_was_restored_is_shipped_from_a_snapshot_on(objects: ObjectStore) -> None:
+    """Its journal begins at lsn 0, and has nothing of what it was restored from."""
+    disk = SimulatedDisk()
+    old = open_store(disk, 1, "/old")
+    run(old, [b"SET", b"base", b"x"])
+    old.save()
+    old.journal.close()
+    restore(disk, Store(SimulatedClock(), random.Random(1)), "/old", FOLDER)
+    store = open_store(disk, 1)
+    for key in (b"a", b"b", b"c", b"d"):
+        run(store, [b"SET", key, b"y"])
+        store.journal.writer.write()
+        if key != b"a":
+            store.save()  # two are kept, and the one of the last moment lets the journal be shipped from its beginning
+    store.journal.close()
+
+    made = ship(disk, objects)
+
+    assert made.begins_ts == made.snapshot_ts
+    manifest = newest(objects, disk)
+    assert (0, b"base") in restored(objects, manifest)
+    with pytest.raises(DataDirectoryError, match="not covered"):
+        restored(objects, manifest, Ts(made.begins_ts - 1))
 
 
 def test_killed_at_any_put_and_run_again(monkeypatch: pytest.MonkeyPatch) -> None:

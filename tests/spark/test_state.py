@@ -11,11 +11,14 @@ from pyspark.sql.datasource import In
 
 from tests.spark.in_process import reader
 from tests.spark.shipped_copies import CopyPlace, Recorded, Rows, place, rows_of, state_rows
-from tests.store.changes import change, open_store
+from tests.store.changes import change, open_store, run
 from tidelog.errors import DataDirectoryError
 from tidelog.spark.options import BadOption
 from tidelog.store.backup import copy_newest_snapshot
+from tidelog.store.restore import restore
+from tidelog.store.store import Store
 from tidelog.system.disk import SystemDisk
+from tidelog.testing.clock import SimulatedClock
 
 __all__ = ["place"]
 pytestmark = pytest.mark.xdist_group("spark")
@@ -94,6 +97,27 @@ def test_a_data_directory_and_a_backup_show_their_moments(tmp_path: Path) -> Non
     copy_newest_snapshot(SystemDisk(), str(tmp_path / "data"), str(tmp_path / "backup"))
     assert state(CopyPlace(str(tmp_path / "backup"), {})) == saved
     store.journal.close()
+
+
+def test_a_directory_that_was_restored_shows_nothing_from_before_its_snapshots(tmp_path: Path) -> None:
+    disk, data = SystemDisk(), str(tmp_path / "data")
+    store = open_store(disk, 1, str(tmp_path / "old"))
+    run(store, [b"SET", b"base", b"x"])
+    store.save()
+    store.journal.close()
+    restore(disk, Store(SimulatedClock(), random.Random(1)), str(tmp_path / "old"), data)
+    store = open_store(disk, 1, data)
+    run(store, [b"SET", b"a", b"y"])
+    store.journal.writer.write()
+    ts = store.journal.writer.written_ts
+    for key in (b"b", b"c"):
+        run(store, [b"SET", key, b"y"])
+        store.save()
+    store.journal.close()
+
+    assert {row[0] for row in state(CopyPlace(data, {}))} == {b"base", b"a", b"b", b"c"}
+    with pytest.raises(DataDirectoryError, match="shows nothing as old as"):
+        state(CopyPlace(data, {}), at=ts)
 
 
 def test_what_cannot_be_shown_is_refused(place: CopyPlace, tmp_path: Path) -> None:

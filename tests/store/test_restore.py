@@ -11,6 +11,7 @@ from tests.feeds.made import Watched
 from tests.feeds.rebuilt import Rebuilt
 from tests.journal.earlier_holders import write_holders
 from tests.store.changes import change, open_store, state
+from tests.store.changes import run as write
 from tidelog.errors import (
     ClientError,
     Corruption,
@@ -22,10 +23,11 @@ from tidelog.errors import (
 )
 from tidelog.feeds.feeds import Feeds
 from tidelog.ids import Ts
+from tidelog.journal import layout
 from tidelog.journal.journal import Settings
 from tidelog.journal.operation import Val
 from tidelog.journal.retention import Holder
-from tidelog.journal.snapshot import list_snapshot_paths
+from tidelog.journal.snapshot import list_snapshot_paths, snapshot_ts
 from tidelog.store.backup import copy_newest_snapshot
 from tidelog.store.restore import Restored, restore
 from tidelog.store.store import Store
@@ -171,6 +173,52 @@ def test_a_directory_in_use_is_refused() -> None:
     with pytest.raises(DirectoryInUse, match="tidelog snapshot"):
         run(filled.disk)
     store.journal.close()
+
+
+def test_a_directory_that_was_restored_shows_no_moment_without_what_it_was_restored_from() -> None:
+    """Its journal begins at lsn 0, and still has nothing of what came before."""
+    disk = restored_and_written(saves=True)
+    first = snapshot_ts(list_snapshot_paths(disk, "/data")[0])
+
+    with pytest.raises(DataDirectoryError, match=f"nothing as old as ts {first - 1}"):
+        run(disk, until=Ts(first - 1))
+    store = Store(SimulatedClock(), random.Random(1))
+    restore(disk, store, "/data", "/new", until=first)
+    assert (0, b"base") in state(store)
+
+
+@pytest.mark.parametrize("lost", ["nothing", layout.ERASED])
+def test_a_damaged_snapshot_that_a_directory_began_with_is_not_passed_over(lost: str) -> None:
+    disk = restored_and_written()
+    [path] = list_snapshot_paths(disk, "/data")
+    if lost == layout.ERASED:
+        disk.remove(f"/data/{layout.ERASED}")
+    file = disk.open(f"{path}/{layout.META}", "write")
+    file.write(0, [b"#"])
+    file.close()
+
+    refused = Corruption if lost == "nothing" else DataDirectoryError
+    with pytest.raises(refused, match="not a file that" if lost == "nothing" else "was restored"):
+        run(disk)
+    assert not disk.exists("/new/meta.json")
+
+
+def restored_and_written(*, saves: bool = False) -> SimulatedDisk:
+    """A directory that was restored, and to which somebody has written since."""
+    disk = SimulatedDisk()
+    old = open_store(disk, 1, "/old")
+    write(old, [b"SET", b"base", b"x"])
+    old.save()
+    old.journal.close()
+    restore(disk, Store(SimulatedClock(), random.Random(1)), "/old", "/data")
+    store = open_store(disk, 1)
+    for key in (b"a", b"b", b"c", b"d"):
+        write(store, [b"SET", key, b"y"])
+        if saves and key != b"a":
+            store.save()  # two are kept: that of the restore goes
+    store.journal.writer.write()
+    store.journal.close()
+    return disk
 
 
 @pytest.mark.parametrize("style", ["lose_all", "keep_all", "scatter"])

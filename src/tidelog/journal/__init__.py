@@ -17,6 +17,7 @@ layout             the data directory: its folders, its meta file, its lock
 directory          finds a data directory or makes one, and gives it its id
 file_copies        copies of files, and second names for those that nobody changes any more
 segment            the files of a shard, and positions in them
+beginning          whether a journal reaches back to its first transaction
 source             where a reader's bytes come from: the ring, or the files
 
 Writing:

@@ -30,13 +30,14 @@ from tidelog.errors import Corruption, DataDirectoryError, NoWayBack
 from tidelog.hlc import mark_unclean, read_stored_ts
 from tidelog.ids import Cycle, Lsn, Ts
 from tidelog.journal import layout
+from tidelog.journal.beginning import has_beginning
 from tidelog.journal.control import Epoch
 from tidelog.journal.cycles import CompleteCycle
 from tidelog.journal.excerpt import Excerpt, write_excerpt
-from tidelog.journal.layout import Meta, shard_folder
+from tidelog.journal.layout import Meta
 from tidelog.journal.loader import RecoveryPlan, cut_tails, plan_recovery_from
 from tidelog.journal.scan import IsKnown, ValidMark
-from tidelog.journal.segment import FilePosition, list_segments
+from tidelog.journal.segment import FilePosition
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, newest_snapshot, open_snapshot, remove_tree
 from tidelog.journal.snapshot_nodes import keep_listed
 from tidelog.journal.tail import TornTail, set_aside_tail
@@ -187,25 +188,9 @@ class _Rewind:
                     snapshot.check(self._disk, is_known=self._is_known)
                     return snapshot
         shared.epochs = {}
-        if not self._has_beginning():
+        if not has_beginning(self._disk, self._folder, self._meta.shard_count):
             raise NoWayBack(f"{self._folder} has no whole snapshot at or below ts {self._since}, and no journal before")
         return None
-
-    def _has_beginning(self) -> bool:
-        """Whether the journal has everything since there was nothing."""
-        if self._stored_ts(layout.ERASED):
-            return False
-        points = []
-        for path in list_snapshot_paths(self._disk, self._folder):
-            with contextlib.suppress(Corruption):
-                points.append(open_snapshot(self._disk, path).point)
-        if any(point.ts and not any(point.lsns) for point in points):
-            return False  # it was restored, and began with this
-        for shard in range(self._meta.shard_count):
-            segments = list_segments(self._disk, shard_folder(self._folder, shard))
-            if segments[0] > 0 if segments else any(point.lsns[shard] for point in points):
-                return False
-        return True
 
     def _stored_ts(self, name: str) -> Ts:
         if not self._disk.exists(f"{self._folder}/{name}"):

@@ -19,6 +19,7 @@ from typing import Final
 from tidelog.errors import DataDirectoryError
 from tidelog.ids import Cycle, Lsn, Ts
 from tidelog.journal import layout
+from tidelog.journal.beginning import before_first_lsn
 from tidelog.journal.control import Epoch
 from tidelog.journal.durability import Visible
 from tidelog.journal.layout import SnapshotPoint
@@ -55,9 +56,7 @@ class CopiedJournal(ReadableJournal):
         self.epochs = shown_epochs(manifest.epochs, self._end.visible)
         behind_ts = self._end.visible.ts if lineage.begins_ts is None else lineage.begins_ts
         # A directory that was restored counts its lsns anew: an epoch says what came before the first.
-        zero = (Lsn(0),) * meta.shard_count
-        before_ts = max((epoch.last_ts for epoch in self.epochs if epoch.lsns == zero), default=Ts(0))
-        self._begin_ts = max(before_ts, self.find_begin_ts(lineage.lsns, behind_ts))
+        self._begin_ts = max(before_first_lsn(self.epochs), self.find_begin_ts(lineage.lsns, behind_ts))
 
     @property
     def erased_ts(self) -> Ts:

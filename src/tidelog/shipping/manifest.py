@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -22,6 +22,7 @@ from crc32c import crc32c
 
 from tidelog.errors import Corruption, DataDirectoryError
 from tidelog.ids import Cycle, Lsn, Ts
+from tidelog.journal.beginning import before_first_lsn
 from tidelog.journal.control import Epoch
 from tidelog.journal.frame import Geometry
 from tidelog.journal.layout import SnapshotPoint, point_members, read_point
@@ -211,7 +212,11 @@ def read_lease(data: bytes, name: str) -> int:
 def decode_manifest(data: bytes, name: str, base: Base) -> Manifest:
     members = unpack(data, name)
     try:
-        lineages = [_read_lineage(each, base.snapshots.get(each["name"], {})) for each in members["lineages"]]
+        epochs = tuple(
+            Epoch(id_, tuple(Lsn(lsn) for lsn in lsns), Ts(last), Ts(first))
+            for id_, lsns, last, first in members["epochs"]
+        )
+        lineages = [_read_lineage(each, base.snapshots.get(each["name"], {}), epochs) for each in members["lineages"]]
         for lineage in lineages:
             lineage.files = dict(base.files.get(lineage.name, {}))
             for path, extents in members["changes"].get(lineage.name, {}).items():
@@ -226,10 +231,7 @@ def decode_manifest(data: bytes, name: str, base: Base) -> Manifest:
             made_us=members["made_us"],
             closed_ts=Ts(members["closed_ts"]),
             clock_bound=Ts(members["clock_bound"]),
-            epochs=tuple(
-                Epoch(id_, tuple(Lsn(lsn) for lsn in lsns), Ts(last), Ts(first))
-                for id_, lsns, last, first in members["epochs"]
-            ),
+            epochs=epochs,
             lineages=tuple(lineages),
             base=members["base"],
             changed={name: frozenset(members["changes"].get(name, ())) for name in (each.name for each in lineages)},
@@ -259,6 +261,7 @@ def _lineage_members(lineage: Lineage, in_base: Set[Ts]) -> dict[str, Any]:
         "frames_per_segment": lineage.geometry.frames_per_segment,
         "shards": lineage.shard_count,
         "begins_ts": lineage.begins_ts,
+        "is_beginning_proved": True,
         "ends_ts": lineage.ends_ts,
         "ts": lineage.ts,
         "cycle": lineage.cycle,
@@ -269,9 +272,18 @@ def _lineage_members(lineage: Lineage, in_base: Set[Ts]) -> dict[str, Any]:
     }
 
 
-def _read_lineage(members: dict[str, Any], in_base: dict[Ts, SnapshotPoint]) -> Lineage:
+def _was_restored(lineage: str, epochs: Sequence[Epoch]) -> bool:
+    """Whether a lineage has nothing before a snapshot, although it has lsn 0: earlier versions took that for all."""
+    own = int(lineage.partition(".")[0], 16)
+    known = [index for index, epoch in enumerate(epochs) if epoch.id == own]
+    return bool(known) and before_first_lsn(epochs[: known[0] + 1]) > 0
+
+
+def _read_lineage(members: dict[str, Any], in_base: dict[Ts, SnapshotPoint], epochs: Sequence[Epoch]) -> Lineage:
     begins, ends = members["begins_ts"], members["ends_ts"]
     points = [in_base[Ts(each)] if isinstance(each, int) else read_point(each) for each in members["snapshots"]]
+    if begins == 0 and not members.get("is_beginning_proved") and _was_restored(members["name"], epochs):
+        begins = min((point.ts for point in points), default=None)
     return Lineage(
         name=members["name"],
         geometry=Geometry(members["frame_bytes"], members["frames_per_segment"]),

@@ -21,6 +21,7 @@ from typing import Final
 from tidelog import limits
 from tidelog.errors import ShippingError, ShippingFenced, ShippingGap, TidelogError
 from tidelog.ids import Lsn, ShardId, Ts
+from tidelog.journal.beginning import has_beginning
 from tidelog.journal.durability import BlobExtent
 from tidelog.journal.layout import META, SHARD_META, Meta, SnapshotPoint, shard_folder
 from tidelog.journal.node_format import inner_path
@@ -213,14 +214,14 @@ class Shipper:
     def begin(self, snapshot: PinnedSnapshot | None) -> None:
         """Say what the lineage begins with: a snapshot, or, if the journal has everything, None."""
         lineage = self._lineage
+        if snapshot is None and not has_beginning(self._disk, self._folder, self._meta.shard_count):
+            raise ShippingGap("the journal does not reach back to the first transaction: a snapshot is needed")
         needed = (Lsn(0),) * self._meta.shard_count if snapshot is None else snapshot.snapshot.point.lsns
         firsts: list[Lsn] = []
         for shard in range(self._meta.shard_count):
             segments = list_segments(self._disk, shard_folder(self._folder, shard))
             # A recovery begins with the frame before, so that it finds a mark.
             firsts.append(max([first for first in segments if first < needed[shard]], default=needed[shard]))
-            if snapshot is None and segments and segments[0] > 0:
-                raise ShippingGap(f"the journal of shard {shard} begins at lsn {segments[0]}: a snapshot is needed")
         # One that was begun before, and whose first snapshot was not finished, has the journal from there on.
         if any(first < there for first, there in zip(firsts, lineage.first_segments, strict=False)):
             self._archive.empty(lineage)  # it was to begin with a later snapshot, which can no longer be had

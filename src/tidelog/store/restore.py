@@ -28,6 +28,7 @@ from tidelog.errors import Corruption, DataDirectoryError, DirectoryInUse, Limit
 from tidelog.hlc import TsFile
 from tidelog.ids import Lsn, Ts, slot_ranges
 from tidelog.journal import layout
+from tidelog.journal.beginning import before_first_lsn, has_beginning
 from tidelog.journal.control import Epoch
 from tidelog.journal.holders_file import read_holders_file
 from tidelog.journal.layout import Meta, SnapshotPoint
@@ -220,6 +221,11 @@ class _BackupReading:
         if snapshot is not None:
             self._read_snapshot(snapshot)
         self._read_journal(plan, snapshot)
+        if snapshot is None and (before_ts := before_first_lsn(self._epochs)):
+            raise DataDirectoryError(
+                f"{self._source} was restored, and its journal begins after ts {before_ts}: without the snapshot of "
+                f"that moment it shows none"
+            )
         if self._until is not None and not self.ts:
             raise DataDirectoryError(f"{self._source} has nothing as old as ts {self._until}")
 
@@ -238,21 +244,13 @@ class _BackupReading:
             except Corruption as error:
                 first_error = first_error or error
                 self.damaged.append(str(error))
-        if self._begins_at_lsn_0():
+        if has_beginning(self._disk, self._source, self._meta.shard_count):
             return None
         if first_error is not None:
             raise first_error
         raise DataDirectoryError(
             f"{self._source} has nothing as old as ts {self._until}: its journal and its snapshots begin later"
         )
-
-    def _begins_at_lsn_0(self) -> bool:
-        """Whether the journal alone has everything."""
-        for shard in range(self._meta.shard_count):
-            segments = list_segments(self._disk, layout.shard_folder(self._source, shard))
-            if segments and segments[0] > 0:
-                return False
-        return True
 
     def _read_journal(self, plan: RecoveryPlan, snapshot: Snapshot | None) -> None:
         start = snapshot.point.lsns if snapshot is not None else (Lsn(0),) * self._meta.shard_count

@@ -15,6 +15,7 @@ from tidelog import limits
 from tidelog.errors import DataDirectoryError
 from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal import layout
+from tidelog.journal.beginning import has_beginning
 from tidelog.journal.layout import Meta
 from tidelog.journal.loader import plan_recovery_from
 from tidelog.journal.segment import FilePosition, list_segments
@@ -125,10 +126,6 @@ def _snapshot_before(disk: Disk, folder: str, meta: Meta, at: Ts | None) -> Snap
     paths = [path for path in list_snapshot_paths(disk, folder) if at is None or snapshot_ts(path) <= at]
     if paths:
         return open_snapshot(disk, paths[-1])
-    for shard in range(meta.shard_count):
-        segments = list_segments(disk, layout.shard_folder(folder, ShardId(shard)))
-        if segments and segments[0] > 0:
-            raise DataDirectoryError(
-                f"{folder} shows nothing as old as ts {at}: its journal and its snapshots begin later"
-            )
+    if not has_beginning(disk, folder, meta.shard_count):
+        raise DataDirectoryError(f"{folder} shows nothing as old as ts {at}: its journal and its snapshots begin later")
     return None
