@@ -171,6 +171,8 @@ def test_a_lake_may_begin_with_the_values_of_now(server: ServerProcess, tmp_path
     options = LakeOptions(start="initial")
     with server.client() as client:
         write(client, draw, 500)
+        client.execute_command("TWRITE", "x:ruled", "ENTRIES", "t", "a")
+        client.execute_command("TCONFIG", "x:ruled", "MAXBYTES", "1000000")
         had = streams(client)
         begun = InProcess(server.port, tmp_path / "lake", options).take()
         lake = Lake(tmp_path / "lake")

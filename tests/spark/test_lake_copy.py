@@ -76,6 +76,8 @@ def test_a_lake_begins_with_the_values_of_a_copy(tmp_path: Path) -> None:
     with serve(tmp_path) as server, server.client() as client:
         write(client, draw, 300)
         client.rpush("list", "a", "b")
+        client.execute_command("TWRITE", "x:ruled", "ENTRIES", "t", "a")
+        client.execute_command("TCONFIG", "x:ruled", "MAXBYTES", "1000000")
         held = {key: len(client.xrange(key)) for key in client.keys("x:*")}
         InProcess(shipped(client, tmp_path), lake.folder, initial).run()
         assert lake.current() == stored(client)

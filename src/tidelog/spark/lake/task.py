@@ -140,6 +140,9 @@ class _TaskReader:
         if pc.any(is_list).as_py():
             self._take_lists(batch.filter(is_list))
             batch = batch.filter(pc.invert(is_list))
+        # What a stream is to keep is told in a field of its own, and is no value.
+        is_setting = pc.and_(pc.equal(batch.column("type"), "stream"), pc.is_valid(batch.column("field")))
+        batch = batch.filter(pc.invert(is_setting))
         is_stream = pc.equal(batch.column("type"), "stream")
         rows = batch.select(["shard", "key", "field", "type", "value", "ts", "seq"])
         seqs = pa.repeat(pa.scalar(SEQ_INITIAL, pa.int32()), batch.num_rows)
