@@ -94,8 +94,16 @@ def test_a_data_directory_and_a_backup_show_their_moments(tmp_path: Path) -> Non
         # The clock of this store stands still, so nothing has expired.
         given: dict[str, Any] = {} if ts is None else {"at": ts}
         assert state(data, **given) == wanted
-    copy_newest_snapshot(SystemDisk(), str(tmp_path / "data"), str(tmp_path / "backup"))
-    assert state(CopyPlace(str(tmp_path / "backup"), {})) == saved
+    assert state(data, at=0) == set()
+    with pytest.raises(DataDirectoryError, match="ahead of the clock"):
+        state(data, at=2**60)
+
+    made = copy_newest_snapshot(SystemDisk(), str(tmp_path / "data"), str(tmp_path / "backup"))
+    backup = CopyPlace(str(tmp_path / "backup"), {})
+    assert state(backup) == state(backup, at=made.ts) == saved
+    for at in (0, made.ts - 1, made.ts + 1):
+        with pytest.raises(DataDirectoryError, match="no other moment"):
+            state(backup, at=at)
     store.journal.close()
 
 

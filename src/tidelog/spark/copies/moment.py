@@ -24,6 +24,7 @@ from tidelog.ports import Disk
 from tidelog.shipping.moments import covered_moments, lineage_at
 from tidelog.spark.copies.address import ROOT, HistoryAddress
 from tidelog.store.type_table import operation_table
+from tidelog.system.clock import SystemClock
 
 
 @dataclass(frozen=True)
@@ -110,16 +111,19 @@ def _of_directory(address: HistoryAddress, at: Ts | None) -> PastMoment:
         raise DataDirectoryError(f"{folder} was being filled by a restore that did not finish")
     if meta.point is not None:
         point = meta.point
-        if at is not None and at < point.ts:
-            raise DataDirectoryError(f"{address.url} is a snapshot of ts {point.ts}: it shows no earlier moment")
+        if at is not None and at != point.ts:
+            raise DataDirectoryError(f"{address.url} is a snapshot of ts {point.ts}: it shows no other moment than that")
         nothing = (None,) * meta.shard_count
-        return PastMoment(address, "", at or point.ts, point.ts, folder, tuple(point.lsns), nothing, tuple(meta.slots))
+        return PastMoment(address, "", point.ts, point.ts, folder, tuple(point.lsns), nothing, tuple(meta.slots))
+    if at is not None and at > SystemClock().wall_us():
+        raise DataDirectoryError(f"{address.url} cannot show ts {at}: it lies ahead of the clock")
     snapshot = _snapshot_before(disk, folder, meta, at)
     plan = plan_recovery_from(disk, folder, meta, snapshot, operation_table().is_known)
     starts = (Lsn(0),) * meta.shard_count if snapshot is None else tuple(snapshot.point.lsns)
     until = plan.last_ts if at is None else min(at, plan.last_ts)
     path = "" if snapshot is None else snapshot.path
-    return PastMoment(address, "", at or plan.last_ts, until, path, starts, tuple(plan.cuts), tuple(meta.slots))
+    moment = plan.last_ts if at is None else at
+    return PastMoment(address, "", moment, until, path, starts, tuple(plan.cuts), tuple(meta.slots))
 
 
 def _snapshot_before(disk: Disk, folder: str, meta: Meta, at: Ts | None) -> Snapshot | None:
