@@ -1155,7 +1155,13 @@ HISTORY_AHEAD_BLOCKS = 4
 HISTORY_DOWN_US = 2 * SECOND_US
 """For so long after a read failed, all others fail at once: they would wait as long, one after the other."""
 HISTORY_RETRY_US = 30 * SECOND_US
-"""When a file could not be dropped or fetched back, nothing is tried for so long."""
+"""A file that could not be dropped or fetched back is tried again after so long, and then after twice as long ..."""
+HISTORY_RETRY_US_MAX = HOUR_US
+"""... up to this ..."""
+HISTORY_DAMAGED_RETRY_US = 24 * HOUR_US
+"""... but one that is damaged in the copy only after this: each attempt costs a download."""
+HISTORY_PAUSE_US = SECOND_US
+"""After a failure, and while there is nothing to do, the next file is looked for after so long."""
 HISTORY_LOOK_US = 10 * SECOND_US
 """How often it is looked for what may be dropped."""
 HISTORY_FOLLOWS_US = 300 * SECOND_US

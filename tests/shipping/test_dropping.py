@@ -77,7 +77,8 @@ class Tiered(Shipped):
         files = self.store.cooling.files
         if ShardId(0) in files._open:
             files._end(ShardId(0))
-        old = self.shipper.old_files(self.journal.writer.last_ts if before is None else before)
+        found = self.shipper.copied_files(self.journal.writer.last_ts if before is None else before)
+        old = {} if found is None else found.old
         dropped = 0
         for file in files:
             shipped = old.get(file.path.removeprefix(f"{FOLDER}/"))

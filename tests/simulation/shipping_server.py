@@ -120,7 +120,8 @@ class ShippingServer:
     def drop(self) -> None:
         """What `ServerHistory` does: let files go that are old, and are shipped."""
         world = self.world
-        old = self.shipper.old_files(Ts(max(0, world.clock.wall_us() - world.local_us)))
+        found = self.shipper.copied_files(Ts(max(0, world.clock.wall_us() - world.local_us)))
+        old = {} if found is None else found.old
         for file in self.node_files:
             shipped = old.get(file.path.removeprefix(f"{FOLDER}/"))
             if shipped is None or not may_drop(file, shipped):
@@ -139,7 +140,7 @@ class ShippingServer:
                 hydration = Hydration(self.disk, file.path, self.tiered.describe(file.path), self.sealed)
                 while not hydration.is_whole:
                     hydration.step()
-                file.is_remote = False
+                    file.is_remote = False
                 self.world.coverage["came_back"] += 1
 
     def remove_unneeded(self) -> None:

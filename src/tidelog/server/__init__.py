@@ -33,6 +33,7 @@ shipping         keeps a copy in an object store, on a thread
 restoring        fills an empty data directory from such a copy, before it is opened
 ship_target      makes that, as the configuration says
 history          lets node files go from disk, and come back from such a copy
+file_retries     when those that could not are tried again
 scrub            reads node files slowly, to find damage
 work_thread      joins and writes large values
 

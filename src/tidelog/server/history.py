@@ -6,7 +6,10 @@
              or as a follower, for whose files nobody sees to it that they stay in the copy
 
 One file at a time, on a thread of its own. Files come back at so many bytes a second at most, and not if the disk would
-be full. What fails is tried again later; meanwhile the file is read from where it is.
+be full. A file that fails is tried again later, and others go on; meanwhile it is read from where it is.
+
+What is old may go, and what the copy does not keep returns (`copied_files`). Between the two, a file stays where it is:
+otherwise it would go and return again and again.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ from tidelog.errors import TidelogError
 from tidelog.journal.journal import Journal
 from tidelog.journal.node_files import NodeFile, NodeFiles
 from tidelog.ports import Clock
+from tidelog.server.file_retries import FileRetries
 from tidelog.server.shipping import ServerShipping
+from tidelog.shipping.copied_files import CopiedFiles
 from tidelog.shipping.dropping import drop_file, is_listed_beyond, may_drop
 from tidelog.shipping.hydration import Hydration
 from tidelog.shipping.remote_file import RemoteNodeFile, settle_remote_files
@@ -103,7 +108,9 @@ class ServerHistory:
         """When the server last led."""
         self._hydration: tuple[NodeFile, Hydration] | None = None
         self._dropped = self._dropped_bytes = self._returned = self._returned_bytes = 0
-        self._error = ""
+        self._retries = FileRetries(clock)
+        self._judged: tuple[CopiedFiles | None, dict[str, bool]] = None, {}
+        """Which files are to return, as far as they were looked at, by what is known of the copy."""
         settle_remote_files(disk.local, files.folder, journal.meta.shard_count)
         for file in files:
             file.is_remote = disk.is_remote(file.path)
@@ -130,7 +137,7 @@ class ServerHistory:
             returned_files=self._returned,
             returned_bytes=self._returned_bytes,
             bytes_to_return=sum(file.size_bytes for file in remote if self._is_to_return(file)),
-            error=self._error,
+            error=self._retries.error,
         )
 
     # --- what there is to do ------------------------------------------------------------------------------------
@@ -153,19 +160,20 @@ class ServerHistory:
             returning, hydration = self._hydration
             self._begin(returning, hydration.step, lambda size: self._has_stepped(returning, hydration, size))
         else:
-            self._next_us = now_us + limits.SECOND_US
+            self._next_us = now_us + limits.HISTORY_PAUSE_US
+            self._retries.forget_all_but({file.path for file in self._files})
 
     def _inner(self, file: NodeFile) -> str:
         return file.path.removeprefix(f"{self._files.folder}/")
 
     def _to_drop(self) -> tuple[NodeFile, RemoteNodeFile] | None:
         """A file that is to go, and what is to stand for it."""
-        old = None if self._shipping is None or not self._journal.leads else self._shipping.old_files
-        if not old or self._options.local_us is None:
+        copied = None if self._shipping is None or not self._journal.leads else self._shipping.copied_files
+        if copied is None or self._options.local_us is None:
             return None
         for file in self._files:
-            shipped = old.get(self._inner(file))
-            if shipped is not None and may_drop(file, shipped):
+            shipped = copied.old.get(self._inner(file))
+            if shipped is not None and may_drop(file, shipped) and self._retries.is_due(file.path):
                 options, database_id = self._options, self._journal.meta.database_id
                 return file, RemoteNodeFile(options.url, options.is_sealed, database_id, shipped.size, shipped.extents)
         return None
@@ -176,10 +184,19 @@ class ServerHistory:
             return True
         if not self._journal.leads:
             return self._clock.monotonic_us() - self._led_us >= limits.HISTORY_FOLLOWS_US
-        old = None if self._shipping is None else self._shipping.old_files
-        if old is None:  # it is not known yet
+        copied = None if self._shipping is None else self._shipping.copied_files
+        if copied is None:  # it is not known yet
             return False
-        shipped = old.get(self._inner(file))
+        if self._judged[0] is not copied:
+            self._judged = copied, {}
+        judged = self._judged[1]
+        if file.path not in judged:  # kept, because it takes a look at the disk
+            judged[file.path] = self._is_lacking(file, copied)
+        return judged[file.path]
+
+    def _is_lacking(self, file: NodeFile, copied: CopiedFiles) -> bool:
+        """Whether the copy does not keep a file, or it is young."""
+        shipped = copied.may_stay_away.get(self._inner(file))
         try:
             return shipped is None or not self._disk.describe(file.path).is_part_of(shipped)
         except (TidelogError, OSError):  # it is not there any more, or damaged: whoever reads the file is told
@@ -187,16 +204,17 @@ class ServerHistory:
 
     def _next_hydration(self) -> tuple[NodeFile, Hydration] | None:
         for file in self._files:
-            if file.is_remote and file.is_needed and self._is_to_return(file):
+            is_due = file.is_remote and file.is_needed and self._retries.is_due(file.path)
+            if is_due and self._is_to_return(file):
                 if self._disk.free_bytes(self._files.folder) < limits.HISTORY_FREE_BYTES_MIN + 2 * file.size_bytes:
-                    self._failed(OSError(f"there is no space on the disk to fetch {file.path} back"))
-                    return None
+                    self._failed(file, OSError(f"there is no space on the disk to fetch {file.path} back"))
+                    continue
                 try:
                     remote = self._disk.describe(file.path)
                     store = self._disk.blocks.store_of(remote, file.path)
                 except (TidelogError, OSError) as error:
-                    self._failed(error)
-                    return None
+                    self._failed(file, error)
+                    continue
                 return file, Hydration(self._disk.local, file.path, remote, store, lambda: self._is_closed)
         return None
 
@@ -215,10 +233,11 @@ class ServerHistory:
                 return
             error = ended.exception()
             if error is None:
-                self._error = ""
+                self._retries.succeed(file.path)
                 done(ended.result())
             elif isinstance(error, TidelogError | OSError):
-                self._failed(error)
+                self._hydration = None
+                self._failed(file, error)
             else:
                 raise error
 
@@ -229,13 +248,15 @@ class ServerHistory:
         local = self._disk.local
         if is_listed_beyond(local, self._files.folder, file.id, remote.size):
             return 0
-        return drop_file(local, file.path, remote, self._disk.blocks.store_of(remote, file.path))
+        store = self._disk.blocks.store_of(remote, file.path)
+        return drop_file(local, file.path, remote, store)
 
     def _has_dropped(self, file: NodeFile, remote: RemoteNodeFile, size: int) -> None:
         if not size:
-            self._next_us = self._clock.monotonic_us() + limits.HISTORY_LOOK_US
+            self._retries.put_off(file.path)
             return
         file.is_remote = True
+        self._judged[1].pop(file.path, None)
         file.size_bytes = remote.size
         self._dropped += 1
         self._dropped_bytes += size
@@ -247,20 +268,18 @@ class ServerHistory:
         self._next_us = self._clock.monotonic_us() + (limits.SECOND_US * size // bandwidth if bandwidth else 0)
         if hydration.is_whole:
             self._hydration = None
-            self._returned += 1
+                self._returned += 1
             file.is_remote = False
             _LOG.info("%s is on this disk again", file.path)
         if not self._is_closed:
             self._loop.call_soon(self.tick)
 
-    def _failed(self, error: BaseException) -> None:
-        self._hydration = None
-        self._next_us = self._clock.monotonic_us() + limits.HISTORY_RETRY_US
-        if str(error) != self._error:
+    def _failed(self, file: NodeFile, error: BaseException) -> None:
+        self._next_us = self._clock.monotonic_us() + limits.HISTORY_PAUSE_US
+        if self._retries.fail(file.path, error):
             _LOG.warning("history stays where it is, for now: %s", error)
-        self._error = str(error)
 
     def close(self) -> None:
-        """Begin no more; what is under way ends after the block that is being fetched."""
+        """Begin no more; what is under way ends after the call to the object store that it waits for."""
         self._is_closed = True
         self._thread.shutdown(wait=False)

@@ -35,7 +35,7 @@ from tidelog.journal.durability import FsyncPolicy
 from tidelog.journal.journal import Journal
 from tidelog.ports import Clock
 from tidelog.server.turns import Turns
-from tidelog.shipping.lineage import ShippedFile
+from tidelog.shipping.copied_files import CopiedFiles
 from tidelog.shipping.point import ShipPoint, point_of
 from tidelog.shipping.shipper import Shipper
 
@@ -95,10 +95,10 @@ class ServerShipping:
         self._shipper = make_shipper()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="shipping")
         self._local_us = local_us
-        self._old_us = 0
-        """When `old_files` is looked up next (monotonic)."""
-        self.old_files: dict[str, ShippedFile] | None = None
-        """Node files that need not be on disk; None: that is not known, or nothing is shipped."""
+        self._copied_us = 0
+        """When `copied_files` is looked up next (monotonic)."""
+        self.copied_files: CopiedFiles | None = None
+        """Node files that lie in the copy; None: that is not known, or nothing is shipped."""
         self._is_called = False
         """The thread is to come back: a round is due."""
         self._is_closed = False
@@ -316,7 +316,7 @@ class ServerShipping:
 
     def _let_go(self) -> None:
         """Hold nothing any more."""
-        self.old_files, self._old_us = None, 0
+        self.copied_files, self._copied_us = None, 0
         self._shipper.give_up_lease()
         self._shipper.close()
         self._release_pins()
@@ -342,9 +342,9 @@ class ServerShipping:
         self._rounds += 1
         self._state = "shipping"
 
-        if self._local_us is not None and began_us >= self._old_us:
-            self._old_us = began_us + min(limits.HISTORY_LOOK_US, self._local_us)
-            self.old_files = self._shipper.old_files(Ts(max(0, self._clock.wall_us() - self._local_us)))
+        if self._local_us is not None and began_us >= self._copied_us:
+            self._copied_us = began_us + min(limits.HISTORY_LOOK_US, self._local_us)
+            self.copied_files = self._shipper.copied_files(Ts(max(0, self._clock.wall_us() - self._local_us)))
 
     def _work(self) -> None:
         while not self._is_called and self._shipper.work():

@@ -24,6 +24,7 @@ remote_file    the description that stands for one
 remote_blocks  reads parts of them, through ...
 block_cache    ... a bounded cache on disk
 tiered_disk    a disk on which they look as if they were there
+copied_files   which files may go, and which need not come back
 dropping       a file goes from disk
 hydration      and comes back
 

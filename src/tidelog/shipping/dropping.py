@@ -5,7 +5,7 @@
     remove     the local file
 
 A crash at any point leaves the file, or its description, or both. Whoever decides that a file may go sees to it that a
-manifest names it, and that a snapshot which was shipped refers to it (`Shipper.old_files`).
+manifest names it, and that a snapshot which was shipped refers to it (`copied_files`).
 """
 
 from __future__ import annotations

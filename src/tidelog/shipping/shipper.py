@@ -24,7 +24,6 @@ from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal.beginning import has_beginning
 from tidelog.journal.durability import BlobExtent
 from tidelog.journal.layout import META, SHARD_META, Meta, SnapshotPoint, shard_folder
-from tidelog.journal.node_format import inner_path
 from tidelog.journal.pins import PinnedSnapshot
 from tidelog.journal.segment import blob_name, journal_name, list_segments
 from tidelog.ports import Clock, Disk, ObjectStore
@@ -32,8 +31,9 @@ from tidelog.shipping.archive import Archive
 from tidelog.shipping.bulk import Bulk
 from tidelog.shipping.doubted_clock import DoubtedClock
 from tidelog.shipping.fence import Fence
+from tidelog.shipping.copied_files import CopiedFiles, copied_files
 from tidelog.shipping.fetch import read_restored
-from tidelog.shipping.lineage import Lineage, ShippedFile
+from tidelog.shipping.lineage import Lineage
 from tidelog.shipping.manifest import Manifest, encode_base
 from tidelog.shipping.point import ShipPoint
 from tidelog.shipping.remote_file import files_in_copy, remote_path
@@ -405,24 +405,10 @@ class Shipper:
         """Ship no more before the next `take_over`."""
         self._fence.lease = -1
 
-    def old_files(self, before: Ts) -> dict[str, ShippedFile]:
-        """Node files that a manifest names, and that were as they are when a snapshot from before a moment was made:
-        they need not be here. Those that the newest snapshot in the copy does not list are left out.
-        """
-        if self.lease < 0 or not self.is_begun:
-            return {}
-        archive, lineage = self._archive, self._lineage
-        named = archive.named_snapshots(lineage)
-        newest = {} if not named else {inner_path(each): each.length for each in named[-1].node_files}
-        found: dict[str, ShippedFile] = {}
-        points = [point for each in archive.lineages for point in archive.named_snapshots(each) if point.ts <= before]
-        for listed in [each for point in points for each in point.node_files]:
-            path = inner_path(listed)
-            file = archive.named_file(lineage, path)
-            is_full = listed.length >= newest.get(path, listed.length + 1)
-            if is_full and file is not None and not any(file.missing(0, file.size)):
-                found[path] = file
-        return found
+    def copied_files(self, before: Ts) -> CopiedFiles | None:
+        """Which node files a manifest names, and which of them were as they are before a moment; None: that is not
+        known yet."""
+        return copied_files(self._archive, before) if self.lease >= 0 and self.is_begun else None
 
     @property
     def snapshot_bytes_left(self) -> int:

@@ -112,7 +112,9 @@ def _of_directory(address: HistoryAddress, at: Ts | None) -> PastMoment:
     if meta.point is not None:
         point = meta.point
         if at is not None and at != point.ts:
-            raise DataDirectoryError(f"{address.url} is a snapshot of ts {point.ts}: it shows no other moment than that")
+            raise DataDirectoryError(
+                f"{address.url} is a snapshot of ts {point.ts}: it shows no other moment than that"
+            )
         nothing = (None,) * meta.shard_count
         return PastMoment(address, "", point.ts, point.ts, folder, tuple(point.lsns), nothing, tuple(meta.slots))
     if at is not None and at > SystemClock().wall_us():
