@@ -129,6 +129,7 @@ class ShippingServer:
             if is_listed_beyond(self.disk, FOLDER, file.id, shipped.size):
                 continue
             remote = RemoteNodeFile(URL, False, self.journal.meta.database_id, shipped.size, shipped.extents)
+            self.tiered.forget(file.path)
             drop_file(self.disk, file.path, remote, self.sealed)
             file.is_remote = True
             file.size_bytes = remote.size
@@ -140,7 +141,8 @@ class ShippingServer:
                 hydration = Hydration(self.disk, file.path, self.tiered.describe(file.path), self.sealed)
                 while not hydration.is_whole:
                     hydration.step()
-                    file.is_remote = False
+                self.tiered.forget(file.path)
+                file.is_remote = False
                 self.world.coverage["came_back"] += 1
 
     def remove_unneeded(self) -> None:

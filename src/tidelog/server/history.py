@@ -248,6 +248,7 @@ class ServerHistory:
         local = self._disk.local
         if is_listed_beyond(local, self._files.folder, file.id, remote.size):
             return 0
+        self._disk.forget(file.path)
         store = self._disk.blocks.store_of(remote, file.path)
         return drop_file(local, file.path, remote, store)
 
@@ -268,7 +269,8 @@ class ServerHistory:
         self._next_us = self._clock.monotonic_us() + (limits.SECOND_US * size // bandwidth if bandwidth else 0)
         if hydration.is_whole:
             self._hydration = None
-                self._returned += 1
+            self._disk.forget(file.path)
+            self._returned += 1
             file.is_remote = False
             _LOG.info("%s is on this disk again", file.path)
         if not self._is_closed:

@@ -41,7 +41,7 @@ class TieredDisk:
         self.blocks = blocks
         self._folder = folder
         self._described: dict[str, RemoteNodeFile] = {}
-        """Descriptions that were read, by the path of their file: they never change."""
+        """Descriptions that were read, by the path of their file: they do not change while the file is away."""
 
     def is_remote(self, path: str) -> bool:
         """Whether a node file lies in an object store, and not here."""
@@ -54,6 +54,10 @@ class TieredDisk:
             self._described.pop(path, None)
             known = self._described[path] = read_remote(self.local, path)
         return known
+
+    def forget(self, path: str) -> None:
+        """A file goes, or has come back: the description that it gets next is another one."""
+        self._described.pop(path, None)
 
     def open(self, path: str, mode: OpenMode) -> File:
         try:
@@ -89,6 +93,8 @@ class TieredDisk:
         if not is_node_path(new):
             _refuse(old)
         self.local.rename(remote_path(old), remote_path(new))
+        self.forget(old)
+        self.forget(new)
 
     def link(self, old: str, new: str) -> None:
         if not self.is_remote(old):
@@ -105,7 +111,7 @@ class TieredDisk:
             beside = [each for each in paths_beside(path) if self.local.exists(each)]
             for each in beside:
                 self.local.remove(each)
-            self._described.pop(path, None)
+            self.forget(path)
             if beside and not self.local.exists(path):
                 return
         self.local.remove(path)
