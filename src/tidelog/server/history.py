@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from tidelog.shipping.remote_file import RemoteNodeFile, settle_remote_files
 from tidelog.shipping.tiered_disk import TieredDisk
 
 _LOG: Final = logging.getLogger("tidelog")
+_LOOK_S: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +252,7 @@ class ServerHistory:
             return 0
         self._disk.forget(file.path)
         store = self._disk.blocks.store_of(remote, file.path)
-        return drop_file(local, file.path, remote, store)
+        return drop_file(local, file.path, remote, store, lambda: self._is_closed)
 
     def _has_dropped(self, file: NodeFile, remote: RemoteNodeFile, size: int) -> None:
         if not size:
@@ -285,3 +287,10 @@ class ServerHistory:
         """Begin no more; what is under way ends after the call to the object store that it waits for."""
         self._is_closed = True
         self._thread.shutdown(wait=False)
+
+    async def finish(self, seconds_max: float = math.inf) -> bool:
+        """Wait for what is under way: nobody else may open the directory meanwhile. False: it has not ended by then."""
+        deadline_s = self._loop.time() + seconds_max
+        while self._is_working and self._loop.time() < deadline_s:
+            await asyncio.sleep(_LOOK_S)
+        return not self._is_working

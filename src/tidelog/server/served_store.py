@@ -290,9 +290,12 @@ class ServedStore:
     async def ship_rest(self) -> bool:
         """Let the copy in an object store have what was written last. False: the store does not answer, and a thread
         still waits for it."""
-        if self.shipping is None:
-            return True
-        return await self.shipping.finish(max(0.1, self._deadline_s - self._lasting.loop.time()))
+        has_ended = True
+        if self.shipping is not None:
+            has_ended = await self.shipping.finish(max(0.1, self._deadline_s - self._lasting.loop.time()))
+        if self.history is not None:
+            has_ended = await self.history.finish(max(0.1, self._deadline_s - self._lasting.loop.time())) and has_ended
+        return has_ended
 
     async def send_rest(self) -> None:
         """Let followers confirm what clients were answered, so that one of them can take over without a loss."""
@@ -303,9 +306,11 @@ class ServedStore:
             _LOG.warning("the server stops, and follower %s:%d has not confirmed all that was written", host, port)
 
     async def wait_for_disk(self) -> None:
-        """Until no fsync is under way, and no value that was received is being written, however long that takes: the
-        journal cannot be closed before."""
+        """Until no fsync is under way, no value that was received is being written, and no node file goes or returns,
+        however long that takes: the journal cannot be closed before."""
         await self.ship_rest()  # the store that comes has a shipper of its own
+        if self.history is not None:
+            await self.history.finish()
         while self.turns.commit.is_under_way or self.store.journal.writer.is_staging:
             await asyncio.sleep(0.001)
 

@@ -10,6 +10,8 @@ manifest names it, and that a snapshot which was shipped refers to it (`copied_f
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tidelog import limits
 from tidelog.errors import ShippingError
 from tidelog.journal.node_files import NodeFile
@@ -34,8 +36,17 @@ def is_listed_beyond(disk: Disk, folder: str, file_id: int, size: int) -> bool:
     return any(each.id == file_id and each.length > size for each in listed_node_files(disk, folder))
 
 
-def drop_file(disk: Disk, path: str, remote: RemoteNodeFile, objects: ObjectStore) -> int:
-    """Drop a file on the disk that has it; returns how many bytes went. `ShippingError`: it is better kept."""
+def drop_file(
+    disk: Disk,
+    path: str,
+    remote: RemoteNodeFile,
+    objects: ObjectStore,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> int:
+    """Drop a file on the disk that has it; returns how many bytes went. `ShippingError`: it is better kept.
+
+    `is_stopped`: asked when the store has answered; then the file stays.
+    """
     file = disk.open(path, "read")
     try:
         size = file.size()
@@ -53,6 +64,8 @@ def drop_file(disk: Disk, path: str, remote: RemoteNodeFile, objects: ObjectStor
             raise ShippingError(f"{path} stays on disk: only {at} of {remote.size} bytes were shipped")
     finally:
         file.close()
+    if is_stopped():
+        raise ShippingError(f"{path} stays on disk: the server stops")
     write_remote(disk, path, remote)
     disk.remove(path)
     disk.sync_folder(path.rpartition("/")[0])
