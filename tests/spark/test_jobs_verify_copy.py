@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.spark.shipped_copies import CopyPlace, Recorded, place, succeed
 from tests.spark.test_shipped_streams import Streams
 from tidelog import limits
 from tidelog.ports import ObjectEntry
-from tidelog.shipping.manifest import manifest_number
+from tidelog.shipping.manifest import Going, manifest_number, pack
 from tidelog.spark.copies.address import find_history
 from tidelog.spark.jobs.verify import Proof, Task, prove
 from tidelog.spark.jobs.verify_copy import CopyProof, CopyReport, CopyTask, audit_copy, prove_copy
@@ -29,10 +30,13 @@ def small_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "HOT_NODES_KEPT", 1)
 
 
-def audit(place: CopyPlace, storage: dict[str, str] | None = None) -> CopyReport:
-    address = find_history(place.url, place.storage if storage is None else storage)
+def audit(place: CopyPlace, meanwhile: Callable[[int], None] = lambda _step: None) -> CopyReport:
+    """`meanwhile` is called before manifests are read (0), and before objects are (1)."""
+    address = find_history(place.url, place.storage)
+    steps = itertools.count()
 
     def run_tasks(tasks: Sequence[CopyTask]) -> list[CopyProof]:
+        meanwhile(next(steps))
         return [prove_copy(task, address) for task in tasks]
 
     def run_lineage(lineage: str, tasks: Sequence[Task]) -> list[Proof]:
@@ -126,6 +130,50 @@ def test_whatever_is_damaged_is_found(tmp_path: Path, seed: int) -> None:
     }
     if short in files:
         assert any(damage.path == files[short] for damage in report.damage), report.damage
+
+
+def test_what_is_lawfully_deleted_meanwhile_is_no_damage(place: CopyPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SHIPPED_MERGED_COUNT", 3)
+    shipped = place.shipped()
+    shipped.begin()
+    for hour in range(27):
+        shipped.change(5)
+        shipped.ship()
+        if hour % 6 == 5:
+            shipped.save()
+        while shipped.shipper.work():
+            pass
+        shipped.clock.advance(limits.HOUR_US)
+        shipped.ship()
+    before = {entry.name for entry in everything(shipped)}
+
+    def delete(step: int) -> None:
+        if step == 1:
+            shipped.clock.advance(3 * limits.HOUR_US)
+            while shipped.shipper.work():
+                pass
+            shipped.ship()
+
+    report = audit(place, delete)
+    gone = before - {entry.name for entry in everything(shipped)}
+    assert any("/piece-" in name for name in gone)
+    assert report.damage == []
+
+
+def test_what_is_deleted_unlawfully_is_damage_though_it_was_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object that goes although the newest manifest names it."""
+    place = CopyPlace(str(tmp_path / "objects"), {})
+    shipped = filled(place, lineages=1)
+    [name, *_] = [extent for each in shipped.newest.lineages for extent in each.objects()]
+    listed = {"format": 1, "names": [name, "piece-of-nobody"]}
+    prefix = f"{shipped.newest.database_id}/"
+    shipped.objects.put(f"{prefix}going.0-99", [pack(listed)])
+    shipped.shipper._upkeep.going.append(Going("going.0-99", shipped.clock.wall_us(), 2))
+    shipped.shipper.put_manifest()
+    report = audit(place, lambda step: shipped.objects.delete(prefix + name) if step == 0 else None)
+    assert [each.object for each in report.damage if "is not there" in each.problem] == [name]
 
 
 def test_the_command(spark: SparkSession, place: CopyPlace) -> None:

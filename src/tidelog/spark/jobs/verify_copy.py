@@ -5,7 +5,8 @@
     lineages     of the newest manifest: frames, marks, checksums, blobs, snapshots, node files, as `jobs/verify` does
 
 Objects that a manifest names stay for a day after it. So what only older manifests name may be gone, and is not looked
-for. Objects that nobody names are counted: the shipper's sweep removes them.
+for. Meanwhile the shipper goes on deleting what it announced a day before: that is no damage either, unless the pinned
+manifest names it. Objects that nobody names are counted: the shipper's sweep removes them.
 
 Executors read; the driver lists, and holds the names of all objects. Damage is named with its object, with the file
 that this is a part of, and the position in that file. One manifest is pinned, so a server may go on shipping meanwhile.
@@ -14,7 +15,7 @@ that this is a part of, and the position in that file. One manifest is pinned, s
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -81,12 +82,22 @@ class Damage(NamedTuple):
         return f"{self.object}{at}{place}: {self.problem}"
 
 
+class Missing(NamedTuple):
+    """An object that is not there, which is damage unless it was to be deleted."""
+
+    name: str
+    damage: Damage
+
+
 class CopyProof(NamedTuple):
     """The result of a task."""
 
     damage: tuple[Damage, ...] = ()
+    missing: tuple[Missing, ...] = ()
     named: tuple[NamedObject, ...] = ()
-    """Of a run of manifests: the objects that they name."""
+    """Of a run of manifests: the objects that they name ..."""
+    going: tuple[str, ...] = ()
+    """... and those among them that list what is to be deleted."""
     size_bytes: int = 0
     """Of a group: what was read."""
 
@@ -154,17 +165,23 @@ def audit_copy(
         for at in range(0, len(numbers), _RUN_MANIFESTS)
     ]
     named: dict[str, NamedObject] = {}
+    missing: list[Missing] = []
+    announced = _Announced(objects, newest)
     for proof in run_tasks(runs):
         report.damage += proof.damage
+        missing += proof.missing
+        announced.add(proof.going)
         for each in proof.named:
             known = named.setdefault(each.name, each)
             if known != each:
                 report.damage.append(Damage(each.name, "manifests say different things of it"))
     for proof in run_tasks(list(_grouped(named.values()))):
         report.damage += proof.damage
+        missing += proof.missing
         report.bytes += proof.size_bytes
+    report.damage += [each.damage for each in missing if not announced.may_be_gone(each.name)]
     report.objects = len(named)
-    _count_unnamed(report, objects, newest, there, named)
+    _count_unnamed(report, announced.by_newest, there, named)
     for lineage in newest.lineages:
         audit = None
         if lineage.begins_ts is not None and lineage.ends:
@@ -241,19 +258,35 @@ def _grouped(named: Iterable[NamedObject]) -> Iterator[ObjectGroup]:
         yield ObjectGroup(tuple(group))
 
 
+class _Announced:
+    """What manifests of the last day say will be deleted. The newest no longer says it of what is being deleted."""
+
+    def __init__(self, objects: ObjectStore, newest: Manifest) -> None:
+        self._objects = objects
+        self._prefix = f"{newest.database_id}/"
+        self._needed = {each.name for each in named_objects(newest)}
+        self._lists: set[str] = set()
+        self._names: set[str] = set()
+        self.add(going.object for going in newest.going)
+        self.by_newest = frozenset(self._names)
+
+    def add(self, lists: Iterable[str]) -> None:
+        """Objects that list names."""
+        for each in lists:
+            if each not in self._lists:
+                self._lists.add(each)
+                try:
+                    self._names.update(_going_names(self._objects, self._prefix + each))
+                except (OSError, TidelogError):
+                    continue  # it is told of as one of the objects
+
+    def may_be_gone(self, name: str) -> bool:
+        return name in self._names and name not in self._needed
+
+
 def _count_unnamed(
-    report: CopyReport,
-    objects: ObjectStore,
-    newest: Manifest,
-    there: Mapping[str, int],
-    named: Mapping[str, NamedObject],
+    report: CopyReport, announced: Set[str], there: Mapping[str, int], named: Mapping[str, NamedObject]
 ) -> None:
-    announced: set[str] = set()
-    for going in newest.going:
-        try:
-            announced.update(_going_names(objects, f"{newest.database_id}/{going.object}"))
-        except (OSError, TidelogError):
-            continue  # told of already, as it is one of the objects
     for name, size in there.items():
         if name in announced:
             report.announced += 1
@@ -277,6 +310,7 @@ def prove_copy(task: CopyTask, address: HistoryAddress) -> CopyProof:
     if isinstance(task, ManifestRun):
         return _prove_manifests(objects, address.database_id, task)
     damage: list[Damage] = []
+    missing: list[Missing] = []
     size = 0
     for each in task.objects:
         try:
@@ -284,10 +318,10 @@ def prove_copy(task: CopyTask, address: HistoryAddress) -> CopyProof:
         except Corruption as error:
             damage.append(Damage(each.name, error.problem, position=error.position))
         except FileNotFoundError:
-            damage.append(Damage(each.name, "a manifest names it, and it is not there"))
+            missing.append(Missing(each.name, Damage(each.name, "a manifest names it, and it is not there")))
         except OSError as error:
             damage.append(Damage(each.name, f"it cannot be read: {error.strerror or error}"))
-    return CopyProof(tuple(damage), size_bytes=size)
+    return CopyProof(tuple(damage), tuple(missing), size_bytes=size)
 
 
 def _prove_object(objects: ObjectStore, prefix: str, named: NamedObject) -> int:
@@ -314,7 +348,9 @@ def _prove_object(objects: ObjectStore, prefix: str, named: NamedObject) -> int:
 def _prove_manifests(objects: ObjectStore, database_id: str, run: ManifestRun) -> CopyProof:
     log = ManifestLog(objects, database_id)
     damage: list[Damage] = []
+    missing: list[Missing] = []
     named: dict[str, NamedObject] = {}
+    going: set[str] = set()
     before: Manifest | None = None
     made_us = 0
     """When the newest of those before was made."""
@@ -324,15 +360,16 @@ def _prove_manifests(objects: ObjectStore, database_id: str, run: ManifestRun) -
         if last is not None and number > last + 1:
             before = None
             if made_us >= run.since_us:  # older ones are deleted, except for those of takeovers
-                missing = map(manifest_name, range(last + 1, number))
-                damage += [Damage(name, "it is missing, and later manifests are there") for name in missing]
+                lost = map(manifest_name, range(last + 1, number))
+                problem = "it is missing, and later manifests are there"
+                missing += [Missing(name, Damage(name, problem)) for name in lost]
         last = number
         name = manifest_name(number)
         try:
             manifest = log.get(number)
         except FileNotFoundError as error:
-            if is_ours and not _is_older(objects, f"{database_id}/{name}", run.since_us):
-                damage.append(Damage(name, f"its base is not there ({error})"))
+            if is_ours and (base := _needed_base(objects, f"{database_id}/{name}", run.since_us)):
+                missing.append(Missing(base, Damage(name, f"its base is not there ({error})")))
             before = None
             continue
         except (Corruption, OSError) as error:
@@ -353,9 +390,10 @@ def _prove_manifests(objects: ObjectStore, database_id: str, run: ManifestRun) -
         before = manifest
         if manifest.made_us >= run.since_us:
             named.update({each.name: each for each in named_objects(manifest)})
+            going.update(each.object for each in manifest.going)
         if manifest.lease == number:
             named[lease_name(number)] = NamedObject(lease_name(number), -1, "")
-    return CopyProof(tuple(damage), tuple(named.values()))
+    return CopyProof(tuple(damage), tuple(missing), tuple(named.values()), tuple(going))
 
 
 def _does_not_follow(before: Manifest, after: Manifest) -> str:
@@ -385,9 +423,13 @@ def named_objects(manifest: Manifest) -> Iterator[NamedObject]:
         yield NamedObject(going.object, -1, "")
 
 
-def _is_older(objects: ObjectStore, name: str, since_us: int) -> bool:
-    """Whether a manifest was made before; its base may be gone then."""
-    return int(unpack(objects.get(name), name)["made_us"]) < since_us
+def _needed_base(objects: ObjectStore, name: str, since_us: int) -> str:
+    """The base that a manifest names; "": the manifest is older, and its base may be gone, or it has gone itself."""
+    try:
+        members = unpack(objects.get(name), name)
+    except FileNotFoundError:
+        return ""
+    return str(members["base"]) if members["made_us"] >= since_us else ""
 
 
 def _going_names(objects: ObjectStore, name: str) -> list[str]:
