@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from tests.shipping.copies import Shipped, objects, succeeded
 from tidelog.ids import Lsn, Ts
 from tidelog.journal.control import Epoch
 from tidelog.journal.durability import Visible
+from tidelog.ports import ObjectStore
 from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.point import ShipPoint
 from tidelog.shipping.succession import cut_ts
+
+__all__ = ["objects"]
 
 FIRST, LOST, MINE, NEXT = (
     Epoch(id_, (Lsn(0),), Ts(last), Ts(last + 1)) for id_, last in ((1, 0), (2, 50), (3, 40), (4, 60))
@@ -32,3 +36,19 @@ def test_a_restored_directory_may_lack_an_epoch_that_had_begun() -> None:
 
 def test_histories_with_nothing_in_common() -> None:
     assert cut((LOST,), (MINE, NEXT)) == 40
+
+
+def test_a_directory_that_goes_on_with_a_copy_gives_out_nothing_up_to_the_bound_of_its_clock(
+    objects: ObjectStore,
+) -> None:
+    """Also if history had to be cut out of a lineage, and was not fetched file by file."""
+    shipped = Shipped(objects)
+    shipped.begin()
+    shipped.change(10)
+    shipped.ship()
+    successor = succeeded(shipped, finishes=False)
+
+    bound = shipped.log.get(shipped.shipper.manifest_number)
+    assert bound is not None
+    assert bound.clock_bound > shipped.journal.writer.written_ts
+    assert successor.journal.epochs[-1].first_ts > bound.clock_bound

@@ -101,7 +101,8 @@ def _segment_before(lineage: Lineage, shard: int, lsn: Lsn) -> Lsn:
 
 
 def write_restored(disk: Disk, target: str, manifest: Manifest) -> None:
-    """Say that a directory goes on with a database that was shipped, from this manifest on."""
+    """Say that a directory goes on with a database that was shipped, from this manifest on, above all that it said."""
+    _store_ts(disk, target, layout.CLOCK, manifest.clock_bound)
     epoch = manifest.epochs[-1].id if manifest.epochs else None
     members = {"database_id": manifest.database_id, "manifest": manifest.number, "epoch": epoch}
     layout.write_json(disk, f"{target}/{_RESTORED}", members)
@@ -142,7 +143,7 @@ def fetch_directory(
     `left`: node files are not fetched. A description of each says where it is, which a `TieredDisk` shows as the file.
     `goes_on`: it is the same database; otherwise one of its own, with an id that its first start gives it.
     """
-    database_id, clock_bound = manifest.database_id, manifest.clock_bound
+    database_id = manifest.database_id
     all_plans = plan_files(lineage)
     plans = [plan for plan in all_plans if left is None or not is_node_path(plan.path)]
     new = NewDirectory(disk, target, lineage.shard_count)
@@ -173,11 +174,11 @@ def fetch_directory(
         for folder in sorted(folders, reverse=True):
             disk.sync_folder(folder)
         disk.sync_folder(f"{target}/{layout.SNAPSHOTS}")
-        _store_ts(disk, target, layout.CLOCK, clock_bound)
         _store_ts(disk, target, layout.ERASED, max((ts for ts in lineage.snapshots if ts <= lineage.ts), default=Ts(0)))
         if goes_on:
             write_restored(disk, target, manifest)
         else:
+            _store_ts(disk, target, layout.CLOCK, manifest.clock_bound)
             layout.write_meta(disk, target, replace(layout.read_meta(disk, target), database_id=""))
         new.finish()
     finally:
