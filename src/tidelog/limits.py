@@ -1150,6 +1150,8 @@ HISTORY_FETCHES_AT_ONCE = 4
 """Threads that read nodes from the object store."""
 HISTORY_FETCHED_TOGETHER_BYTES_MAX = 256 * MIB
 """What commands may need at a time that wait for it: others wait for their turn, those that read from disk do not."""
+HISTORY_DOUBTED_BLOCKS_MAX = 10_000
+"""Blocks that were fetched again because they were damaged: so many are remembered, and not fetched a third time."""
 HISTORY_AHEAD_BLOCKS = 4
 """When a thread that may not wait asks for a block: so many are fetched for it, from there on."""
 HISTORY_DOWN_US = 2 * SECOND_US

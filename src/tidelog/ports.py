@@ -161,6 +161,19 @@ def is_remote(disk: Disk, path: str) -> bool:
     return isinstance(disk, DiskWithRemoteFiles) and disk.is_remote(path)
 
 
+@runtime_checkable
+class FileWithKeptBytes(Protocol):
+    """What a file has, beside the rest, that keeps what it fetched from elsewhere (`shipping.tiered_disk`)."""
+
+    def forget(self, position: int, length: int) -> bool:
+        """The bytes there are not what they should be: keep them no longer. Whether another read may give others."""
+
+
+def may_read_again(file: File, position: int, length: int) -> bool:
+    """The bytes of any file are not what they should be: whether another read may give others."""
+    return isinstance(file, FileWithKeptBytes) and file.forget(position, length)
+
+
 class ObjectEntry(NamedTuple):
     """One line of a listing."""
 

@@ -11,6 +11,7 @@ from tidelog import limits
 from tidelog.errors import Corruption, HistoryAway, ShippingError
 from tidelog.journal.file_copies import link_or_copy
 from tidelog.journal.layout import shard_folder
+from tidelog.journal.node_format import encode_file_header, encode_node, node_file_id, read_node
 from tidelog.journal.snapshot import remove_tree
 from tidelog.ports import is_remote
 from tidelog.shipping.dropping import drop_file
@@ -265,6 +266,46 @@ def test_the_cache_is_bounded_and_survives(objects: SimulatedObjectStore) -> Non
         file.write(50, [b"damage"])
         file.close()
     assert Tiers(disk, objects, cache_bytes=2100).read() == DATA
+
+
+def test_a_node_whose_bytes_came_damaged_is_fetched_once_more(objects: SimulatedObjectStore) -> None:
+    node = bytes(range(250)) * 12
+    size, crc, parts = encode_node(node)
+    file_id = node_file_id(PATH.rpartition("/")[2])
+    assert file_id is not None
+    data = encode_file_header(file_id) + b"".join(parts)
+    position = len(encode_file_header(file_id))
+    disk = with_file(1, data)
+    remote = shipped(objects, data)
+    drop_file(disk, PATH, remote, objects)
+    bucket, name = objects.bucket, f"{ID}/{remote.extents[0].object}"
+    right = bucket.contents(name)
+    assert right is not None
+    tiers = Tiers(disk, objects)
+    file = tiers.disk.open(PATH, "read")
+
+    bucket.damage(name, right[:1500] + b"#" + right[1501:])
+    file.read(0, len(data))  # in the cache now, with the wrong byte
+    bucket.damage(name, right)
+    assert read_node(file, position, size, crc) == node
+    fetched = tiers.blocks.fetched_count
+    assert read_node(file, position, size, crc) == node
+    assert tiers.blocks.fetched_count == fetched
+
+    bucket.damage(name, right[:1500] + b"#" + right[1501:])
+    again = Tiers(with_cache_of(disk), objects)
+    file = again.disk.open(PATH, "read")
+    for _ in range(3):
+        with pytest.raises(Corruption, match="checksum"):
+            read_node(file, position, size, crc)
+    assert again.blocks.fetched_count <= 2 * 4, "it is damaged there: that is not asked again and again"
+
+
+def with_cache_of(disk: SimulatedDisk) -> SimulatedDisk:
+    """The disk without its cache."""
+    for name in disk.list(CACHE):
+        disk.remove(f"{CACHE}/{name}")
+    return disk
 
 
 def test_a_description_that_is_damaged_is_named(objects: SimulatedObjectStore) -> None:

@@ -19,7 +19,7 @@ from crc32c import crc32c
 from tidelog.errors import Corruption, DataDirectoryError, HistoryAway, NodeLost
 from tidelog.ids import U32_MAX, ShardId
 from tidelog.journal.layout import NodeFileLength
-from tidelog.ports import Disk, File
+from tidelog.ports import Disk, File, may_read_again
 
 _MAGIC: Final = b"TLNODES1"
 _FILE_HEADER: Final = struct.Struct("<8sQ")
@@ -97,6 +97,17 @@ def open_node_file(disk: Disk, path: str) -> File:
 
 def read_node(file: File, position: int, size: int, crc: int) -> bytes:
     """The data of a node, proved against what refers to it. `NodeLost`, or another `Corruption`."""
+    try:
+        return _read_node(file, position, size, crc)
+    except NodeLost:
+        raise
+    except Corruption:
+        if not may_read_again(file, position, NODE_HEADER_BYTES + size):
+            raise
+    return _read_node(file, position, size, crc)
+
+
+def _read_node(file: File, position: int, size: int, crc: int) -> bytes:
     try:
         data = file.read(position, NODE_HEADER_BYTES + size)
     except HistoryAway:

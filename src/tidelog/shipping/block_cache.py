@@ -138,6 +138,10 @@ class BlockCache:
             file.close()
         self._disk.rename(temporary, f"{self._folder}/{name}")
 
+    def forget(self, object_name: str, block: int) -> None:
+        """Keep a block no longer: its bytes are as they came, and still not what they should be."""
+        self._forget(_name(object_name, block))
+
     def _forget(self, name: str) -> None:
         with self._lock:
             self.size_bytes -= self._known().pop(name, 0)

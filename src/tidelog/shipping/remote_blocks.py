@@ -3,6 +3,9 @@
     read --in memory, or in the cache--> the bytes
          --not there--> fetched, kept in the cache
 
+A block is not proved before it is kept: its object has one digest, of all of it. A reader that proves what it reads and
+finds it damaged has the blocks forgotten, and reads once more (`forget`).
+
 A read that fails is a `HistoryAway`, which names the file and the store. For a moment after it, other reads that would
 have to fetch from that store fail at once with the same words: if each waited for its own deadline, those in line would
 wait for minutes.
@@ -58,6 +61,8 @@ class RemoteBlocks:
         self._down: dict[str, tuple[int, str]] = {}
         """By URL: until when it counts as down (monotonic), and why."""
         self._recent: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._doubted: OrderedDict[tuple[str, int], None] = OrderedDict()
+        """Blocks that were fetched again because what was read of them was damaged: they are not a third time."""
         self._under_way: set[tuple[str, int]] = set()
         """What is fetched for threads that may not wait."""
         self.hit_count = 0
@@ -100,6 +105,26 @@ class RemoteBlocks:
                 found.append(part)
                 at += len(part)
         return found[0] if len(found) == 1 else b"".join(found)
+
+    def forget(self, remote: RemoteNodeFile, position: int, length: int) -> bool:
+        """What was read there is damaged: keep it no longer. False: it was fetched again already, or never came."""
+        is_news = False
+        size = limits.SHIPPED_BLOCK_BYTES
+        for extent in remote.extents:
+            start, stop = max(position, extent.position), min(position + length, extent.end)
+            name = f"{remote.database_id}/{extent.object}"
+            for block in range((start - extent.position) // size, -(-(stop - extent.position) // size)):
+                key = name, block
+                with self._lock:
+                    if start >= stop or key in self._doubted:
+                        continue
+                    self._doubted[key] = None
+                    while len(self._doubted) > limits.HISTORY_DOUBTED_BLOCKS_MAX:
+                        self._doubted.popitem(last=False)
+                    self._recent.pop(key, None)
+                self._cache.forget(*key)
+                is_news = True
+        return is_news
 
     def _block(self, remote: RemoteNodeFile, path: str, extent: ShippedExtent, block: int) -> bytes:
         name = f"{remote.database_id}/{extent.object}"

@@ -144,6 +144,9 @@ class OpenRemoteFile:
     def read(self, position: int, length: int) -> bytes:
         return self._blocks.read(self._remote, self.path, position, length)
 
+    def forget(self, position: int, length: int) -> bool:
+        return self._blocks.forget(self._remote, position, length)
+
     def write(self, _position: int, _chunks: Sequence[Chunk]) -> int:
         _refuse(self.path)
 
