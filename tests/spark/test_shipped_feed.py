@@ -14,6 +14,7 @@ from tests.spark.in_process import micro_batches, reader, rows_between
 from tests.spark.shipped_copies import CopyPlace, place, succeed
 from tests.spark.test_lake import write
 from tests.spark.test_shipped_journal import put
+from tidelog import limits
 from tidelog.errors import ClientError, TooOld
 from tidelog.spark.source.feed.reading import HistoryErased, HistoryLost
 
@@ -107,6 +108,28 @@ def test_a_reader_goes_on_over_lineages_and_is_told_of_what_was_lost(place: Copy
     assert [row["key"] for row in rows_between(made, at, end)] == [b"three"]
     with pytest.raises(HistoryLost, match="has lost what came after"):
         rows_between(made, beyond, end)
+
+
+@pytest.mark.parametrize("saves", [False, True])
+def test_a_reader_goes_on_however_often_the_server_was_started_since(place: CopyPlace, saves: bool) -> None:
+    """Manifests name the newest epochs only."""
+    shipped = place.shipped()
+    shipped.begin()
+    put(shipped, "one")
+    shipped.ship()
+    at = _end(place)
+    for number in range(2 * limits.SHIPPED_EPOCHS_MAX):
+        shipped.journal.begin_epoch(1000 + number)
+        put(shipped, f"key{number:02}")
+        if saves and number == limits.SHIPPED_EPOCHS_MAX // 2:
+            shipped.save()
+    shipped.ship()
+    assert len(shipped.newest.epochs) == limits.SHIPPED_EPOCHS_MAX
+
+    made = batches(place)
+    end = made.latestOffset(at, made.getDefaultReadLimit())
+    found = keys(rows_between(made, at, end))
+    assert found == [f"key{number:02}" for number in range(2 * limits.SHIPPED_EPOCHS_MAX)]
 
 
 def test_a_gap_is_an_error_and_a_new_reader_begins_behind_it(place: CopyPlace) -> None:

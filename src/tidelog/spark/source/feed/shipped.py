@@ -157,6 +157,9 @@ class CopyOrigin(FeedOrigin):
     def refuse_lost(self, since: int, epoch: int, seen: int) -> None:
         epochs, visible = self._epochs(), self._visible()
         known = [index for index, each in enumerate(epochs) if each.id == epoch]
+        if not known:  # it may have begun long ago
+            epochs = self._epochs(is_all=True)
+            known = [index for index, each in enumerate(epochs) if each.id == epoch]
         if not known:
             if seen > visible:
                 raise ClientError(
@@ -198,10 +201,10 @@ class CopyOrigin(FeedOrigin):
         """The last transaction that is there."""
         return Ts(self._runs()[-1].last)
 
-    def _epochs(self) -> list[Epoch]:
-        """Those that had begun by then, oldest first."""
-        visible = self._visible()
-        return [epoch for epoch in self._journal(self._runs()[-1].lineage).epochs if epoch.last_ts <= visible]
+    def _epochs(self, *, is_all: bool = False) -> list[Epoch]:
+        """Those that had begun by then, oldest first; `is_all`: also those that the manifest does not name."""
+        visible, journal = self._visible(), self._journal(self._runs()[-1].lineage)
+        return [epoch for epoch in (journal.all_epochs() if is_all else journal.epochs) if epoch.last_ts <= visible]
 
     def _epoch_id(self) -> int:
         epochs = self._epochs()
