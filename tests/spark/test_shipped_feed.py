@@ -14,9 +14,18 @@ from tests.spark.in_process import micro_batches, reader, rows_between
 from tests.spark.shipped_copies import CopyPlace, place, succeed
 from tests.spark.test_lake import write
 from tests.spark.test_shipped_journal import put
+from tests.store.changes import run
 from tidelog import limits
 from tidelog.errors import ClientError, TooOld
+from tidelog.feeds.span import span_of_prefix
+from tidelog.spark.copies.past_shard import past_moments
+from tidelog.spark.copies.wanted_keys import WantedKeys
+from tidelog.spark.source.feed import copied_streams
+from tidelog.spark.source.feed.columns import SCHEMA, EventColumns
 from tidelog.spark.source.feed.reading import HistoryErased, HistoryLost
+from tidelog.spark.source.feed.shipped import CopyPlace as FeedPlace
+from tidelog.spark.source.feed.shipped import find_copy
+from tidelog.spark.source.stream.copied import copies_in
 
 __all__ = ["place"]
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(200)]
@@ -152,6 +161,51 @@ def test_a_gap_is_an_error_and_a_new_reader_begins_behind_it(place: CopyPlace) -
     made = batches(place)
     with pytest.raises(HistoryErased, match="start=initial"):
         rows_between(made, at, made.latestOffset(at, made.getDefaultReadLimit()))
+
+
+def test_streams_that_were_copied_are_replayed_once_for_all_events_of_a_batch(
+    place: CopyPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = place.shipped(shards=1)
+    shipped.begin()
+    expected: dict[tuple[str, int], list[bytes]] = {}
+    entries: list[bytes] = []
+    for number in range(12):
+        name = f"s{number}"
+        entries.append(b"%d" % number)
+        before = f"s{number - 1}" if number else "first"
+        run(shipped.store, [b"TWRITE", before.encode(), b"tag", entries[-1]])
+        shipped.journal.writer.write()
+        run(shipped.store, [b"RENAME" if number % 3 else b"COPY", before.encode(), name.encode()])
+        shipped.journal.writer.write()
+        expected[name, shipped.journal.writer.written_ts] = list(entries)
+        if number == 4:
+            shipped.save()
+    shipped.ship()
+
+    replays: list[WantedKeys] = []
+
+    def counted(moment: Any, shard: int, wanted: WantedKeys) -> Any:
+        replays.append(wanted)
+        return past_moments(moment, shard, wanted)
+
+    monkeypatch.setattr(copied_streams, "past_moments", counted)
+    origin = find_copy(FeedPlace(place.url, place.storage))
+    made = reader(feed="*", **{"from": place.url}, **place.options)
+    [part] = made.partitions()
+    own = origin.of_part(part)
+    found: dict[tuple[str, int], list[bytes]] = {}
+    for batch in own.read(part, [span_of_prefix(b"")], EventColumns(SCHEMA)):
+        for copy in copies_in(batch):
+            read = own.copied(copy["key"], copy["value"], copy["ts"])
+            found[copy["key"].decode(), copy["ts"]] = [row["entry"] for each in read for row in each.to_pylist()]
+    assert found == expected
+    assert len(replays) == 1
+
+    again = origin.of_part(part)  # in any order, too
+    for (name, ts), its in random.Random(2).sample(list(expected.items()), len(expected)):
+        value = b"%d,%d,0-0" % (1, len(its))
+        assert [row["entry"] for each in again.copied(name.encode(), value, ts) for row in each.to_pylist()] == its
 
 
 def test_a_history_that_a_copy_does_not_know(place: CopyPlace) -> None:

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from tidelog.errors import Corruption, UnreadableRecord
-from tidelog.ids import Lsn, ShardId
+from tidelog.ids import Lsn, ShardId, Ts
 from tidelog.journal.layout import Meta, make_shard_folders, read_file, read_meta, shard_folder
 from tidelog.journal.loader import Apply
 from tidelog.journal.merge import JournalTransaction
@@ -95,24 +96,39 @@ class PastShard:
 @contextmanager
 def past_shard(moment: PastMoment, shard: int, wanted: WantedKeys) -> Iterator[PastShard]:
     """Replay a shard; the nodes of its streams can be read as long as this is open."""
+    with past_moments(moment, shard, wanted) as at:
+        yield at(moment.at)
+
+
+@contextmanager
+def past_moments(moment: PastMoment, shard: int, wanted: WantedKeys) -> Iterator[Callable[[Ts], PastShard]]:
+    """Replay a shard step by step: a call takes it to a later moment, up to the one that is given, and shows that."""
     disk, folder, snapshot = moment.open()
     store = Store(SystemClock(), random.Random())
     store.slots, store.owners = moment.slots, shards_by_slot(moment.slots)
-    with tempfile.TemporaryDirectory(prefix="tidelog-past-") as spilled:
+    with ExitStack() as opened:
+        spilled = opened.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-past-"))
         own = SystemDisk()
         nodes = RestoredNodes(
             own, disk, store, spilled, store.owners, lambda: _make_folders(own, spilled, len(moment.slots))
         )
+        opened.callback(nodes.close)
         replaying = _Replaying(moment, shard, store, nodes.spilling(store.replay))
-        try:
-            wanted = replaying.with_others(wanted, disk, folder)
-            if snapshot is not None:
-                nodes.read_from(snapshot)
-                replaying.read_snapshot(disk, snapshot, wanted)
-            replaying.read_journal(disk, folder, wanted)
-        finally:
-            nodes.close()
-        yield PastShard(moment, shard, store, wanted, spilled)
+        wanted = replaying.with_others(wanted, disk, folder)
+        if snapshot is not None:
+            nodes.read_from(snapshot)
+            replaying.read_snapshot(disk, snapshot, wanted)
+        steps = replaying.journal_steps(disk, folder, wanted)
+        opened.callback(steps.close)
+        following = next(steps, None)
+
+        def at(ts: Ts) -> PastShard:
+            nonlocal following
+            while following is not None and following <= ts:
+                following = next(steps, None)
+            return PastShard(replace(moment, at=ts), shard, store, wanted, spilled)
+
+        yield at
 
 
 def _make_folders(disk: Disk, folder: str, count: int) -> None:
@@ -132,11 +148,13 @@ class _Replaying:
     def read_snapshot(self, disk: Disk, snapshot: Snapshot, wanted: WantedKeys) -> None:
         source = ShardSource(disk, shard_folder(snapshot.path, self._shard), snapshot.meta.geometry, self._shard)
         end = _end_of_snapshot(source, snapshot)
-        self._read(source, Lsn(0), end, wanted, None)
+        for _ in self._steps(source, Lsn(0), end, wanted, None):
+            pass
 
-    def read_journal(self, disk: Disk, folder: str, wanted: WantedKeys) -> None:
+    def journal_steps(self, disk: Disk, folder: str, wanted: WantedKeys) -> Generator[Ts]:
+        """Hands out the ts of what is applied when the next is asked for."""
         source, end = self._journal(disk, folder)
-        self._read(source, self._moment.starts[self._shard], end, wanted, _Summaries(disk, source, wanted))
+        return self._steps(source, self._moment.starts[self._shard], end, wanted, _Summaries(disk, source, wanted))
 
     def with_others(self, wanted: WantedKeys, disk: Disk, folder: str) -> WantedKeys:
         """With the streams that wanted ones were copied from, and those that these were copied from, and so on."""
@@ -171,14 +189,14 @@ class _Replaying:
         source = ShardSource(disk, shard_folder(folder, self._shard), meta.geometry, self._shard)
         return source, self._moment.ends[self._shard]
 
-    def _read(
+    def _steps(
         self,
         source: ShardSource,
         start: Lsn,
         end: FilePosition | None,
         wanted: WantedKeys,
         summaries: _Summaries | None,
-    ) -> None:
+    ) -> Generator[Ts]:
         keeps = RecordFilter(wanted, self._table)
         reader = ShardReader(source, lambda: end, None, keeps.wants)
 
@@ -190,6 +208,7 @@ class _Replaying:
             for part in _parts(reader, summaries, self._moment.until):
                 records = [kept for record in part.records if (kept := _kept(record, reader, keeps)) is not None]
                 if records:
+                    yield part.ts
                     self._apply(JournalTransaction(part.ts, [part._replace(records=records)]), payload_of)
         except UnreadableRecord as error:
             raise reader.located(error) from None

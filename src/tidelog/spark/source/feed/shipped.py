@@ -41,6 +41,7 @@ from tidelog.spark.copies.runs import HistoryRun, history_runs, runs_between
 from tidelog.spark.copies.wanted_keys import WantedKeys
 from tidelog.spark.options import BadOption, Options
 from tidelog.spark.source.feed.columns import EventColumns, RawEvent, ShardProgress, gathered
+from tidelog.spark.source.feed.copied_streams import CopiedStreams
 from tidelog.spark.source.feed.origin import FeedOrigin
 from tidelog.spark.source.feed.position import Behind, FeedPosition
 from tidelog.spark.source.feed.reading import FeedPart, HistoryLost, diverged, erased
@@ -48,7 +49,6 @@ from tidelog.spark.source.loss import raise_or_log
 from tidelog.spark.source.stream.columns import SCHEMA, EntryColumns
 from tidelog.spark.source.stream.copied import CopiedEntries
 from tidelog.spark.source.stream.shipped import entries_between
-from tidelog.store.slots import slot_of
 from tidelog.store.type_table import TypeTable, value_types
 from tidelog.streams.stream import Stream
 from tidelog.system.clock import SystemClock
@@ -79,6 +79,7 @@ class CopyOrigin(FeedOrigin):
         self._looked_s = float("-inf")
         self._journals: dict[str, LineageJournal] = {}
         """Of the manifest, by lineage: they keep what they have fetched."""
+        self._copied = CopiedStreams(address, place.database)
         self._past: PastShard | None = None
         """The values that are being read."""
 
@@ -239,9 +240,17 @@ class CopyOrigin(FeedOrigin):
             runs = runs_between(manifest, since, part.until, fail_on_loss=part.fail_on_loss, url=self.url)
         except TooOld as error:
             raise erased(since, error, self.url) from None
-        for run in runs:
-            yield from self._read_run(run, part, since, spans, gathering)
-        yield from gathering.rest()
+        try:
+            for run in runs:
+                yield from self._expecting(self._read_run(run, part, since, spans, gathering))
+            yield from self._expecting(gathering.rest())
+        finally:
+            self._copied.close()
+
+    def _expecting(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            self._copied.expect(batch)
+            yield batch
 
     def _read_run(
         self, run: HistoryRun, part: FeedPart, since: int, spans: Sequence[Span], gathering: _Gathering
@@ -286,17 +295,13 @@ class CopyOrigin(FeedOrigin):
                 self._past = None
 
     def copied(self, stream: bytes, value: bytes, ts: int) -> Iterator[pa.RecordBatch]:
-        """What the copy had at its ts: the shard of the stream is replayed, as far as it concerns the stream."""
+        """What the copy had at its ts: the shard of the stream is replayed, as far as it concerns such streams."""
         wanted = CopiedEntries.of_value(value)
         if wanted.last < wanted.first:
             return
-        moment = find_moment(self._address, ts)
-        slot = slot_of(stream)
-        shard = next(number for number, (first, last) in enumerate(moment.slots) if first <= slot <= last)
-        with past_shard(moment, shard, WantedKeys(self.database, among=frozenset([stream]))) as past:
-            found = past.find(stream)
-            if isinstance(found, Stream) and found.last >= wanted.last:
-                yield from entries_between(found, max(wanted.first, 1), wanted.last, _entry_columns())
+        found = self._copied.find(stream, ts)
+        if found is not None and found.last >= wanted.last:
+            yield from entries_between(found, max(wanted.first, 1), wanted.last, _entry_columns())
 
     def standing(self, stream: bytes, first: int, last: int) -> Iterator[pa.RecordBatch]:
         assert self._past is not None
