@@ -1131,6 +1131,12 @@ SHIPPED_BLOCKS_KEPT = 48
 """... of which so many are kept, and ..."""
 SHIPPED_AHEAD_BLOCKS = 16
 """... so many are fetched ahead of a reader that scans."""
+SPARK_AHEAD_BLOCKS = 4
+"""The same in a task of Spark: what it has fetched beyond its own end was in vain."""
+SPARK_FETCHED_BYTES = 16 * MIB
+"""Nodes of a copy that a task has fetched side by side."""
+SPARK_FETCHES_AT_ONCE = 8
+"""Of one Python process of Spark, from object stores."""
 SHIPPED_HOLE_BYTES = 128 * KIB
 """Bytes that nobody wants are fetched with those around them, if they are fewer than this: a request costs more."""
 GOING_NAMES_MAX = 10_000

@@ -191,7 +191,8 @@ def test_streams_that_were_copied_are_replayed_once_for_all_events_of_a_batch(
 
     monkeypatch.setattr(copied_streams, "past_moments", counted)
     origin = find_copy(FeedPlace(place.url, place.storage))
-    made = reader(feed="*", **{"from": place.url}, **place.options)
+    given: dict[str, Any] = {"feed": "*", "from": place.url, **place.options}
+    made = reader(**given)
     [part] = made.partitions()
     own = origin.of_part(part)
     found: dict[tuple[str, int], list[bytes]] = {}

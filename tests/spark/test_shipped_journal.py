@@ -9,9 +9,14 @@ import pytest
 from tests.spark.in_process import reader
 from tests.spark.shipped_copies import CopyPlace, Recorded, place, state_rows, succeed
 from tests.store.changes import run
+from tidelog import limits
 from tidelog.errors import TooOld
-from tidelog.spark.copies.address import HistoryAddress
+from tidelog.journal.frame import HEADER_BYTES_MAX
+from tidelog.journal.layout import META
+from tidelog.spark.copies import address
+from tidelog.spark.copies.address import HistoryAddress, open_objects
 from tidelog.spark.copies.runs import history_runs
+from tidelog.system.counted_store import CountedStore
 
 __all__ = ["place"]
 pytestmark = pytest.mark.xdist_group("spark")
@@ -52,6 +57,42 @@ def test_every_record_that_was_shipped_is_there_once(place: CopyPlace) -> None:
     assert rows(place, until=middle) == [row for row in found if row[0] <= middle]
     named = [row for row in found if row[4] is not None and row[4].startswith(b"key1")]
     assert [row for row in rows(place, prefix="key1") if row[4] is not None and row[4].startswith(b"key1")] == named
+
+
+def test_planning_fetches_heads_and_not_what_lies_around_them(
+    place: CopyPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SHIPPED_HOLE_BYTES", 0)  # frames are small here, and close to each other
+    shipped = place.shipped(shards=1)
+    shipped.begin()
+    shipped.change(400)
+    shipped.ship()
+    segments = [path for path in shipped.newest.lineages[-1].files if "/journal-" in path]
+    assert len(segments) > 2
+    opened: list[CountedStore] = []
+
+    def counted(*given: Any) -> CountedStore:
+        opened.append(CountedStore(open_objects(*given)))
+        return opened[-1]
+
+    def planned(**options: Any) -> int:
+        """How many heads are fetched."""
+        made = reader(path=f"journal:{place.url}", **place.options, partition_frames=1, **options)
+        made.reader._address.open_copy()  # the manifest
+        before = sum(store.bytes_read for store in opened)
+        read = sum(store.requests["read"] for store in opened)
+        assert made.partitions()
+        meta_bytes = 2 * sum(file.size for path, file in files.items() if path.endswith(META))
+        read = sum(store.requests["read"] for store in opened) - read
+        assert sum(store.bytes_read for store in opened) - before <= read * HEADER_BYTES_MAX + meta_bytes
+        return read
+
+    files = shipped.newest.lineages[-1].files
+    monkeypatch.setattr(address, "open_objects", counted)
+    everything = planned()
+    last = max(shipped.rows)
+    assert planned(since=last) < everything
+    monkeypatch.setattr(address, "_OPENED", type(address._OPENED)())
 
 
 def test_lineages_do_not_repeat_each_other(place: CopyPlace) -> None:

@@ -55,11 +55,13 @@ class ShippedDisk:
         fetch_ahead: FetchAhead | None = None,
         on_fetched: Callable[[int], None] | None = None,
         scratch: Scratch | None = None,
+        *,
+        ahead_blocks: int = limits.SHIPPED_AHEAD_BLOCKS,
     ) -> None:
-        """`on_fetched` is told how many bytes came; from any thread."""
+        """`on_fetched` is told how many bytes came; from any thread. `ahead_blocks`: so many are fetched ahead."""
         self._root = root.rstrip("/")
         self._files: dict[str, _ShownFile] = {}
-        self._blocks = _Blocks(objects, f"{database_id}/", fetch_ahead, on_fetched, scratch)
+        self._blocks = _Blocks(objects, f"{database_id}/", fetch_ahead, on_fetched, scratch, ahead_blocks)
         self._folders = {""}
         self.advance(lineage)
 
@@ -239,12 +241,14 @@ class _Blocks:
         fetch_ahead: FetchAhead | None,
         on_fetched: Callable[[int], None] | None,
         scratch: Scratch | None,
+        ahead_blocks: int,
     ) -> None:
         self._objects = objects
         self._prefix = prefix
         self._fetch_ahead = fetch_ahead
         self._on_fetched = on_fetched
         self._scratch = scratch
+        self._ahead_blocks = ahead_blocks
         self._kept: OrderedDict[tuple[str, int], bytes | Fetched] = OrderedDict()
         self._wanted: dict[str, list[tuple[int, int, Fetched]]] = {}
         """By object: where ranges begin and end that are read next."""
@@ -280,7 +284,7 @@ class _Blocks:
         """Begin to fetch what follows a position."""
         if self._fetch_ahead is None:
             return
-        left = limits.SHIPPED_AHEAD_BLOCKS
+        left = self._ahead_blocks
         for extent in file.extents:
             if extent.end <= position:
                 continue

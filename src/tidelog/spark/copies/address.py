@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from tidelog import limits
 from tidelog.errors import ClientError, DataDirectoryError, EnvironmentFault
 from tidelog.journal.layout import META
 from tidelog.ports import Disk, ObjectStore
@@ -29,7 +31,7 @@ from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.manifest_log import ManifestLog, only_database
 from tidelog.shipping.sealed_store import SealedStore
 from tidelog.shipping.sealing_key import SealingKey
-from tidelog.shipping.shipped_disk import ShippedDisk
+from tidelog.shipping.shipped_disk import Fetched, Scratch, ShippedDisk
 from tidelog.spark.options import BadOption, Options
 from tidelog.spark.remote_disk import disk_of
 from tidelog.system.key_file import read_sealing_key
@@ -55,9 +57,12 @@ class OpenedCopy(NamedTuple):
                 return each
         raise DataDirectoryError(f"manifest {self.manifest.number} has no lineage {name}")
 
-    def disk(self, name: str) -> ShippedDisk:
-        """A lineage as the data directory `ROOT`."""
-        return ShippedDisk(self.objects, self.manifest.database_id, self.lineage(name), ROOT)
+    def disk(self, name: str, scratch: Scratch | None = None) -> ShippedDisk:
+        """A lineage as the data directory `ROOT`. `scratch`: everything will be read twice."""
+        return ShippedDisk(
+            *(self.objects, self.manifest.database_id, self.lineage(name), ROOT, _fetch_ahead, None, scratch),
+            ahead_blocks=limits.SPARK_AHEAD_BLOCKS,
+        )
 
 
 @dataclass(frozen=True)
@@ -94,11 +99,22 @@ class HistoryAddress:
                 _OPENED.popitem(last=False)
         return opened
 
-    def open_folder(self, lineage: str = "") -> tuple[Disk, str]:
+    def open_folder(self, lineage: str = "", scratch: Scratch | None = None) -> tuple[Disk, str]:
         """The disk and the folder of a lineage, or of the data directory that this is."""
         if self.is_copy:
-            return self.open_copy().disk(lineage), ROOT
+            return self.open_copy().disk(lineage, scratch), ROOT
         return disk_of(self.url, self.storage)
+
+
+_THREADS: Final[dict[int, ThreadPoolExecutor]] = {}
+"""By the process: Spark forks those that run tasks."""
+
+
+def _fetch_ahead(call: Callable[[], bytes]) -> Fetched:
+    threads = _THREADS.get(os.getpid())
+    if threads is None:
+        threads = _THREADS[os.getpid()] = ThreadPoolExecutor(limits.SPARK_FETCHES_AT_ONCE, "fetching")
+    return threads.submit(call)
 
 
 _OPENED: Final[OrderedDict[tuple[object, bytes], OpenedCopy]] = OrderedDict()

@@ -1,6 +1,6 @@
 """The journal of one lineage of a copy, as feeds read it: what a manifest says of it, and no more.
 
-Unlike `shipping.copied_journal`, which shows only the lineage that goes on, this is any of them, and it never grows.
+Unlike `shipping.copied_journal`, which shows only the lineage that goes on, this is any of them.
 Whoever reads it knows which of its transactions count (`runs`).
 """
 
@@ -16,6 +16,7 @@ from tidelog.journal.merge import JournalReader
 from tidelog.journal.readable import ReadableJournal
 from tidelog.journal.snapshot import open_snapshot, snapshot_path
 from tidelog.shipping.copied_journal import shown_epochs
+from tidelog.shipping.lineage import Lineage
 from tidelog.spark.copies.address import ROOT, OpenedCopy
 
 
@@ -30,9 +31,18 @@ class LineageJournal(ReadableJournal):
     """For one thread."""
 
     def __init__(self, copy: OpenedCopy, name: str) -> None:
-        self._lineage = lineage = copy.lineage(name)
-        disk = copy.disk(name)
+        self._shown = disk = copy.disk(name)
         super().__init__(disk, ROOT, read_meta(disk, ROOT), None)
+        self._show(copy, copy.lineage(name))
+
+    def advance(self, copy: OpenedCopy, name: str) -> None:
+        """The same lineage as a later manifest has it. What was fetched of it stays."""
+        lineage = copy.lineage(name)
+        self._shown.advance(lineage)
+        self._show(copy, lineage)
+
+    def _show(self, copy: OpenedCopy, lineage: Lineage) -> None:
+        self._lineage = lineage
         visible = Visible(Cycle(lineage.cycle), lineage.ts, lineage.lsns, lineage.ends)
         self.writer = _ShippedEnd(visible)
         self.epochs = shown_epochs(copy.manifest.epochs, visible)

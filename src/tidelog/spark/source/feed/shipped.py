@@ -190,7 +190,11 @@ class CopyOrigin(FeedOrigin):
         self._looked_s = now_s
         if number != address.manifest:
             self._address = replace(address, manifest=number)
-            self._journals.clear()
+            copy = self._address.open_copy()
+            there = {lineage.name for lineage in copy.manifest.lineages}
+            self._journals = {name: journal for name, journal in self._journals.items() if name in there}
+            for name, journal in self._journals.items():
+                journal.advance(copy, name)
 
     def _runs(self) -> list[HistoryRun]:
         runs = history_runs(self._address.open_copy().manifest)

@@ -44,7 +44,6 @@ from pyspark.sql.datasource import EqualTo, Filter, In, InputPartition
 from pyspark.sql.types import StructType
 
 from tidelog import limits
-from tidelog.errors import Corruption, TooOld
 from tidelog.ids import U64_MAX, ShardId
 from tidelog.journal.inspection import JournalFolder, ShardInspection, locate
 from tidelog.journal.record_inspection import Selection, select_records
@@ -54,6 +53,7 @@ from tidelog.spark.copies.runs import HistoryRun, runs_between
 from tidelog.spark.options import Options
 from tidelog.spark.source.batch_reader import BatchReader, comparison
 from tidelog.spark.source.columns import check_columns
+from tidelog.spark.source.journal.heads import read_heads
 from tidelog.spark.source.journal.nodes import OpenedReferences
 from tidelog.spark.source.journal.rows import MAY_BE, SCHEMA, RecordRows
 from tidelog.spark.source.kind import Kind
@@ -254,28 +254,11 @@ def _narrowed_to_keys(selection: Selection, condition: Filter) -> Selection:
 
 def plan_shard(disk: Disk, place: JournalFolder, shard: ShardId, wanted: Selection, frames: int) -> list[JournalPart]:
     """The tasks of a shard, from the heads of some of its frames. Tasks outside of the wanted time are left out."""
-    inspection = ShardInspection(disk, place, shard)
-    source, frame_bytes = inspection.source, place.meta.geometry.frame_bytes
-    heads: list[tuple[int, int]] = []
-    try:
-        for segment in inspection.list_segments():
-            try:
-                for at in range(0, source.size(segment), frames * frame_bytes):
-                    header = source.frame_header(segment, at)
-                    heads.append((header.lsn, header.ts))
-            except TooOld:
-                continue  # erased meanwhile: the task that reads it will notice
-            except Corruption:
-                # The task that reads it says what is wrong: the task before it, or one of its own if it is the first.
-                if not heads:
-                    heads.append((segment, 0))
-        if inspection.damage:
-            raise inspection.damage[0]
-    finally:
-        inspection.close()
+    heads = read_heads(disk, place, shard, wanted, frames)
     parts = []
     for index, (lsn, ts) in enumerate(heads):
         next_lsn, next_ts = heads[index + 1] if index + 1 < len(heads) else (U64_MAX, U64_MAX)
-        if ts <= wanted.ts_last and next_ts >= wanted.ts_first and lsn < next_lsn:
+        is_in_time = ts <= wanted.ts_last and next_ts >= wanted.ts_first
+        if is_in_time and lsn <= wanted.lsn_last and max(lsn, wanted.lsn_first) < next_lsn:
             parts.append(JournalPart(shard, lsn, next_lsn - 1))
     return parts

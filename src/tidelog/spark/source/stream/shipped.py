@@ -24,7 +24,9 @@ from tidelog.errors import ClientError, DataDirectoryError, NodeLost
 from tidelog.flight.nodes import Opened, joined, opened_rows
 from tidelog.ids import ShardId
 from tidelog.journal.node_files import NodeFile, NodePlace
+from tidelog.journal.node_format import node_room
 from tidelog.ports import Disk
+from tidelog.shipping.shipped_disk import ShippedDisk
 from tidelog.spark.copies.address import take_address
 from tidelog.spark.copies.moment import find_moment
 from tidelog.spark.copies.past_shard import PastShard, past_shard
@@ -183,7 +185,7 @@ class ShippedStreamReader(BatchReader[ShippedStreamPart]):
 
     def _opened(self, disk: Disk, nodes: Iterable[TakenNode]) -> Iterator[Opened]:
         file: NodeFile | None = None
-        for taken in nodes:
+        for taken in _fetched(disk, nodes):
             reference = taken.reference
             if file is None or file.path != taken.path:
                 file = known_file(disk, taken)
@@ -231,6 +233,26 @@ def _batches(columns: EntryColumns, stream: str, opened: Iterable[Opened]) -> It
             gathered, rows, size = [], 0, 0
     if gathered:
         yield columns.batch(stream, from_flight(joined(gathered)))
+
+
+def _fetched(disk: Disk, nodes: Iterable[TakenNode]) -> Iterator[TakenNode]:
+    """The nodes; of a copy, some at a time are fetched side by side."""
+    if not isinstance(disk, ShippedDisk):
+        yield from nodes
+        return
+    left, size = list[TakenNode](), 0
+    for taken in nodes:
+        left.append(taken)
+        size += taken.reference.size
+        if size >= limits.SPARK_FETCHED_BYTES:
+            yield from _told(disk, left)
+            left, size = [], 0
+    yield from _told(disk, left)
+
+
+def _told(disk: ShippedDisk, nodes: list[TakenNode]) -> list[TakenNode]:
+    disk.will_read((each.path, each.reference.position, node_room(each.reference.size)) for each in nodes)
+    return nodes
 
 
 def known_file(disk: Disk, taken: TakenNode) -> NodeFile:
