@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,16 @@ from pyspark.sql.datasource import In
 from tests.spark.in_process import reader
 from tests.spark.shipped_copies import CopyPlace, Recorded, Rows, place, rows_of, state_rows
 from tests.store.changes import change, open_store, run
+from tidelog import limits
 from tidelog.errors import DataDirectoryError
+from tidelog.ports import ObjectStore
+from tidelog.spark.copies import address
+from tidelog.spark.copies.address import open_objects
 from tidelog.spark.options import BadOption
 from tidelog.store.backup import copy_newest_snapshot
 from tidelog.store.restore import restore
 from tidelog.store.store import Store
+from tidelog.system.counted_store import CountedStore
 from tidelog.system.disk import SystemDisk
 from tidelog.testing.clock import SimulatedClock
 
@@ -126,6 +132,48 @@ def test_a_directory_that_was_restored_shows_nothing_from_before_its_snapshots(t
     assert {row[0] for row in state(CopyPlace(data, {}))} == {b"base", b"a", b"b", b"c"}
     with pytest.raises(DataDirectoryError, match="shows nothing as old as"):
         state(CopyPlace(data, {}), at=ts)
+
+
+class NotingStore(CountedStore):
+    """Notes which bytes are read."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.reads: Counter[tuple[str, int]] = Counter()
+
+    def read(self, name: str, position: int, length: int) -> bytes:
+        self.reads[name, position] += 1
+        return super().read(name, position, length)
+
+
+def test_a_task_fetches_each_block_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads the journal twice: first it looks for streams that others were copied from."""
+    place = CopyPlace(str(tmp_path / "objects"), {})
+    shipped = place.shipped(shards=1)
+    shipped.begin()
+    shipped.change(60)
+    shipped.save()
+    shipped.change(200)
+    shipped.ship()
+    for name, value in (("SHIPPED_BLOCK_BYTES", 1000), ("SHIPPED_BLOCKS_KEPT", 4), ("SPARK_AHEAD_BLOCKS", 0)):
+        monkeypatch.setattr(limits, name, value)
+    opened: list[NotingStore] = []
+
+    def noting(*given: Any) -> NotingStore:
+        opened.append(NotingStore(open_objects(*given)))
+        return opened[-1]
+
+    monkeypatch.setattr(address, "open_objects", noting)
+    monkeypatch.setattr(address, "_OPENED", type(address._OPENED)())
+    given: dict[str, Any] = {"path": "state:*", "from": place.url}
+    made = reader(**given)
+    [part] = made.partitions()
+    for store in opened:
+        store.reads.clear()
+    assert [row for batch in made.read(part) for row in batch.to_pylist()]
+    journal = {key: count for store in opened for key, count in store.reads.items() if "/shard-0/" in key[0]}
+    assert len(journal) > 10
+    assert set(journal.values()) == {1}
 
 
 def test_what_cannot_be_shown_is_refused(place: CopyPlace, tmp_path: Path) -> None:

@@ -25,7 +25,12 @@ class ScratchFile:
         self._end = 0
         self._lock = threading.Lock()
 
+    def __del__(self) -> None:
+        """Also of one that was not closed, when no thread has a call of `once` any more."""
+        self._file.close()
+
     def close(self) -> None:
+        """No thread may be fetching any more."""
         self._file.close()
 
     def once(self, block: Block, fetch: Callable[[], bytes]) -> Callable[[], bytes]:

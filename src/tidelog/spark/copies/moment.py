@@ -22,6 +22,7 @@ from tidelog.journal.segment import FilePosition, list_segments
 from tidelog.journal.snapshot import Snapshot, list_snapshot_paths, open_snapshot, snapshot_path, snapshot_ts
 from tidelog.ports import Disk
 from tidelog.shipping.moments import covered_moments, lineage_at
+from tidelog.shipping.shipped_disk import Scratch
 from tidelog.spark.copies.address import ROOT, HistoryAddress
 from tidelog.store.type_table import operation_table
 from tidelog.system.clock import SystemClock
@@ -52,9 +53,9 @@ class PastMoment:
         """The wall clock of the moment."""
         return self.at // 1000
 
-    def open(self) -> tuple[Disk, str, Snapshot | None]:
-        """The disk, the folder, and the snapshot."""
-        disk, folder = self.address.open_folder(self.lineage)
+    def open(self, scratch: Scratch | None = None) -> tuple[Disk, str, Snapshot | None]:
+        """The disk, the folder, and the snapshot. `scratch`: of a copy, for what is read twice."""
+        disk, folder = self.address.open_folder(self.lineage, scratch)
         return disk, folder, open_snapshot(disk, self.snapshot) if self.snapshot else None
 
     def journal_bytes(self, disk: Disk, folder: str, shard: int) -> int:

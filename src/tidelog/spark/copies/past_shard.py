@@ -36,6 +36,7 @@ from tidelog.journal.snapshot import LAST_CYCLE, Snapshot
 from tidelog.journal.source import ShardSource
 from tidelog.ports import Disk
 from tidelog.spark.copies.moment import PastMoment
+from tidelog.spark.copies.snapshot_slots import SlotEnd, first_lsn
 from tidelog.spark.copies.wanted_keys import RecordFilter, WantedKeys
 from tidelog.store.restored_nodes import RestoredNodes
 from tidelog.store.slots import shards_by_slot
@@ -45,6 +46,7 @@ from tidelog.streams.operations import StreamCopy
 from tidelog.streams.sealed_node import SealedNode
 from tidelog.system.clock import SystemClock
 from tidelog.system.disk import SystemDisk
+from tidelog.system.scratch import ScratchFile
 
 _COPY: Final = "copy"
 
@@ -103,11 +105,13 @@ def past_shard(moment: PastMoment, shard: int, wanted: WantedKeys) -> Iterator[P
 @contextmanager
 def past_moments(moment: PastMoment, shard: int, wanted: WantedKeys) -> Iterator[Callable[[Ts], PastShard]]:
     """Replay a shard step by step: a call takes it to a later moment, up to the one that is given, and shows that."""
-    disk, folder, snapshot = moment.open()
     store = Store(SystemClock(), random.Random())
     store.slots, store.owners = moment.slots, shards_by_slot(moment.slots)
     with ExitStack() as opened:
         spilled = opened.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-past-"))
+        # The journal is read twice. It is not closed here: threads may still be fetching ahead.
+        scratch = ScratchFile(spilled) if moment.address.is_copy else None
+        disk, folder, snapshot = moment.open(scratch)
         own = SystemDisk()
         nodes = RestoredNodes(
             own, disk, store, spilled, store.owners, lambda: _make_folders(own, spilled, len(moment.slots))
@@ -148,7 +152,15 @@ class _Replaying:
     def read_snapshot(self, disk: Disk, snapshot: Snapshot, wanted: WantedKeys) -> None:
         source = ShardSource(disk, shard_folder(snapshot.path, self._shard), snapshot.meta.geometry, self._shard)
         end = _end_of_snapshot(source, snapshot)
-        for _ in self._steps(source, Lsn(0), end, wanted, None):
+        first, last = wanted.slots()
+        own_first, own_last = self._moment.slots[self._shard]
+        if wanted.others or (first <= own_first and last >= own_last):
+            steps = self._steps(source, Lsn(0), end, wanted, None)
+        else:
+            begin = first_lsn(source, end, self._table, (wanted.database, first))
+            behind = SlotEnd(RecordFilter(wanted, self._table), (wanted.database, last))
+            steps = self._steps(source, begin, end, wanted, None, behind)
+        for _ in steps:
             pass
 
     def journal_steps(self, disk: Disk, folder: str, wanted: WantedKeys) -> Generator[Ts]:
@@ -196,16 +208,17 @@ class _Replaying:
         end: FilePosition | None,
         wanted: WantedKeys,
         summaries: _Summaries | None,
+        behind: SlotEnd | None = None,
     ) -> Generator[Ts]:
         keeps = RecordFilter(wanted, self._table)
-        reader = ShardReader(source, lambda: end, None, keeps.wants)
+        reader = ShardReader(source, lambda: end, None, keeps.wants if behind is None else behind.wants)
 
         def payload_of(_: Part, record: Record) -> bytes:
             return reader.payload_of(record)
 
         try:
             reader.seek_lsn(start)
-            for part in _parts(reader, summaries, self._moment.until):
+            for part in _parts(reader, summaries, self._moment.until, behind):
                 records = [kept for record in part.records if (kept := _kept(record, reader, keeps)) is not None]
                 if records:
                     yield part.ts
@@ -229,9 +242,11 @@ def _kept(record: Record, reader: ShardReader, keeps: RecordFilter) -> Record | 
     return record
 
 
-def _parts(reader: ShardReader, summaries: _Summaries | None, until: int) -> Iterator[Part]:
-    """Parts of transactions up to a ts, in order."""
-    while True:
+def _parts(
+    reader: ShardReader, summaries: _Summaries | None, until: int, behind: SlotEnd | None = None
+) -> Iterator[Part]:
+    """Parts of transactions up to a ts, in order. `behind`: says when no more of them are wanted."""
+    while behind is None or not behind.is_reached:
         if summaries is not None:
             summaries.skip(reader)
         parts = reader.read()

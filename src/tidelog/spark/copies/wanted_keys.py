@@ -51,6 +51,13 @@ class WantedKeys:
 
         return test
 
+    def slots(self) -> tuple[int, int]:
+        """The first and the last slot that a wanted key of the database may be in."""
+        if not self.among:
+            return self.first_slot, self.last_slot
+        slots = {slot_of(key) for key in self.among}
+        return max(self.first_slot, min(slots)), min(self.last_slot, max(slots))
+
     def within(self, slots: tuple[int, int]) -> WantedKeys:
         return replace(self, first_slot=max(self.first_slot, slots[0]), last_slot=min(self.last_slot, slots[1]))
 

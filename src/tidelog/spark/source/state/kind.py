@@ -7,7 +7,7 @@
     value binary       as an initial value of a feed: of a set `1`, of a sorted set the score, of a list JSON, of a
                        stream its first and last offset
     expire timestamp   when the key expires
-    ts bigint          the last transaction that is in the state, the same in all rows
+    ts bigint          the moment, or the last transaction of what is read if that is earlier; the same in all rows
 
     state              the prefix of the keys; `*`: every key
     from               a copy in an object store, or the folder of a data directory, a snapshot or a backup; a URL that
