@@ -12,8 +12,11 @@ lose keys.
 A slot is divided by the number of buckets that it has when its turn comes. It may be split further, emptied or filled
 again meanwhile: which part a key belongs to depends on the key alone, so that it is known whether it was visited.
 
-Plain strings, which most keyspaces consist of, share records: they are written and loaded many at a time. Commands that
-run meanwhile pay one lookup for each change, and a copy for the first change of a collection.
+Plain strings, which most keyspaces consist of, share records: they are written and loaded many at a time. Whoever reads
+only some slots of a snapshot depends on this order (`spark.copies.snapshot_slots`): a record of strings is written when
+the next string does not fit into it, and everything else when its slot is visited.
+
+Commands that run meanwhile pay one lookup for each change, and a copy for the first change of a collection.
 """
 
 from __future__ import annotations
