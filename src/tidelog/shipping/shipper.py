@@ -29,9 +29,9 @@ from tidelog.journal.segment import blob_name, journal_name, list_segments
 from tidelog.ports import Clock, Disk, ObjectStore
 from tidelog.shipping.archive import Archive
 from tidelog.shipping.bulk import Bulk
+from tidelog.shipping.copied_files import CopiedFiles, copied_files
 from tidelog.shipping.doubted_clock import DoubtedClock
 from tidelog.shipping.fence import Fence
-from tidelog.shipping.copied_files import CopiedFiles, copied_files
 from tidelog.shipping.fetch import read_restored
 from tidelog.shipping.lineage import Lineage
 from tidelog.shipping.manifest import Manifest, encode_base
