@@ -217,22 +217,22 @@ def has_synced(follower: redis.Redis) -> bool:
         return False
 
 
-def test_a_follower_gets_all_of_it_by_a_full_sync(folder: Place, tmp_path: Path) -> None:
-    with folder.leader(tmp_path / "data") as server, server.client() as client:
+def test_a_follower_gets_all_of_it_by_a_full_sync(place: Place, tmp_path: Path) -> None:
+    with place.leader(tmp_path / "data") as server, server.client() as client:
         write(client)
         let_drop(client)
-        folder.set("slow", to=True)
+        place.set("slow", to=True)
         leader = f"127.0.0.1:{server.port}"
-        with folder.server(tmp_path / "follower", "--replicaof", leader) as follower, follower.client() as reader:
+        with place.server(tmp_path / "follower", "--replicaof", leader) as follower, follower.client() as reader:
             wait_for(lambda: has_synced(reader))
-            folder.set("slow", to=False)
+            place.set("slow", to=False)
             assert info(reader)["history_remote_files"] == 0
             require_all(reader)
 
 
-def test_a_backup_has_all_of_it(folder: Place, tmp_path: Path) -> None:
+def test_a_backup_has_all_of_it(place: Place, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with folder.leader(data) as server, server.client() as client:
+    with place.leader(data) as server, server.client() as client:
         write(client)
         let_drop(client)
         url = f"redis://127.0.0.1:{server.port}"
@@ -240,20 +240,20 @@ def test_a_backup_has_all_of_it(folder: Place, tmp_path: Path) -> None:
         assert outcome.status == 0, outcome
     outcome = run("restore", tmp_path / "backup", "--data", tmp_path / "restored")
     assert outcome.status == 0, outcome
-    shutil.rmtree(folder.url)
-    with folder.server(tmp_path / "restored") as server, server.client() as client:
+    shutil.rmtree(place.url)
+    with place.server(tmp_path / "restored") as server, server.client() as client:
         require_all(client)
 
 
-def test_what_is_away_is_neither_damaged_nor_erased(folder: Place, tmp_path: Path) -> None:
+def test_what_is_away_is_neither_damaged_nor_erased(place: Place, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with folder.leader(data) as server, server.client() as client:
+    with place.leader(data) as server, server.client() as client:
         write(client)
         let_drop(client)
         assert server.terminate() == 0
     away = len(list(data.glob("shard-0/*.remote")))
     files = sorted(path.name for path in data.glob("shard-0/*"))
-    shutil.move(folder.url, f"{folder.url}-not-here")
+    shutil.move(place.url, f"{place.url}-not-here")
 
     outcome = run("journal", "verify", data, "--json")
     assert outcome.status == 0, outcome
@@ -292,34 +292,34 @@ def test_a_lost_machine_serves_before_its_history_is_there(place: Place, tmp_pat
     assert not list((tmp_path / "new").glob("shard-*/*.fetching"))
 
 
-def test_without_a_copy_to_ship_to_history_is_read_and_comes_back(folder: Place, tmp_path: Path) -> None:
+def test_without_a_copy_to_ship_to_history_is_read_and_comes_back(place: Place, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with folder.leader(data) as server, server.client() as client:
+    with place.leader(data) as server, server.client() as client:
         write(client)
         let_drop(client)
         assert server.terminate() == 0
     shutil.rmtree(data / "history-cache", ignore_errors=True)
-    with folder.server(data, HISTORY_STAYS_AWAY="yes") as server, server.client() as client:
+    with place.server(data, HISTORY_STAYS_AWAY="yes") as server, server.client() as client:
         assert info(client)["history_remote_files"] > 0
         require_all(client)
         wait_for(lambda: "no space" in str(info(client)["history_error"]))
-    with folder.server(data) as server, server.client() as client:
+    with place.server(data) as server, server.client() as client:
         wait_for(lambda: info(client)["history_remote_files"] == 0)
         require_all(client)
 
 
-def test_an_encrypted_copy_needs_its_key(folder: Place, tmp_path: Path) -> None:
+def test_an_encrypted_copy_needs_its_key(place: Place, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("7a" * 32)
     key.chmod(0o600)
     data = tmp_path / "data"
-    with folder.leader(data, "--ship-key-file", str(key)) as server, server.client() as client:
+    with place.leader(data, "--ship-key-file", str(key)) as server, server.client() as client:
         write(client)
         let_drop(client)
         require_all(client)
         assert server.terminate() == 0
     shutil.rmtree(data / "history-cache")
-    with folder.server(data) as server, server.client() as client:
+    with place.server(data) as server, server.client() as client:
         with pytest.raises(redis.ResponseError, match="--ship-key-file"):
             client.xrange("s", count=5)
         wait_for(lambda: "--ship-key-file" in str(info(client)["history_error"]))

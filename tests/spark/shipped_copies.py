@@ -38,6 +38,8 @@ class CopyPlace(NamedTuple):
 
     url: str
     storage: Mapping[str, str]
+    env: Mapping[str, Any] = {}
+    """For a server that ships there."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -139,7 +141,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> CopyPlace:
     if request.param == "folder":
         return CopyPlace(str(tmp_path / "objects"), {})
     bucket: S3Bucket = request.getfixturevalue("s3_bucket")
-    return CopyPlace(bucket.folder(), bucket.options)
+    return CopyPlace(bucket.folder(), bucket.options, bucket.env)
 
 
 def state_rows(table: Any) -> Rows:

@@ -92,9 +92,23 @@ def everything(shipped: Recorded) -> list[ObjectEntry]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_whatever_is_damaged_is_found(tmp_path: Path, seed: int) -> None:
-    place = CopyPlace(str(tmp_path / "objects"), {})
+def overwrite(shipped: Recorded, name: str, data: bytes) -> None:
+    """What nobody does to a copy."""
+    shipped.objects.delete(name)
+    shipped.objects.put(name, [data])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_damaged_is_found(place: CopyPlace, seed: int) -> None:
+    require_found(place, seed)
+
+
+@pytest.mark.parametrize("seed", range(4, 12))
+def test_whatever_is_damaged_in_a_folder_is_found(tmp_path: Path, seed: int) -> None:
+    require_found(CopyPlace(str(tmp_path / "objects"), {}), seed)
+
+
+def require_found(place: CopyPlace, seed: int) -> None:
     shipped = filled(place)
     rng = random.Random(seed)
     newest = shipped.newest
@@ -102,18 +116,17 @@ def test_whatever_is_damaged_is_found(tmp_path: Path, seed: int) -> None:
     names.remove(f"{newest.database_id}/manifest-{newest.number:016x}")
     name = rng.choice(names)
     short = name.removeprefix(f"{newest.database_id}/")
-    path = tmp_path / "objects" / name
-    data = bytearray(path.read_bytes())
+    data = bytearray(shipped.objects.get(name))
     match seed % 4:
         case 0:
-            path.unlink()
+            shipped.objects.delete(name)
         case 1:
-            path.write_bytes(data[: rng.randrange(len(data))])
+            overwrite(shipped, name, bytes(data[: rng.randrange(len(data))]))
         case 2 if "manifest-" not in short and "base." not in short:  # those end where their zlib stream ends
-            path.write_bytes(data + b"x")
+            overwrite(shipped, name, bytes(data + b"x"))
         case _:
             data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-            path.write_bytes(data)
+            overwrite(shipped, name, bytes(data))
     is_base = short == newest.base
     if is_base:  # then the newest manifest cannot be opened
         with pytest.raises(Exception, match="base"):

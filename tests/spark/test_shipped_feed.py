@@ -50,10 +50,10 @@ def keys(found: list[dict[str, Any]]) -> list[str]:
     return [row["key"].decode() for row in sorted(found, key=lambda row: row["ts"])]
 
 
-def test_a_copy_has_the_rows_of_its_server(tmp_path: Path) -> None:
-    copy, draw = {"from": str(tmp_path / "objects")}, random.Random(4)
-    arguments = ("--shards", "3", "--ship-to", str(tmp_path / "objects"))
-    with ServerProcess(tmp_path / "data", *arguments) as server:
+def test_a_copy_has_the_rows_of_its_server(place: CopyPlace, tmp_path: Path) -> None:
+    copy: dict[str, Any] = {"from": place.url, **place.options}
+    draw = random.Random(4)
+    with ServerProcess(tmp_path / "data", "--shards", "3", "--ship-to", place.url, **place.env) as server:
         url = f"redis://127.0.0.1:{server.port}"
         with server.client() as client:
             write(client, draw, 400)
