@@ -118,7 +118,29 @@ def test_a_snapshot_is_not_kept_for_a_store_that_is_away() -> None:
         assert served.shipping.facts.lag_us >= LAPSE_US
 
         served.bucket.is_down = False  # the copy goes on, with a new lineage
+        served.client._planned.clear()
         await served.shipped()
+        await served.shipping.finish(5)
+
+    asyncio.run(run())
+
+
+def test_a_copy_is_behind_until_its_first_snapshot_is_there() -> None:
+    """A restore would have nothing, although every byte of the journal has been shipped."""
+
+    async def run() -> None:
+        served = Served(asyncio.get_running_loop())
+        served.change()
+        served.store.save()
+        served.client.fail("put", name_contains="/snapshots/", times=1 << 30)
+        shipper = served.shipping._shipper
+        await served.until(lambda: shipper.shipped_ts >= served.journal.writer.durable_ts)
+        await served.until(lambda: served.shipping.facts.lag_us > 10_000_000)
+        assert served.shipping.facts.shipped_ts == 0
+
+        served.client._planned.clear()
+        await served.shipped()
+        await served.until(lambda: served.shipping.facts.lag_us == 0)
         await served.shipping.finish(5)
 
     asyncio.run(run())

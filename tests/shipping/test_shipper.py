@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from tests.shipping.copies import FOLDER, Shipped, fetched, objects, restored
+from tests.shipping.copies import FOLDER, Shipped, fetched, objects, restored, succeeded
 from tests.store.changes import run, state
 from tidelog import limits
 from tidelog.errors import DataDirectoryError, ShippingError, ShippingFenced, ShippingGap
@@ -314,3 +314,45 @@ def test_bytes_that_were_dropped_in_the_middle_are_shipped_again(objects: Object
     shipped.change(5)
     shipped.ship()
     assert restored(objects, shipped.newest) == state(shipped.store)
+
+
+def test_nothing_is_restorable_before_the_first_snapshot_is_there(objects: ObjectStore) -> None:
+    """All of the journal is: it shows nothing without what it goes on from."""
+    shipped = Shipped(objects)
+    shipped.change(30)
+    shipped.store.save()
+    shipped.begin()
+    shipped.change(5)
+    shipped.ship()
+    shipper, durable_ts = shipped.shipper, shipped.journal.writer.durable_ts
+    assert (shipper.shipped_ts, shipper.archive.restorable_ts) == (durable_ts, 0)
+    with pytest.raises(DataDirectoryError, match="first snapshot is still being shipped"):
+        restored(objects, shipped.newest)
+
+    while shipper.work():
+        pass
+    assert shipper.archive.restorable_ts == 0, "no manifest says so yet"
+    shipped.clock.advance(limits.SHIP_BEAT_US)
+    shipped.ship()
+    assert shipper.archive.restorable_ts == durable_ts
+    assert restored(objects, shipped.newest) == state(shipped.store)
+
+
+def test_after_a_takeover_the_lineage_before_is_what_can_be_restored(objects: ObjectStore) -> None:
+    shipped = Shipped(objects)
+    shipped.begin()
+    shipped.change(30)
+    shipped.save()
+    successor = succeeded(shipped, finishes=False)
+    before_ts = shipped.journal.writer.durable_ts
+    successor.change(5)
+    successor.ship()
+    assert len(successor.newest.lineages) == 2
+    assert successor.shipper.shipped_ts > before_ts
+    assert successor.shipper.archive.restorable_ts == before_ts
+
+    while successor.shipper.work():
+        pass
+    successor.clock.advance(limits.SHIP_BEAT_US)
+    successor.ship()
+    assert successor.shipper.archive.restorable_ts == successor.shipper.shipped_ts

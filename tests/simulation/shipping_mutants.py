@@ -159,8 +159,8 @@ _FILES: Final = (
     _mutant(
         "end-of-the-round-before",
         "shipper.py",
-        "                durable.ends,\n",
-        "                lineage.ends or durable.ends,\n",
+        "            lineage.lsns, lineage.ends = durable.lsns, durable.ends\n",
+        "            lineage.lsns, lineage.ends = durable.lsns, lineage.ends or durable.ends\n",
         "a manifest says that its journal ends where the first one did",
         7_000_002,
     ),

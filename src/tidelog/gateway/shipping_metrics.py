@@ -17,10 +17,11 @@ def shipping_samples(facts: ShippingFacts | None) -> Iterator[Sample]:
     for state in get_args(ShippingState):
         is_it = state == facts.state
         yield Sample("tidelog_shipping_state", "gauge", "1: that of shipping.", is_it, f'{{state="{label(state)}"}}')
-    lag = "How old the oldest change is that the copy lacks."
+    lag = "How old the oldest change is that a restore from the copy would lack."
     yield Sample("tidelog_shipping_lag_seconds", "gauge", lag, facts.lag_us / 1e6)
     yield Sample("tidelog_shipping_manifest", "gauge", "The number of the newest manifest.", facts.manifest)
-    yield Sample("tidelog_shipping_ts", "gauge", "The last transaction that the copy has.", facts.shipped_ts)
+    ts = "The last transaction that a restore from the copy would have."
+    yield Sample("tidelog_shipping_ts", "gauge", ts, facts.shipped_ts)
     yield Sample("tidelog_shipping_rounds_total", "counter", "Rounds of shipping.", facts.rounds)
     yield Sample("tidelog_shipping_failures_total", "counter", "Calls that failed.", facts.failures)
     yield Sample("tidelog_shipping_round_seconds", "gauge", "What the last round took.", facts.last_round_us / 1e6)

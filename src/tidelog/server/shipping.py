@@ -56,8 +56,9 @@ class ShippingFacts:
     lease: int
     manifest: int
     shipped_ts: Ts
+    """The last transaction that a restore from the copy would have: none before its first snapshot is there."""
     lag_us: int
-    """How old the oldest change is that is not in the copy; 0: all are."""
+    """How old the oldest change is that a restore would lack; 0: it would have all."""
     objects_put: int
     bytes_put: int
     rounds: int
@@ -119,7 +120,7 @@ class ServerShipping:
         self._progress_us = clock.monotonic_us()
         """When a round last worked."""
         self._behind_since_us = 0
-        """The wall clock when something was first written that is not shipped; 0: nothing is."""
+        """The wall clock when something was first written that a restore would lack; 0: nothing is."""
         self._task = loop.create_task(self._run())
 
     # --- how it stands ------------------------------------------------------------------------------------------
@@ -133,7 +134,7 @@ class ServerShipping:
             error=self._error or self._work_error,
             lease=shipper.lease,
             manifest=shipper.manifest_number,
-            shipped_ts=shipper.shipped_ts,
+            shipped_ts=shipper.archive.restorable_ts,
             lag_us=max(0, now_us - self._behind_since_us) if self._behind_since_us else 0,
             objects_put=shipper.objects_put,
             bytes_put=shipper.bytes_put,
@@ -289,7 +290,7 @@ class ServerShipping:
             _LOG.warning("the journal is not kept for shipping: %s", error)
 
     def _note_lag(self) -> None:
-        if self._journal.writer.last_ts <= self._shipper.shipped_ts:
+        if self._journal.writer.last_ts <= self._shipper.archive.restorable_ts:
             self._behind_since_us = 0
         elif not self._behind_since_us:
             self._behind_since_us = self._clock.wall_us()

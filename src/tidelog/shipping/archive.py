@@ -35,6 +35,8 @@ class Archive:
         """Lineages and paths of files that no manifest names yet as they are."""
         self._named_snapshots: dict[str, list[SnapshotPoint]] = {}
         """By lineage, those that a manifest names."""
+        self.restorable_ts = Ts(0)
+        """The last transaction that a restore by the newest manifest has."""
         self.confirm()
 
     @property
@@ -80,6 +82,8 @@ class Archive:
         """A manifest says all that is in here."""
         self._unnamed.clear()
         self._named_snapshots = {each.name: list(each.snapshots.values()) for each in self.lineages}
+        shown = [each.shown_ts for each in self.lineages if each.shown_ts]
+        self.restorable_ts = shown[-1] if shown else Ts(0)
 
     def named_file(self, lineage: Lineage, path: str) -> ShippedFile | None:
         """A file as a manifest names it; None: there is none, or what is new of it is in no manifest yet."""

@@ -129,6 +129,11 @@ class Lineage:
         """The last moment that it can show."""
         return self.ts if self.ends_ts is None else min(self.ts, self.ends_ts)
 
+    @property
+    def shown_ts(self) -> Ts:
+        """The same for restores; 0: it shows no moment yet, as its first snapshot or its journal is not there."""
+        return self.history_ts if self.begins_ts is not None and self.ends else Ts(0)
+
 
 def snapshot_folder(ts: Ts) -> str:
     """Where a snapshot lies in a data directory."""

@@ -110,6 +110,10 @@ class Shipper:
         return self._meta.database_id
 
     @property
+    def archive(self) -> Archive:
+        return self._archive
+
+    @property
     def lineages(self) -> list[Lineage]:
         return self._archive.lineages
 
@@ -259,12 +263,8 @@ class Shipper:
             self._ship_blobs()
             self._ship_journal(point)
             lineage, durable = self._lineage, point.durable
-            lineage.ts, lineage.cycle, lineage.lsns, lineage.ends = (
-                durable.ts,
-                durable.cycle,
-                durable.lsns,
-                durable.ends,
-            )
+            lineage.ts, lineage.cycle = durable.ts, durable.cycle
+            lineage.lsns, lineage.ends = durable.lsns, durable.ends
             self.put_manifest()
         else:
             self._beat()
