@@ -332,10 +332,10 @@ def test_nothing_is_restorable_before_the_first_snapshot_is_there(objects: Objec
     while shipper.work():
         pass
     assert shipper.archive.restorable_ts == 0, "no manifest says so yet"
-    shipped.clock.advance(limits.SHIP_BEAT_US)
-    shipped.ship()
-    assert shipper.archive.restorable_ts == durable_ts
+    number = shipped.ship()
+    assert shipper.archive.restorable_ts == durable_ts, "it does not wait for something new, or for a beat"
     assert restored(objects, shipped.newest) == state(shipped.store)
+    assert shipped.ship() == number
 
 
 def test_after_a_takeover_the_lineage_before_is_what_can_be_restored(objects: ObjectStore) -> None:
@@ -353,6 +353,5 @@ def test_after_a_takeover_the_lineage_before_is_what_can_be_restored(objects: Ob
 
     while successor.shipper.work():
         pass
-    successor.clock.advance(limits.SHIP_BEAT_US)
     successor.ship()
     assert successor.shipper.archive.restorable_ts == successor.shipper.shipped_ts

@@ -85,6 +85,11 @@ class Archive:
         shown = [each.shown_ts for each in self.lineages if each.shown_ts]
         self.restorable_ts = shown[-1] if shown else Ts(0)
 
+    @property
+    def shows_more(self) -> bool:
+        """Whether more can be restored by the next manifest, as when the first snapshot of a lineage is there."""
+        return bool(self.lineages) and self.lineages[-1].shown_ts > self.restorable_ts
+
     def named_file(self, lineage: Lineage, path: str) -> ShippedFile | None:
         """A file as a manifest names it; None: there is none, or what is new of it is in no manifest yet."""
         return None if (lineage.name, path) in self._unnamed else lineage.files.get(path)

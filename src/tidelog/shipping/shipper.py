@@ -270,8 +270,8 @@ class Shipper:
             self._beat()
 
     def _beat(self) -> None:
-        """A manifest if it is time for one: others take us for dead otherwise."""
-        if self._clock.monotonic_us() - self._fence.made_us >= limits.SHIP_BEAT_US:
+        """A manifest if it is time for one, as others take us for dead otherwise, or if more can be restored by it."""
+        if self._clock.monotonic_us() - self._fence.made_us >= limits.SHIP_BEAT_US or self._archive.shows_more:
             self.put_manifest()
 
     def _ship_blobs(self) -> None:
