@@ -19,6 +19,7 @@ from tidelog.journal.retention import Holder, RetentionLimits
 from tidelog.server.setting_values import read_ship_bandwidth
 from tidelog.server.shipping import ServerShipping
 from tidelog.server.turns import Turns
+from tidelog.shipping.manifest_log import ManifestLog
 from tidelog.shipping.shipper import Shipper
 from tidelog.store.store import Store
 from tidelog.testing.clock import SimulatedClock
@@ -142,6 +143,29 @@ def test_a_copy_is_behind_until_its_first_snapshot_is_there() -> None:
         await served.shipped()
         await served.until(lambda: served.shipping.facts.lag_us == 0)
         await served.shipping.finish(5)
+
+    asyncio.run(run())
+
+
+def test_a_stop_names_what_was_put_since_the_last_manifest() -> None:
+    async def run() -> None:
+        served = Served(asyncio.get_running_loop())
+        served.change()
+        await served.shipped()
+        served.store.save()
+        shipper = served.shipping._shipper
+        log = ManifestLog(served.client, served.journal.meta.database_id)
+        for _ in range(400):
+            await asyncio.sleep(0.01)  # the clock stands still: no manifest is due
+            served.clock.advance(10_000)
+            if shipper.lineages[-1].snapshots:
+                break
+        [ts] = shipper.lineages[-1].snapshots
+        await served.shipping.finish(5)
+        manifest = log.newest()
+        assert manifest is not None
+        assert list(manifest.lineages[-1].snapshots) == [ts]
+        assert shipper.archive.restorable_ts == served.journal.writer.durable_ts
 
     asyncio.run(run())
 

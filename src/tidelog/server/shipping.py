@@ -347,6 +347,11 @@ class ServerShipping:
             self._copied_us = began_us + min(limits.HISTORY_LOOK_US, self._local_us)
             self.copied_files = self._shipper.copied_files(Ts(max(0, self._clock.wall_us() - self._local_us)))
 
+    def _ship_last(self, point: ShipPoint) -> None:
+        self._ship(point)
+        if self._shipper.archive.has_unnamed:  # otherwise the next start puts it again
+            self._shipper.put_manifest()
+
     def _work(self) -> None:
         while not self._is_called and self._shipper.work():
             pass
@@ -362,7 +367,7 @@ class ServerShipping:
             if self._state == "shipping" and self._journal.leads and self._shipper.is_begun:
                 self._turns.commit.sync_now()
                 point = point_of(self._journal)
-                await asyncio.wait_for(self._on_thread(lambda: self._ship(point)), seconds_max)
+                await asyncio.wait_for(self._on_thread(lambda: self._ship_last(point)), seconds_max)
         except (TidelogError, OSError, TimeoutError) as error:
             _LOG.warning("the server stops, and its copy at %s lacks what was written last: %s", self._url, error)
         self._thread.shutdown(wait=False, cancel_futures=True)

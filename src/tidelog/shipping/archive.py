@@ -86,6 +86,11 @@ class Archive:
         self.restorable_ts = shown[-1] if shown else Ts(0)
 
     @property
+    def has_unnamed(self) -> bool:
+        """Whether there is something that no manifest says."""
+        return bool(self._unnamed)
+
+    @property
     def shows_more(self) -> bool:
         """Whether more can be restored by the next manifest, as when the first snapshot of a lineage is there."""
         return bool(self.lineages) and self.lineages[-1].shown_ts > self.restorable_ts
