@@ -19,8 +19,8 @@ EVERYTHING = [span_of_prefix(b"")]
 class Watched(Commands):
     """Runs commands, and feeds that watch them."""
 
-    def __init__(self, shard_count: int = 1) -> None:
-        super().__init__(shard_count)
+    def __init__(self, shard_count: int = 1, *, leads: bool = True) -> None:
+        super().__init__(shard_count, leads=leads)
         self.feeds = Feeds(self.store, self.clock)
 
     def restart(self) -> None:

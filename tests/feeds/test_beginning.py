@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from tests.feeds.made import Watched
@@ -36,6 +38,41 @@ def test_a_promise_that_the_next_epoch_keeps_is_still_good(watched: Watched) -> 
     for since in (newest.last_ts, newest.first_ts - 1):
         _, known = watched.watch(since=Ts(since), epoch=older.id, seen=newest.last_ts)
         assert watched.events(known) == [[b"value", b"late", b"string", None, b"1"], [b"steady"]]
+
+
+@pytest.mark.parametrize("has_all", [False, True])
+def test_a_promise_is_as_good_on_a_follower_whose_clock_is_late(watched: Watched, has_all: bool) -> None:
+    """Its leader's clock is ahead since a crash, and it was sent history, but nothing was announced to it yet."""
+    older, newest = older_and_newest(watched)
+    follower = Watched(2, leads=False)
+    receive(follower, watched, None if has_all else newest.last_ts)
+    since = Ts(newest.first_ts - 1)
+    assert follower.clock.wall_us() < since
+    _, known = follower.watch(since=since, epoch=older.id, seen=newest.last_ts)
+    receive(follower, watched)
+    assert [b"value", b"late", b"string", None, b"1"] in follower.events(known)
+    with pytest.raises(FeedDiverged):
+        follower.watch(since=newest.first_ts, epoch=older.id, seen=newest.last_ts)
+
+
+def receive(follower: Watched, leader: Watched, upto: Ts | None = None) -> None:
+    """A follower gets what it lacks of the history of its leader: up to a ts, with the epoch that begins there."""
+    journal = follower.store.journal
+    with contextlib.closing(leader.store.journal.reader_since(journal.writer.last_ts)) as reader:
+        for transaction in reader.read():
+            receive_epochs(follower, leader)
+            if upto is not None and transaction.ts > upto:
+                break
+            follower.store.apply_received(transaction)
+    receive_epochs(follower, leader)
+    follower.settle()
+
+
+def receive_epochs(follower: Watched, leader: Watched) -> None:
+    journal = follower.store.journal
+    for epoch in leader.store.journal.epochs:
+        if epoch.last_ts == journal.writer.last_ts:
+            journal.append_received_epoch(epoch)
 
 
 def test_a_promise_that_reaches_into_the_next_epoch_is_not(watched: Watched) -> None:

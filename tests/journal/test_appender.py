@@ -134,6 +134,23 @@ def test_what_is_whole_is_taken(parts: list[Part]) -> None:
     assert received(machine) == [JournalTransaction(_TS, parts)]
 
 
+@pytest.mark.parametrize("parts", WHOLE)
+def test_the_clock_goes_on_above_what_was_taken_and_never_back(parts: list[Part]) -> None:
+    machine = follower()
+    hlc = machine.journal.hlc
+    assert hlc.last < _TS
+    machine.journal.writer.append_received(JournalTransaction(_TS, parts))
+    assert hlc.last == _TS
+    ahead = Ts(_TS + 1_000_000)
+    hlc.follow(ahead)
+    machine.journal.writer.append_received(JournalTransaction(Ts(_TS + 5), later(machine)))
+    assert hlc.last == ahead
+
+
+def later(machine: Machine) -> list[Part]:
+    return [part(record(machine.journal.writer.next_lsns[0]), ts=Ts(_TS + 5))]
+
+
 NOT_WHOLE = [
     [],
     [part()],
@@ -173,10 +190,11 @@ def test_what_is_not_whole_or_not_due_leaves_nothing_behind(parts: list[Part]) -
 
 def refuses(machine: Machine, transaction: JournalTransaction, error: type[Exception]) -> None:
     writer = machine.journal.writer
-    before = writer.next_lsns, writer.last_ts, writer.batch_bytes, writer.written
+    before, clock = (writer.next_lsns, writer.last_ts, writer.batch_bytes, writer.written), machine.journal.hlc.last
     with pytest.raises(error):
         writer.append_received(transaction)
     assert (writer.next_lsns, writer.last_ts, writer.batch_bytes, writer.written) == before
+    assert machine.journal.hlc.last == clock
     if writer.refusal is None:
         writer.write()
         assert writer.written == before[3]

@@ -215,6 +215,28 @@ def test_a_received_epoch_is_appended_where_it_begins(shards: int) -> None:
     assert all(machine.segments(shard) == [0] for shard in range(shards)), "each shard has it"
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_who_leads_after_a_received_epoch_begins_above_its_first_ts(is_restarted: bool) -> None:
+    """Also if nothing happened in that: clients whose checkpoints lie below it have gone on."""
+    machine = follower()
+    first_ts = Ts(machine.clock.wall_us() + 60_000_000)
+    received = Epoch(5, (Lsn(0), Lsn(0)), Ts(0), first_ts)
+    machine.journal.append_received_epoch(received)
+    machine.journal.writer.write()
+    if is_restarted:
+        machine.disk.kill()
+        machine.open(leads=False)
+    assert machine.journal.epochs == [received]
+    assert machine.journal.begin_epoch(6).first_ts > first_ts
+
+
+def test_an_epoch_that_is_refused_leaves_the_clock_alone() -> None:
+    machine = follower()
+    with pytest.raises(InternalError, match="does not begin at lsns"):
+        machine.journal.append_received_epoch(Epoch(5, (Lsn(1), Lsn(0)), Ts(0), Ts(100)))
+    assert machine.journal.hlc.last == 0
+
+
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_a_received_epoch_that_one_shard_has_lost_takes_back_what_came_after_it(lost: int) -> None:
     """It has no lsn: by its lsns, that shard has everything."""

@@ -118,6 +118,8 @@ class TransactionAppender:
         """A whole transaction of the history that is followed: its records as they came, `start` among them, under the
         lsns that are due here. All of it or, with an error, nothing. Hot: a follower runs it for each transaction.
 
+        The clock goes on above it, as it does above what is made here: the leader's may be far ahead.
+
         The payloads are whole: none is a reference to a blob. `staged` has those that lie in the blob file already, by
         shard and lsn; their records come without.
         """
@@ -137,6 +139,7 @@ class TransactionAppender:
                 and len(payload) <= limits.PAYLOAD_BYTES_MAX
             ):
                 self.append_one(shard, ts, opcode, payload, database)
+                self._hlc.follow(ts)
                 return
         size = self._check_received(transaction)
         self._check(ts, size)
@@ -151,6 +154,7 @@ class TransactionAppender:
                     writer.add(ts, opcode, flags & _TS_FINISH, payload, expire_ms if expire_ms >= 0 else None, database)
                 self.batch_bytes += len(payload) + _RECORD_BYTES
         self._last_ts = ts
+        self._hlc.follow(ts)
 
     def _check_received(self, transaction: JournalTransaction) -> int:
         """Refuse what is not a whole transaction that goes on here; returns its size as a leader counts it. Hot."""

@@ -170,7 +170,7 @@ class Journal(ReadableJournal):
             resume = cut_tails(disk, folder, meta, plan, None if cut_tail is None else cut_tail.path)
             remove_partial_snapshots(disk, folder)
             epochs = replay(disk, folder, meta, plan, apply, load_strings, is_known)
-            hlc.restore(resume.last_ts)
+            hlc.restore(max(resume.last_ts, epochs[-1].first_ts if epochs else Ts(0)))
             ring = Ring(meta.shard_count, settings.ring_bytes_max)
             writer = JournalWriter(disk, folder, meta, resume, hlc, settings.policy, ring)
             journal = cls(disk, folder, clock, settings, lock, meta, hlc, writer, ring, plan, cut_tail, epochs)
@@ -255,7 +255,10 @@ class Journal(ReadableJournal):
             self.meta = meta
 
     def append_received_epoch(self, epoch: Epoch) -> None:
-        """An epoch of the history that is followed begins; nothing happens if it is known. The next cycle has it."""
+        """An epoch of the history that is followed begins; nothing happens if it is known. The next cycle has it.
+
+        Clients rely on its first ts also if nothing happens in it: the next epoch has to begin above that.
+        """
         if any(known.id == epoch.id for known in self.epochs):
             return
         writer = self.writer
@@ -263,6 +266,7 @@ class Journal(ReadableJournal):
             raise InternalError(f"{epoch} does not begin at lsns {writer.next_lsns} after ts {writer.last_ts}")
         writer.append_epoch(epoch, writer.last_ts or epoch.first_ts)
         self.epochs.append(epoch)
+        self.hlc.follow(epoch.first_ts)
 
     # --- sidecars -----------------------------------------------------------------------------------------------
 
