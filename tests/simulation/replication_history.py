@@ -122,6 +122,7 @@ class ReplicationHistory:
             require(not before or self._lineages[before[-1].id].epochs == before, "epochs are lost:", before)
             require(epoch.last_ts == journal.writer.last_ts, epoch, "began after ts", journal.writer.last_ts)
             require(epoch.first_ts > epoch.last_ts, epoch, "begins before the end of the one before it")
+            require(not before or epoch.first_ts > before[-1].first_ts, epoch, "begins before one before it:", before)
             self._lineages[epoch.id] = Lineage((*before, epoch))
             self._times[epoch.id] = []
             self._leader_of[epoch.id] = who
