@@ -55,6 +55,19 @@ def test_a_promise_is_as_good_on_a_follower_whose_clock_is_late(watched: Watched
         follower.watch(since=newest.first_ts, epoch=older.id, seen=newest.last_ts)
 
 
+def test_who_leads_after_an_epoch_in_which_nothing_happened_keeps_its_promises(watched: Watched) -> None:
+    older, newest = older_and_newest(watched)
+    follower = Watched(2, leads=False)
+    receive(follower, watched, newest.last_ts)
+    follower.store.journal.begin_epoch(77)
+    follower.store.is_follower = False
+    follower("SET", "other", 1)
+    follower.settle()
+    follower.clock.advance(60_000_000)
+    _, known = follower.watch(since=Ts(newest.first_ts - 1), epoch=older.id, seen=newest.last_ts)
+    assert [b"value", b"other", b"string", None, b"1"] in follower.events(known)
+
+
 def receive(follower: Watched, leader: Watched, upto: Ts | None = None) -> None:
     """A follower gets what it lacks of the history of its leader: up to a ts, with the epoch that begins there."""
     journal = follower.store.journal
