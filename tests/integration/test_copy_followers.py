@@ -174,6 +174,30 @@ def test_a_follower_that_is_promoted_is_another_database(place: CopyPlace, tmp_p
             wait_until(lambda: another.client().get("key") == b"goes on", WAIT_S_MAX)
 
 
+def test_a_follower_of_a_follower_that_is_promoted_is_another_database_too(place: CopyPlace, tmp_path: Path) -> None:
+    """It could ship over the original otherwise, which goes on."""
+    no_one = "REPLICAOF", "NO", "ONE"
+    with place.leader(tmp_path / "leader") as leader:
+        leader.client().set("key", "original")
+        wait_until_shipped(leader)
+        with place.follower(tmp_path / "follower") as follower:
+            to = f"127.0.0.1:{follower.port}"
+            with ServerProcess(tmp_path / "chain", "--replicaof", to) as chain:
+                wait_until(lambda: chain.client().get("key") == b"original", WAIT_S_MAX)
+                chain.kill()
+            with ServerProcess(tmp_path / "chain", "--replicaof", to) as chain:
+                chain.client().execute_command(*no_one)  # type: ignore[no-untyped-call]
+                chain.client().set("key", "promoted")
+                assert database_id(chain) != database_id(leader)
+            with ServerProcess(tmp_path / "last", "--replicaof", to) as last:
+                wait_until(lambda: last.client().get("key") == b"original", WAIT_S_MAX)
+                last.client().execute_command("REPLICAOF", "127.0.0.1", leader.port)  # type: ignore[no-untyped-call]
+                leader.client().set("key", "goes on")
+                wait_until(lambda: last.client().get("key") == b"goes on", WAIT_S_MAX)
+                last.client().execute_command(*no_one)  # type: ignore[no-untyped-call]
+                assert database_id(last) == database_id(leader), "it followed the leader itself"
+
+
 def test_followers_of_followers_and_an_encrypted_copy(place: CopyPlace, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("17" * 32)

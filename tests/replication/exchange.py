@@ -191,7 +191,13 @@ FOLLOWER_HELLOS = st.builds(
     WORDS,
 )
 LEADER_HELLOS = st.builds(
-    LeaderHello, TEXTS, st.sampled_from(LinkRole), POSITIONS, st.lists(EPOCHS, max_size=4).map(tuple)
+    LeaderHello,
+    TEXTS,
+    st.sampled_from(LinkRole),
+    POSITIONS,
+    st.lists(EPOCHS, max_size=4).map(tuple),
+    WORDS,
+    st.booleans(),
 )
 REFUSALS = st.builds(LinkRefused, st.sampled_from(RefusalReason), TEXTS, TIMES, NUMBERS)
 FREE: Final[dict[type, st.SearchStrategy[LinkMessage]]] = {

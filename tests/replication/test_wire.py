@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 from crc32c import crc32c
@@ -31,6 +32,7 @@ from tidelog.replication.message import (
     FilePiece,
     FollowerHello,
     HistoryPosition,
+    LeaderHello,
     LinkFarewell,
     LinkMessage,
     LinkPing,
@@ -78,6 +80,15 @@ def test_an_exchange_comes_back_however_it_is_cut(side: LinkSide) -> None:
         assert decoded(decoder, *cuts) == list(EXCHANGE[side])
         assert decoder.unread_bytes == 0
         decoder.feed_end()
+
+
+def test_only_a_hello_that_speaks_for_a_copy_says_so() -> None:
+    assert isinstance(HELLO, LeaderHello)
+    of_copy = replace(HELLO, is_of_copy=True)
+    plain, more = encode(HELLO), encode(of_copy)
+    assert len(more) == len(plain) + 1, "others are as versions expect them that know nothing of it"
+    assert decoded(PieceDecoder(LEADER), more) == [of_copy]
+    assert decoded(PieceDecoder(LEADER), plain) == [HELLO]
 
 
 @given(whole_links(), st.data())

@@ -6,6 +6,7 @@ state machines that are driven by calls.
 
 replication     what a server is, whom it follows, and who follows it
 role_file       the role, durable in the data directory
+origin          whether the history came out of a copy in an object store
 options         what an operator may set
 facts           what INFO, ROLE and /metrics show
 gathered_facts  gathers it from the parts

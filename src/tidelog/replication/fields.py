@@ -88,6 +88,10 @@ class FieldReader:
         self._at = at + size
         return at
 
+    @property
+    def has_more(self) -> bool:
+        return self._at < self._end
+
     def number(self, size: int) -> int:
         at = self._take(size)
         return int.from_bytes(self._data[at : at + size], "little")

@@ -153,7 +153,7 @@ class FollowerLink(LinkSpeaker):
         host, port = self.address
         self.name = FollowerName(hello.host or host, hello.port or port, hello.server_id)
         followers.replace(self)
-        hello_back = leader_hello(journal, followers.role, followers.server_id)
+        hello_back = leader_hello(journal, followers.role, followers.server_id, is_of_copy=followers.speaks_for_copy)
         found = self._answer(journal, hello)
         if isinstance(found, RefusedAnswer):
             self._refuse(found.refusal)

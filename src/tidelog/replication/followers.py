@@ -90,6 +90,10 @@ class Followers:
         return self.server.store.journal
 
     @property
+    def speaks_for_copy(self) -> bool:
+        return self._replication.origin.speaks_for_copy(self.journal.meta.database_id)
+
+    @property
     def is_open(self) -> bool:
         return self._replication.is_open
 
@@ -208,6 +212,10 @@ class Followers:
     def end_all(self, reason: EndReason, text: str) -> None:
         for link in self.links:
             link.end(reason, text)
+
+    def meet_again(self) -> None:
+        """The history is that of a copy from here on: they hear so in our next hello, before they have any of it."""
+        self.end_all(EndReason.ROLE_CHANGED, "the history is that of a copy from here on")
 
     # --- sending ------------------------------------------------------------------------------------------------
 

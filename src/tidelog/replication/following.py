@@ -240,6 +240,7 @@ class Following:
         elif isinstance(message, LeaderHello):
             self._leader_hello = message
             self.news.meet(message)
+            self._replication.origin.meet(message)
         elif isinstance(message, ContinueSync):
             self._continue(message)
         elif isinstance(message, FullSync):
@@ -268,10 +269,10 @@ class Following:
         visible = self._server.store.journal.writer.visible
         if self.state not in (FollowingState.MEETING, FollowingState.GIVING_TAIL) or message.ts != visible.ts:
             raise LinkMisused(f"the leader goes on after ts {message.ts}, and {visible.ts} is reached here")
+        self._replication.origin.go_on(self._leader_hello)
         begin = Reached(visible.ts, visible.lsns)
         self._reception = Reception(self._server, begin, self._replication.worker, self._go_on)
         self.landing.discard()
-        self._replication.went_on(self.news)
         self.error = ""
         self._set_state(FollowingState.CATCHING_UP)
         self._acknowledge(is_due=True)
@@ -371,8 +372,7 @@ class Following:
     # --- full sync ----------------------------------------------------------------------------------------------
 
     def _begin_landing(self, message: FullSync) -> None:
-        hello = self._leader_hello
-        if self.state is not FollowingState.MEETING or hello is None:
+        if self.state is not FollowingState.MEETING or (hello := self._leader_hello) is None:
             raise LinkMisused("a full sync begins where none is due")
         self._landing_reason = message.reason
         _LOG.info(

@@ -44,5 +44,6 @@ def follower_hello(
     )
 
 
-def leader_hello(journal: ReadableJournal, role: LinkRole, server_id: str = "") -> LeaderHello:
-    return LeaderHello(journal.meta.database_id, role, own_position(journal), newest_epochs(journal.epochs), server_id)
+def leader_hello(journal: ReadableJournal, role: LinkRole, server_id: str = "", *, is_of_copy: bool) -> LeaderHello:
+    epochs = newest_epochs(journal.epochs)
+    return LeaderHello(journal.meta.database_id, role, own_position(journal), epochs, server_id, is_of_copy)

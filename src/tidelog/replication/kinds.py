@@ -4,7 +4,7 @@
                                                 | port 2 | priority 4 | server_id text | unfinished 1
                                                 | [ts 8 | files 2 | (name text | size 8 | crc32c 4) ... ] |
     0x02 leader hello      first                | opening | database_id text | role 1 | position | epochs
-                                                | server_id text |
+                                                | server_id text | [is_of_copy 1] |
     0x03 refusal           first or later; last | opening | reason 1 | since 8 | epoch 8 | text |
     0x04 continue          leader, ordered      | ts 8 |
     0x05 full sync         leader, ordered      | reason 1 | ts 8 | files 4 | size 8 | shards 2 | lsn 8 ... |
@@ -189,14 +189,15 @@ def _encode_leader_hello(hello: LeaderHello) -> list[bytes]:
         fields.position(hello.position),
         fields.epochs(hello.epochs),
         fields.name(hello.server_id),
+        *([fields.number(True, 1)] if hello.is_of_copy else []),  # only who speaks for a copy says so
     ]
 
 
 def _decode_leader_hello(body: FieldReader) -> LeaderHello:
     _read_opening(body)
     database_id, role = body.text(), body.choice(LinkRole)
-    position, epochs = body.position(), body.epochs()
-    return LeaderHello(database_id, role, position, epochs, body.word())
+    position, epochs, server_id = body.position(), body.epochs(), body.word()
+    return LeaderHello(database_id, role, position, epochs, server_id, body.has_more and body.flag())
 
 
 def _encode_refused(refused: LinkRefused) -> list[bytes]:

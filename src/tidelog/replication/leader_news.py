@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from tidelog import limits
-from tidelog.replication.message import NOBODY_LEADS, Announcement, LeaderHello, LinkRole
+from tidelog.replication.message import NOBODY_LEADS, Announcement, LeaderHello
 
 
 class HistoryLag(NamedTuple):
@@ -34,14 +34,12 @@ class LeaderNews:
         self._behind_bytes = 0
         """About how much of it was not confirmed by us when it was said; -1: it was not."""
         self.server_id = ""
-        """Of the directory of the server that we were last connected to ..."""
-        self.leads = False
-        """... and whether it led then."""
+        """Of the directory of the server that we were last connected to."""
 
     def meet(self, hello: LeaderHello) -> None:
         """The server that we are connected to has this much. If it follows itself, its leader may have more."""
         self.records, self._behind_bytes = max(self.records, sum(hello.position.lsns)), -1
-        self.server_id, self.leads = hello.server_id, hello.role is LinkRole.LEADER
+        self.server_id = hello.server_id
 
     def take(self, message: Announcement) -> None:
         """Servers that follow each other in a circle count up, until it is known that none of them leads."""

@@ -175,6 +175,8 @@ class LeaderHello:
     epochs: tuple[Epoch, ...] = ()
     server_id: str = ""
     """Of its data directory, by which it is known if it asks to follow in its turn; empty: a copy, which never does."""
+    is_of_copy: bool = False
+    """It came out of a copy in an object store: whoever leads from here on is a database of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,10 @@ from tidelog.replication.followers import AwaitedConfirmation, Followers
 from tidelog.replication.following import Connect, Following
 from tidelog.replication.gathered_facts import gather_facts
 from tidelog.replication.landing import Landing
-from tidelog.replication.leader_news import NO_LAG, HistoryLag, LeaderNews
+from tidelog.replication.leader_news import NO_LAG, HistoryLag
 from tidelog.replication.message import NOBODY_LEADS, EndReason, LinkRole, Publication
 from tidelog.replication.options import ReplicationOptions
+from tidelog.replication.origin import HistoryOrigin
 from tidelog.replication.returning import ReturningLeader
 from tidelog.replication.role_file import FollowerName, Handover, RoleFile, demoted, leader_text, promoted
 from tidelog.replication.server import ReplicatedServer
@@ -79,6 +80,7 @@ class Replication:
         self.server_id = self._file.server_id(random)
         """By which others know this directory. Stored once it follows: until then, no link outlives the process."""
         self.followers = Followers(self, server, clock, loop)
+        self.origin = HistoryOrigin(self._file, self.followers.meet_again)
         self.failover = Failover(self, clock, loop)
         self._following: Following | None = None
         self._landing: Landing | None = None
@@ -288,7 +290,7 @@ class Replication:
         """Be a follower of another server; `handed_over`: which is told to lead. Durable when it returns."""
         if self.role is LinkRole.FOLLOWER and self.leader == address:
             return
-        self._file.store(demoted(self._file.stored, address, self.server_id, self._clock, self._random, handed_over))
+        self._file.store(demoted(self._file.stored, address, self.server_id, handed_over))
         self._return.end()
         self._begins_epoch = False
         _LOG.warning("following %s from now on", leader_text(address))
@@ -317,10 +319,6 @@ class Replication:
         if self.is_open:
             self._begin_epoch()
             self._tell()
-
-    def went_on(self, news: LeaderNews) -> None:
-        """Our leader goes on with what is here."""
-        self._file.went_on(leads=news.leads)
 
     def take_over(self, ts: Ts) -> None:
         """The leader hands over to us, once this call is over: it comes from inside of its link."""

@@ -6,9 +6,11 @@
     followers   who has followed it, [host, port, server_id]: after a crash, a leader asks them whether they have more
     handed_over [ts, epoch] if it has handed over to the server that it follows (FAILOVER): what that server must have
                 before it is told to lead, and the newest epoch then. Once there is a newer one, it has led
-    database_id which database the directory is if it leads, since it followed a copy: its own. The journal has that
-                before an epoch begins; the next start sees to it if the process dies in between. One that follows a
-                server instead keeps it until that goes on with what is here
+    database_id which database the directory is if it leads: its own, since what it had came out of a copy.
+                The journal has it before an epoch begins; the next start sees to that if the process dies in between.
+                A follower keeps it until whom it follows goes on with what is here, and does not speak for a copy
+    is_of_copy  what is here came out of a copy in an object store, perhaps by way of servers that it followed: if it is
+                promoted, it becomes a database of its own. It stays as long as `database_id` does
     is_deposed  it came back as leader and heard of a newer epoch: it takes no writes until it is told what it is
 
 A directory without the file belongs to a leader. What the file says is durable before anybody is told of it.
@@ -16,7 +18,6 @@ A directory without the file belongs to a leader. What the file says is durable 
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
@@ -29,7 +30,6 @@ from tidelog.journal.layout import ROLE, read_json, write_json
 from tidelog.ports import Clock, Disk, NetworkAddress, Random
 from tidelog.replication.message import LinkRole
 
-_LOG: Final = logging.getLogger("tidelog")
 _NAMES: Final = {LinkRole.LEADER: "leader", LinkRole.FOLLOWER: "follower"}
 
 
@@ -85,7 +85,13 @@ class StoredRole:
     handed_over: Handover | None = None
     """Only of a follower: to the server that it follows."""
     database_id: str = ""
-    """Of one that followed a copy; empty: the directory is what it was."""
+    """Its own, of one that was promoted with the history of a copy; empty: the directory is what it was."""
+    is_of_copy: bool = False
+    """Whom it followed last was a copy, or said that its history is that of one."""
+
+    @property
+    def came_from_copy(self) -> bool:
+        return self.is_of_copy or (self.leader is not None and is_copy(self.leader))
 
 
 def read_role(disk: Disk, folder: str) -> StoredRole | None:
@@ -101,7 +107,8 @@ def read_role(disk: Disk, folder: str) -> StoredRole | None:
         handed_over = None if members["handed_over"] is None else _handover(members["handed_over"])
         server_id = str(members["server_id"])
         is_deposed, database_id = bool(members["is_deposed"]), str(members.get("database_id", ""))
-        stored = StoredRole(role, leader, followers, is_deposed, server_id, handed_over, database_id)
+        is_of_copy = bool(members.get("is_of_copy", False))
+        stored = StoredRole(role, leader, followers, is_deposed, server_id, handed_over, database_id, is_of_copy)
     except (KeyError, StopIteration, TypeError, ValueError) as error:
         raise Corruption(f"it makes no sense ({error!r})", path=path) from None
     if (stored.role is LinkRole.FOLLOWER) != (stored.leader is not None):
@@ -117,27 +124,28 @@ def demoted(
     stored: StoredRole,
     leader: NetworkAddress,
     server_id: str,
-    clock: Clock,
-    random: Random,
     handed_over: Handover | None = None,
 ) -> StoredRole:
-    """What a server stores that follows from now on; `server_id`: what it has said to others, or a new one."""
-    database_id = stored.database_id if is_copy(leader) else _own_database(stored, clock, random)
-    return StoredRole(LinkRole.FOLLOWER, leader, stored.followers, False, server_id, handed_over, database_id)
+    """What a server stores that follows from now on; `server_id`: what it has said to others, or a new one. Which
+    database it would be without its leader stays, until that says otherwise."""
+    return StoredRole(
+        LinkRole.FOLLOWER,
+        leader,
+        stored.followers,
+        server_id=server_id,
+        handed_over=handed_over,
+        database_id=stored.database_id,
+        is_of_copy=stored.came_from_copy,
+    )
 
 
 def promoted(stored: StoredRole, clock: Clock, random: Random) -> StoredRole:
-    """What a server stores that leads from now on."""
-    database_id = _own_database(stored, clock, random)
+    """What a server stores that leads from now on. One whose history came out of a copy becomes a database of its own:
+    whoever made the copy may go on with it, and nobody else may ship over that."""
+    database_id = stored.database_id
+    if stored.came_from_copy:
+        database_id = new_database_id(clock, lambda: random.randrange(2**63))
     return StoredRole(LinkRole.LEADER, None, stored.followers, server_id=stored.server_id, database_id=database_id)
-
-
-def _own_database(stored: StoredRole, clock: Clock, random: Random) -> str:
-    """Which database a server is without its leader. One that followed a copy becomes a database of its own: whoever
-    made the copy may go on with it, and nobody else may ship over that."""
-    if stored.leader is not None and is_copy(stored.leader):
-        return new_database_id(clock, lambda: random.randrange(2**63))
-    return stored.database_id
 
 
 def _address(value: Any) -> NetworkAddress:
@@ -184,6 +192,7 @@ class RoleFile:
                 "is_deposed": stored.is_deposed,
                 "server_id": stored.server_id,
                 "database_id": stored.database_id,
+                "is_of_copy": stored.is_of_copy,
                 "handed_over": None if stored.handed_over is None else list(stored.handed_over),
             },
         )
@@ -202,12 +211,3 @@ class RoleFile:
     def server_id(self, random: Random) -> str:
         """The one that is stored, or a new one."""
         return self.stored.server_id or draw_server_id(random)
-
-    def went_on(self, *, leads: bool) -> None:
-        """Whom it follows goes on with what is here. So that is its database, if it leads and is no copy."""
-        stored = self.stored
-        if leads and stored.database_id and stored.leader is not None and not is_copy(stored.leader):
-            try:
-                self.store(replace(self.stored, database_id=""))
-            except OSError as error:  # if it leads before the next attempt, it becomes a database of its own
-                _LOG.error("there is no space to store which database this is: %s", error)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from tidelog.ids import Ts
-from tidelog.ports import Clock, Disk, LinkOwner, Network, NetworkAddress, NetworkLink, Random
+from tidelog.ports import Disk, LinkOwner, Network, NetworkAddress, NetworkLink, Random
 from tidelog.replication.message import Publication
 from tidelog.replication.replication import Replication
 from tidelog.replication.role_file import (
@@ -92,9 +92,9 @@ def make_replication(
     """The replication of a process, with the role that its data directory has."""
     config = lasting.config
     if config.replicaof is not None:
-        _set_first_role(disk, config.data, config.replicaof, lasting.clock, random)
+        _set_first_role(disk, config.data, config.replicaof, random)
     elif config.follow_from is not None:
-        _set_first_role(disk, config.data, (config.follow_from, COPY_PORT), lasting.clock, random)
+        _set_first_role(disk, config.data, (config.follow_from, COPY_PORT), random)
     caller = LeaderCaller(network, lambda: lasting.leader_password.secret)
     copies = CopyCaller(lasting, open_store, make_scratch)
 
@@ -116,7 +116,7 @@ def make_replication(
     )
 
 
-def _set_first_role(disk: Disk, folder: str, leader: NetworkAddress, clock: Clock, random: Random) -> None:
+def _set_first_role(disk: Disk, folder: str, leader: NetworkAddress, random: Random) -> None:
     """`--replicaof` counts until a command changes the role: otherwise the next start would undo a failover.
 
     So does `--follow-from`. No command names a copy, so another URL than before is followed.
@@ -126,7 +126,7 @@ def _set_first_role(disk: Disk, folder: str, leader: NetworkAddress, clock: Cloc
     if stored is None or (was_copy and is_copy(leader) and stored.leader != leader):
         disk.make_folder(folder)
         file = RoleFile(disk, folder)
-        file.store(demoted(file.stored, leader, file.server_id(random), clock, random))
+        file.store(demoted(file.stored, leader, file.server_id(random)))
     elif stored.leader != leader:
         now = "leads" if stored.leader is None else f"follows {leader_text(stored.leader)}"
         option = "follow-from" if is_copy(leader) else "replicaof"

@@ -95,7 +95,7 @@ class CopySession:
         return self._begin_files(hello, found.reason)
 
     def _opening(self, *messages: LinkMessage) -> bytes:
-        return b"".join(map(encode, (leader_hello(self._journal, LinkRole.LEADER), *messages)))
+        return b"".join(map(encode, (leader_hello(self._journal, LinkRole.LEADER, is_of_copy=True), *messages)))
 
     def _begin_files(self, hello: FollowerHello, reason: SyncReason) -> bytes:
         if reason is not SyncReason.EMPTY:
