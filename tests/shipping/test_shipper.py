@@ -10,9 +10,10 @@ from tests.shipping.copies import FOLDER, Shipped, fetched, objects, restored, s
 from tests.store.changes import run, state
 from tidelog import limits
 from tidelog.errors import DataDirectoryError, ShippingError, ShippingFenced, ShippingGap
-from tidelog.ids import Ts
-from tidelog.journal.segment import list_segments, remove_segment
+from tidelog.ids import Lsn, Ts
+from tidelog.journal.segment import journal_name, list_segments, remove_segment
 from tidelog.ports import ObjectStore
+from tidelog.shipping.lineage import ShippedExtent, ShippedFile
 from tidelog.shipping.moments import covered_moments
 from tidelog.shipping.point import point_of
 from tidelog.shipping.shipper import Shipper
@@ -355,3 +356,24 @@ def test_after_a_takeover_the_lineage_before_is_what_can_be_restored(objects: Ob
         pass
     successor.ship()
     assert successor.shipper.archive.restorable_ts == successor.shipper.shipped_ts
+
+
+def test_segments_that_another_server_began_are_not_there(objects: ObjectStore) -> None:
+    """One that was cut off has shipped them, and no manifest came to count them; this server ends its own elsewhere."""
+    shipped = Shipped(objects, shards=1)
+    shipped.begin()
+    shipped.change(5)
+    shipped.ship()
+    lineage = shipped.shipper.lineages[-1]
+    path = f"shard-0/{journal_name(Lsn(lineage.lsns[0] + 2))}"
+    objects.put(f"{shipped.newest.database_id}/of-another", [b"bytes"])
+    extent = ShippedExtent(0, 5, "of-another", "a digest")
+    shipped.shipper._archive.set_file(lineage, path, ShippedFile((extent,)))
+    shipped.shipper.put_manifest()
+    assert path in shipped.newest.lineages[-1].files
+
+    take_over(shipped)
+    shipped.change(9)
+    shipped.ship()
+    assert path not in shipped.newest.lineages[-1].files
+    assert restored(objects, shipped.newest) == state(shipped.store)

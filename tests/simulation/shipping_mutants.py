@@ -187,7 +187,15 @@ _GOING: Final = (
         "shipped.at if shipped is not None and segment == shipped.segment else 0, size)\n",
         "lineage.file(path).size, size)\n",
         "a part is kept of what a server before has shipped and no manifest counts, and what is before it never comes",
-        17,
+        7_000_028,
+    ),
+    _mutant(
+        "segment-without-bytes-kept",
+        "archive.py",
+        "        if left.extents:\n",
+        "        if left is not None:\n",
+        "a segment that a server before had begun, and of which nothing is left, is taken for one that begins there",
+        160,
     ),
     _mutant(
         "segments-of-the-oldest-snapshot-expire",

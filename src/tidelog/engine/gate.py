@@ -73,6 +73,10 @@ class Gate:
         """... and a failover. Neither ends the other."""
         self._pause_timer: Timer | None = None
 
+    def note_fetched(self, done: int, total: int) -> None:
+        """So much has come from a copy. From any thread."""
+        self.fetched = done, total
+
     # --- refusing -----------------------------------------------------------------------------------------------
 
     @property

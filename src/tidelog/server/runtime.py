@@ -174,11 +174,7 @@ class Runtime:
     def _open_store(self) -> Store:
         """On the thread."""
         config = self._config
-        gate = self.served.engine.gate
-
-        def on_fetched(done: int, total: int) -> None:
-            gate.fetched = done, total
-
+        on_fetched = self.served.engine.gate.note_fetched
         restore_first(config, self._disk, self._clock, open_read_store, fetch_all, on_fetched)
         store = Store.open(
             self._disk,

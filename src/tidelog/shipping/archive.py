@@ -9,7 +9,7 @@ from __future__ import annotations
 from tidelog import limits
 from tidelog.ids import Cycle, Ts
 from tidelog.journal.layout import SnapshotPoint
-from tidelog.shipping.lineage import Lineage, ShippedFile
+from tidelog.shipping.lineage import Lineage, ShippedExtent, ShippedFile
 from tidelog.shipping.manifest import Manifest
 
 
@@ -73,6 +73,14 @@ class Archive:
     def remove_file(self, lineage: Lineage, path: str) -> None:
         if lineage.files.pop(path, None) is not None:
             self._changed[lineage.name].add(path)
+
+    def remove_extent(self, lineage: Lineage, path: str, extent: ShippedExtent) -> None:
+        """A file that is left with none is none: readers would take an empty segment for one that begins there."""
+        left = lineage.file(path).minus(extent)
+        if left.extents:
+            self.set_file(lineage, path, left)
+        else:
+            self.remove_file(lineage, path)
 
     def rename_file(self, lineage: Lineage, old: str, new: str) -> None:
         self.set_file(lineage, new, lineage.files[old])

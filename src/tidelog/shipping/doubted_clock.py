@@ -34,6 +34,10 @@ class DoubtedClock:
     def latest_us(self) -> int:
         return max(self._clock.wall_us(), self._look())
 
+    def bounds_us(self) -> tuple[int, int]:
+        """The earliest and the latest."""
+        return self.earliest_us(), self.latest_us()
+
     def _look(self) -> int:
         now_us = self._clock.monotonic_us()
         differs_us = self._clock.wall_us() - (self._passed_us + now_us)

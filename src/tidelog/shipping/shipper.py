@@ -77,9 +77,8 @@ class Shipper:
         """The newest transaction that a manifest tells of in the lineage that is being written."""
         self.upkeep_error = ""
         """Why what is needed no more stays in the store; "": it does not."""
-        self.upkeep_failures = 0
-        self._upkeep_after_us = 0
-        """It is not tried before (monotonic)."""
+        self.upkeep_failures = self._upkeep_after_us = 0
+        """How often it has failed; and before when it is not tried again (monotonic)."""
         self.gone: list[PinnedSnapshot] = []
         """Snapshots that are needed no more: their owner takes them out and releases them."""
 
@@ -203,7 +202,7 @@ class Shipper:
                 self._archive.drop(lineage)  # its first round or snapshot was not finished: it shows no moment
             return False
         for path, extent in foreign_extents(self._disk, self._folder, lineage):
-            self._archive.set_file(lineage, path, lineage.file(path).minus(extent))
+            self._archive.remove_extent(lineage, path, extent)
         return True
 
     def _begin_lineage(self, newest: Manifest | None, point: ShipPoint, lease: int) -> None:
@@ -345,7 +344,7 @@ class Shipper:
             return False
         self._fence.refuse_if_replaced()  # before anything is deleted
         try:
-            is_more = self._upkeep.step(self._time.earliest_us(), self._time.latest_us(), now_us, self._fence.number)
+            is_more = self._upkeep.step(*self._time.bounds_us(), now_us, self._fence.number)
         except (OSError, TidelogError) as error:
             self.upkeep_failures += 1
             self._upkeep_after_us = now_us + limits.SHIP_UPKEEP_RETRY_US
@@ -353,8 +352,7 @@ class Shipper:
                 _LOG.error("what is needed no more stays in the copy, and is tried again every few minutes: %s", error)
             self.upkeep_error = str(error)
             return False
-        if not is_more:
-            self.upkeep_error = ""
+        self.upkeep_error = self.upkeep_error if is_more else ""
         return is_more
 
     # --- manifests ----------------------------------------------------------------------------------------------
