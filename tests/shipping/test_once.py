@@ -17,8 +17,10 @@ from tidelog.journal.layout import read_file, read_meta, write_all
 from tidelog.ports import Chunk, Disk, ObjectStore
 from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.manifest_log import ManifestLog
+from tidelog.shipping.moments import covered_moments, lineage_at
 from tidelog.shipping.once import OnceShipping, ShippedOnce
 from tidelog.shipping.point import point_of
+from tidelog.shipping.shipped_disk import ShippedDisk
 from tidelog.shipping.shipper import Shipper
 from tidelog.store.restore import restore
 from tidelog.store.store import Store
@@ -295,3 +297,22 @@ def test_after_a_crash_it_is_recovered_first(objects: ObjectStore) -> None:
 
     assert restored(objects, newest(objects, disk)) == found
     assert made.lineage.startswith("0000000000000001")
+
+
+def test_a_directory_that_was_restored_covers_nothing_before(objects: ObjectStore) -> None:
+    """Its journal begins at lsn 0 all the same: what came before is in its snapshot alone."""
+    shipped = Shipped(objects)
+    shipped.begin()
+    shipped.change(30)
+    shipped.ship()
+    manifest, disk = shipped.newest, SimulatedDisk()
+    lineage, until = lineage_at(manifest, None)
+    source = ShippedDisk(objects, manifest.database_id, lineage, "/shipped")
+    restore(disk, Store(SimulatedClock(), random.Random(1)), "/shipped", FOLDER, until=until, source_disk=source)
+
+    other = SimulatedBucket(SimulatedClock(), random.Random(1)).client()
+    made = ship(disk, other)
+
+    assert made.begins_ts == until
+    assert [each.first for each in covered_moments(newest(other, disk))] == [until]
+    assert restored(other, newest(other, disk)) == shipped.at(until)

@@ -6,10 +6,14 @@ from tests.shipping.copies import Shipped, objects, succeeded
 from tidelog.ids import Lsn, Ts
 from tidelog.journal.control import Epoch
 from tidelog.journal.durability import Visible
+from tidelog.journal.frame import Geometry
+from tidelog.journal.layout import Meta
 from tidelog.ports import ObjectStore
+from tidelog.shipping.lineage import Lineage
 from tidelog.shipping.manifest import Manifest
 from tidelog.shipping.point import ShipPoint
-from tidelog.shipping.succession import cut_ts
+from tidelog.shipping.succession import cut_ts, goes_on, journal_begins_ts
+from tidelog.testing.disk import SimulatedDisk
 
 __all__ = ["objects"]
 
@@ -52,3 +56,17 @@ def test_a_directory_that_goes_on_with_a_copy_gives_out_nothing_up_to_the_bound_
     assert bound is not None
     assert bound.clock_bound > shipped.journal.writer.written_ts
     assert successor.journal.epochs[-1].first_ts > bound.clock_bound
+
+
+def test_where_the_journal_of_a_directory_begins() -> None:
+    """One that was restored has lsns of its own, from 0 on."""
+    durable: Visible = None  # type: ignore[assignment]
+    later = Epoch(9, (Lsn(7),), Ts(90), Ts(91))
+    assert journal_begins_ts(ShipPoint(durable, (), (FIRST, later), Ts(0), Ts(0))) == 0
+    restored = ShipPoint(durable, (), (FIRST, LOST, later), Ts(0), Ts(0))
+    assert journal_begins_ts(restored) == 50
+
+    geometry = Geometry(4096, 4)
+    lineage = Lineage("one", geometry, 1, begins_ts=Ts(0), first_segments=(Lsn(0),))
+    meta = Meta(geometry, ((0, 16383),))
+    assert not goes_on(SimulatedDisk(), "/data", meta, lineage, restored), "it has nothing from before"

@@ -84,6 +84,14 @@ _LEASES: Final = (
         7_000_002,
     ),
     _mutant(
+        "restored-from-the-beginning",
+        "succession.py",
+        "    return max((epoch.last_ts for epoch in point.epochs if not any(epoch.lsns)), default=Ts(0))\n",
+        "    return min((epoch.last_ts for epoch in point.epochs if not any(epoch.lsns)), default=Ts(0))\n",
+        "a restored directory goes on with a lineage that shows moments from before its restore",
+        7_000_039,
+    ),
+    _mutant(
         "restored-in-vain",
         "succession.py",
         "    if restored is not None and restored.epoch == last.id:\n",
@@ -111,7 +119,7 @@ _LEASES: Final = (
         '        name = f"{stem}.{self._lease:x}-{self._serial:x}"\n        self._put(name, chunks, end - start)\n',
         '        name = f"{stem}.{self._serial:x}"\n        self._put(name, chunks, end - start)\n',
         "two shippers give objects the same name",
-        7_000_008,
+        7_000_034,
     ),
 )
 _WORK: Final = (

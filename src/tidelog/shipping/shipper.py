@@ -37,7 +37,7 @@ from tidelog.shipping.lineage import Lineage
 from tidelog.shipping.manifest import Manifest, encode_base
 from tidelog.shipping.point import ShipPoint
 from tidelog.shipping.remote_file import files_in_copy, remote_path
-from tidelog.shipping.succession import cut_ts, foreign_extents, goes_on, refuse_other_history
+from tidelog.shipping.succession import cut_ts, foreign_extents, goes_on, journal_begins_ts, refuse_other_history
 from tidelog.shipping.upkeep import Upkeep
 from tidelog.shipping.uploads import Uploads, stem
 
@@ -220,6 +220,8 @@ class Shipper:
         if snapshot is None and not has_beginning(self._disk, self._folder, self._meta.shard_count):
             raise ShippingGap("the journal does not reach back to the first transaction: a snapshot is needed")
         needed = (Lsn(0),) * self._meta.shard_count if snapshot is None else snapshot.snapshot.point.lsns
+        if snapshot is None and self._point is not None and journal_begins_ts(self._point):
+            raise ShippingGap("the journal begins at the moment of a restore: the snapshot of that is needed")
         firsts: list[Lsn] = []
         for shard in range(self._meta.shard_count):
             segments = list_segments(self._disk, shard_folder(self._folder, shard))
@@ -330,12 +332,10 @@ class Shipper:
 
     def work(self) -> bool:
         """One step of it; whether there is more to do. What it changes, the next manifest says."""
-        if not self.is_begun:
-            return False
-        is_more = self._bulk.step(self._lineage)
+        is_more = self.is_begun and self._bulk.step(self._lineage)
         if (done := self._bulk.take_done()) is not None:
             self.gone.append(done)
-        return is_more or self._tidy_up()
+        return is_more or (self.is_begun and self._tidy_up())
 
     def _tidy_up(self) -> bool:
         """A step of upkeep. If that fails, such as with credentials that may not delete, shipping goes on without."""

@@ -64,6 +64,12 @@ def cut_ts(newest: Manifest, point: ShipPoint) -> Ts | None:
     return after[0].last_ts if after else None
 
 
+def journal_begins_ts(point: ShipPoint) -> Ts:
+    """The moment that lsn 0 follows. In a directory that was restored that is what it was restored to: its snapshot has
+    all before, and its lsns have nothing to do with those of others."""
+    return max((epoch.last_ts for epoch in point.epochs if not any(epoch.lsns)), default=Ts(0))
+
+
 def goes_on(disk: Disk, folder: str, meta: Meta, lineage: Lineage, point: ShipPoint) -> bool:
     """Whether the files of a data directory begin with those of a lineage.
 
@@ -73,6 +79,8 @@ def goes_on(disk: Disk, folder: str, meta: Meta, lineage: Lineage, point: ShipPo
     if (lineage.geometry, lineage.shard_count) != (meta.geometry, meta.shard_count):
         return False
     if not lineage.ends:  # its first round was not finished: what there is of it is compared (`foreign_extents`)
+        if lineage.begins_ts is not None and lineage.begins_ts < journal_begins_ts(point):
+            return False
         return bool(lineage.first_segments) and _has_segments(disk, folder, lineage.first_segments)
     if lineage.cycle > point.durable.cycle:
         return False
