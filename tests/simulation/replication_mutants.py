@@ -111,7 +111,7 @@ REPLICATION_MUTANTS: Final = (
         "        if received.ts <= self._writer.last_ts:",
         "        if True:",
         "a returning leader is sent what it has lost, and does not keep it",
-        7_000_067,
+        7_000_091,
     ),
     _mutant(
         "epochs-sent-with-the-next-transaction",
@@ -162,7 +162,7 @@ REPLICATION_MUTANTS: Final = (
         "while self._waiting and self._waiting[0][0] <= ts:",
         "while self._waiting:",
         "a follower delivers a message before the write that came before it",
-        7_000_308,
+        7_000_800,
     ),
     _mutant(
         "lost-events-not-told",
@@ -213,7 +213,7 @@ REPLICATION_MUTANTS: Final = (
         "        self._waits.clear()\n",
         "",
         "somebody who waits for a write that was taken back is told that later ones were confirmed",
-        7_000_150,
+        7_000_879,
     ),
     _mutant(
         "closed-ahead-of-history",
