@@ -134,7 +134,7 @@ MACHINE_NAMES: Final = frozenset(
 VAGUE_NAMES: Final = frozenset({"util", "utils", "helper", "helpers", "common", "manager", "managers", "misc"})
 CATCH_ALL: Final = frozenset({"Exception", "BaseException"})
 LINES_MAX: Final = {"tidelog": 450, "tests": 600, "benchmarks": 600, "demo": 450}
-LINES_MAX_OF: Final = {"tidelog.limits": 1200}
+LINES_MAX_OF: Final = {"tidelog.limits": 1300}
 """A table of constants, one file by intention: it grows with what it bounds."""
 
 UNFINISHED: Final = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
