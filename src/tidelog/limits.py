@@ -878,6 +878,22 @@ VIEW_CHECK_PAUSE_S = 0.5
 VIEW_REBUILDS_MAX = 3
 """How often views are built anew in one run because the server has lost or erased what they were to go on with."""
 
+RUN_BATCH_ROWS = 1 << 20
+RUN_BATCH_BYTES = 512 * MIB
+"""Of a sorted run: how much of it is one batch, whose values of a column lie together."""
+RUN_SMALL_ROWS = 1000
+RUN_MERGE_RATIO = 2
+RUNS_MERGED_MIN = 8
+"""So many runs are merged if each is small, or at most twice as large as all that are newer."""
+RUNS_MERGED_KEPT_S = 60.0
+"""How long runs that were merged are kept for tasks that read them."""
+RUNS_OPEN_MAX = 512
+"""That a process keeps open: they are mapped into memory."""
+RUN_CACHE_BYTES = 16 * GIB
+"""Of runs that were fetched from an object store, on each machine."""
+RUN_LOG_TEND_S = 60.0
+"""How often old versions of the list of runs are removed."""
+
 LAKE_BATCH_RECORDS = 500_000
 LAKE_TRIGGER_S = 1.0
 """What a batch of the lake takes of each shard at most, about, and how often it looks for more (defaults)."""

@@ -19,6 +19,7 @@ What everything else builds on:
     remote_disk  journal files in an object store
     copies       history that is read without a server: copies in object stores, data directories, backups
     delta        Delta tables that record how far they are
+    runs         sorted runs: state in buckets, which any executor looks into
 
 What runs:
 

@@ -26,6 +26,7 @@ _FSSPEC: Final = {
     "anon": "AWS_SKIP_SIGNATURE",
 }
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_PIECE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,14 @@ class Storage:
         from deltalake.fs import DeltaStorageHandler
 
         return pa_fs.PyFileSystem(DeltaStorageHandler(self.uri(table), dict(self.options)))
+
+    def write(self, table: str, name: str, data: Any) -> None:
+        """Write a file of a table."""
+        view = memoryview(data)
+        # Through a buffer: the files of delta-rs refuse what Arrow hands on without one.
+        with self.files(table).open_output_stream(name, buffer_size=2 * _PIECE_BYTES) as file:
+            for start in range(0, len(view), _PIECE_BYTES):
+                file.write(view[start : start + _PIECE_BYTES])
 
 
 def find_storage(target: str, given: Sequence[str] = ()) -> Storage:
